@@ -119,7 +119,7 @@ def die(state: Aggregator) -> Aggregator:
 
 def die_once(path: str, state: Aggregator) -> Aggregator:
     """
-    The same, if nobody did so before.
+    The same, unless it was done before.
     """
     if not Path(path).exists():
         Path(path).touch()

@@ -360,7 +360,7 @@ SUMMER = datetime(2025, 6, 1, tzinfo=SummerTime())
 class TestAddUsage:
     def test_adds(self):
         """
-        What was spent is in the ledger, with the model, and in the totals.
+        Usage is in the ledger, with the model, and in the totals.
         """
         state = talk("a")
         with unchanged(state):
@@ -374,7 +374,7 @@ class TestAddUsage:
 
     def test_one_usage_twice(self):
         """
-        Without a key, one usage added twice was spent twice.
+        Without a key, one usage added twice counts twice.
         """
         spent = Usage(3, 4)
         state = talk().add_usage(spent).add_usage(spent)
@@ -1080,7 +1080,7 @@ class TestJoin:
 
     def test_only_usage_is_new(self):
         """
-        A branch that spent and said nothing is paid.
+        The usage of a branch without messages is recorded.
         """
         state = talk("a")
         failed = state.fork().add_usage(Usage(7))
@@ -1102,7 +1102,7 @@ class TestJoin:
 
     def test_siblings(self):
         """
-        In the order of the call, whoever was made or finished first.
+        In the order of the call, whichever was made or finished first.
         """
         root = talk("a")
         one, two, three = (root.fork() for _ in range(3))
@@ -1798,7 +1798,7 @@ class TestEqual:
 
     def test_by_ledger(self):
         """
-        States that differ in nothing but what was spent are not equal.
+        States that differ in their ledgers alone are not equal.
         """
 
         def spent(*ledger: LedgerEntry) -> Aggregator:

@@ -355,7 +355,7 @@ class TestCompareAndSet:
 
     def test_the_same_value_is_no_change(self):
         """
-        Exchanging a value for itself succeeds, and tells nobody.
+        Exchanging a value for itself succeeds, and calls no watch.
         """
         value, told = Value(), []
         cell = Cell(value)
@@ -769,7 +769,7 @@ class TestMemory:
 
     def test_goes_with_its_watches(self):
         """
-        A cell that nobody holds is freed though it was never unwatched.
+        A cell without references is freed, though it was never unwatched.
         """
         cell = Cell(Value())
         cell.watch(print)

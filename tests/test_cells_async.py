@@ -203,7 +203,7 @@ class TestSwap:
     async def test_cancelled_it_changes_nothing(self):
         """
         Cancelled while it is tried, also while others give way to it, it
-        changes nothing and stands in nobody's way.
+        changes nothing and blocks no other task.
         """
         cell, tries = Cell(0), []
 

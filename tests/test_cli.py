@@ -542,7 +542,7 @@ class TestInput:
 
     def test_other_keys(self, write):
         """
-        What else an object holds is nobody's business.
+        Other keys of an object are ignored.
         """
         data = {"id": "oslo", "reward": 1.0, "tools": [], "messages": SAID}
 
@@ -1063,7 +1063,7 @@ class TestProcess:
     @pytest.mark.parametrize("options", [[], ["--json"]])
     def test_broken_pipe(self, write, options):
         """
-        If nobody reads on, it ends quietly, as if by the signal.
+        If the reader stops, it ends quietly, as if by the signal.
         """
         path = write(*[line(f"talk{number}") for number in range(50)])
         unread, stdout = os.pipe()

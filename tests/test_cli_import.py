@@ -736,7 +736,7 @@ class TestProcess:
     @pytest.mark.skipif(sys.platform == "win32", reason="pipes break differently")
     def test_broken_pipe(self, run):
         """
-        If nobody reads on, it ends quietly.
+        If the reader stops, it ends quietly.
         """
         path = run.write(*[line(f"talk{number}") for number in range(20)])
 

@@ -880,7 +880,7 @@ class TestRollback:
 
     def test_keeps_the_bill(self, run, store):
         """
-        What was spent since stays in the ledger.
+        Usage recorded since stays in the ledger.
         """
         store.save("travel", STATES[2].add_usage(Usage(1500), key="booked"))
         run("rollback", "travel", "1")
@@ -1345,7 +1345,7 @@ class TestProcess:
     @pytest.mark.skipif(sys.platform == "win32", reason="pipes break differently")
     def test_broken_pipe(self, run, store):
         """
-        If nobody reads on, it ends quietly.
+        If the reader stops, it ends quietly.
         """
         result = run.process("show", "travel", "--json", closed=True)
 

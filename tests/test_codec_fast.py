@@ -141,7 +141,7 @@ def check_passes(raw, *, is_parsed=True):
 
 def same(a: Any, b: Any) -> bool:
     """
-    Whether two messages are alike in all that anybody can see.
+    Whether two messages are alike in all that can be observed.
     """
     return (
         (a, repr(a), hash(a), encode(a)) == (b, repr(b), hash(b), encode(b))

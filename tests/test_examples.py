@@ -260,7 +260,7 @@ def chat():
 
 async def at_once(seen):
     """
-    A model that doesn't make anybody wait.
+    A model that answers at once.
     """
     yield AssistantMessage(f"{len(seen)} seen.")
 

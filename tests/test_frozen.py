@@ -314,7 +314,7 @@ class TestFrozenMap:
     @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
     def test_weak_references(self, made):
         """
-        It can be referred to weakly, and goes when nobody holds it.
+        It can be referred to weakly, and is freed with its last reference.
         """
         frozen = made({"a": 1})
         reference = weakref.ref(frozen)

@@ -198,7 +198,7 @@ class TestStates:
     @given(aggregators(), SPEECHES, usages(), aggregators())
     def test_nothing_changes(self, state, more, spent, other):
         """
-        No verb changes a state that somebody has.
+        No verb changes an existing state.
         """
         with laws.unchanged(state, other):
             grown = state.extend(more).add_usage(spent)
@@ -466,7 +466,7 @@ class TestStrategies:
     @pytest.mark.parametrize("sourced", [True, False])
     def test_unknown(self, kind, sourced):
         """
-        What nobody understands, from a provider and from a newer version.
+        Unknown parts and messages, of a provider and of a newer version.
         """
         strategy: Any = st.one_of(
             strategies.unknown_parts(), strategies.unknown_messages()

@@ -82,6 +82,6 @@ def test_pvector_clears_what_is_alive():
 @pytest.mark.parametrize("script", [LOG, APPENDED], ids=["at once", "one by one"])
 def test_log_does_not(script):
     """
-    The log leaves alone what somebody still has.
+    The log leaves alone what is still referred to.
     """
     assert "{'name': 0}" == run(script)

@@ -116,7 +116,7 @@ class TestNew:
     @pytest.mark.parametrize("kind", KINDS)
     def test_defaults(self, kind):
         """
-        What nobody said is empty or None.
+        A missing field is empty or None.
         """
         message = said(kind)
 
@@ -417,7 +417,7 @@ class TestReading:
 
     def test_unknown(self):
         """
-        A message nobody understands has no text and no parts.
+        An unknown message has no text and no parts.
         """
         message = UnknownMessage({"role": "narrator", "content": "Night fell."})
 
@@ -529,7 +529,7 @@ class TestTool:
 class TestUnknown:
     def test_verbatim(self):
         """
-        What somebody said is kept as it was said, and frozen.
+        Values are kept as they were given, and frozen.
         """
         raw: Any = {"role": "narrator", "content": [{"a": 1.5}]}
         message = UnknownMessage(raw)

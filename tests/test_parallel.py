@@ -1308,7 +1308,7 @@ class TestExecutors:
 
     def test_that_is_shut_down_meanwhile(self):
         """
-        What somebody else cancelled has failed; the rest is there.
+        What other code cancelled has failed; the rest is there.
         """
         with ThreadPoolExecutor(1) as pool:
 

@@ -359,7 +359,7 @@ class TestCancelled:
 
     def test_by_something_it_waited_for(self):
         """
-        A step whose own task was cancelled has failed, and nobody else.
+        A step whose own task was cancelled has failed, and no other.
         """
 
         async def step(state):

@@ -250,7 +250,7 @@ class TestUnknown:
 
     def test_verbatim(self):
         """
-        What somebody said is kept as it was said.
+        A value is kept as it was given.
         """
         raw: Any = {"type": "hologram", "layers": [{"z": 1.5}, None]}
 

@@ -396,7 +396,7 @@ class TestPrice:
 
     def test_refuses_a_naive_time(self):
         """
-        Without a zone nobody knows when.
+        A time without a zone is refused.
         """
         with pytest.raises(ValueError, match="no time zone"):
             price(Usage(), "gpt-4o", when=datetime(2025, 1, 1))  # noqa: DTZ001 - meant
@@ -560,7 +560,7 @@ class TestBudget:
 
     def test_takes_an_empty_name_for_a_name(self):
         """
-        A setting that was left empty is a model nobody knows.
+        An empty setting is an unknown model.
         """
         with pytest.raises(UnknownModelError, match="knows no model ''"):
             TokenBudget(model="")

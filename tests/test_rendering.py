@@ -1,5 +1,5 @@
 """
-Rendering: transcripts that people can read and nobody can forge.
+Rendering: transcripts that are readable and can't be forged.
 """
 
 import json
@@ -627,7 +627,7 @@ class TestRenderTranscript:
 
 class TestVisible:
     """
-    `escape_invisible` escapes what nobody sees.
+    `escape_invisible` escapes invisible characters.
     """
 
     @pytest.mark.parametrize(

@@ -355,7 +355,7 @@ class TestErrors:
     @given(said)
     def test_for_raises_each_in_its_place_and_can_go_on(self, items):
         """
-        A reader gives or raises what was sent, in order, whoever else reads.
+        A reader gives or raises what was sent, in order, whatever others read.
         """
         stream = sent(*items)
         for _ in range(2):
@@ -477,7 +477,7 @@ class TestErrors:
 
     def test_keep_the_context_they_came_with(self):
         """
-        What a reader was just handling is no part of anybody's error.
+        What a reader was just handling is no part of another's error.
         """
         cause = Boom("cause")
         error = Boom("error")
@@ -988,7 +988,7 @@ class TestPipe:
 
     def test_waiting_senders_are_served_in_turn(self):
         """
-        Who waits longest is next, and nobody overtakes.
+        The longest waiter is next, and none overtakes.
         """
         sender, stream = pipe(1)
         sender.send(0)
@@ -1190,7 +1190,7 @@ class TestMerge:
 
     def test_waits_for_whoever_is_first(self):
         """
-        A silent source keeps nobody waiting, before or after.
+        A silent source blocks no reader, before or after.
         """
         silent, quiet = pipe(1)
         loud, heard = pipe(1)
@@ -1328,7 +1328,7 @@ class TestClose:
 
     def test_tells_the_sender_at_once(self):
         """
-        A block around a stream ends it, whoever still has its name.
+        A block around a stream ends it, whatever still refers to it.
         """
         sender, stream = pipe(3)
         with stream:
@@ -1355,7 +1355,7 @@ class TestClose:
 
     def test_closes_the_source_with_the_last_reader(self):
         """
-        A generator is closed when nobody can read it, not before.
+        A generator is closed with its last reader, not before.
         """
         closed = []
 
@@ -1433,7 +1433,7 @@ class TestClose:
 
 class TestAbort:
     """
-    Stopping the source, whoever still reads.
+    Stopping the source, whatever readers are left.
     """
 
     @pytest.mark.parametrize("kind", ["list", "iterator", "generator", "pipe"])
@@ -1819,7 +1819,7 @@ class TestAbort:
 
 class TestMemory:
     """
-    What nobody holds is freed.
+    Elements without a reader are freed.
     """
 
     def test_a_reader_keeps_nothing_of_the_past(self):
@@ -1982,7 +1982,7 @@ class TestMemory:
 
     def test_a_deserted_pipe_keeps_nothing(self):
         """
-        What nobody will read goes with the last reader.
+        What is not read is freed with the last reader.
         """
         sender, stream = pipe(2)
         thing = Thing()
@@ -2037,7 +2037,7 @@ class TestThreads:
 
     def test_one_asks_and_all_get_the_same(self):
         """
-        The source is asked once for each element, whoever comes first.
+        The source is asked once for each element, by any reader.
         """
         asked = itertools.count()
         stream = Stream.of(next(asked) for _ in range(2_000)).convert(lambda n: [n])
@@ -2095,7 +2095,7 @@ class TestThreads:
 
     def test_a_turn_is_left_to_the_one_that_has_it(self):
         """
-        Who finds the turn taken waits, though nobody is in the source yet.
+        A reader that finds the turn taken waits, though the source is idle.
         """
         stream = Stream.of(iter([1]))
         source = stream._cell.link[0]
@@ -2317,7 +2317,7 @@ class TestCollect:
 
     def test_closes_the_pipe_nobody_holds(self):
         """
-        Collecting a stream that nobody else holds tells its sender in the end.
+        Collecting the only reference to a stream tells its sender in the end.
         """
         sender, stream = pipe(3)
         sender.send(self.CHUNKS[0])
@@ -2406,7 +2406,7 @@ class TestAnyOrder:
     @given(st.integers(0, 3), steps)
     def test_never_hangs_and_loses_nothing(self, capacity, steps):  # noqa: C901 - a sender and a reader
         """
-        What was accepted is read in order, by all who read; nobody waits for ever.
+        What was accepted is read in order, by all readers; none waits for ever.
         """
         sender, stream = pipe(capacity)
         accepted = []

@@ -407,7 +407,7 @@ class TestCancel:
     @pytest.mark.parametrize("capacity", [0, 1])
     async def test_loses_no_element_of_a_pipe(self, capacity):
         """
-        Cancelled readers leave all to the last one, and nobody in a queue.
+        Cancelled readers leave all to the last one, and none in a queue.
         """
         sender, stream = pipe(capacity)
         for _ in range(3):
@@ -581,7 +581,7 @@ class TestPipe:
 
     async def test_tells_senders_that_nobody_reads(self):
         """
-        A task that waits for room learns that nobody will make any.
+        A task that waits for room learns that there will be none.
         """
         sender, stream = pipe(1)
         assert await sender.asend(1)
@@ -693,7 +693,7 @@ class TestMerge:
 
     async def test_reads_whoever_comes_first(self):
         """
-        A silent source keeps nobody waiting, and is not given up.
+        A silent source blocks no reader, and is not given up.
         """
         silent = Counted("at last")
         reader = aiter(merge(Stream.of(silent), Stream.of(slowly(1, 2))))
@@ -818,7 +818,7 @@ class TestClose:
 
 class TestAbort:
     """
-    Stopping the source, whoever still reads.
+    Stopping the source, whatever readers are left.
     """
 
     async def test_closes_before_it_returns(self):

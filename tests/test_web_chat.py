@@ -369,7 +369,7 @@ class TestWebChat:
 
     def test_hostile_words(self, web):
         """
-        What anybody says is text.
+        All content is shown as text.
         """
 
         async def scenario(model, browser):

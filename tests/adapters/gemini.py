@@ -290,7 +290,7 @@ def several(payload):
 
 def spent(payload):
     """
-    What *payload* cost, if anybody said.
+    The usage that *payload* reports, or None.
     """
     return load_usage(payload)
 

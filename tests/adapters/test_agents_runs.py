@@ -297,7 +297,7 @@ class TestRun:
 
     def test_hooks_of_a_failure(self, session, runs):
         """
-        What a run spent before it failed is paid.
+        Usage of a run before it failed is recorded.
         """
         desk, _ = agent(*[[calls("add", f"c{n}", a=n, b=n)] for n in range(20)])
         with pytest.raises(MaxTurnsExceeded):
@@ -467,7 +467,7 @@ class TestCompaction:
 
 def test_no_locked_database(tmp_path):
     """
-    A file that somebody else holds for a moment is waited for.
+    A file that is locked for a moment is waited for.
     """
     path = tmp_path / "chats.db"
 

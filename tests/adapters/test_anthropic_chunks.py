@@ -194,7 +194,7 @@ class TestThinking:
 
     def test_hidden(self):
         """
-        A thought nobody is shown is its signature.
+        A thought without text is its signature.
         """
         message = within(THOUGHT, delta("signature", signature="x"))
 
@@ -222,7 +222,7 @@ class TestThinking:
 
     def test_redacted(self):
         """
-        What nobody may read comes whole.
+        Redacted thinking comes whole.
         """
         block = {"type": "redacted_thinking", "data": "Em+/=="}
         message = within(block)
@@ -598,7 +598,7 @@ class TestResponse:
 
     def test_unknown_events(self):
         """
-        Events nobody knows are kept, and so are keys.
+        Unknown events are kept, and so are keys.
         """
         message = collected(
             {"type": "weather", "rain": True},
@@ -630,7 +630,7 @@ class TestResponse:
 
     def test_unknown_deltas(self):
         """
-        Pieces nobody knows are kept with their block, and so are keys.
+        Unknown deltas are kept with their block, and so are keys.
         """
         message = collected(
             begin(TEXT),

@@ -471,7 +471,7 @@ class TestCalls:
 
     def test_many_digits(self):
         """
-        Numbers no float holds, and numbers nobody reads.
+        Numbers no float holds, and numbers that are not read.
         """
         for digits in (40, 10_000):
             arguments = '{"a": ' + "9" * digits + "}"
@@ -581,7 +581,7 @@ class TestReasoning:
     @pytest.mark.parametrize("name", ["gemini", "openai_chat", "openai_responses"])
     def test_of_others(self, name):
         """
-        What another provider signed is for nobody else.
+        Another provider's signature is not sent.
         """
         noted = {"conversation_state": {name: {"signed": True}}}
         part = ReasoningPart("a", "x", metadata=noted)
@@ -591,7 +591,7 @@ class TestReasoning:
 
     def test_own(self):
         """
-        Its own goes back, whoever else left a note.
+        Its own is dumped, whatever other notes there are.
         """
         noted = {
             "conversation_state": {
@@ -652,7 +652,7 @@ class TestMedia:
     )
     def test_unnamed(self, data, media_type):
         """
-        Images nobody named are known by their first bytes.
+        Images without a media type are known by their first bytes.
         """
         shown, lost = block(ImagePart(data=data))
 
@@ -832,7 +832,7 @@ class TestOthers:
     )
     def test_hostile_notes(self, notes):
         """
-        Metadata is anybody's to write, and notes may be anything.
+        Any program may write metadata, and notes may be anything.
         """
         noted = {"conversation_state": {"anthropic": notes}}
         export = dump(

@@ -158,7 +158,7 @@ class TestThinking:
 
     def test_redacted(self):
         """
-        What nobody may read is kept byte for byte, as a thought.
+        Redacted thinking is kept byte for byte, as a thought.
         """
         block = {"type": "redacted_thinking", "data": "EmwK+/=="}
         message = one(answer(block))
@@ -211,7 +211,7 @@ class TestCalls:
 
     def test_own_tools(self):
         """
-        The provider's own tools are no calls that anybody has to answer.
+        The provider's own tools are not calls to be answered.
         """
         blocks = [
             {"type": "server_tool_use", "id": "srv_1", "name": "web", "input": {}},

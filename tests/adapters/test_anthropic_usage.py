@@ -170,7 +170,7 @@ class TestArithmetic:
 
     def test_others(self):
         """
-        Counts nobody knows keep their names.
+        Unknown counts keep their names.
         """
         assert {"novel_tokens": 4} == dict(told(novel_tokens=4, tier="x").extra)
 

@@ -357,7 +357,7 @@ class TestArguments:
 
 class TestMade:
     """
-    Conversations that nobody had.
+    Conversations that never happened.
     """
 
     @pytest.mark.parametrize("source", PROVIDERS)

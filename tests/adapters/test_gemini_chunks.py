@@ -1004,7 +1004,7 @@ class TestStreams(StreamContract):
 
     def pieces(self, size):
         """
-        A text in pieces, each with what was spent until then.
+        A text in pieces, each with the usage until then.
         """
         return [event(text("a"), written=at) for at in range(size)]
 

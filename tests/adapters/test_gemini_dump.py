@@ -306,7 +306,7 @@ class TestDump:
 
     def test_another_id(self):
         """
-        An id that somebody gave a call is sent, and its result's, too.
+        An id that was given to a call is sent, and its result's, too.
         """
         message = one(said(call()))
         named = attrs.evolve(message.tool_calls[0], id="mine")

@@ -630,7 +630,7 @@ class TestCalls:
 
     def test_placeholder(self):
         """
-        The word for a signature that nobody gave is no signature.
+        The word for a missing signature is not a signature.
         """
         raw = said(call(id="a", signature=SKIP), call(id="b", signature=""))
 

@@ -452,7 +452,7 @@ class TestUsage:
     @pytest.mark.parametrize("payload", [None, {}, {"usageMetadata": None}])
     def test_nobody_said(self, payload):
         """
-        Where nobody said, there is none.
+        Without counts there is no usage.
         """
         assert spent(payload) is None
 

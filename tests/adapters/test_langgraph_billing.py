@@ -250,7 +250,7 @@ class TestGoingBack:
 
     def test_pruned(self, store, model):
         """
-        What was spent stays where the checkpoints of it are gone.
+        Usage stays in the ledger after its checkpoints are gone.
         """
         saver = saver_of(store)
         graph = graph_of(saver, model)

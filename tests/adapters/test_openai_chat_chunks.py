@@ -489,7 +489,7 @@ class TestCalls:
 
     def test_deep_arguments(self):
         """
-        However deep: nobody parses them.
+        However deep: they are not parsed.
         """
         calls = called(call(0, "[" * 100_000, name="f"), call(0, "]", name="f"))
 
@@ -1073,7 +1073,7 @@ class TestRecorded:
 class TestKinds:
     def test_audio_part(self):
         """
-        Sound has no media type here: nobody says what it is.
+        Sound has no media type here.
         """
         message = collected(event(audio={"data": base64.b64encode(b"x" * 3).decode()}))
 

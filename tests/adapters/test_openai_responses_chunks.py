@@ -513,7 +513,7 @@ class TestCalls:
     )
     def test_not_announced(self, events):
         """
-        Pieces of a call whose id nobody knows yet wait for it.
+        Pieces of a call wait until its id is known.
         """
         (said,) = collected(*events).tool_calls
 

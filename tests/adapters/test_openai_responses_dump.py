@@ -263,7 +263,7 @@ class TestOrder:
 
 class TestThoughts:
     """
-    A signature goes to nobody but who signed.
+    A signature is sent only to the provider that signed.
     """
 
     def test_own(self):

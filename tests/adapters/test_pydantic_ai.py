@@ -436,7 +436,7 @@ class TestDump:
 
     def test_signatures(self):
         """
-        A signed thought goes to who signed it and to nobody else.
+        A signed thought is sent only to the provider that signed it.
         """
         signed = ThinkingPart("Hm.", signature="c2ln", provider_name="anthropic")
         talk = load([ModelResponse(parts=[signed], timestamp=NEW_YEAR)])

@@ -655,7 +655,7 @@ class TestWrite:
 
     def test_nobodys_entry(self, store):
         """
-        A history that goes on from what nobody has is a conflict.
+        A history that continues an unknown one is a conflict.
         """
         record = ConversationRecord(conversation_id="talk", head_id="gone")
         with pytest.raises(ConversationConflict):

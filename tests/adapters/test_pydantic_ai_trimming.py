@@ -241,7 +241,7 @@ class TestHistoryProcessor:
 
     def test_repairs_what_was_broken(self):
         """
-        A call that nobody answered is answered by an error.
+        A call without a result is answered by an error.
         """
         history = [asks("?"), calls("c1"), asks("Hello?")]
         kept = processor(within(999, lambda view: view))(history)

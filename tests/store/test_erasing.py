@@ -415,7 +415,7 @@ class TestCollect:
 
     def test_between_finding_and_letting_go(self, url, monkeypatch):
         """
-        What somebody saves on top of garbage, after it was found, is kept.
+        What is saved on top of garbage, after it was found, is kept.
         """
         from conversation_state.store import _maintenance  # noqa: PLC0415 - only here
 
@@ -444,7 +444,7 @@ class TestCollect:
 
     def test_collected_by_another(self, url, monkeypatch):
         """
-        What somebody else has let go of meanwhile is not told a second time.
+        What another store released meanwhile is not reported twice.
         """
         from conversation_state.store import _maintenance  # noqa: PLC0415 - only here
 

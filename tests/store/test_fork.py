@@ -483,7 +483,7 @@ def test_pool_is_closed(file_url):
 
 def test_interrupted_fork(file_url, monkeypatch):
     """
-    A fork that never came to its end keeps nobody waiting for good.
+    A fork that never ended does not block others for ever.
     """
     from conversation_state.store.backends.sqlite import _connection  # noqa: PLC0415 - see above
 

@@ -231,7 +231,7 @@ class TestInterrupted:
     def test_in_psycopg(self, pg_url):
         """
         A connection whose own lock an interrupt left held, as it can from Python
-        3.14 on, is replaced, and nobody waits for it.
+        3.14 on, is replaced, and no thread waits for it.
         """
         with open_store(f"{pg_url}&timeout_s=5&pool_size=1") as store:
             store.save("talk", TALK)
@@ -489,7 +489,7 @@ class TestServerRefuses:
 
     def test_tables_are_gone(self, server, schema, store):
         """
-        Tables that somebody dropped are missed in so many words.
+        Tables that were dropped are reported as gone.
         """
         server.drop(schema)
         with pytest.raises(StoreError, match="tables are gone"):
@@ -648,7 +648,7 @@ class TestTables:
 
     def test_beside_others(self, server, schema, pg_url):
         """
-        Tables of other names in the same schema are nobody's business.
+        Tables of other names in the same schema are left alone.
         """
         server.run(f"CREATE SCHEMA {schema}")
         server.run(f"CREATE TABLE {schema}.theirs (x int)")
@@ -956,7 +956,7 @@ class TestProcesses:
 
     def test_let_go(self, server, schema):
         """
-        A store that nobody closed is closed when nobody has it any more.
+        A store that was not closed is closed with its last reference.
         """
         options = f"&application_name={schema}"
         store = open_store(server.url(schema, options))

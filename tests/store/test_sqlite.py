@@ -205,7 +205,7 @@ class TestFile:
 
     def test_let_go(self, tmp_path):
         """
-        A store that nobody closed is closed when nobody has it any more.
+        A store that was not closed is closed with its last reference.
         """
         store = open_store(at(tmp_path))
         store.save("talk", TALK)

@@ -157,7 +157,7 @@ class TestFirst:
     )
     def test_head_is_another(self, url, change):
         """
-        Nothing takes the place of a head that nobody expected.
+        No save replaces a head that it did not expect.
         """
         with open_store(url) as store, open_store(url) as other:
             head = store.save("talk", TALK)

@@ -348,7 +348,7 @@ class TestAsync:
 
     async def test_never_keeps_the_loop_waiting(self, tmp_path):
         """
-        While a save waits for somebody who writes, the loop goes on.
+        While a save waits for another writer, the loop goes on.
         """
         async with open_store(f"sqlite:///{tmp_path}/chats.db") as store:
             held, free = threading.Event(), threading.Event()
