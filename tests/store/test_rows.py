@@ -25,6 +25,7 @@ class TestPacked:
     @given(st.lists(ours | theirs))
     @example([b"0" * 24 + b"-"])
     @example([b"0" * 24, b"-", b""])
+    @example([b"a", b"a" * 20])
     def test_there_and_back(self, ids):
         """
         Every identity comes back, one by one or all at once, and no two are
