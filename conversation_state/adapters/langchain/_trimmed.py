@@ -1,5 +1,7 @@
 """
 Views of LangChain's messages for a model.
+
+Apart from `_history`, whose base class needs LangChain when it is imported.
 """
 
 from __future__ import annotations
