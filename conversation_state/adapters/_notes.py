@@ -43,6 +43,7 @@ __all__ = [
     "own_of",
     "signer_of",
     "with_notes",
+    "without_empty",
 ]
 
 # The marks of a view (see `trimming`) are under this key too, by other names.
@@ -72,6 +73,13 @@ def with_notes(
         return metadata
 
     return {**metadata, RESERVED: {**map_of(metadata, RESERVED), source: notes}}
+
+
+def without_empty(notes: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    *notes* without those that are empty.
+    """
+    return {name: note for name, note in notes.items() if note}
 
 
 def notes_of(metadata: Mapping[str, Any], source: str) -> Mapping[str, Any]:

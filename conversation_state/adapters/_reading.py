@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from operator import is_not
-from typing import Any, TypeGuard
+from typing import Any, Self, TypeGuard
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state._wording import format_count
@@ -369,16 +369,30 @@ class ObjectReader:
         if inside.keys:
             self.keys[key] = inside.keys
 
-    def objects(self, key: str) -> Iterator[ObjectReader]:
+    def objects(self, key: str) -> Iterator[Self]:
         """
         Each object in the list under *key*; any other item is noted as wrong.
         """
         for at, raw in enumerate(self.raw[key]):
             path = f"{self.path}.{key}[{at}]"
             if is_map(raw):
-                yield ObjectReader(self.reading, raw, path)
+                yield self.__class__(self.reading, raw, path)
             else:
                 self.reading.wrong(path, raw, "an object")
+
+    def optional_objects(self, key: str, expected: str) -> Iterator[Self]:
+        """
+        The same; none if the key is missing or null. Anything else is noted as
+        wrong, with what was *expected*.
+        """
+        given = self.raw.get(key)
+        if is_list(given):
+            return self.objects(key)
+
+        if given is not None:
+            self.wrong(key, expected)
+
+        return iter(())
 
     def metadata(self, source: str) -> Mapping[str, Any]:
         """

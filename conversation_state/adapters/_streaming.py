@@ -18,7 +18,7 @@ from collections.abc import (
 )
 from typing import Any, Protocol
 
-from conversation_state.adapters._reading import ObjectReader, is_map
+from conversation_state.adapters._reading import DocumentReader, ObjectReader, is_map
 from conversation_state.adapters._stream_pieces import PieceTemplate
 from conversation_state.messages import AssistantMessage
 
@@ -29,6 +29,7 @@ __all__ = [
     "IndexedLists",
     "achunks_of",
     "add_to",
+    "check_event",
     "checked_choice",
     "chunks_of",
 ]
@@ -126,6 +127,17 @@ async def achunks_of(
 
     if failure is not None:
         raise failure
+
+
+def check_event(read: DocumentReader, event: Any, path: str) -> None:
+    """
+    Raises:
+        DecodeError:
+            If *event* is not an object.
+    """
+    if not is_map(event):
+        read.wrong(path, event, "an event of a stream, as a plain JSON object")
+        read.finish()
 
 
 def checked_choice(choice: int) -> int:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Ma
 from functools import partial
 from typing import Any
 
-from conversation_state.adapters._notes import with_notes
+from conversation_state.adapters._notes import with_notes, without_empty
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -21,7 +21,12 @@ from conversation_state.adapters._responses._response import ResponseInfo, read_
 from conversation_state.adapters._responses._stream_deltas import DeltaReader
 from conversation_state.adapters._responses._stream_order import OutputOrder
 from conversation_state.adapters._stream_pieces import PieceTemplate
-from conversation_state.adapters._streaming import achunks_of, add_to, chunks_of
+from conversation_state.adapters._streaming import (
+    achunks_of,
+    add_to,
+    check_event,
+    chunks_of,
+)
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 
@@ -126,10 +131,7 @@ class ResponsesStream:
         """
         read = self._output.places.reading = DocumentReader()
         self.template.forget()
-        if not is_map(event):
-            read.wrong(path, event, "an event of a stream, as a plain JSON object")
-            read.finish()
-
+        check_event(read, event, path)
         # What could be read is given, whatever else is wrong.
         yield from self._read_event(ObjectReader(read, event, path))
         read.finish()
@@ -215,17 +217,13 @@ class ResponsesStream:
             info = self._events.setdefault(mended(kind), {})
             info["delta"] = mended("".join(pieces))
 
-        notes: dict[str, Any] = {
-            name: value
-            for name, value in (
-                ("response", self._info.notes),
-                ("events", self._events),
-                ("mended", list(places.mended)),
-                ("silent", not self._output),
-            )
-            if value
+        notes = {
+            "response": self._info.notes,
+            "events": self._events,
+            "mended": list(places.mended),
+            "silent": not self._output,
         }
-        metadata = with_notes(SOURCE, notes)
+        metadata = with_notes(SOURCE, without_empty(notes))
         reason = self._reason or ("interrupted" if broken else "")
         ended = self._info
         meta = ResponseMeta(reason, ended.usage, None, ended.model, ended.id)

@@ -8,7 +8,7 @@ What does not live here: reading one JSON object (`_reading`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from conversation_state.adapters._reading import (
     DocumentReader,
@@ -17,10 +17,22 @@ from conversation_state.adapters._reading import (
     is_map,
 )
 from conversation_state.adapters._wire.calls import CallPairing
-from conversation_state.messages import Message
+from conversation_state.messages import Message, ResponseMeta
 from conversation_state.tools import ToolCall
 
-__all__ = ["MessageLoader"]
+__all__ = ["MessageLoader", "ResponseChoice"]
+
+
+class ResponseChoice(NamedTuple):
+    """
+    One of the answers in a response: its message, and the metadata.
+    """
+
+    raw: Any
+    path: str
+    prefix: str
+    meta: ResponseMeta
+    notes: dict[str, Any]
 
 
 class MessageLoader(DocumentReader):

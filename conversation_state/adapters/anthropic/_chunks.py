@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
-from conversation_state.adapters._notes import with_notes
+from conversation_state.adapters._notes import with_notes, without_empty
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -21,6 +21,7 @@ from conversation_state.adapters._streaming import (
     ALONE,
     ChangeFilter,
     achunks_of,
+    check_event,
     chunks_of,
 )
 from conversation_state.adapters.anthropic._blocks import SOURCE
@@ -154,10 +155,7 @@ class AnthropicStream:
         The chunks that *event* brings.
         """
         read = DocumentReader()
-        if not is_map(event):
-            read.wrong(path, event, "an event of a stream, as a plain JSON object")
-            read.finish()
-
+        check_event(read, event, path)
         place = ObjectReader(read, event, path)
         kind = event.get("type")
         chunks: list[AssistantMessage] = []
@@ -399,17 +397,13 @@ class AnthropicStream:
             response["usage"] = left
 
         response_id = take_text(response, "id")
-        notes: dict[str, Any] = {
-            name: value
-            for name, value in (
-                ("response", response),
-                ("event", self._of_events),
-                ("events", self._others),
-                ("mended", self._harmed),
-            )
-            if value
+        notes = {
+            "response": response,
+            "event": self._of_events,
+            "events": self._others,
+            "mended": self._harmed,
         }
-        metadata = with_notes(SOURCE, notes)
+        metadata = with_notes(SOURCE, without_empty(notes))
         cut = broken and not self._is_over
         reason = self._finish_reason or ("interrupted" if cut else "")
         # As a response has it, of which no block is the whole text.

@@ -14,12 +14,11 @@ from collections.abc import (
 )
 from typing import Any
 
-from conversation_state.adapters._notes import notes_of, with_notes
+from conversation_state.adapters._notes import notes_of, with_notes, without_empty
 from conversation_state.adapters._reading import (
     DocumentReader,
     describe_failure,
     is_list,
-    is_map,
 )
 from conversation_state.adapters._stream_pieces import (
     PieceTemplate,
@@ -27,7 +26,12 @@ from conversation_state.adapters._stream_pieces import (
     make_text_chunk,
     part_chunks,
 )
-from conversation_state.adapters._streaming import achunks_of, checked_choice, chunks_of
+from conversation_state.adapters._streaming import (
+    achunks_of,
+    check_event,
+    checked_choice,
+    chunks_of,
+)
 from conversation_state.adapters.gemini._fields import SOURCE, CasedObject
 from conversation_state.adapters.gemini._parts import (
     is_plain,
@@ -190,22 +194,13 @@ class GeminiStream:
         The chunks that *event* brings.
         """
         read = DocumentReader()
-        if not is_map(event):
-            read.wrong(path, event, "an event of a stream, as a plain JSON object")
-            read.finish()
-
-        self._read_response(CasedObject(read, event, path))
+        check_event(read, event, path)
+        place = CasedObject(read, event, path)
+        self._read_response(place)
         chunks: list[AssistantMessage] = []
-        candidates = event.get("candidates")
-        if is_list(candidates):
-            for at, candidate in enumerate(candidates):
-                here = f"{path}.candidates[{at}]"
-                if not is_map(candidate):
-                    read.wrong(here, candidate, "an object")
-                elif (candidate.get("index") or 0) == self._choice:
-                    chunks += self._read_candidate(CasedObject(read, candidate, here))
-        elif candidates is not None:
-            read.wrong(f"{path}.candidates", candidates, "a list of candidates")
+        for candidate in place.optional_objects("candidates", "a list of candidates"):
+            if (candidate.raw.get("index") or 0) == self._choice:
+                chunks += self._read_candidate(candidate)
 
         for where in read.mended:
             self._harmed[where[len(path) + 1 :]] = True
@@ -277,19 +272,8 @@ class GeminiStream:
             content.wrong("role", "model")
 
         self._of_content.keep(content.reading.rest(raw, _CONTENT, content.path))
-        given = raw.get("parts")
-        if not is_list(given):
-            if given is not None:
-                content.wrong("parts", "a list of parts")
-
-            return
-
-        for at, part in enumerate(given):
-            path = f"{content.path}.parts[{at}]"
-            if is_map(part):
-                self._read_part(CasedObject(content.reading, part, path), parts, calls)
-            else:
-                content.reading.wrong(path, part, "an object")
+        for part in content.optional_objects("parts", "a list of parts"):
+            self._read_part(part, parts, calls)
 
     def _read_part(
         self, place: CasedObject, parts: list[Part], calls: list[ToolCall]
@@ -399,17 +383,13 @@ class GeminiStream:
         calls = self._calls.end(self._make_id_prefix(), DocumentReader(), "$")
         response = dict(self._of_response.values)
         response_id = take_id(response)
-        notes: dict[str, Any] = {
-            name: value
-            for name, value in (
-                ("response", response),
-                ("candidate", self._of_candidate.values),
-                ("keys", self._of_content.values),
-                ("mended", list(self._harmed)),
-            )
-            if value
+        notes = {
+            "response": response,
+            "candidate": self._of_candidate.values,
+            "keys": self._of_content.values,
+            "mended": list(self._harmed),
         }
-        metadata = with_notes(SOURCE, notes)
+        metadata = with_notes(SOURCE, without_empty(notes))
         reason = self._finish_reason or self._blocked
         reason = reason or ("interrupted" if broken else "")
         yield AssistantMessage(

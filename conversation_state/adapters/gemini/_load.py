@@ -11,17 +11,15 @@ import attrs
 
 from conversation_state.adapters._notes import notes_of, with_notes
 from conversation_state.adapters._reading import (
-    DocumentReader,
     describe_failure,
     is_list,
     is_map,
 )
-from conversation_state.adapters._wire.calls import CallPairing
+from conversation_state.adapters._wire.loading import MessageLoader, ResponseChoice
 from conversation_state.adapters.gemini._calls import read_call, read_returned
 from conversation_state.adapters.gemini._fields import SOURCE, CasedObject
 from conversation_state.adapters.gemini._parts import kind_of, placed, read_part
 from conversation_state.adapters.gemini._response import (
-    CandidateInfo,
     is_response,
     read_response,
 )
@@ -65,27 +63,14 @@ def load(payload: Any) -> tuple[Message, ...]:
             If something is not what the format has in its place; with all that
             is wrong, each with its path.
     """
-    read = GeminiLoader()
-    messages: list[Message] = []
-    if is_list(payload):
-        messages = read.history(payload, "$")
-    elif is_map(payload):
-        messages = read.document(payload)
-    else:
-        read.wrong("$", payload, "a request, a list of contents, or a response")
-
-    read.finish()
-    return tuple(messages)
+    expected = "a request, a list of contents, or a response"
+    return GeminiLoader().load(payload, expected)
 
 
-class GeminiLoader(DocumentReader):
+class GeminiLoader(MessageLoader):
     """
     One payload while it is read.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pairing = CallPairing()
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
         """
@@ -182,7 +167,7 @@ class GeminiLoader(DocumentReader):
         return messages
 
     def content(
-        self, raw: Any, path: str, prefix: str, info: CandidateInfo | None = None
+        self, raw: Any, path: str, prefix: str, info: ResponseChoice | None = None
     ) -> list[Message]:
         """
         The messages of one content; none if there was a problem. Ids that are
@@ -214,7 +199,7 @@ class GeminiLoader(DocumentReader):
         return messages if self.count == problems else []
 
     def _load_answer(
-        self, place: CasedObject, prefix: str, info: CandidateInfo | None
+        self, place: CasedObject, prefix: str, info: ResponseChoice | None
     ) -> AssistantMessage:
         harmed = len(self.mended)
         place.keep(_CONTENT)

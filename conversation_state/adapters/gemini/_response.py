@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
+from conversation_state.adapters._notes import without_empty
 from conversation_state.adapters._reading import (
     DocumentReader,
     is_list,
@@ -24,6 +25,7 @@ from conversation_state.adapters._usage import (
     read_usage_block,
     usage_in,
 )
+from conversation_state.adapters._wire.loading import ResponseChoice
 from conversation_state.adapters.gemini._fields import CasedObject, is_said, snake_case
 from conversation_state.messages import LogProb, ResponseMeta
 from conversation_state.usage import Usage
@@ -31,7 +33,6 @@ from conversation_state.usage import Usage
 __all__ = [
     "CANDIDATE",
     "RESPONSE",
-    "CandidateInfo",
     "find_usage",
     "is_response",
     "load_usage",
@@ -64,18 +65,6 @@ CANDIDATE = frozenset(
 _NOTHING = LogProb("", 0.0)
 
 
-class CandidateInfo(NamedTuple):
-    """
-    A message of a response, and its metadata.
-    """
-
-    raw: Any
-    path: str
-    prefix: str
-    meta: ResponseMeta
-    notes: dict[str, Any]
-
-
 def is_response(payload: Mapping[str, Any]) -> bool:
     """
     Whether *payload* is a response: some have no candidates.
@@ -86,7 +75,7 @@ def is_response(payload: Mapping[str, Any]) -> bool:
 
 def read_response(
     read: DocumentReader, payload: Mapping[str, Any]
-) -> list[CandidateInfo]:
+) -> list[ResponseChoice]:
     """
     The candidates of *payload*, a response, and their metadata.
     """
@@ -111,10 +100,10 @@ def read_response(
     if not candidates:
         meta = ResponseMeta(read_block_reason(place), usage, None, model, response_id)
         return [
-            CandidateInfo({}, "$", prefix, meta, _without_empty({"response": notes}))
+            ResponseChoice({}, "$", prefix, meta, without_empty({"response": notes}))
         ]
 
-    results: list[CandidateInfo] = []
+    results: list[ResponseChoice] = []
     for at, raw in enumerate(candidates):
         path = f"$.candidates[{at}]"
         if not is_map(raw):
@@ -132,20 +121,16 @@ def read_response(
         meta = ResponseMeta(reason, None if at else usage, logprobs, model, response_id)
         content = raw.get("content")
         results.append(
-            CandidateInfo(
+            ResponseChoice(
                 {} if content is None else content,
                 f"{path}.content",
                 f"{prefix}_{at}" if at else prefix,
                 meta,
-                _without_empty({"response": notes, "candidate": kept}),
+                without_empty({"response": notes, "candidate": kept}),
             )
         )
 
     return results
-
-
-def _without_empty(notes: dict[str, Any]) -> dict[str, Any]:
-    return {name: note for name, note in notes.items() if note}
 
 
 def take_id(notes: dict[str, Any]) -> str:

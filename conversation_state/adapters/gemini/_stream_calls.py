@@ -124,16 +124,9 @@ class _PartialCall:
         }
         rest = body.reading.rest(body.raw, frozenset(taken), body.path)
         self._body.update(rest)
-        key, pieces = _get_in_either_case(body.raw, "partialArgs")
-        if is_list(pieces):
-            for at, piece in enumerate(pieces):
-                path = f"{body.path}.{key}[{at}]"
-                if is_map(piece):
-                    self._add_argument(ObjectReader(body.reading, piece, path))
-                else:
-                    body.reading.wrong(path, piece, "an object")
-        elif pieces is not None:
-            body.wrong(key, "a list or null")
+        key, _ = _get_in_either_case(body.raw, "partialArgs")
+        for piece in body.optional_objects(key, "a list or null"):
+            self._add_argument(piece)
 
         return not _get_in_either_case(body.raw, "willContinue")[1]
 

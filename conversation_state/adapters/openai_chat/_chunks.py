@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Ma
 from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP
-from conversation_state.adapters._notes import with_notes
+from conversation_state.adapters._notes import with_notes, without_empty
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -29,6 +29,7 @@ from conversation_state.adapters._streaming import (
     IndexedLists,
     achunks_of,
     add_to,
+    check_event,
     checked_choice,
     chunks_of,
 )
@@ -238,10 +239,7 @@ class ChatStream:
         The chunks that *event* brings.
         """
         read = DocumentReader()
-        if not is_map(event):
-            read.wrong(path, event, "an event of a stream, as a plain JSON object")
-            read.finish()
-
+        check_event(read, event, path)
         given = event
         self._is_wrapped = False
         if "type" in event and "choices" not in event:
@@ -264,18 +262,12 @@ class ChatStream:
         self, read: DocumentReader, event: Mapping[str, Any], path: str
     ) -> Iterator[AssistantMessage]:
         self._is_begun = True
-        self._read_response(ObjectReader(read, event, path))
+        place = ObjectReader(read, event, path)
+        self._read_response(place)
         chunks: list[AssistantMessage] = []
-        choices = event.get("choices")
-        if is_list(choices):
-            for at, choice in enumerate(choices):
-                here = f"{path}.choices[{at}]"
-                if not is_map(choice):
-                    read.wrong(here, choice, "an object")
-                elif (choice.get("index") or 0) == self._choice:
-                    chunks += self._read_choice(ObjectReader(read, choice, here))
-        elif choices is not None:
-            read.wrong(f"{path}.choices", choices, "a list of choices")
+        for choice in place.optional_objects("choices", "a list of choices"):
+            if (choice.raw.get("index") or 0) == self._choice:
+                chunks += self._read_choice(choice)
 
         # What could be read is given, whatever else is wrong.
         yield from chunks
@@ -448,23 +440,16 @@ class ChatStream:
         response = dict(self._of_response)
         response_id = take_text(response, "id")
         harmed = [key for key, cut in self._texts.items() if cut.is_harmed]
-        keys = self._indexed.rest()
-        audio: dict[str, Any] = self._audio.rest()
-        if self._audio.place == "keys":
-            keys, audio = {**keys, **audio}, {}
-
         notes: dict[str, Any] = {
-            name: value
-            for name, value in (
-                ("response", response),
-                ("choice", self._of_choice),
-                ("keys", keys),
-                (self._audio.place, audio),
-                ("mended", harmed),
-            )
-            if value
+            "response": response,
+            "choice": self._of_choice,
+            "keys": self._indexed.rest(),
+            "audio": {},
+            "mended": harmed,
         }
-        metadata = with_notes(SOURCE, notes)
+        # Metadata of audio without data stands with the other keys.
+        notes[self._audio.place].update(self._audio.rest())
+        metadata = with_notes(SOURCE, without_empty(notes))
         reason = self._finish_reason or ("interrupted" if broken else "")
         yield AssistantMessage(
             parts or content,

@@ -17,14 +17,14 @@ from conversation_state.adapters._reading import (
     is_map,
     without_parsed,
 )
-from conversation_state.adapters._wire.loading import MessageLoader
+from conversation_state.adapters._wire.loading import MessageLoader, ResponseChoice
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
     ROLES,
     SOURCE,
     read_content,
 )
-from conversation_state.adapters.openai_chat._response import ChoiceInfo, read_response
+from conversation_state.adapters.openai_chat._response import read_response
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -119,7 +119,7 @@ class ChatLoader(MessageLoader):
         return []
 
     def message(
-        self, raw: Any, path: str, prefix: str, info: ChoiceInfo | None = None
+        self, raw: Any, path: str, prefix: str, info: ResponseChoice | None = None
     ) -> Message | None:
         """
         One message, also of a response; None if there was a problem.

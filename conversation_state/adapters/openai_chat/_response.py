@@ -5,8 +5,9 @@ The metadata of a response, and its usage.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from conversation_state.adapters._notes import without_empty
 from conversation_state.adapters._openai import is_odd, read_logprob
 from conversation_state.adapters._reading import (
     DocumentReader,
@@ -21,11 +22,11 @@ from conversation_state.adapters._usage import (
     read_usage_block,
     usage_in,
 )
+from conversation_state.adapters._wire.loading import ResponseChoice
 from conversation_state.messages import LogProb, ResponseMeta
 from conversation_state.usage import Usage
 
 __all__ = [
-    "ChoiceInfo",
     "find_usage",
     "load_usage",
     "read_logprobs",
@@ -37,19 +38,9 @@ _RESPONSE = frozenset({"choices", "model", "usage"})
 _CHOICE = frozenset({"finish_reason", "logprobs", "message"})
 
 
-class ChoiceInfo(NamedTuple):
-    """
-    A message of a response, and its metadata.
-    """
-
-    raw: Any
-    path: str
-    prefix: str
-    meta: ResponseMeta
-    notes: dict[str, Any]
-
-
-def read_response(read: DocumentReader, payload: Mapping[str, Any]) -> list[ChoiceInfo]:
+def read_response(
+    read: DocumentReader, payload: Mapping[str, Any]
+) -> list[ResponseChoice]:
     """
     The choices of *payload*, and their metadata.
     """
@@ -70,7 +61,7 @@ def read_response(read: DocumentReader, payload: Mapping[str, Any]) -> list[Choi
 
     response_id = take_text(notes, "id")
     prefix = response_id or "response"
-    found: list[ChoiceInfo] = []
+    found: list[ResponseChoice] = []
     for at, choice in enumerate(choices):
         path = f"$.choices[{at}]"
         if not is_map(choice):
@@ -90,20 +81,16 @@ def read_response(read: DocumentReader, payload: Mapping[str, Any]) -> list[Choi
                 reason, None if at else usage, logprobs, model, response_id
             )
             found.append(
-                ChoiceInfo(
+                ResponseChoice(
                     choice.get("message"),
                     f"{path}.message",
                     f"{prefix}_{at}" if at else prefix,
                     meta,
-                    _without_empty({"response": notes, "choice": kept}),
+                    without_empty({"response": notes, "choice": kept}),
                 )
             )
 
     return found
-
-
-def _without_empty(notes: dict[str, Any]) -> dict[str, Any]:
-    return {name: note for name, note in notes.items() if note}
 
 
 def read_logprobs(

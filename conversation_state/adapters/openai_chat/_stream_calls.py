@@ -99,19 +99,10 @@ class CallAssembler:
         """
         The pieces that *delta* brings. Ids that are made up begin with *prefix*.
         """
-        pieces: list[ToolCall] = []
-        given = delta.raw.get("tool_calls")
-        if is_list(given):
-            for at, raw in enumerate(given):
-                path = f"{delta.path}.tool_calls[{at}]"
-                if is_map(raw):
-                    place = ObjectReader(delta.reading, raw, path)
-                    pieces.append(self._read_call_piece(place, prefix))
-                else:
-                    delta.reading.wrong(path, raw, "an object")
-        elif given is not None:
-            delta.wrong("tool_calls", "a list or null")
-
+        pieces = [
+            self._read_call_piece(place, prefix)
+            for place in delta.optional_objects("tool_calls", "a list or null")
+        ]
         legacy = delta.raw.get(_LEGACY)
         if is_map(legacy):
             place = ObjectReader(delta.reading, legacy, f"{delta.path}.{_LEGACY}")
