@@ -260,6 +260,7 @@ class TestContent:
             'Here:\n```json\n{"a": "```"}',
             'Here:\n```json\n\ufeff {"a": "```"}\n`````',
             '```python\nx = {}\n```\n```\n{"a": "```"}\n```',
+            '```python\n[1]\n```\n```\n{"a": "```"}\n```',
             '```\nls -l\n```\n```\n{"a": "```"}\n```',
             '```\n{"b": 1}\n```\n```json\n{"a": "```"}\n```\n```\n5\n```',
             '```json\n{"a": "```"}\n```\nAgain:\n```json\n\n{"a": "```"}\n```',
