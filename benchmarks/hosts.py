@@ -11,7 +11,7 @@ each host has itself.
   with a revision, and compares every message with what it was, since callers may
   change messages (an eighth of it; another tenth is SQLite's).
 - *OpenAI Agents*: two calls of `add_items`, as a run makes them. `SQLiteSession`
-  keeps one list, and no past; a turn takes 0.9 to 1.05 times its time.
+  keeps one list, and no past; a turn takes 0.9 to 1.2 times its time.
 - *LangChain*: one call of `add_messages`. LangChain itself has a history in memory
   only, from which nothing is restored: the row shows what a file costs.
 - *Pydantic AI*: one `save` of a run's result. Its own store is in memory, too.
