@@ -7,6 +7,11 @@ msgspec takes, and a sixth of what LangChain and Pydantic AI take. Recorded
 exchanges, of which most messages have parts, calls or metadata: out a third of
 what Pydantic AI takes for the same messages, and in less than it takes, from
 plain data too; transcripts with calls in a fifth.
+
+What is left of `from_data` is mostly bare operations. For a recorded message of the
+Responses format, which has five maps in its metadata: these frozen, two fifths, of
+which a call of their class alone is a fifth; base64 decoded, a tenth; texts and
+integers checked by writing them once, a tenth; and the collector, a twelfth.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ DOUBTS: Final = (Doubt, KeyError, ValueError)
 # The JSON of others
 
 
-def freeze_object(
+def freeze_object(  # noqa: C901 - a call takes as long as a map
     raw: Raw, kind: type[JsonMap] = SortedJsonMap, depth: int = 0
 ) -> JsonMap:
     """
@@ -111,25 +111,29 @@ def freeze_object(
     if raw.__class__ is not dict or depth == MOST_LEVELS:
         raise Doubt
 
+    # Keys, and a look at each value, take less than `items` does for so few.
     if len(raw) == 1:  # most, and nothing to compare
-        [(key, value)] = raw.items()
+        (key,) = raw
+        value = raw[key]
         cls = value.__class__
         if cls is dict:
             return kind({key: freeze_object(value, kind, depth + 1)})
 
-        return kind(
-            raw if cls in _SCALARS else {key: _freeze_value(value, kind, depth + 1)}
-        )
+        if cls is str or cls in _SCALARS:
+            return kind(raw)
+
+        return kind({key: _freeze(value, kind, depth + 1)})
 
     if not raw:
         return EMPTY_MAP
 
     items, last, is_sorted = raw, "", True
-    for key, value in raw.items():
+    for key in raw:
         if key < last:
             is_sorted = False  # not as we write it
 
         last = key
+        value = raw[key]
         cls = value.__class__
         if cls is str or cls in _SCALARS:
             continue
@@ -140,7 +144,7 @@ def freeze_object(
         items[key] = (
             freeze_object(value, kind, depth + 1)
             if cls is dict
-            else _freeze_value(value, kind, depth + 1)
+            else _freeze(value, kind, depth + 1)
         )
 
     if not is_sorted and kind is SortedJsonMap:
@@ -149,23 +153,24 @@ def freeze_object(
     return kind(items)
 
 
-def _freeze_value(value: Any, kind: type[JsonMap], depth: int) -> Any:
+def _freeze(value: Any, kind: type[JsonMap], depth: int) -> Any:
     cls = value.__class__
-    if cls is dict:
-        return freeze_object(value, kind, depth)
+    if cls is list and depth < MOST_LEVELS:
+        return tuple(
+            [
+                item
+                if item.__class__ in _SCALARS
+                else freeze_object(item, kind, depth + 1)
+                if item.__class__ is dict
+                else _freeze(item, kind, depth + 1)
+                for item in value
+            ]
+        )
 
     if cls is float and -_FLOAT_LIMIT < value < _FLOAT_LIMIT:
         return value
 
-    if cls is not list or depth == MOST_LEVELS:
-        raise Doubt
-
-    return tuple(
-        [
-            item if item.__class__ in _SCALARS else _freeze_value(item, kind, depth + 1)
-            for item in value
-        ]
-    )
+    raise Doubt
 
 
 def read_unknown(raw: Raw, left: int, known: frozenset[str]) -> JsonMap:
