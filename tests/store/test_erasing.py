@@ -25,6 +25,7 @@ from conversation_state.parts import AudioPart, FilePart, ImagePart, TextPart
 from conversation_state.store import ERASED, open_store
 from conversation_state.store.backends.sqlite._block import SqliteBlock
 from conversation_state.usage import Usage
+from tests.store.writers import change_own_names
 
 TALK = Aggregator.new().add_user_prompt("When is the next train?")
 SECRETS = ("hunter2-" * 4, "gehëim-ß漢-" * 4)
@@ -359,37 +360,6 @@ class TestVacuum:
             other.close()
 
 
-def live(url, who, turns):
-    """
-    What one process does to names of its own: the states that were saved.
-    """
-    kept: dict[str, list[Aggregator]] = {}
-    with open_store(url) as store:
-        for turn in range(1, turns + 1):
-            name = f"{who} {turn % 3}"
-            if turn % 7 == 0 and name in kept:
-                store.delete(name)
-                del kept[name]
-                continue
-
-            states = kept.setdefault(name, [])
-            if turn % 5 == 0 and states:
-                new = f"{name} fork {turn}"
-                store.fork(name, new)
-                kept[new] = [store.load(new)]
-                continue
-
-            # Also what others let go of a moment ago, which may be garbage.
-            state = states[-1] if states else TALK.add_user_prompt(f"{turn % 4}")
-            state = state.add_user_prompt(f"{who} {turn}").add_usage(Usage(1, 1))
-            store.save(name, state)
-            states.append(state)
-            if turn % 11 == 0:
-                store.collect_garbage()
-
-    return kept
-
-
 class TestCollect:
     def test_beside_writers(self, url):
         """
@@ -397,7 +367,9 @@ class TestCollect:
         a name that is left.
         """
         with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as processes:
-            lives = [processes.submit(live, url, who, 60) for who in range(3)]
+            lives = [
+                processes.submit(change_own_names, url, who, 60) for who in range(3)
+            ]
             kept: dict[str, list[Aggregator]] = {}
             for each in lives:
                 kept |= each.result()

@@ -33,6 +33,7 @@ from tests.store import injection
 from tests.store import server as servers
 from tests.store.injection import PLAIN
 from tests.store.wire import Wire
+from tests.store.writers import open_and_save
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TALK = Aggregator.new().add_user_prompt("When is the next train?")
@@ -884,21 +885,13 @@ class TestTables:
         assert ("medium", True) == (damage.where, "last number" in damage.what)
 
 
-def opened(url):
-    """
-    What each process does that opens a store first.
-    """
-    with open_store(url) as store:
-        return store.save(f"talk {os.getpid()}", TALK).revision
-
-
 class TestProcesses:
     def test_opened_at_once(self, pg_url):
         """
         Processes that open a new store at one moment make it once.
         """
         with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as processes:
-            each = [processes.submit(opened, pg_url) for _ in range(4)]
+            each = [processes.submit(open_and_save, pg_url) for _ in range(4)]
 
             assert all(done.result() for done in each)
 

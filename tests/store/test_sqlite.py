@@ -12,7 +12,6 @@ import tempfile
 import textwrap
 import threading
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from conversation_state.store.backends.sqlite._backend import (
     SqliteOptions,
 )
 from conversation_state.testing.stores import StoreContract, StoreMachine
+from tests.store.writers import update_one_name
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TALK = Aggregator.new().add_user_prompt("When is the next train?")
@@ -436,16 +436,6 @@ class TestMigration:
         connection.close()
 
 
-def speak(url, who, times):
-    """
-    What one process says.
-    """
-    with open_store(url) as store:
-        for i in range(times):
-            said = partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
-            store.update("talk", said, start=Aggregator.new())
-
-
 class TestProcesses:
     def test_no_update_is_lost(self, url):
         """
@@ -453,7 +443,9 @@ class TestProcesses:
         nothing of each other.
         """
         with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as processes:
-            for each in [processes.submit(speak, url, who, 8) for who in range(3)]:
+            for each in [
+                processes.submit(update_one_name, url, who, 8) for who in range(3)
+            ]:
                 each.result()
 
         with open_store(url) as store:

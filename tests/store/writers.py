@@ -1,0 +1,64 @@
+"""
+What processes of their own do to a store. They import this module alone, which takes
+a part of the time that the tests beside it take.
+"""
+
+import os
+from functools import partial
+
+from conversation_state import Aggregator, Usage
+from conversation_state.store import open_store
+
+__all__ = ["change_own_names", "open_and_save", "update_one_name"]
+
+CHAT = Aggregator.new().add_user_prompt("When is the next train?")
+
+
+def open_and_save(url: str) -> int:
+    """
+    The revision of the one state that a process saves, which opens the store.
+    """
+    with open_store(url) as store:
+        return store.save(f"chat {os.getpid()}", CHAT).revision
+
+
+def update_one_name(url: str, who: int, times: int) -> None:
+    """
+    Add prompts to the name that other processes update, too.
+    """
+    with open_store(url) as store:
+        for i in range(times):
+            add = partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
+            store.update("talk", add, start=Aggregator.new())
+
+
+def change_own_names(url: str, who: int, turns: int) -> dict[str, list[Aggregator]]:
+    """
+    The states that were saved under names of this process: they are forked, deleted
+    and collected meanwhile.
+    """
+    kept: dict[str, list[Aggregator]] = {}
+    with open_store(url) as store:
+        for turn in range(1, turns + 1):
+            name = f"{who} {turn % 3}"
+            if turn % 7 == 0 and name in kept:
+                store.delete(name)
+                del kept[name]
+                continue
+
+            states = kept.setdefault(name, [])
+            if turn % 5 == 0 and states:
+                new = f"{name} fork {turn}"
+                store.fork(name, new)
+                kept[new] = [store.load(new)]
+                continue
+
+            # Also what others let go of a moment ago, which may be garbage.
+            state = states[-1] if states else CHAT.add_user_prompt(f"{turn % 4}")
+            state = state.add_user_prompt(f"{who} {turn}").add_usage(Usage(1, 1))
+            store.save(name, state)
+            states.append(state)
+            if turn % 11 == 0:
+                store.collect_garbage()
+
+    return kept
