@@ -441,7 +441,7 @@ class TestMedia:
             {"type": "base64", "data": PNG_BASE64},
             {"type": "base64", "media_type": "image/png", "data": 5},
             {"type": "base64", "media_type": "image/png", "data": "é"},
-            {"type": "base64", "media_type": "image/png", "data": "aG?k"},
+            {"type": "base64", "media_type": "image/png", "data": "aGVs?"},
             {"type": "text", "media_type": "text/plain", "data": ""},
             {"type": "url", "url": ""},
             {"type": "url"},
