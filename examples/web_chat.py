@@ -125,18 +125,16 @@ def create_app(client: httpx.AsyncClient) -> Starlette:  # noqa: C901 - its rout
     )
 
 
-def _render_page(timeline: Timeline[Aggregator]) -> str:
-    tree, html = MessageTree.of(timeline), []
-    for id, message in timeline.present.entries.iterate(1):  # after the system message
+def _render_page(chat: Timeline[Aggregator]) -> str:
+    tree, html = MessageTree.of(chat), []
+    for id, message in chat.present.entries.iterate(1):  # after the system message
         at, ids = tree.siblings(id)
         act = "edit" if message.role == "user" else "regenerate"
         html += [f"<p>{message.role}: {escape(message.text)} ", _draw_act(act, id, act)]
         html += [_draw_act("switch", each, "‹") for each in ids[:at][-1:]]
         html += [f" {at + 1}/{len(ids)} " if len(ids) > 1 else ""]
         html += [_draw_act("switch", each, "›") for each in ids[at + 1 :][:1]]
-    html += [
-        f"<p>{escape(timeline.moment.label)} {tree.total_usage.total_tokens:,} tokens"
-    ]
+    html += [f"<p>{escape(chat.moment.label)} {tree.total_usage.total_tokens:,} tokens"]
     return f"data: {json.dumps(''.join(html))}\n\n"
 
 

@@ -175,7 +175,7 @@ class TestDask:
         )
 
         assert ["Go!", "half of it", "b"] == texts(done.state)
-        assert "raised a Unreadable" in str(done.failures[0].error)
+        assert "raised an Unreadable" in str(done.failures[0].error)
 
     def test_steps_that_only_dask_can_send(self, executor):
         """
