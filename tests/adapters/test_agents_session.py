@@ -673,7 +673,7 @@ class TestAtOnce:
             run(check())
 
         causes = []
-        error = caught.value
+        error: BaseException | None = caught.value
         while error is not None:
             causes.append(error)
             error = error.__cause__ or error.__context__

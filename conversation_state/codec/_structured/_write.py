@@ -24,6 +24,7 @@ import attrs
 
 from conversation_state._canonical import dump
 from conversation_state._persistent import View, check_text
+from conversation_state._wording import with_article
 from conversation_state.codec import _encode
 from conversation_state.codec._format import format_base64, format_time
 from conversation_state.codec._structured._classes import OwnValue
@@ -89,7 +90,7 @@ def write_value(
             (write_value(item, write_own_value, level + 1) for item in value), key=dump
         )
 
-    return _write_as_text(value, f"can't write a {cls.__name__} as JSON")
+    return _write_as_text(value, f"can't write {with_article(cls.__name__)} as JSON")
 
 
 def _write_scalar(value: str | float | None) -> str | int | float | None:
