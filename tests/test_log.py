@@ -453,6 +453,14 @@ class TestFold:
             assert results[count] == log.take(count).fold(counted, 5, key="k")
             assert 32 >= len(calls)
 
+    @pytest.mark.parametrize("count", [0, 39, 41])
+    def test_remembered_for_each_item(self, make, count):
+        """
+        Results that are not one for each item are those of another log.
+        """
+        with pytest.raises(ValueError, match=f"{count} results for 40 items"):
+            make(range(40)).remember_fold(range(count), key="k")
+
     def test_of_every_version(self):
         """
         Versions folded in any order give what each of them holds.

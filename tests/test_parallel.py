@@ -8,6 +8,8 @@ import contextvars
 import gc
 import math
 import pickle
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -1186,6 +1188,28 @@ class TestTimeout:
         done = fan_out(TALK, [partial(say_slowly, 0.01, "a")], timeout_s=timeout_s)
 
         assert ["Go!", "a"] == texts(done.state)
+
+    def test_the_program_ends(self):
+        """
+        A step that never returns does not keep the program running.
+        """
+        program = (
+            "import threading\n"
+            "from conversation_state import Aggregator, fan_out\n"
+            "steps = [lambda state: threading.Event().wait()] * 2\n"
+            "state = Aggregator.new()\n"
+            "done = fan_out(state, steps, timeout_s=0.01, on_error='keep')\n"
+            "print(len(done.failures))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            check=True,
+            text=True,
+            timeout=120,
+        )
+
+        assert "2\n" == done.stdout
 
 
 class TestArguments:

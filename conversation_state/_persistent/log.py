@@ -305,10 +305,17 @@ class Log(Sequence[T], Generic[T]):
         need not be computed then. O(n / 32).
 
         Args:
-            results: The results at each item, the last of them that of the whole log.
+            results: The result at each item, the last of them that of the whole log.
 
             key: As for `fold`.
+
+        Raises:
+            ValueError:
+                If there is not one result for each item.
         """
+        if len(results) != len(self):
+            raise ValueError(f"{len(results)} results for {len(self)} items")
+
         if not results:
             return
 
