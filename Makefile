@@ -200,7 +200,7 @@ clean: ## remove what the others made
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One environment per Python. The linters' and the peers' packages have their
-# own, lest the tests pass because of them.
+# own, so that the tests can't pass because of them.
 .venv/%/.demo: pyproject.toml
 	$(call install,$*,--editable '.[cli]')
 

@@ -56,7 +56,7 @@ class PageQuery(NamedTuple):
 
         trimmer: The trimmer of the view, a key of `TRIMMERS`.
 
-        search: What is searched in the words; "" for nothing.
+        search: What is searched for in the words; "" for nothing.
 
         format: The provider's format it is shown in; "" for none.
 
@@ -223,7 +223,7 @@ def _draw_field(
             "id": id,
             "value": value or None,
             "min": 1 if kind == "number" else None,
-            # An empty note takes away the one there is.
+            # An empty note removes the present one.
             "required": None if kind == "search" or name == "note" else "",
             "maxlength": None if kind == "number" else 500,
         },

@@ -1,5 +1,5 @@
 """
-A store in one file, through the standard library's sqlite3.
+The file of a store: its options, its connections, its versions and its upkeep.
 
 Each block acquires a connection and releases it at its end, most recently used
 first: so a program of one thread has one, whose statements stay prepared, and
