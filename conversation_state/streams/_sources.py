@@ -51,9 +51,9 @@ class ReadySource(Source):
 
         box: The next item, until a cell or a reader takes it.
 
-        fill: Called with a cell: does for that what `poll` does, and what is around
-            it, if nobody has the turn and nothing is unusual; and returns `FILLED`.
-            If not, the cell is left to `poll`, and the result is that of `ask`.
+        fill: Called with a cell: puts the next item into it and returns `FILLED`, if
+            no other reader polls and nothing is unusual. Otherwise the cell is left
+            to `poll`, and the result is that of `ask`.
     """
 
     __slots__ = (

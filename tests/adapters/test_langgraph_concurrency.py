@@ -115,9 +115,9 @@ class TestTwoRuns:
             assert done == texts_of(store, saver_of(store).name("1"))
 
 
-def _many(url, who, count, barrier):
+def _write_turns(url, who, count, barrier):
     """
-    Turns beside those of another process, each said again until it is in.
+    Turns, with those of another process, each run again until it is saved.
     """
     with ConversationStateSaver.from_url(url) as saver:
         graph = graph_of(saver)
@@ -143,9 +143,9 @@ class TestWriters:
         open_store(url).close()
         context = multiprocessing.get_context("spawn")
         barrier = context.Barrier(2)
-        other = context.Process(target=_many, args=(url, "q", 8, barrier))
+        other = context.Process(target=_write_turns, args=(url, "q", 8, barrier))
         other.start()
-        _many(url, "p", 8, barrier)
+        _write_turns(url, "p", 8, barrier)
         other.join(timeout=120)
 
         assert 0 == other.exitcode
