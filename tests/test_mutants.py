@@ -3,6 +3,7 @@ What plants mutants: which there are, which are taken, and what becomes of them.
 """
 
 import ast
+import json
 import os
 
 import pytest
@@ -25,6 +26,7 @@ from tools.mutant_targets import (
 from tools.mutants import (
     Measure,
     Verdict,
+    list_facts,
     read_killed,
     sort_by_name,
     summarise,
@@ -506,3 +508,19 @@ class TestSummarise:
         assert verdicts[:3] == list(known.values())
         assert '"seed": 2' in (tmp_path / "results.json").read_text()
         assert '"seed": 1' not in (tmp_path / "results.json").read_text()
+
+    def test_interrupted(self, tmp_path):
+        """
+        A run that was interrupted, even within a line, keeps what it had found.
+        """
+        mutants = find_mutants("counter.py", SOURCE.encode())
+        verdicts = [
+            Verdict(mutant=mutant, status=status, by="")
+            for mutant, status in zip(mutants, ["killed", "survived"], strict=False)
+        ]
+        lines = [json.dumps(list_facts(each)) + "\n" for each in verdicts]
+        (tmp_path / "results.jsonl").write_text("".join(lines) + '{"path": "cou')
+
+        known = read_killed(tmp_path / "results.json", "counter.py", mutants)
+
+        assert verdicts[:1] == list(known.values())

@@ -289,10 +289,15 @@ def sort_by_name(tests: Iterable[str], path: str) -> list[str]:
 
 
 def run_module(
-    mutants: Sequence[Mutant], copies: Sequence[Copy], killed: Mapping[Key, Verdict]
+    mutants: Sequence[Mutant],
+    copies: Sequence[Copy],
+    killed: Mapping[Key, Verdict],
+    journal: Path,
 ) -> list[Verdict]:
     """
     The verdicts of *mutants*, but for *killed*, which are known; survivors are printed.
+
+    Each verdict is a line of *journal* at once, so that an interrupted run loses none.
     """
     equivalents = {each.key: each for each in read_equivalents()}
     verdicts = [
@@ -310,13 +315,30 @@ def run_module(
         if mutant.key not in equivalents and mutant.key not in killed:
             groups[find_group(mutant.path)].append(mutant)
 
+    journal.parent.mkdir(exist_ok=True, parents=True)
     for name, group in groups.items():
         for verdict in Campaign(copies, name).run(group):
             verdicts.append(verdict)
+            with journal.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(list_facts(verdict), ensure_ascii=False) + "\n")
+
             if verdict.status == "survived":
                 print(describe(verdict), flush=True)
 
     return verdicts
+
+
+def list_facts(verdict: Verdict) -> dict[str, Any]:
+    """
+    A verdict as files of results have it.
+    """
+    return {
+        **dict(zip(KEY, verdict.mutant.key, strict=True)),
+        "number": verdict.mutant.number,
+        "status": verdict.status,
+        "by": verdict.by,
+        "seconds": verdict.seconds,
+    }
 
 
 def describe(verdict: Verdict) -> str:
@@ -344,13 +366,7 @@ def summarise(module: str, verdicts: Sequence[Verdict], all_of: int) -> dict[str
         "survived": counted.count("survived"),
         "rate": round(counted.count("killed") / tested, 4) if tested else None,
         "verdicts": [
-            {
-                **dict(zip(KEY, verdict.mutant.key, strict=True)),
-                "number": verdict.mutant.number,
-                "status": verdict.status,
-                "by": verdict.by,
-                "seconds": verdict.seconds,
-            }
+            list_facts(verdict)
             for verdict in sorted(verdicts, key=lambda each: each.mutant.key)
         ],
     }
@@ -400,11 +416,14 @@ def main(arguments: Sequence[str]) -> int:
                 if asked.only in repr(mutant.key)
             ]
             killed = read_killed(asked.results, module, sample) if asked.again else {}
-            row = summarise(module, run_module(sample, copies, killed), len(every))
+            found = run_module(sample, copies, killed, find_journal(asked.results))
+            row = summarise(module, found, len(every))
             rows.append(row)
             print(format_row(row), flush=True)
             if not asked.only:
                 write_results(asked.results, row, asked.seed)
+
+        find_journal(asked.results).unlink(missing_ok=True)
 
     rates = [row["rate"] for row in rows if row["rate"] is not None]
     return int(any(rate * 100 < asked.least for rate in rates))
@@ -422,20 +441,35 @@ def format_row(row: Mapping[str, Any]) -> str:
     return f"{row['module']:16} {counts} {rate}"
 
 
+def find_journal(results: Path) -> Path:
+    """
+    The file of verdicts of a run that has not ended, beside the file of *results*.
+    """
+    return results.with_suffix(".jsonl")
+
+
 def read_killed(
     path: Path, module: str, mutants: Iterable[Mutant]
 ) -> dict[Key, Verdict]:
     """
-    Those of *mutants* that the file of results says were killed.
+    Those of *mutants* that the file of results, or the journal of an interrupted run
+    beside it, says were killed.
     """
-    if not path.exists():
-        return {}
+    found: list[Mapping[str, Any]] = []
+    if path.exists():
+        results = json.loads(path.read_text(encoding="utf-8"))
+        row = results.get(module.removesuffix(".py"), {"verdicts": ()})
+        found += row["verdicts"]
 
-    results = json.loads(path.read_text(encoding="utf-8"))
-    row = results.get(module.removesuffix(".py"), {"verdicts": ()})
+    journal = find_journal(path)
+    if journal.exists():
+        # What was cut off in the middle of a line has no end of a line.
+        lines = journal.read_text(encoding="utf-8").splitlines(keepends=True)
+        found += [json.loads(line) for line in lines if line.endswith("\n")]
+
     verdicts = {
         tuple(each[name] for name in KEY): each
-        for each in row["verdicts"]
+        for each in found
         if each["status"] == "killed"
     }
     return {
