@@ -9,6 +9,7 @@ history, a session) with a store of ours behind it.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextvars import copy_context
 from functools import partial
@@ -16,6 +17,7 @@ from importlib import import_module
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from conversation_state._persistent import Log
+from conversation_state._waiting import require_anyio
 from conversation_state._wording import describe_type
 from conversation_state.aggregator import Aggregator, Entry, ledger_union
 from conversation_state.errors import MissingExtraError
@@ -45,19 +47,37 @@ async def run_in_thread(
     """
     What *function* returns, from a worker thread of asyncio.
 
-    A call that has begun is waited for, also where the task is cancelled: what
-    it writes is written when the task ends.
+    A call is waited for, also where the task is cancelled: what it writes is written
+    when the task ends. A cancel scope of anyio cancels at the next `await` then, so
+    the result is not lost.
     """
-    call: Any = partial(copy_context().run, function, *args, **kwargs)
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.run_in_executor(None, call)
+    call: Any = partial(copy_context().run, _call_function, function, *args, **kwargs)
+    failure: BaseException | None = None
+    future: asyncio.Future[T]
+    future = asyncio.get_running_loop().run_in_executor(None, call)
     try:
-        return await _Uncancelled(future)
+        if sys.modules.get("anyio") is None:
+            return await _Uncancelled(future)
+
+        # Its scopes would cancel in each round of the event loop until the call ends.
+        with require_anyio().CancelScope(shield=True):
+            return await _Uncancelled(future)
     except asyncio.CancelledError as error:
-        if future.done() and not future.cancelled() and future.exception() is error:
+        failure = future.exception()
+        if failure is error:
             raise
 
-        raise error from future.exception()
+        raise error from failure
+    finally:
+        del future, failure  # they hold an error, whose traceback holds this frame
+
+
+def _call_function(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    try:
+        return function(*args, **kwargs)
+    except StopIteration as error:
+        # Futures refuse it, and before Python 3.12.2 they never end then.
+        raise RuntimeError("StopIteration was raised in a worker thread") from error
 
 
 class _Uncancelled(Generic[T]):
@@ -88,11 +108,12 @@ class _Uncancelled(Generic[T]):
         self.get_loop = future.get_loop
 
     def __await__(self) -> Generator[Any, None, T]:
-        if not self._future.done():
+        try:
             self._asyncio_future_blocking = True
             yield self
-
-        return self._future.result()
+            return self._future.result()
+        finally:
+            del self  # as in `run_in_thread`
 
     def cancel(self, msg: Any = None) -> bool:  # noqa: ARG002 - the task gives it
         return False
