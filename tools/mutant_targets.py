@@ -63,6 +63,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         *("tests/adapters/test_tools.py", "tests/adapters/test_events.py"),
     ),
     "adapters/_host.py": (
+        "tests/adapters/test_host_threads.py",
         *("tests/adapters/hosts/test_*.py", "tests/adapters/test_agents_session.py"),
         *(
             "tests/adapters/test_pydantic_ai_*.py",
