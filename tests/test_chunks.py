@@ -5,6 +5,7 @@ Chunks become one message: nothing is lost, and no grouping matters.
 import copy
 import pickle
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversation_state.chunks import Accumulator, concat, concat_rows
+from conversation_state.chunks import Accumulator, _merger, concat, concat_rows
 from conversation_state.chunks._merger import ChunkMerger
 from conversation_state.errors import ConcatError, InvalidUsageError
 from conversation_state.messages import (
@@ -76,6 +77,81 @@ few = st.one_of(
         ),
     ),
 )
+META = ResponseMeta("stop", Usage(3, 4), model="m", id="r")
+
+
+def piece_of_call(arguments="x", *, content="", name="", response=None, **fields):
+    """
+    A chunk with a piece of a call's arguments.
+    """
+    call = ToolCall(
+        fields.pop("id", ""),
+        fields.pop("called", ""),
+        arguments,
+        index=fields.pop("index", 0),
+        **fields,
+    )
+    return AssistantMessage(content, tool_calls=[call], name=name, response=response)
+
+
+def piece_of(*parts, **fields):
+    """
+    A chunk with *parts*.
+    """
+    return AssistantMessage([*parts], **fields)
+
+
+# Chunks that come in runs, which are joined many at once.
+UNIFORM: list[Any] = [
+    AssistantMessage("a"),
+    piece_of_call(),
+    piece_of_call(index=1),
+    piece_of(TextPart("a")),
+    piece_of(TextPart("a", index=0)),
+    piece_of(ReasoningPart("r")),
+    piece_of(RefusalPart("n")),
+]
+# Chunks like these that must not be, each for one reason.
+ODD: list[Any] = [
+    AssistantMessage(""),
+    AssistantMessage([]),
+    AssistantMessage("b", response=META),
+    AssistantMessage("b", name="ann"),
+    AssistantMessage("b", metadata={"k": "v"}),
+    piece_of_call(id="c", called="f"),
+    piece_of_call(id="d", called="f"),
+    piece_of_call(id="c", called="f", index=None),
+    piece_of_call(called="f"),
+    piece_of_call(called="g"),
+    piece_of_call(content="b"),
+    piece_of_call(content=[]),
+    piece_of_call(content=[TextPart("b")]),
+    piece_of_call(response=META),
+    piece_of_call(name="ann"),
+    piece_of_call(metadata={"k": "v"}),
+    piece_of_call(unknown={"k": "v"}),
+    AssistantMessage("", tool_calls=[ToolCall("", "", "x", index=0)] * 2),
+    piece_of(TextPart("b", metadata={"k": "v"})),
+    piece_of(TextPart("b", unknown={"k": "v"})),
+    piece_of(TextPart("b"), TextPart("c")),
+    piece_of(TextPart("b"), response=META),
+    piece_of(TextPart("b"), name="ann"),
+    piece_of(TextPart("b"), tool_calls=[ToolCall("", "", "x", index=0)]),
+    piece_of(ReasoningPart("b", "signed")),
+    piece_of(ReasoningPart("b", index=0)),
+    piece_of(AudioPart(data=b"b", media_type="audio/wav")),
+    piece_of(ImagePart(url="u")),
+    UserMessage("b"),
+]
+# How many are read at once, at first and later, and one by one at the end.
+SIZES = [(1024, 32, 3), (4, 2, 3), (3, 2, 0)]
+# Runs of chunks that are alike, with others among them and at both ends.
+runs = st.lists(
+    st.tuples(st.sampled_from(UNIFORM), st.integers(1, 9))
+    | st.tuples(st.sampled_from(ODD), st.just(1)),
+    min_size=1,
+    max_size=8,
+).map(lambda pairs: [chunk for chunk, count in pairs for _ in range(count)])
 anybody = st.sampled_from(ROLES).flatmap(lambda role: chunks(role=role))
 
 
@@ -108,6 +184,26 @@ def outcome(function, *arguments):
         return function(*arguments)
     except ConcatError as error:
         return error.args
+
+
+def check_against_one_by_one(pieces, sizes):
+    """
+    Check `concat`, which reads as many chunks at once as *sizes* says.
+    """
+    one_by_one = outcome(reduce, lambda *pair: concat([*pair]), pieces)
+    accumulator = outcome(reduce, Accumulator.add, pieces, Accumulator())
+    expected = getattr(accumulator, "message", accumulator)
+    names = ("_BATCH", "_SMALL_BATCH", "_LAST")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in zip(names, sizes, strict=True):
+            patch.setattr(_merger, name, size)
+        whole = outcome(concat, pieces)
+
+    assert expected == whole
+    assert repr(expected) == repr(whole)
+    assert (whole == one_by_one) or (
+        isinstance(whole, tuple) and isinstance(one_by_one, tuple)
+    )
 
 
 def copied(text):
@@ -146,6 +242,25 @@ class TestLaws:
         at = data.draw(st.integers(0, len(pieces)))
 
         laws.concat_is_associative(pieces, at)
+
+    @given(runs, st.sampled_from(SIZES))
+    def test_many_at_once(self, pieces, sizes):
+        """
+        Chunks that are read many at once are read as one after the other is, and
+        the first that does not fit is named, however many are read at once.
+        """
+        check_against_one_by_one(pieces, sizes)
+
+    @pytest.mark.parametrize("number", range(len(UNIFORM)))
+    def test_an_odd_one_among_many(self, number):
+        """
+        So is any chunk among others that it could be taken for.
+        """
+        many = [UNIFORM[number]] * 9
+        for odd in ODD:
+            for sizes in SIZES:
+                check_against_one_by_one([*many, odd, *many], sizes)
+                check_against_one_by_one([odd, *many, odd], sizes)
 
     @given(anybody)
     def test_accumulator(self, pieces):
