@@ -18,6 +18,8 @@ import time
 from itertools import count
 from typing import TYPE_CHECKING
 
+from conversation_state._wording import shorten_repr
+
 if TYPE_CHECKING:
     from uuid import UUID
 
@@ -113,7 +115,7 @@ def number_of_uuid(id: object) -> int:
     import uuid  # noqa: PLC0415 - only callers that have a UUID need it
 
     if not isinstance(id, uuid.UUID):
-        raise TypeError(f"id: expected a uuid.UUID or None, got {id!r:.80}")
+        raise TypeError(f"id: expected a uuid.UUID or None, got {shorten_repr(id)}")
 
     return id.int
 

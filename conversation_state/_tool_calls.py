@@ -21,6 +21,7 @@ from conversation_state._canonical import (
     load,
     render_path,
 )
+from conversation_state._wording import shorten_repr
 from conversation_state.codec import structurer, unstructure
 from conversation_state.errors import DecodeError, InvalidToolError, Problem
 from conversation_state.messages import ToolMessage, format_exception
@@ -125,7 +126,10 @@ def _read_arguments(
     What is wrong with the arguments of *call*, "" if nothing is; and the arguments.
     """
     if not isinstance(call, ToolCall):
-        msg = f"call is {call!r:.80}; expected a ToolCall, one of message.tool_calls"
+        msg = (
+            f"call is {shorten_repr(call)}; expected a ToolCall, one of "
+            "message.tool_calls"
+        )
         raise TypeError(msg)
 
     readers, read_others, required = _find_readers(function)
@@ -183,7 +187,7 @@ def _find_readers(
         parameters = inspect.signature(function).parameters
         hints = get_type_hints(inspect.unwrap(target))
     except (TypeError, ValueError, NameError, AttributeError) as error:
-        msg = f"can't call {function!r:.80}: its signature is unknown ({error})"
+        msg = f"can't call {shorten_repr(function)}: its signature is unknown ({error})"
         raise InvalidToolError(msg) from error
 
     readers: dict[str, _Read] = {}
@@ -196,8 +200,8 @@ def _find_readers(
 
         if parameter.kind is Parameter.POSITIONAL_ONLY:
             msg = (
-                f"can't call {function!r:.80}: {name} is positional-only, and a model "
-                "gives arguments by name; remove the / after it"
+                f"can't call {shorten_repr(function)}: {name} is positional-only, and "
+                "a model gives arguments by name; remove the / after it"
             )
             raise InvalidToolError(msg)
 

@@ -19,6 +19,7 @@ from conversation_state._canonical import (
     load,
     render_path,
 )
+from conversation_state._wording import shorten_repr
 from conversation_state.codec import structurer
 from conversation_state.errors import DecodeError, ParseError, Problem
 from conversation_state.messages import AssistantMessage, Message
@@ -129,21 +130,23 @@ def _check_arguments(
     The steps of *path*, if all arguments are what they should be.
     """
     if not isinstance(message, Message):
-        raise TypeError(f"message is {message!r:.80}; expected a Message")
+        raise TypeError(f"message is {shorten_repr(message)}; expected a Message")
 
     if not isinstance(source, str) or source not in _SOURCES:
-        raise ValueError(f"source is {source!r:.80}; expected 'content' or 'tool_call'")
+        raise ValueError(
+            f"source is {shorten_repr(source)}; expected 'content' or 'tool_call'"
+        )
 
     if isinstance(call, bool) or not isinstance(call, (str, int, type(None))):
         raise TypeError(
-            f"call is {call!r:.80}; expected the name of a tool call, its position, "
-            "or None for the first"
+            f"call is {shorten_repr(call)}; expected the name of a tool call, its "
+            "position, or None for the first"
         )
 
     if call is not None and source == "content":
         raise ValueError(
-            f"call is {call!r:.80} and source is 'content'; pass source='tool_call' "
-            "to parse a call's arguments"
+            f"call is {shorten_repr(call)} and source is 'content'; pass "
+            "source='tool_call' to parse a call's arguments"
         )
 
     if isinstance(path, str):
@@ -152,8 +155,8 @@ def _check_arguments(
     steps: tuple[Any, ...] = tuple(path) if isinstance(path, (list, tuple)) else (None,)
     if any(isinstance(s, bool) or not isinstance(s, (str, int)) for s in steps):
         raise TypeError(
-            f"path is {path!r:.80}; expected keys and positions with dots between "
-            "them, like 'items.0.name', or a list or tuple of them"
+            f"path is {shorten_repr(path)}; expected keys and positions with dots "
+            "between them, like 'items.0.name', or a list or tuple of them"
         )
 
     return steps

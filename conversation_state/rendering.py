@@ -23,6 +23,7 @@ from conversation_state._wording import (
     escape_invisible,
     escape_line,
     format_count,
+    shorten_repr,
 )
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
@@ -105,7 +106,9 @@ def render_transcript(
         Now.
     """
     if not isinstance(format, str) or format not in _FORMATS:
-        raise ValueError(f"format is {format!r:.80}; expected 'text' or 'markdown'")
+        raise ValueError(
+            f"format is {shorten_repr(format)}; expected 'text' or 'markdown'"
+        )
 
     if isinstance(messages, Message) or not isinstance(messages, Iterable):
         raise TypeError(f"messages is {describe_type(messages)}; expected messages")
@@ -115,7 +118,9 @@ def render_transcript(
     written = []
     for at, message in enumerate(messages):
         if not isinstance(message, Message):
-            raise TypeError(f"messages[{at}] is {message!r:.80}; expected a Message")
+            raise TypeError(
+                f"messages[{at}] is {shorten_repr(message)}; expected a Message"
+            )
 
         written.append(
             write(format_heading(message, names, quote), iterate_blocks(message, quote))

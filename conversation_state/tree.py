@@ -464,7 +464,10 @@ def _check_state(state: object) -> Aggregator:
     if isinstance(state, Aggregator):
         return state
 
-    msg = f"a tree is made of Aggregators and Timelines of them, got {state!r:.80}"
+    msg = (
+        "a tree is made of Aggregators and Timelines of them, got "
+        f"{shorten_repr(state)}"
+    )
     raise TypeError(msg)
 
 

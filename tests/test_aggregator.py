@@ -41,7 +41,7 @@ from conversation_state import (
     trim,
 )
 from conversation_state._persistent import Log
-from conversation_state._wording import describe_type
+from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.aggregator import (
     Entry,
     LedgerEntry,
@@ -931,7 +931,7 @@ class TestTotalUsage:
 
         assert (
             "expected Aggregators, Turns or Checkpoints, got "
-            f"{describe_type(other)}: {other!r:.80}"
+            f"{describe_type(other)}: {shorten_repr(other)}"
         ) == str(raised.value)
 
 

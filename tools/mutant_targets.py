@@ -37,11 +37,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "streams": ("tests/test_streams.py", "tests/test_streams_async.py"),
     "parallel": ("tests/test_parallel.py", "tests/test_parallel_async.py"),
     "counting": ("tests/test_counting*.py", "tests/test_prices.py"),
-    "errors": (
-        *("tests/test_wording.py", "tests/test_parts.py", "tests/test_codec.py"),
-        *("tests/test_trimming.py", "tests/test_timeline.py", "tests/test_streams.py"),
-        *("tests/test_parallel.py", "tests/store/test_store.py"),
-    ),
+    "errors": ("tests/test_errors.py", "tests/test_parallel.py"),
     "testing": (
         *("tests/test_laws.py", "tests/test_*_machine.py", "tests/test_contracts*.py"),
         *("tests/store/test_contract.py", "tests/store/test_memory.py"),

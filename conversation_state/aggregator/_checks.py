@@ -9,7 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, SupportsIndex
 
 from conversation_state._persistent import check_text, check_time
-from conversation_state._wording import describe_type
+from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.aggregator._entries import Entry, LedgerEntry, message_of
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import Message
@@ -116,4 +116,4 @@ def describe_value(given: object) -> str:
     """
     A value in an error: its class, and the start of its repr.
     """
-    return f"{describe_type(given)}: {given!r:.80}"
+    return f"{describe_type(given)}: {shorten_repr(given)}"

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from conversation_state._waiting import TaskWaiter, Waiter, require_anyio, wake_all
+from conversation_state._wording import shorten_repr
 from conversation_state.cells._versions import Attempts, Version, running_attempts
 from conversation_state.cells._watch import Watch
 
@@ -180,7 +181,7 @@ class Cell(Generic[T]):
         return _NewestValues(self)
 
     def __repr__(self) -> str:
-        return f"<Cell: {self.value!r:.80}>"
+        return f"<Cell: {shorten_repr(self.value)}>"
 
     def __copy__(self) -> NoReturn:
         raise TypeError(

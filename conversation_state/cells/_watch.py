@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
+from conversation_state._wording import shorten_repr
 from conversation_state.cells._versions import Version, release_token
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ class Watch(Generic[T]):
     ) -> None:
         for name, function in (("callback", callback), ("on_error", on_error)):
             if not callable(function) and (function is not None or name == "callback"):
-                raise TypeError(f"{name} is {function!r:.80}; expected a function")
+                raise TypeError(
+                    f"{name} is {shorten_repr(function)}; expected a function"
+                )
 
         self._callback: Callable[[T, T], object] | None = callback
         self._on_error = on_error

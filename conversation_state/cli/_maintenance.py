@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from conversation_state._wording import format_count, shorten_text
+from conversation_state._wording import format_count, shorten_repr, shorten_text
 from conversation_state.cli._exit import (
     BROKEN,
     RefusedError,
@@ -158,7 +158,8 @@ def _find_entry(store: Store, state: SavedState, which: str) -> tuple[int, Entry
             return number, entry
 
     raise RefusedError(
-        f"{state.text!r} has no entry {which!r:.80}; `show --json` prints their ids"
+        f"{state.text!r} has no entry {shorten_repr(which)}; `show --json` prints "
+        "their ids"
     )
 
 

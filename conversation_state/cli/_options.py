@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 import click
 
+from conversation_state._wording import shorten_repr
 from conversation_state.cli._exit import (
     DeclinedError,
     RefusedError,
@@ -248,13 +249,14 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
             raise unknown
 
         raise RefusedError(
-            f"{text!r:.80} has no name before the @; expected NAME@REVISION"
+            f"{shorten_repr(text)} has no name before the @; expected NAME@REVISION"
         )
 
     rest = text[cut + 1 :] if cut < len(text) else None
     if rest is not None and at is not None:
         raise RefusedError(
-            f"{text!r:.80} and --at {at!r:.80} both give a revision; give one"
+            f"{shorten_repr(text)} and --at {shorten_repr(at)} both give a revision; "
+            "give one"
         )
 
     which = at if rest is None else rest
@@ -345,12 +347,14 @@ def parse_notes(given: Iterable[str]) -> dict[str, Any]:
         is_json = key.endswith(":")
         key = key.removesuffix(":") if is_json else key
         if not sign or not key:
-            raise RefusedError(f"{each!r:.80}: expected KEY=TEXT or KEY:=JSON")
+            raise RefusedError(f"{shorten_repr(each)}: expected KEY=TEXT or KEY:=JSON")
 
         try:
             notes[key] = json.loads(text) if is_json else text
         except ValueError as error:
-            raise RefusedError(f"{each!r:.80} has no JSON after := ({error})") from None
+            raise RefusedError(
+                f"{shorten_repr(each)} has no JSON after := ({error})"
+            ) from None
 
     return notes
 
@@ -365,7 +369,8 @@ def check_label(label: str) -> str:
     """
     if _parse_revision(label) is not None or label.startswith("@"):
         raise RefusedError(
-            f"invalid label {label!r:.80}: after an @ it would be read as a revision"
+            f"invalid label {shorten_repr(label)}: after an @ it would be read as a "
+            "revision"
         )
 
     return _check_label_text(label)
@@ -374,7 +379,7 @@ def check_label(label: str) -> str:
 def _check_label_text(label: str) -> str:
     if not 0 < len(label) <= _MAX_LABEL_LENGTH or "\0" in label:
         raise RefusedError(
-            f"invalid label {label!r:.80}: expected 1 to {_MAX_LABEL_LENGTH} "
+            f"invalid label {shorten_repr(label)}: expected 1 to {_MAX_LABEL_LENGTH} "
             "characters, none of them NUL"
         )
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from conversation_state._persistent import Log, freeze, thaw
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.codec._encode_messages import (
     Object,
@@ -270,8 +271,8 @@ def _check_types(state: Any) -> None:
         value = left.pop()
         if type(value) not in _PLAIN:
             msg = (
-                f"it holds {value!r:.80}; expected a dict, list, str, int, float, "
-                "bool or None"
+                f"it holds {shorten_repr(value)}; expected a dict, list, str, int, "
+                "float, bool or None"
             )
             raise TypeError(msg)
 
@@ -282,7 +283,7 @@ def _check_types(state: Any) -> None:
         left += value.values() if type(value) is dict else value
         for key in value if type(value) is dict else ():
             if type(key) is not str:
-                msg = f"it has the key {key!r:.80}; keys of JSON are text"
+                msg = f"it has the key {shorten_repr(key)}; keys of JSON are text"
                 raise TypeError(msg)
 
 
@@ -357,10 +358,10 @@ def _write_moments(timeline: Timeline[Any], states: _StateWriter) -> list[Object
         try:
             data: Object = {"state": states.number(moment.state, before)}
         except (TypeError, ValueError) as error:
-            called = f" ({moment.label!r:.60})" if moment.label else ""
+            called = f" ({shorten_repr(moment.label)})" if moment.label else ""
             msg = (
                 f"can't encode moment {number}{called} of a timeline, "
-                f"{moment.state!r:.80}: {error}"
+                f"{shorten_repr(moment.state)}: {error}"
             )
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(msg) from error

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from conversation_state._wording import shorten_repr
 from conversation_state.counting._estimate import TokenCounter, count
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
@@ -119,14 +120,14 @@ def _check_sample(number: int, sample: Any) -> tuple[list[Message], int]:
         messages = list(messages)
     except (TypeError, ValueError):
         msg = (
-            f"sample {number} is {sample!r:.80}; expected a pair of messages and the "
-            "prompt tokens reported for them"
+            f"sample {number} is {shorten_repr(sample)}; expected a pair of messages "
+            "and the prompt tokens reported for them"
         )
         raise TypeError(msg) from None
 
     for message in messages:
         if not isinstance(message, Message):
-            msg = f"sample {number} has {message!r:.80} among its messages"
+            msg = f"sample {number} has {shorten_repr(message)} among its messages"
             raise TypeError(msg)
 
     if isinstance(reported, Usage):
@@ -134,8 +135,8 @@ def _check_sample(number: int, sample: Any) -> tuple[list[Message], int]:
 
     if reported.__class__ is not int or reported < 0:
         msg = (
-            f"sample {number} reports {reported!r:.80}; expected a number of tokens "
-            "or a Usage"
+            f"sample {number} reports {shorten_repr(reported)}; expected a number of "
+            "tokens or a Usage"
         )
         raise TypeError(msg)
 

@@ -13,7 +13,12 @@ from typing import NamedTuple, Protocol
 import attrs
 
 from conversation_state._lazy import draw_fragment
-from conversation_state._wording import describe_type, format_count, format_dollars
+from conversation_state._wording import (
+    describe_type,
+    format_count,
+    format_dollars,
+    shorten_repr,
+)
 from conversation_state.counting._prices import EXACT, check_moment, price_of
 from conversation_state.counting._registry import FoundModel, find_model
 from conversation_state.errors import UnknownModelError, UnpricedError
@@ -320,8 +325,8 @@ def _read_ledger(state: HasLedger) -> Iterable[UsageEntry]:
         return state.ledger
     except AttributeError:
         msg = (
-            f"state: expected an object with a ledger, such as an Aggregator, got "
-            f"{describe_type(state)}: {state!r:.80}"
+            "state: expected an object with a ledger, such as an Aggregator, got "
+            f"{describe_type(state)}: {shorten_repr(state)}"
         )
         raise TypeError(msg) from None
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import attrs
 
 from conversation_state._persistent import freeze_map
-from conversation_state._wording import describe_type
+from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -107,7 +107,7 @@ def count(message: Message, counter: TokenCounter) -> int:
     if tokens < 0:
         msg = (
             f"{counter!r}: expected a number of tokens, an integer from 0 on, got "
-            f"{result!r} for {message!r:.80}"
+            f"{result!r} for {shorten_repr(message)}"
         )
         raise ValueError(msg)
 
@@ -243,7 +243,7 @@ def count_tools(
         if not isinstance(tool, ToolInfo):
             msg = (
                 f"tool_infos: expected ToolInfos, got {describe_type(tool)}: "
-                f"{tool!r:.80}"
+                f"{shorten_repr(tool)}"
             )
             raise TypeError(msg)
 
@@ -311,7 +311,10 @@ def by_encoding(encode: Callable[[str], Sized]) -> EncodingCounter:
     8
     """
     if not callable(encode):
-        msg = f"encode: expected a function from a text to tokens, got {encode!r:.80}"
+        msg = (
+            "encode: expected a function from a text to tokens, got "
+            f"{shorten_repr(encode)}"
+        )
         raise TypeError(msg)
 
     return EncodingCounter(encode)

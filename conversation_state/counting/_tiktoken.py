@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from conversation_state._wording import shorten_repr
 from conversation_state.counting._estimate import EncodingCounter
 from conversation_state.errors import (
     MissingExtraError,
@@ -138,7 +139,10 @@ def _parse_ranks(data: bytes, path: str) -> dict[bytes, int]:
                 token, rank = line.split()
                 ranks[b64decode(token)] = int(rank)
             except (ValueError, Base64Error):
-                msg = f"{path}, line {number}: {line!r:.60} is no token and its rank"
+                msg = (
+                    f"{path}, line {number}: {shorten_repr(line)} is no token and its "
+                    "rank"
+                )
                 raise ValueError(msg) from None
 
     return ranks
@@ -190,7 +194,7 @@ def _find_vocabulary(model: Any) -> str:
     The name of the vocabulary that *model* is, or has.
     """
     if not isinstance(model, str):
-        msg = f"model is {model!r:.80}; expected the name of a model, a str"
+        msg = f"model is {shorten_repr(model)}; expected the name of a model, a str"
         raise TypeError(msg)
 
     try:

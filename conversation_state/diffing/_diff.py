@@ -9,7 +9,7 @@ from itertools import islice
 import attrs
 
 from conversation_state._lazy import draw_difference
-from conversation_state._wording import describe_type, format_count
+from conversation_state._wording import describe_type, format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
 from conversation_state.diffing._divergence import Divergence, Pair, pair_equivalent
 from conversation_state.diffing._text import format_markdown, format_text
@@ -191,12 +191,12 @@ def _check_options(names: tuple[str, str], limit: int) -> tuple[str, str, int]:
             pass
         case _:
             raise TypeError(
-                f"names is {names!r:.80}; expected two texts, one for each side"
+                f"names is {shorten_repr(names)}; expected two texts, one for each side"
             )
 
     if limit.__class__ is not int or limit < 1:
         raise ValueError(
-            f"limit is {limit!r:.80}; expected a positive number of messages"
+            f"limit is {shorten_repr(limit)}; expected a positive number of messages"
         )
 
     return a, b, limit
@@ -265,4 +265,4 @@ def _describe_wrong_type(name: str, value: object) -> str:
     if hasattr(value, "entries") or hasattr(value, "messages"):
         return f"{name} is {kind}, a part of a state; expected the whole Aggregator"
 
-    return f"{name} is {value!r:.80}; expected an Aggregator"
+    return f"{name} is {shorten_repr(value)}; expected an Aggregator"

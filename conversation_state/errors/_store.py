@@ -4,6 +4,7 @@ Failed operations of stores.
 
 from __future__ import annotations
 
+from conversation_state._wording import shorten_repr
 from conversation_state.errors._values import ConversationStateError
 
 __all__ = [
@@ -58,7 +59,7 @@ class NotSavedError(StoreError, LookupError):
     def __init__(
         self, store: str, what: str, asked: object, near: tuple[str, ...] = ()
     ) -> None:
-        problem = f"there is no {what} {asked!r:.80}"
+        problem = f"there is no {what} {shorten_repr(asked)}"
         if near:
             problem += f"; did you mean {' or '.join(map(repr, near))}?"
 
@@ -89,9 +90,9 @@ class MirroredNameError(StoreError):
     def __init__(self, store: str, name: str, host: str, remedy: str) -> None:
         super().__init__(
             store,
-            f"can't change {name!r:.80}: {host} saves its conversation there and does "
-            f"not read it, so the next run would replace the change. {remedy}; or "
-            "fork it to a name of your own, and save there",
+            f"can't change {shorten_repr(name)}: {host} saves its conversation there "
+            "and does not read it, so the next run would replace the change. "
+            f"{remedy}; or fork it to a name of your own, and save there",
         )
         self.args = (store, name, host, remedy)
         self.name = name
@@ -132,10 +133,8 @@ class StaleHeadError(StoreError):
         else:
             wrong = f"and {expected} was expected"
 
-        problem = (
-            f"{name!r} is now {actual or 'not saved'}, {wrong}. Nothing was written. "
-            f"{advice}"
-        )
+        now = f"is now {actual}" if actual else "is not saved"
+        problem = f"{shorten_repr(name)} {now}, {wrong}. Nothing was written. {advice}"
         super().__init__(store, problem)
         self.args = (store, name, expected, actual, advice)
         self.name = name
@@ -171,13 +170,14 @@ class StaleThreadError(StaleHeadError):
         actual: str | None,
     ) -> None:
         super().__init__(store, thread, expected, actual)
-        at = f"the namespace {namespace!r} of " if namespace else ""
+        at = f"the namespace {shorten_repr(namespace)} of " if namespace else ""
         came = f"from checkpoint {expected}" if expected else "when it was empty"
         self.problem = (
-            f"another run changed {at}thread {thread!r}: this run began {came}, "
-            f"and the newest checkpoint is now {actual}. Nothing was written. Run it "
-            "again with a config of the thread alone to go on from there; or name the "
-            "checkpoint_id it is to begin from, to leave the other's turn aside"
+            f"another run changed {at}thread {shorten_repr(thread)}: this run began "
+            f"{came}, and the newest checkpoint is now {actual}. Nothing was written. "
+            "Run it again with a config of the thread alone to go on from there; or "
+            "name the checkpoint_id it is to begin from, to leave the other's turn "
+            "aside"
         )
         self.args = (store, thread, namespace, expected, actual)
         self.thread = thread

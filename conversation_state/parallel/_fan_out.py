@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, overload
 
 from conversation_state._waiting import in_worker, require_anyio
-from conversation_state._wording import describe_type
+from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.aggregator import Aggregator, Turn
 from conversation_state.errors import BranchError
 from conversation_state.parallel._branches import Outcome, StepBranch, running_notes
@@ -271,19 +271,19 @@ def _prepare_run(
         functions = tuple(steps)
     except TypeError as error:
         raise TypeError(
-            f"fan_out takes an iterable of steps, got {steps!r:.80}"
+            f"fan_out takes an iterable of steps, got {shorten_repr(steps)}"
         ) from error
 
     for number, step in enumerate(functions):
         if not callable(step):
             raise TypeError(
-                f"step {number} is {step!r:.80}; expected a function from a state to a "
-                "state"
+                f"step {number} is {shorten_repr(step)}; expected a function from a "
+                "state to a state"
             )
 
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise TypeError(
-            f"executor is {executor!r:.80}; expected one like those of "
+            f"executor is {shorten_repr(executor)}; expected one like those of "
             "concurrent.futures, with submit (of a Dask client: get_executor())"
         )
 
@@ -291,7 +291,9 @@ def _prepare_run(
         raise ValueError(f"on_error is {on_error!r}; expected 'raise' or 'keep'")
 
     if on_turn is not None and not callable(on_turn):
-        raise TypeError(f"on_turn is {on_turn!r:.80}; expected a function of a turn")
+        raise TypeError(
+            f"on_turn is {shorten_repr(on_turn)}; expected a function of a turn"
+        )
 
     if timeout_s is not None:
         _check_time(timeout_s)
@@ -300,7 +302,7 @@ def _prepare_run(
 
 
 def _check_time(timeout_s: Any) -> None:
-    problem = f"timeout_s is {timeout_s!r:.80}; expected seconds, from 0 on"
+    problem = f"timeout_s is {shorten_repr(timeout_s)}; expected seconds, from 0 on"
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
         raise TypeError(problem)
 

@@ -32,6 +32,7 @@ from conversation_state._waiting import (
     in_worker,
     wake_all,
 )
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator, Turn
 from conversation_state.errors import BranchError, FanOutError, InvalidUsageError
 from conversation_state.parallel._branches import (
@@ -461,7 +462,7 @@ class FanOutRun:
             return sent
 
         if not isinstance(sent, Sent | Received):
-            raise TypeError(f"it gave {sent!r:.80} instead of what was called")
+            raise TypeError(f"it gave {shorten_repr(sent)} instead of what was called")
 
         turn, error = sent.outcome
         if turn._state is None:  # came from another process, without its past

@@ -10,7 +10,7 @@ from struct import error as struct_error
 from typing import Any, NamedTuple
 
 from conversation_state._canonical import load
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, shorten_repr
 from conversation_state.errors import ConversationStateError, StoreError
 from conversation_state.messages import find_erasure
 from conversation_state.store._blobs import BlobReader, canonical, insert_placeholders
@@ -115,7 +115,10 @@ def iterate_rows(
         for row in rows:
             key = row[0]
             if last is not None and not last < key:
-                msg = f"the keys of the table {table} are out of order at {key!r:.80}"
+                msg = (
+                    f"the keys of the table {table} are out of order at "
+                    f"{shorten_repr(key)}"
+                )
                 raise ValueError(msg)
 
             last = key

@@ -20,7 +20,7 @@ from conversation_state._persistent import (
     check_text,
     freeze_map,
 )
-from conversation_state._wording import describe_type, format_count
+from conversation_state._wording import describe_type, format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.errors import MirroredNameError
 
@@ -257,7 +257,8 @@ def check_name(name: object, what: str = "name") -> str:
     text = check_text(name, what)
     if not 0 < len(text) <= _LONGEST or "\0" in text:
         msg = (
-            f"{what} is {text!r:.80}; expected 1 to {_LONGEST} characters and no U+0000"
+            f"{what} is {shorten_repr(text)}; expected 1 to {_LONGEST} characters and "
+            "no U+0000"
         )
         raise ValueError(msg)
 
@@ -396,5 +397,5 @@ def check_count(count: object, what: str, meaning: str) -> None:
     Check a number that is at least 0; *what* and *meaning* name it in the error.
     """
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        msg = f"{what} is {count!r:.80}; expected {meaning}, from 0 on"
+        msg = f"{what} is {shorten_repr(count)}; expected {meaning}, from 0 on"
         raise ValueError(msg)

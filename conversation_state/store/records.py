@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from conversation_state._persistent import Log
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.store._load import (
@@ -159,7 +160,7 @@ class Reader:
         with self._transaction.report_damage():
             found = RecordRow._make(row)
             if not is_sealed(found):
-                what = f"the record {found.key!r:.80} is not what was written"
+                what = f"the record {shorten_repr(found.key)} is not what was written"
                 raise damage_error(self._transaction.url, what)
 
         hold = Hold(found.branch, found.length, found.messages)

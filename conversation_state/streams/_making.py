@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
+from conversation_state._wording import shorten_repr
 from conversation_state.streams._cells import StreamCell
 from conversation_state.streams._derived import Merged
 from conversation_state.streams._pipe import Pipe, PipeSource
@@ -109,12 +110,13 @@ def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
     """
     if not isinstance(streams, Mapping):
         raise TypeError(
-            f"can't merge {streams!r:.80}; expected a mapping of names to streams"
+            f"can't merge {shorten_repr(streams)}; expected a mapping of names to "
+            "streams"
         )
 
     for name, stream in streams.items():
         if not isinstance(name, str):
-            raise TypeError(f"a stream's name is {name!r:.80}; expected a str")
+            raise TypeError(f"a stream's name is {shorten_repr(name)}; expected a str")
 
         _check_stream(stream)
 
@@ -125,5 +127,6 @@ def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
 def _check_stream(stream: object) -> None:
     if not isinstance(stream, Stream):
         raise TypeError(
-            f"can't merge {stream!r:.80}; expected a stream, Stream.of(...) perhaps"
+            f"can't merge {shorten_repr(stream)}; expected a stream, Stream.of(...) "
+            "perhaps"
         )

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from conversation_state._waiting import TaskWaiter, ThreadWaiter, require_anyio
+from conversation_state._wording import shorten_repr
 from conversation_state.streams._cells import END, Fault
 from conversation_state.streams._pipe import Offer, Pipe, make_broken_off_fault
 
@@ -243,7 +244,8 @@ def _make_last_fault(error: BaseException) -> Fault:
 def _check_error(error: Exception) -> Exception:
     if not isinstance(error, Exception):
         raise TypeError(
-            f"can't send {error!r:.80} as an error; expected an instance of Exception"
+            f"can't send {shorten_repr(error)} as an error; expected an instance of "
+            "Exception"
         )
 
     if isinstance(error, (StopIteration, StopAsyncIteration)):

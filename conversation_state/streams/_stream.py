@@ -20,6 +20,7 @@ from typing import Any, Generic, Self, TypeVar, overload
 from weakref import ref
 
 from conversation_state._waiting import require_anyio
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._async_source import AsyncSource, pumps_ended_by
 from conversation_state.streams._cells import Source, StreamCell, find_sources
@@ -105,8 +106,8 @@ class Stream(Generic[T_co]):
             return stream_from(StreamCell((AsyncSource(aiter(given)), None)))  # pyright: ignore[reportArgumentType]  # asked for
 
         raise TypeError(
-            f"can't make a stream of {source!r:.80}; expected an iterable or async "
-            f"iterable{_suggest_source(source)}"
+            f"can't make a stream of {shorten_repr(source)}; expected an iterable or "
+            f"async iterable{_suggest_source(source)}"
         )
 
     @overload
@@ -309,13 +310,13 @@ def _suggest_source(source: object) -> str:
 
 def _check_function(name: str, function: object) -> None:
     if not callable(function):
-        raise TypeError(f"{name} is {function!r:.80}; expected a function")
+        raise TypeError(f"{name} is {shorten_repr(function)}; expected a function")
 
     if inspect.iscoroutinefunction(function):
         raise TypeError(
-            f"{name} is {function!r:.80}, an async function; expected one that "
-            "returns the value. To await things for each element, write an async "
-            "generator over the stream and make a stream of that."
+            f"{name} is {shorten_repr(function)}, an async function; expected one "
+            "that returns the value. To await things for each element, write an "
+            "async generator over the stream and make a stream of that."
         )
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from string import Formatter
 from typing import Any, NamedTuple, TypeAlias
 
-from conversation_state._wording import describe_type
+from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.templates._bounds import (
     MOST_WIDTH,
     Meter,
@@ -158,7 +158,8 @@ def _read_key(value: Any, key: str | int, path: tuple[str | int, ...]) -> Any:
     if isinstance(value, list):
         if not isinstance(key, int):
             raise Refused(
-                f"{dotted(*path)} is a list, and {key!r:.40} is not a position in it"
+                f"{dotted(*path)} is a list, and {shorten_repr(key, 40)} is not a "
+                "position in it"
             )
 
         if key < len(value):

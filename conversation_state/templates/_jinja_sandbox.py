@@ -30,7 +30,7 @@ from jinja2.sandbox import MAX_RANGE, ImmutableSandboxedEnvironment
 from jinja2.tests import TESTS as STANDARD_TESTS
 from jinja2.utils import Cycler, Joiner, Namespace
 
-from conversation_state._wording import describe_type, with_article
+from conversation_state._wording import describe_type, shorten_repr, with_article
 from conversation_state.templates._bounds import Meter, Missing, Refused, dotted
 from conversation_state.templates._jinja_checks import (
     CHECKS,
@@ -264,7 +264,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         kind = describe_type(value)
         shown = f"{path} is" if path else "there is"
         raise Refused(
-            f"{shown} {kind}, which has no {key!r:.40} that templates may use"
+            f"{shown} {kind}, which has no {shorten_repr(key, 40)} that templates may "
+            "use"
         )
 
     # Filters such as `map` and `sort` call these two for an *attribute*.
@@ -357,7 +358,7 @@ def _in_sandbox(method: Callable[..., Any]) -> Any:
 
 def _check_name(kind: str, name: object, names: frozenset[str]) -> None:
     if not isinstance(name, str) or name not in names:
-        raise Refused(f"there is no {kind} {name!r:.40} here")
+        raise Refused(f"there is no {kind} {shorten_repr(name, 40)} here")
 
 
 def _check_scalar(value: Any) -> None:

@@ -13,7 +13,12 @@ from typing import Any
 import attrs
 
 from conversation_state._persistent import check_text, final
-from conversation_state._wording import describe_type, shorten_text, with_article
+from conversation_state._wording import (
+    describe_type,
+    shorten_repr,
+    shorten_text,
+    with_article,
+)
 from conversation_state.errors import (
     InvalidMessageError,
     InvalidPartError,
@@ -65,7 +70,7 @@ def _check_optional(
 ) -> None:
     if not isinstance(value, bool):
         raise InvalidMessageError(
-            f"Placeholder.optional is {value!r:.80}; expected True or False"
+            f"Placeholder.optional is {shorten_repr(value)}; expected True or False"
         )
 
 
@@ -169,8 +174,8 @@ class Template:
         for at, item in enumerate(items):
             if not isinstance(item, (Message, Placeholder)):
                 raise InvalidMessageError(
-                    f"item {at} of the template is {item!r:.80}; expected a message "
-                    "or a Placeholder"
+                    f"item {at} of the template is {shorten_repr(item)}; expected a "
+                    "message or a Placeholder"
                 )
 
         _check_syntax(syntax)
@@ -263,7 +268,8 @@ def render(text: str, variables: Mapping[str, object], *, syntax: str) -> str:
 def _check_syntax(syntax: object) -> None:
     if not isinstance(syntax, str) or syntax not in _SYNTAXES:
         raise TemplateError(
-            f"syntax is {syntax!r:.80}; expected one of {', '.join(_SYNTAXES)}", ""
+            f"syntax is {shorten_repr(syntax)}; expected one of {', '.join(_SYNTAXES)}",
+            "",
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from conversation_state._persistent import check_text
-from conversation_state._wording import describe_type, shorten_text
+from conversation_state._wording import describe_type, shorten_repr, shorten_text
 from conversation_state.documents import Document
 from conversation_state.messages import Message
 from conversation_state.templates._bounds import (
@@ -57,7 +57,8 @@ def copy_variables(given: object) -> dict[str, object]:
     for name in variables:
         if not isinstance(name, str):
             raise Refused(
-                f"variables has the key {name!r:.80}; names of variables are texts"
+                f"variables has the key {shorten_repr(name)}; names of variables are "
+                "texts"
             )
 
     return variables

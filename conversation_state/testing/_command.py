@@ -15,6 +15,7 @@ from typing import Any, get_type_hints
 
 from hypothesis import settings as Settings  # noqa: N812 - a class
 
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import Message
 from conversation_state.store import Store
@@ -170,8 +171,8 @@ def _guess_kind(subject: Any, target: str) -> str:
         return "summariser"
 
     msg = (
-        f"{target} is of unknown kind: {subject!r:.80}; name it with --kind, one of "
-        f"{', '.join(_NAMES)}, or give the function type hints"
+        f"{target} is of unknown kind: {shorten_repr(subject)}; name it with --kind, "
+        f"one of {', '.join(_NAMES)}, or give the function type hints"
     )
     raise UsageError(msg)
 
@@ -227,7 +228,7 @@ def _run_contract(
         return _run_backend(subject, options)
 
     if kind != "adapter" and not callable(subject):
-        msg = f"expected a function for the kind {kind}, got {subject!r:.80}"
+        msg = f"expected a function for the kind {kind}, got {shorten_repr(subject)}"
         raise UsageError(msg)
 
     try:
@@ -246,7 +247,7 @@ def _run_contract(
 
 def _run_backend(subject: Any, options: argparse.Namespace) -> Iterable[LawResult]:
     if isinstance(subject, ModuleType) or not callable(subject):
-        msg = f"expected a function that makes a backend, got {subject!r:.80}"
+        msg = f"expected a function that makes a backend, got {shorten_repr(subject)}"
         raise UsageError(msg)
 
     try:

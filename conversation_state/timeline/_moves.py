@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Self, TypeVar
 
 from conversation_state._persistent.maps import PMap
+from conversation_state._wording import shorten_repr
 from conversation_state.timeline._moments import Moment
 from conversation_state.timeline._reader import NO_MOMENT, _TimelineReader
 
@@ -186,7 +187,7 @@ def _set_redo_target(
 
 def _check_steps(n: object) -> None:
     if type(n) is not int:
-        msg = f"the number of steps is {n!r:.80}; expected an integer"
+        msg = f"the number of steps is {shorten_repr(n)}; expected an integer"
         raise TypeError(msg)
 
     if n < 0:

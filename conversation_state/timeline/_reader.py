@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from conversation_state._lazy import draw_fragment, draw_outline
 from conversation_state._persistent import Log
 from conversation_state._persistent.maps import PMap
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, shorten_repr
 from conversation_state.errors import UnknownMomentError
 from conversation_state.timeline._moments import Moment, Moments
 
@@ -181,7 +181,8 @@ class _TimelineReader(Generic[S]):
             step = self._find_label_ahead(into)
         else:
             msg = (
-                f"into is {into!r:.80}; expected a Moment, a label or a number of steps"
+                f"into is {shorten_repr(into)}; expected a Moment, a label or a "
+                "number of steps"
             )
             raise TypeError(msg)
 
@@ -222,7 +223,10 @@ class _TimelineReader(Generic[S]):
 
         number = moment.number if isinstance(moment, Moment) else moment
         if type(number) is not int:
-            msg = f"expected a Moment, its number or its label, got {moment!r:.80}"
+            msg = (
+                "expected a Moment, its number or its label, got "
+                f"{shorten_repr(moment)}"
+            )
             raise TypeError(msg)
 
         at = number - self._base

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from conversation_state._persistent import Log, check_text, final
 from conversation_state._persistent.maps import PMap, pmap
+from conversation_state._wording import shorten_repr
 from conversation_state.timeline._moments import Moment
 from conversation_state.timeline._moves import _MovableTimeline
 from conversation_state.timeline._reader import NO_MOMENT, Options
@@ -423,7 +424,7 @@ def _forget_moments(  # noqa: PLR0917 - the fields of a timeline
 
 def _check_label(value: object, name: str) -> str:
     if not isinstance(value, str):
-        msg = f"{name} is {value!r:.80}; expected a str"
+        msg = f"{name} is {shorten_repr(value)}; expected a str"
         raise TypeError(msg)
 
     return check_text(value, name)
@@ -433,5 +434,8 @@ def _check_filter(function: Any) -> Callable[[Any, Any], object] | None:
     if function is None or callable(function):
         return function  # type: ignore[no-any-return]
 
-    msg = f"filter is {function!r:.80}; expected a function of two states, or None"
+    msg = (
+        f"filter is {shorten_repr(function)}; expected a function of two states, or "
+        "None"
+    )
     raise TypeError(msg)

@@ -11,6 +11,7 @@ from inspect import Parameter, getattr_static
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any, NamedTuple, Unpack, get_args, get_origin
 
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidToolError
 from conversation_state.tools._docstrings import Docstring, parse_docstring
 from conversation_state.tools._schemas import annotate_schema
@@ -49,7 +50,7 @@ def describe_function(
     Describe *function* for a model.
     """
     if not callable(function) or isinstance(function, type):
-        what = "a class" if isinstance(function, type) else f"{function!r:.60}"
+        what = "a class" if isinstance(function, type) else f"{shorten_repr(function)}"
         raise InvalidToolError(
             f"expected a function, got {what}; pass something that is called with the "
             "arguments and does the work"
@@ -168,7 +169,7 @@ class _Signature:
         if isinstance(without, str) or not isinstance(without, Iterable):
             like = without if isinstance(without, str) else "ctx"
             raise InvalidToolError(
-                f"without is {without!r:.60}; expected names, like ({like!r},)"
+                f"without is {shorten_repr(without)}; expected names, like ({like!r},)"
             )
 
         without = list(without)

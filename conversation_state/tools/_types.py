@@ -43,6 +43,7 @@ from uuid import UUID
 import msgspec
 
 from conversation_state._persistent import freeze
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidToolError
 from conversation_state.tools._classes import (
     WRAPPERS,
@@ -495,4 +496,6 @@ def _format_type(kind: Any) -> str:
     A type as it is written in source code.
     """
     plain = isinstance(kind, type) and not get_args(kind)
-    return kind.__qualname__ if plain else f"{kind!r:.80}".replace("typing.", "")
+    return (
+        kind.__qualname__ if plain else f"{shorten_repr(kind)}".replace("typing.", "")
+    )

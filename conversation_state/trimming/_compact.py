@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import attrs
 
 from conversation_state._identity import new_entry_id
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import CompactionError, InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -162,7 +163,9 @@ def _summary_problem(summary: object) -> str:
     """
     if isinstance(summary, str):
         return (
-            "" if summary.strip() else f"summarise gave a blank text, {summary!r:.80}"
+            ""
+            if summary.strip()
+            else f"summarise gave a blank text, {shorten_repr(summary)}"
         )
 
     if isinstance(summary, (UserMessage, AssistantMessage, SystemMessage)):
@@ -178,8 +181,8 @@ def _summary_problem(summary: object) -> str:
         return "summarise gave an empty message" if blank else ""
 
     return (
-        f"summarise gave {summary!r:.80}; expected a text, or a message of a user, "
-        "the assistant or the system"
+        f"summarise gave {shorten_repr(summary)}; expected a text, or a message of a "
+        "user, the assistant or the system"
     )
 
 
@@ -243,7 +246,7 @@ def _check_function(step: str, summarise: Any) -> None:
     if not callable(summarise):
         msg = (
             f"summarise of {step}: expected a function from messages to a text, got "
-            f"{summarise!r:.80}"
+            f"{shorten_repr(summarise)}"
         )
         raise TypeError(msg)
 
@@ -267,7 +270,8 @@ def _check_positions(step: str, seqs: Iterable[int]) -> range | frozenset[int]:
 
     if isinstance(seqs, (str, bytes)) or not isinstance(seqs, Iterable):
         msg = (
-            f"seqs of {step}: expected positions such as range(2, 9), got {seqs!r:.80}"
+            f"seqs of {step}: expected positions such as range(2, 9), got "
+            f"{shorten_repr(seqs)}"
         )
         raise TypeError(msg)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters
 from conversation_state.messages import Message
@@ -46,7 +47,9 @@ _STEP_MAKERS: tuple[object, ...] = (
 def _check_steps(steps: tuple[Any, ...]) -> tuple[Any, ...]:
     for step in steps:
         if not callable(step):
-            msg = f"steps: expected functions from view to view, got {step!r:.80}"
+            msg = (
+                f"steps: expected functions from view to view, got {shorten_repr(step)}"
+            )
             raise TypeError(msg)
 
         if step in _STEP_MAKERS:
@@ -66,7 +69,10 @@ def _wrong_result(step: object, result: Any) -> TypeError:
         )
         return TypeError(msg)
 
-    msg = f"the step {step!r}: expected a TrimContext in return, got {result!r:.80}"
+    msg = (
+        f"the step {step!r}: expected a TrimContext in return, got "
+        f"{shorten_repr(result)}"
+    )
     return TypeError(msg)
 
 
@@ -196,7 +202,10 @@ def record_summaries(
     """
     responses = getattr(view, "summary_responses", None)
     if responses is None and not isinstance(view, BaseException):
-        msg = f"record_summaries takes a view or the error of one, got {view!r:.80}"
+        msg = (
+            "record_summaries takes a view or the error of one, got "
+            f"{shorten_repr(view)}"
+        )
         raise TypeError(msg)
 
     for response in responses or ():

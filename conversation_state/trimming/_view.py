@@ -13,7 +13,7 @@ import attrs
 
 from conversation_state._lazy import draw_fragment
 from conversation_state._persistent import Log
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters, count
 from conversation_state.messages import Message, ResponseMeta
@@ -320,7 +320,7 @@ class TrimContext:
         they show equal ones.
         """
         if not isinstance(other, TrimContext):
-            msg = f"other: expected a TrimContext, got {other!r:.80}"
+            msg = f"other: expected a TrimContext, got {shorten_repr(other)}"
             raise TypeError(msg)
 
         return find_shared_prefix(self._selection, other._selection)

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 from cattrs import Converter, StructureHandlerNotFoundError
 
 from conversation_state._canonical import JsonPath, dump, load
+from conversation_state._wording import shorten_repr
 from conversation_state.codec._encode import write_body
 from conversation_state.codec._reader import Problems, Read, Reader
 from conversation_state.codec._structured._classes import (
@@ -152,8 +153,9 @@ def write_instance(value: Any) -> Any:
 
     if not is_same(value, made):
         msg = (
-            f"can't encode {value!r:.80}: it would be decoded as {made!r:.80}, which "
-            "is not equal; declare each field as the type of what it holds"
+            f"can't encode {shorten_repr(value)}: it would be decoded as "
+            f"{shorten_repr(made)}, which is not equal; declare each field as the "
+            "type of what it holds"
         )
         raise ValueError(msg)
 

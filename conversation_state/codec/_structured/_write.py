@@ -24,7 +24,7 @@ import attrs
 
 from conversation_state._canonical import dump
 from conversation_state._persistent import View, check_text
-from conversation_state._wording import with_article
+from conversation_state._wording import shorten_repr, with_article
 from conversation_state.codec import _encode
 from conversation_state.codec._format import format_base64, format_time
 from conversation_state.codec._structured._classes import OwnValue
@@ -104,7 +104,7 @@ def _write_scalar(value: str | float | None) -> str | int | float | None:
         if _LEAST <= value <= _MOST:
             return int(value)
 
-        msg = f"JSON can't represent {value!r:.80}: it takes more than 64 bits"
+        msg = f"JSON can't represent {shorten_repr(value)}: it takes more than 64 bits"
         raise ValueError(msg)
 
     if isfinite(value):
@@ -135,7 +135,7 @@ def _write_key(key: Any) -> str:
     if isinstance(plain, int) and not isinstance(plain, bool):
         return str(int(plain))
 
-    failed = f"can't write {key!r:.80} as a key; keys of JSON are texts"
+    failed = f"can't write {shorten_repr(key)} as a key; keys of JSON are texts"
     return _write_as_text(plain, failed)
 
 

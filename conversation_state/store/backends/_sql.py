@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
+from conversation_state._wording import shorten_repr
 from conversation_state.store.schema import SHIFT, TABLES, Column
 
 __all__ = ["NUMBERS", "Dialect", "numbers_problem"]
@@ -30,7 +31,7 @@ def numbers_problem(rows: int, last: object, *there: object) -> list[str]:
     if rows == 1 and isinstance(last, int) and last >= most:
         return []
 
-    what = f"the last number given is {last!r:.40}, but {most} is in use"
+    what = f"the last number given is {shorten_repr(last, 40)}, but {most} is in use"
     return [f"{what}; set the column last of the table numbers to that"]
 
 

@@ -16,6 +16,7 @@ from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import DecodeError
 from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import TextPart
@@ -151,8 +152,8 @@ class AdapterContract(Contract):
         """
         export = self.adapter.dump(list(messages))
 
-        assert hasattr(export, "payload"), f"no payload in {export!r:.80}"
-        assert hasattr(export, "lost"), f"no lost in {export!r:.80}"
+        assert hasattr(export, "payload"), f"no payload in {shorten_repr(export)}"
+        assert hasattr(export, "lost"), f"no lost in {shorten_repr(export)}"
         _format_json(export.payload)
 
     @law(messages="conversations")
@@ -162,11 +163,15 @@ class AdapterContract(Contract):
         """
         loaded: Any = self.adapter.load(self.adapter.dump(list(messages)).payload)
 
-        assert isinstance(loaded, tuple), f"expected a tuple, got {loaded!r:.80}"
+        assert isinstance(loaded, tuple), (
+            f"expected a tuple, got {shorten_repr(loaded)}"
+        )
         for each in loaded:
-            assert isinstance(each, Message), f"expected messages, got {each!r:.80}"
+            assert isinstance(each, Message), (
+                f"expected messages, got {shorten_repr(each)}"
+            )
 
-        assert messages or not loaded, f"of no messages came {loaded!r:.80}"
+        assert messages or not loaded, f"of no messages came {shorten_repr(loaded)}"
 
     @law(messages="conversations")
     def test_loses_nothing_in_silence(self, messages: tuple[Message, ...]) -> None:
@@ -196,7 +201,9 @@ class AdapterContract(Contract):
             expected = _read_order(messages)
             loaded = _read_order(self.adapter.load(export.payload))
             for before, after in zip(expected, loaded, strict=True):
-                assert before == after, f"{before!r:.300} became {after!r:.300}"
+                assert before == after, (
+                    f"{shorten_repr(before, 300)} became {shorten_repr(after, 300)}"
+                )
 
     @law(messages="conversations")
     def test_says_where_it_loses(self, messages: tuple[Message, ...]) -> None:
@@ -224,7 +231,9 @@ class AdapterContract(Contract):
         after = _format_json(payload)
         assert before == after, f"load changed {before:.200} into {after:.200}"
         second = [self.normalise(each) for each in self.adapter.load(payload)]
-        assert first == second, f"first {first!r:.200}, then {second!r:.200}"
+        assert first == second, (
+            f"first {shorten_repr(first, 200)}, then {shorten_repr(second, 200)}"
+        )
 
     @law(messages="conversations")
     def test_same_on_copies(self, messages: tuple[Message, ...]) -> None:
@@ -280,7 +289,7 @@ class AdapterContract(Contract):
         except DecodeError:
             return
 
-        msg = f"expected a DecodeError for {nothing!r}, got {loaded!r:.80}"
+        msg = f"expected a DecodeError for {nothing!r}, got {shorten_repr(loaded)}"
         raise AssertionError(msg)
 
 
@@ -328,7 +337,7 @@ def _format_json(value: Any) -> str:
     try:
         return json.dumps(value, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
-        msg = f"expected plain JSON values, got {value!r:.200} ({error})"
+        msg = f"expected plain JSON values, got {shorten_repr(value, 200)} ({error})"
         raise AssertionError(msg) from None
 
 

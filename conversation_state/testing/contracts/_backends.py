@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from conversation_state._wording import shorten_repr
 from conversation_state.store import Store
 from conversation_state.store.backend import Backend
 from conversation_state.testing.contracts._contract import (
@@ -140,7 +141,7 @@ def _make_one(subject: _Subject, tmp_path: Path) -> None:
     """
     made: Any = subject.backend(tmp_path)
     methods = [getattr(made, name, None) for name in ("reading", "writing", "close")]
-    assert all(map(callable, methods)), f"expected a backend, got {made!r:.80}"
+    assert all(map(callable, methods)), f"expected a backend, got {shorten_repr(made)}"
     made.close()
 
 

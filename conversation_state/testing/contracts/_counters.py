@@ -13,6 +13,7 @@ from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from conversation_state._wording import shorten_repr
 from conversation_state.counting import TokenCounter
 from conversation_state.messages import (
     AssistantMessage,
@@ -100,7 +101,7 @@ class CounterContract(Contract):
         except TypeError:
             tokens = -1
 
-        assert tokens >= 0, f"expected an integer from 0 on, got {result!r:.80}"
+        assert tokens >= 0, f"expected an integer from 0 on, got {shorten_repr(result)}"
         assert not isinstance(result, bool), f"expected an integer, got {result}"
 
     @law(message="messages")
@@ -134,7 +135,7 @@ class CounterContract(Contract):
         """
         result: Any = self.counter == self.counter
 
-        assert result is True, f"counter == counter is {result!r:.80}"
+        assert result is True, f"counter == counter is {shorten_repr(result)}"
 
         def other(_message: Message) -> int:
             return 0

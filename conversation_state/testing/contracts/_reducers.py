@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis.strategies import SearchStrategy
 
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.testing._state_laws import unchanged
 from conversation_state.testing.contracts._contract import (
@@ -48,7 +49,9 @@ class ReducerContract(Contract):
         """
         result: Any = self.reducer(state)
 
-        assert isinstance(result, Aggregator), f"expected a state, got {result!r:.200}"
+        assert isinstance(result, Aggregator), (
+            f"expected a state, got {shorten_repr(result, 200)}"
+        )
 
     @law(state="states")
     def test_keeps_messages(self, state: Aggregator) -> None:
@@ -58,7 +61,8 @@ class ReducerContract(Contract):
         rest = iter(self.reducer(state))
         for number, message in enumerate(state):
             assert any(message == each for each in rest), (
-                f"messages[{number}] is missing, or out of order: {message!r:.200}"
+                f"messages[{number}] is missing, or out of order: "
+                f"{shorten_repr(message, 200)}"
             )
 
     @law(state="states")
@@ -73,14 +77,17 @@ class ReducerContract(Contract):
         new = [entry.message for entry in result.entries if entry.id not in before]
         for entry in kept:
             assert entry.message == before.pop(entry.id), (
-                f"entry {entry.id} has another message: {entry.message!r:.200}"
+                f"entry {entry.id} has another message: "
+                f"{shorten_repr(entry.message, 200)}"
             )
 
         ids = [entry.id for entry in kept]
         order = [entry.id for entry in state.entries if entry.id in {*ids}]
         assert ids == order, "entries are in another order"
         for message in before.values():
-            assert message not in new, f"appended once more: {message!r:.200}"
+            assert message not in new, (
+                f"appended once more: {shorten_repr(message, 200)}"
+            )
 
     @law(state="states")
     def test_keeps_the_bill(self, state: Aggregator) -> None:
@@ -122,7 +129,9 @@ class ReducerContract(Contract):
             first = compare_content(self.reducer(state), state)
             again = compare_content(self.reducer(state), state)
 
-        assert first == again, f"first {first!r:.200}, then {again!r:.200}"
+        assert first == again, (
+            f"first {shorten_repr(first, 200)}, then {shorten_repr(again, 200)}"
+        )
 
     @law(state="states")
     def test_same_on_copies(self, state: Aggregator) -> None:
@@ -133,7 +142,9 @@ class ReducerContract(Contract):
         expected = compare_content(self.reducer(state), state)
         for how, copy in (("decoded", decoded(state)), ("unpickled", unpickled(state))):
             found = compare_content(self.reducer(copy), copy)
-            assert expected == found, f"{expected!r:.200}, {how}: {found!r:.200}"
+            assert expected == found, (
+                f"{shorten_repr(expected, 200)}, {how}: {shorten_repr(found, 200)}"
+            )
 
     @law(state="states", is_extra=True)
     def test_is_idempotent(self, state: Aggregator) -> None:
@@ -143,7 +154,10 @@ class ReducerContract(Contract):
         once = self.reducer(state)
         twice = self.reducer(once)
 
-        assert once == twice, f"once {list(once)!r:.200}, twice {list(twice)!r:.200}"
+        assert once == twice, (
+            f"once {shorten_repr(list(once), 200)}, twice "
+            f"{shorten_repr(list(twice), 200)}"
+        )
 
 
 def _find_unrecorded(state: Aggregator) -> set[str]:

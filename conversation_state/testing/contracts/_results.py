@@ -12,6 +12,8 @@ from types import TracebackType
 
 import attrs
 
+from conversation_state._wording import shorten_repr
+
 __all__ = [
     "BROKEN",
     "DECLARED",
@@ -175,7 +177,7 @@ def describe_subject(subject: object) -> str:
     What *subject* is called.
     """
     name = getattr(subject, "__qualname__", None) or getattr(subject, "__name__", None)
-    return str(name) if name else f"{subject!r:.80}"
+    return str(name) if name else f"{shorten_repr(subject)}"
 
 
 def find_line(raised: TracebackType | None) -> str:

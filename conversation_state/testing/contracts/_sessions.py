@@ -14,6 +14,7 @@ from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from conversation_state._wording import shorten_repr
 from conversation_state.testing.contracts._contract import (
     Contract,
     check_contract,
@@ -107,7 +108,7 @@ class SessionContract(Contract):
 
         assert await _get_items(session) == [], "it has items"
         popped = await _wait_for(session.pop_item())
-        assert popped is None, f"pop_item returned {popped!r:.80}, not None"
+        assert popped is None, f"pop_item returned {shorten_repr(popped)}, not None"
         await _wait_for(session.clear_session())
         assert await _get_items(session) == [], "it has items after clear_session"
 

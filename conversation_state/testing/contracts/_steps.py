@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis.strategies import SearchStrategy
 
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import (
     BudgetExceededError,
@@ -76,7 +77,9 @@ class TrimmingStepContract(Contract):
         """
         result: Any = self._apply_step(view)
 
-        assert isinstance(result, TrimContext), f"expected a view, got {result!r:.200}"
+        assert isinstance(result, TrimContext), (
+            f"expected a view, got {shorten_repr(result, 200)}"
+        )
 
     @law(view="views")
     def test_shows_the_same_conversation(self, view: TrimContext) -> None:
@@ -160,7 +163,9 @@ class TrimmingStepContract(Contract):
             _make_comparable(self._apply_step(view)),
         )
 
-        assert first == again, f"first {first!r:.200}, then {again!r:.200}"
+        assert first == again, (
+            f"first {shorten_repr(first, 200)}, then {shorten_repr(again, 200)}"
+        )
 
     @law(view="views")
     def test_same_on_copies(self, view: TrimContext) -> None:
@@ -178,7 +183,9 @@ class TrimmingStepContract(Contract):
             state = Aggregator.new(messages=copy)
             other = TrimContext.of(state, view.budget, counter=view.counter)
             found = _make_comparable(self._apply_step(other.remove(gone)))
-            assert expected == found, f"{expected!r:.200}, {how}: {found!r:.200}"
+            assert expected == found, (
+                f"{shorten_repr(expected, 200)}, {how}: {shorten_repr(found, 200)}"
+            )
 
     @law(view="views", is_extra=True)
     def test_fits_the_budget(self, view: TrimContext) -> None:
@@ -203,7 +210,9 @@ class TrimmingStepContract(Contract):
         twice = self._apply_step(once)
         expected, found = _make_comparable(once), _make_comparable(twice)
 
-        assert expected == found, f"once {expected!r:.200}, twice {found!r:.200}"
+        assert expected == found, (
+            f"once {shorten_repr(expected, 200)}, twice {shorten_repr(found, 200)}"
+        )
 
 
 async def _wait_for(result: Awaitable[T]) -> T:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis.strategies import SearchStrategy
 
+from conversation_state._wording import shorten_repr
 from conversation_state.counting import TokenCounter, by_characters
 from conversation_state.messages import AssistantMessage, Message, UserMessage
 from conversation_state.testing.contracts._contract import (
@@ -74,7 +75,7 @@ class SummariserContract(Contract):
         found: Any = await self._call_summarise(messages)
 
         assert isinstance(found, (str, Message)), (
-            f"expected a text or a message, got {found!r:.200}"
+            f"expected a text or a message, got {shorten_repr(found, 200)}"
         )
 
     @law(messages="conversations")
@@ -97,7 +98,9 @@ class SummariserContract(Contract):
         first = await self._make_message(messages)
         again: Any = await self._call_summarise((first, *messages))
 
-        assert isinstance(again, (str, Message)), f"of a summary comes {again!r:.200}"
+        assert isinstance(again, (str, Message)), (
+            f"of a summary comes {shorten_repr(again, 200)}"
+        )
 
     @law(messages="conversations")
     async def test_is_deterministic(self, messages: tuple[Message, ...]) -> None:
@@ -107,7 +110,9 @@ class SummariserContract(Contract):
         first = compare_messages([await self._make_message(messages)])
         again = compare_messages([await self._make_message(messages)])
 
-        assert first == again, f"first {first!r:.200}, then {again!r:.200}"
+        assert first == again, (
+            f"first {shorten_repr(first, 200)}, then {shorten_repr(again, 200)}"
+        )
 
     @law(messages="conversations")
     async def test_same_on_copies(self, messages: tuple[Message, ...]) -> None:
@@ -121,7 +126,9 @@ class SummariserContract(Contract):
             ("unpickled", unpickled(messages)),
         ):
             found = compare_messages([await self._make_message(copy)])
-            assert expected == found, f"{expected!r:.200}, {how}: {found!r:.200}"
+            assert expected == found, (
+                f"{shorten_repr(expected, 200)}, {how}: {shorten_repr(found, 200)}"
+            )
 
     @law(messages="conversations")
     async def test_is_within_its_limit(self, messages: tuple[Message, ...]) -> None:
