@@ -40,7 +40,7 @@ def read_extra(place: ObjectReader, key: str) -> dict[str, Any]:
     if not given:
         if is_map(given):
             place.keys[key] = {}
-        elif key in place.raw and given is not None:
+        elif given is not None:
             place.wrong(key, "an object")
 
         return {}
@@ -84,11 +84,7 @@ def write_extra(
     *metadata* as the map that stands under *key*, in sorted order.
     """
     extra = own_of(metadata)
-    kept = map_of(notes, key)
-    if not kept:
-        return extra
-
-    theirs = thaw(kept)
+    theirs = thaw(map_of(notes, key))
     marks = extra.get(RESERVED)
     if isinstance(marks, dict) and isinstance(theirs.get(RESERVED), dict):
         theirs[RESERVED] |= marks

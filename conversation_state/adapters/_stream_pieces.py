@@ -63,16 +63,7 @@ class SurrogateBuffer:
         *piece* if it is valid as it is, and nothing waits for it; else "",
         and `next` takes it.
         """
-        if self.held:
-            return ""
-
-        if not piece.isascii():
-            try:
-                piece.encode()
-            except UnicodeEncodeError:
-                return ""
-
-        return piece
+        return "" if self.held or mended(piece) is not piece else piece
 
     def rest(self) -> str:
         """

@@ -715,6 +715,15 @@ class TestLost:
             lost(odd),
         )
 
+    def test_mended_before(self):
+        """
+        What was mended in a message is not listed for those after it.
+        """
+        first, second = load([user("\ud800", name="\udfff"), user("\udbff")])
+
+        assert [("messages[0]", "content")] == lost(second)
+        assert [("messages[0]", "content"), ("messages[0]", "name")] == lost(first)
+
     def test_no_message(self):
         """
         What is no message is refused, with its place.

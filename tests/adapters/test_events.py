@@ -41,7 +41,14 @@ class TestLines:
             given if is_text else [line.encode() for line in given]
         )
 
-    @pytest.mark.parametrize("body", ['data: {"a": 1}\n\ndata: {"b": 2}\n\n'])
+    @pytest.mark.parametrize(
+        "body",
+        [
+            'data: {"a": 1}\n\ndata: {"b": 2}\n\n',
+            'data: {"a": 1}\n\ndata: {"b": 2}',
+            'data: {"a": 1}\n\ndata: {\ndata: "b": 2}',
+        ],
+    )
     def test_whole_body(self, body):
         """
         The body as one text, or as bytes.
@@ -52,7 +59,17 @@ class TestLines:
         """
         The data of one event may stand on several lines.
         """
-        assert [{"a": 1}] == parsed(["data: {", 'data: "a": 1', "data: }", ""])
+        lines = ["data: {", 'data: "a": 1', "data: }", ""]
+
+        assert [{"a": 1}] == parsed(lines) == parsed([f"{line}\n" for line in lines])
+
+    def test_pieces_of_a_body(self):
+        """
+        Several lines at once, which end within an event.
+        """
+        assert [{"a": 1, "b": 2}] == parsed(
+            ['data: {\ndata: "a": 1,\n', 'data: "b": 2\ndata: }\n\n']
+        )
 
     def test_without_empty_lines(self):
         """
@@ -73,6 +90,12 @@ class TestLines:
         A byte order mark at the start is no part of the first line.
         """
         assert [{"a": 1}] == parsed([b'\xef\xbb\xbfdata: {"a": 1}\n', b"\n"])
+
+    def test_mark_elsewhere(self):
+        """
+        A byte order mark at the start of another line makes it no line of data.
+        """
+        assert [{"a": 1}] == parsed(['data: {"a": 1}', "", '\ufeffdata: {"b": 2}', ""])
 
     def test_as_they_come(self):
         """
@@ -143,12 +166,33 @@ class TestTrouble:
         with pytest.raises(ProviderStreamError, match=r"starts with.*alt=sse"):
             parsed(body)
 
-    @pytest.mark.parametrize("lines", [[], [""], [": only comments"], ["data: [DONE]"]])
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            *([], [""], [": only comments"], ["data: [DONE]"]),
+            ["event: ping", "id: 5", "retry: 1000", ""],
+        ],
+    )
     def test_nothing(self, lines):
         """
         A stream may have no events.
         """
         assert [] == parsed(lines)
+
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            ['data: {"a": 1}', ""],
+            ["data: {", 'data: "a": 1}', ""],
+            ["data: {", 'data: "a": 1}'],
+        ],
+    )
+    def test_other_lines(self, lines):
+        """
+        Lines of no field are ignored where there is an event: whole, in several
+        lines, or without the empty line at the end.
+        """
+        assert [{"a": 1}] == parsed(["<!-- a proxy -->", *lines])
 
     @pytest.mark.parametrize("line", [None, 1, {"a": 1}])
     def test_no_line(self, line):

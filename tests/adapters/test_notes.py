@@ -77,6 +77,43 @@ class TestLists:
         assert sources == {*FORMATS}
 
 
+class TestNotes:
+    """
+    Whether there is anything else than notes, and what they keep.
+    """
+
+    @pytest.mark.parametrize(
+        ("own", "metadata"),
+        [
+            (False, {}),
+            (False, {RESERVED: {"anthropic": {"a": 1}}}),
+            (True, {"a": 1}),
+            (True, {RESERVED: {"anthropic": {"a": 1}}, "a": 1}),
+            (True, {RESERVED: {"anthropic": {"a": 1}, "mark": 1}}),
+            (True, {RESERVED: 5}),
+        ],
+    )
+    def test_has_own(self, own, metadata):
+        """
+        The caller's keys and a view's marks are; the notes of formats are not.
+        """
+        assert own is has_own(UserMessage("", metadata=metadata).metadata)
+
+    def test_keys_of_several(self):
+        """
+        What another format kept is listed, also beside notes of the one written.
+        """
+        notes = {
+            "openai_chat": {"keys": {"b": 1}},
+            "anthropic": {"keys": {"cache_control": 1}},
+        }
+        message = UserMessage("hi", metadata={RESERVED: notes})
+
+        assert [("messages[0]", "cache_control")] == [
+            (each.path, each.what) for each in EVERY["openai_chat"].dump([message]).lost
+        ]
+
+
 def conversation(given):
     """
     A message of each role, with parts of most kinds and a call, each with the

@@ -5,12 +5,14 @@ Streams of Chat Completions: chunks that concatenate to what was said.
 import base64
 from typing import Any, ClassVar
 
+import anyio
 import pytest
 from hypothesis import strategies as st
 
 from conversation_state.adapters import openai_chat
 from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.openai_chat import (
+    aload_chunks,
     dump,
     load_chunks,
 )
@@ -294,13 +296,14 @@ class TestIndexedLists:
         message = collected(
             event(reasoning="H", reasoning_details=[{**detail, "text": "H"}]),
             event(reasoning="m.", reasoning_details=[{**detail, "text": "m."}]),
-            event(reasoning_details=[{**detail, "signature": "c2ln"}]),
+            event(reasoning_details=[{**detail, "signature": "c2ln", "id": None}]),
+            event(reasoning_details=[{**detail, "signature": None}]),
             event(content="Yes.", reason="stop"),
         )
         (sent,) = dump([message]).payload["messages"]
 
         assert "Hm." == sent["reasoning"]
-        assert [{**detail, "text": "Hm.", "signature": "c2ln"}] == (
+        assert [{**detail, "text": "Hm.", "signature": "c2ln", "id": None}] == (
             sent["reasoning_details"]
         )
 
@@ -792,6 +795,22 @@ class TestEnds:
 
         assert "a" == concat(load_chunks(events)).text
         assert "b" == next(events)["choices"][0]["delta"]["content"]
+
+    def test_after_the_end_in_a_task(self):
+        """
+        Nor is anything in a task; and the stream was not interrupted.
+        """
+
+        async def events():
+            for each in (event(content="a"), "[DONE]", event(content="b")):
+                yield each
+
+        async def main():
+            return concat([chunk async for chunk in aload_chunks(events())])
+
+        message = anyio.run(main)
+
+        assert ("a", "") == (message.text, message.response.finish_reason)
 
     @pytest.mark.parametrize(
         ("said", "told"),

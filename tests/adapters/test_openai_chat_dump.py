@@ -226,6 +226,27 @@ class TestWrittenAsItWas:
 
         assert "mp3" == sent["content"][0]["input_audio"]["format"]
 
+    @pytest.mark.parametrize(
+        ("media_type", "expected"),
+        [
+            ("audio/mp3", "mp3"),
+            ("audio/mpeg", "mp3"),
+            ("audio/vnd.wave", "wav"),
+            ("audio/wave", "wav"),
+            ("audio/x-wav", "wav"),
+            ("audio/flac", "flac"),
+        ],
+    )
+    def test_formats_of_audio(self, media_type, expected):
+        """
+        Each media type has a format of the provider's.
+        """
+        sound = AudioPart(data=b"ID3", media_type=media_type)
+
+        (sent,) = dump([UserMessage([sound])]).payload["messages"]
+
+        assert {"data": "SUQz", "format": expected} == sent["content"][0]["input_audio"]
+
     @pytest.mark.parametrize("role", ["user", "assistant", "function", "x", 3])
     def test_forged_role(self, role):
         """

@@ -230,6 +230,15 @@ class TestLoad:
                 "media_type",
                 "audio/mpeg",
             ),
+            (
+                {
+                    "type": "input_audio",
+                    "input_audio": {"data": "data:audio/wav;base64,UklGRg=="},
+                },
+                AudioPart,
+                "media_type",
+                "audio/wav",
+            ),
         ],
     )
     def test_media_of_dialects(self, block, kind, field, value):

@@ -207,6 +207,7 @@ class TestResponse:
             ({"content": [{"token": "a"}]}, ".content[0].logprob"),
             ({"content": [{"token": "a", "logprob": True}]}, ".content[0].logprob"),
             ({"content": [{"token": "a", "logprob": 10**400}]}, ".content[0].logprob"),
+            ({"content": [{"token": "a", "logprob": 2**64}]}, ".content[0].logprob"),
             (
                 {"content": [{"token": "a", "logprob": 0, "bytes": [256]}]},
                 ".content[0].bytes",

@@ -89,6 +89,32 @@ class TestTake:
         assert made.take(other) is None
         assert made.take(event()) is not None
 
+    @pytest.mark.parametrize("piece", ["é", "\U0001f600", "a\ufffd"])
+    def test_other_scripts(self, piece):
+        """
+        Text that is not ASCII is taken, too.
+        """
+        made, _ = template()
+
+        assert AssistantMessage(piece) == made.take(event(piece))
+
+    @pytest.mark.parametrize(
+        "error",
+        [AttributeError, KeyError, IndexError, RecursionError, TypeError, ValueError],
+    )
+    def test_checks_that_fail(self, error):
+        """
+        An event that a check can't read is left to those who read with care.
+        """
+
+        def check(_):
+            raise error
+
+        made = PieceTemplate()
+        made.remember(event(), PATH, SurrogateBuffer(), make_text_chunk, check=check)
+
+        assert made.take(event("b")) is None
+
     def test_half_a_character_waits(self):
         """
         While half of a character waits, nothing is taken.

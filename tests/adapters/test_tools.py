@@ -167,7 +167,9 @@ class TestForms:
         export = adapter.dump_tools([], choice=choice)
 
         assert {} == export.payload
-        assert (choice is ToolChoice.FORCED) == bool(export.lost)
+        assert [("choice", "forced")] * (choice is ToolChoice.FORCED) == [
+            (each.path, each.what) for each in export.lost
+        ]
 
 
 class TestAccepted:
@@ -282,6 +284,23 @@ class TestLost:
         assert [SCHEMA] == [*schemas_in(anthropic.dump_tools([tool]).payload)]
         assert [schema] == [*schemas_in(gemini.dump_tools([tool]).payload)]
 
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            *(("allOf", [{}]), ("anyOf", [{}]), ("oneOf", [{}])),
+            *(("const", {}), ("enum", [{}]), ("not", {"required": ["by"]})),
+        ],
+    )
+    def test_refused_by_openai(self, key, value):
+        """
+        OpenAI refuses these at the top of a schema.
+        """
+        tool = ToolInfo("trains", "", {**SCHEMA, key: value})
+
+        assert [("tools[0].parameters", key)] == [
+            lost[:2] for lost in openai_chat.dump_tools([tool]).lost
+        ]
+
     def test_fields_of_a_newer_version(self, adapter):
         """
         What a newer version of this library wrote is listed.
@@ -320,7 +339,9 @@ class TestArguments:
         """
         A choice is a `ToolChoice`.
         """
-        with pytest.raises(InvalidToolError, match=r"expected ToolChoice\.FORBIDDEN"):
+        with pytest.raises(
+            InvalidToolError, match=r"expected ToolChoice\.FORBIDDEN, ToolChoice\."
+        ):
             adapter.dump_tools([CLOCK], choice=choice)
 
 
