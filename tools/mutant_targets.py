@@ -105,7 +105,6 @@ MORE_TESTS: dict[str, tuple[str, ...]] = {
     "chunks": ("tests/adapters/test_openai_chat_chunks.py", "tests/test_streams.py"),
     "codec": ("tests/store/test_store.py", "tests/test_timeline.py"),
     "counting": ("tests/test_bills.py", "tests/test_trimming.py"),
-    "errors": ("tests/test_t*.py", "tests/test_a*.py", "tests/test_codec*.py"),
     "messages": (
         *("tests/test_aggregator.py", "tests/test_chunks.py", "tests/test_codec.py"),
         *("tests/test_rendering.py",),

@@ -279,3 +279,52 @@ class TestLoadUsage:
             Usage(9, extra=counts) == adapter.load_usage(block) == made.response.usage
         )
         assert {*others} == {*counts, *left}
+
+    @EACH
+    @pytest.mark.parametrize(
+        ("block", "counts", "left"),
+        [
+            (
+                {
+                    "prompt_text_tokens": 5_000,
+                    "prompt_tokens_details": {"text_tokens": 7},
+                },
+                {"prompt_text_tokens": 5_000},
+                {"prompt_tokens_details": {"text_tokens": 7}},
+            ),
+            (
+                {
+                    "prompt_text_tokens": int("5000"),
+                    "prompt_tokens_details": {"text_tokens": int("5000")},
+                },
+                {"prompt_text_tokens": 5_000},
+                {},
+            ),
+            ({"half \ud800": 5}, {}, {"half \ufffd": 5}),
+        ],
+    )
+    def test_names_that_are_taken(self, adapter, block, counts, left):
+        """
+        A count whose name another one has, and one whose name is no valid text, is
+        kept beside the usage.
+        """
+        block = rename(adapter, {"prompt_tokens": 9, **block})
+        made: Any
+        if adapter is CHAT:
+            (made,) = chat_several({"choices": [{"message": answer()}], "usage": block})
+            noted = chat_notes(made)
+        else:
+            (made,) = responses_several(responses_response(usage=block))
+            noted = responses_notes(made)
+            left = rename(adapter, left)
+
+        assert Usage(9, extra=counts) == made.response.usage
+        assert left == noted.get("response", {}).get("usage", {})
+
+    @EACH
+    def test_no_object(self, adapter):
+        """
+        Usage that is something else is refused, and said to be no object.
+        """
+        with pytest.raises(DecodeError, match=r"is 3; expected an object$"):
+            adapter.load_usage({"usage": 3})
