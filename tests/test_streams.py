@@ -7,6 +7,7 @@ import collections.abc
 import copy
 import gc
 import itertools
+import linecache
 import pickle
 import sys
 import threading
@@ -1777,6 +1778,94 @@ class TestAbort:
         assert [Ok(0), Ok(1), Ok(None)] == [*stopped.results()][:3]
         assert 4 == len([*stopped.results()])
 
+    @pytest.mark.parametrize("how", ["reader", "abort", "itself"])
+    def test_closes_once(self, how, caplog):
+        """
+        While one call closes the generator, others that find it aborted leave that
+        to it: readers, another abort, and an abort by what the generator does at its
+        end.
+        """
+        inside, go = threading.Event(), threading.Event()
+        closed: list[int] = []
+
+        def source():
+            try:
+                yield 1
+                yield 2
+            finally:
+                if how == "itself":
+                    stream.abort()
+                inside.set()
+                go.wait(60)
+                closed.append(1)
+
+        def come_late():
+            assert inside.wait(60)
+            if how == "reader":
+                list(stream.results())
+            elif how == "abort":
+                stream.abort()
+            go.set()
+
+        stream = Stream.of(source())
+        assert 1 == next(iter(stream))
+        aborted, came = in_threads(stream.abort, come_late)
+
+        assert aborted is came is None
+        assert [1] == closed
+        assert not caplog.records
+
+    @pytest.mark.parametrize("reader", ["alone", "with others"])
+    def test_when_the_element_has_just_come(self, reader):
+        """
+        An abort between the element's arrival and what its reader does next: the
+        reader gets the element, and the generator is closed though it reads no more.
+        """
+        closed: list[int] = []
+
+        def source():
+            try:
+                yield 1
+                yield 2
+                yield 3
+            finally:
+                closed.append(1)
+
+        def abort_there(frame, event, _arg):
+            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+            if event == "line" and line.strip() == "tickets.append(box)" and held:
+                held.pop().abort()
+
+            return abort_there
+
+        def trace(frame, _event, _arg):
+            is_asking = frame.f_code.co_name == "_ask_repeatedly"
+            return abort_there if is_asking else None
+
+        held: list[Any] = []
+        stream = Stream.of(source())
+        one = iter(stream)
+        if reader == "alone":
+            del stream
+        got = [next(one)]
+        # What is made of a reader's place later knows the source, not the place.
+        made = one.rest
+        held.append(types.SimpleNamespace(abort=made._cell.link[0].abort))
+        if reader == "alone":
+            del made
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            got.append(next(one))
+        finally:
+            sys.settrace(before)
+
+        assert not held
+        assert [1, 2][: len(got)] == got
+        assert [1] == closed
+        with pytest.raises(StreamClosedError, match="aborted"):
+            next(one)
+
     def test_many_at_once(self):
         """
         Threads that abort, read and send at once agree on one sequence.
@@ -1955,6 +2044,56 @@ class TestMemory:
         assert [2, 3] == other[-2:]
         assert other in ([1, 2, 3], [2, 3])
         assert [2, 3] == list(reader)
+
+    @pytest.mark.parametrize("reader", ["alone", "with others"])
+    def test_an_interrupt_of_the_source_keeps_nothing(self, reader):
+        """
+        What interrupted an iterator keeps no source, whoever keeps it; nor does the
+        source keep what interrupted it.
+        """
+
+        class Interrupt(KeyboardInterrupt):
+            pass  # unlike that, it can be weakly referred to
+
+        class Interrupted:
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                raise Interrupt
+
+            def close(self):
+                closed.append(1)
+
+        def read(held):
+            try:
+                next(held[-1])
+            except Interrupt as error:
+                return error
+
+        closed: list[int] = []
+        held: list[Any] = [Stream.of(Interrupted())]
+        held.append(iter(held[0]))
+        if reader == "alone":
+            del held[0]
+        gc.disable()
+        try:
+            error = read(held)
+            there = weakref.ref(error)
+            del error
+            assert there() is None
+
+            held[:] = [Stream.of(Interrupted())]
+            held.append(iter(held[0]))
+            if reader == "alone":
+                del held[0]
+            closed.clear()
+            error = read(held)
+            held.clear()
+            assert [1] == closed
+            assert isinstance(error, Interrupt)
+        finally:
+            gc.enable()
 
     def test_a_slow_reader_keeps_its_backlog(self):
         """

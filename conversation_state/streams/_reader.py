@@ -58,7 +58,7 @@ class CellReader(Generic[T_co]):
 
     # Set while this reader is the only reference to its cell: then items go from
     # the source to the reader, and no cell is made for them.
-    _ask: Callable[[], BaseException | None] | None
+    _ask: Callable[[], list[BaseException] | None] | None
     _box: deque[Any]
 
     _cell: StreamCell | None
@@ -118,7 +118,8 @@ class CellReader(Generic[T_co]):
 
                     cell = fill = link = None
                     if error is not None:
-                        raise_by_value(error)
+                        del self  # as in the call below
+                        raise_by_value(error.pop())
 
             link = None
 
@@ -139,7 +140,8 @@ class CellReader(Generic[T_co]):
 
             self._ask = ask = cell = None
             if error is not None:
-                raise_by_value(error)
+                del self
+                raise_by_value(error.pop())
 
         try:
             return self._read_cell()
@@ -147,7 +149,7 @@ class CellReader(Generic[T_co]):
             cell = None
             del self  # as in the call
 
-    def _find_ask(self) -> Callable[[], BaseException | None] | None:
+    def _find_ask(self) -> Callable[[], list[BaseException] | None] | None:
         """
         What gets the next item, if this is the only reader of the cell; else None.
         """
@@ -159,7 +161,7 @@ class CellReader(Generic[T_co]):
         if cell is None or link is None or cell.item is not EMPTY:
             return None
 
-        ask: Callable[[], BaseException | None] | None = link[0].ask
+        ask: Callable[[], list[BaseException] | None] | None = link[0].ask
         if ask is not None:
             self._box = link[0].box
             self._ask = ask

@@ -47,7 +47,8 @@ class ReadySource(Source):
 
     Attributes:
         ask: Puts the next item into `box`, and returns what interrupted the iterator,
-            for the caller to raise. A ValueError if it runs in another thread.
+            for the caller to raise, in a list that it empties. A ValueError if it runs
+            in another thread.
 
         box: The next item, until a cell or a reader takes it.
 
@@ -59,6 +60,7 @@ class ReadySource(Source):
     __slots__ = (
         "_asks",
         "_closers",
+        "_closing",
         "_cuts",
         "_interrupts",
         "_is_over",
@@ -88,6 +90,8 @@ class ReadySource(Source):
         self._cuts: dict[int, Fault] = {}
         # What closes the iterator, until an abort has called it.
         self._closers: deque[Callable[[], object]] = deque()
+        # Empty, or the call that closes it: with `setdefault` exactly one wins.
+        self._closing: dict[int, object] = {}
         # Takes a cell, and puts the item from the box into it, in one call.
         self._targets: deque[StreamCell] = deque()
         self._takes = map(
@@ -123,11 +127,10 @@ class ReadySource(Source):
 
             try:
                 if not self.box and (self._tickets or self._may_ask()):
-                    error = self.ask()
-                    if error is not None:
-                        raise_by_value(error)
-                    if self._cuts:  # the abort left the closing to this call
-                        close_iterator(self._closers)
+                    interrupt = self.ask()
+                    if interrupt is not None:
+                        raise_by_value(interrupt.pop())
+                    if self._cuts:
                         continue
 
                 targets.append(cell)
@@ -153,7 +156,7 @@ class ReadySource(Source):
         if type(item) is Fault:
             if item is self._cuts.get(0):
                 if not self._asks.gi_running:  # or the abort was interrupted
-                    close_iterator(self._closers)
+                    close_iterator(self._closers, self._closing)
 
                 return LAST
 
@@ -179,7 +182,7 @@ class ReadySource(Source):
             is_asked = bool(self._asks.gi_running)
 
         if not is_asked:
-            close_iterator(self._closers)
+            close_iterator(self._closers, self._closing)
         elif self._is_cut_next():
             # The reader inside the iterator may stay there for ever. It will find
             # what others now find, so they need not wait for its turn to end.
@@ -220,11 +223,12 @@ _RETRY_S = 0.001
 def _ask_repeatedly(  # noqa: C901, PLR0912, PLR0915 - calls take longer than all
     source: ReadySource,
 ) -> Generator[Any, StreamCell | None, None]:
-    # Yields what interrupted the iterator, for the caller to raise; or `FILLED`.
+    # Yields what interrupted the iterator, for the caller to raise, in a list that it
+    # empties, since this frame keeps what it yields; or `FILLED`.
     box, tickets, cuts = source.box, source._tickets, source._cuts
     puts, takes, targets = source._puts, source._takes, source._targets
     interrupts, turn, busy = source._interrupts, source.turn, source.busy
-    closers = source._closers
+    closers, closing = source._closers, source._closing
     del source  # which owns this generator
     own = [0]
     result: object = None
@@ -237,6 +241,8 @@ def _ask_repeatedly(  # noqa: C901, PLR0912, PLR0915 - calls take longer than al
                 if tickets:
                     next(puts)
                     tickets.append(box)
+                    if cuts:  # the abort left the closing to this call
+                        close_iterator(closers, closing)
             except BaseException as error:  # noqa: BLE001 - `_put_error` says where
                 result = _put_error(error, box, tickets, interrupts)
 
@@ -258,7 +264,7 @@ def _ask_repeatedly(  # noqa: C901, PLR0912, PLR0915 - calls take longer than al
                     has_asked = True
                     tickets.append(box)
                     if cuts:
-                        close_iterator(closers)  # the abort left it to this call
+                        close_iterator(closers, closing)
                     else:
                         targets.append(cell)
                         next(takes)
@@ -298,7 +304,7 @@ def _put_error(
     box: deque[Any],
     tickets: deque[deque[Any]],
     interrupts: list[str],
-) -> BaseException | None:
+) -> list[BaseException] | None:
     """
     Put what an iterator raised into the box, or return it if it interrupted it.
     """
@@ -311,15 +317,31 @@ def _put_error(
             tickets.append(box)
 
         interrupts.append(type(error).__name__)
-        return error
+        return [error]
 
     return None
 
 
-def close_iterator(closers: deque[Callable[[], object]]) -> None:
+def close_iterator(
+    closers: deque[Callable[[], object]], closing: dict[int, object]
+) -> None:
     """
-    Call what closes an iterator, unless that was done.
+    Call what closes an iterator, unless that was done or another call does it.
     """
+    own = object()
+    try:
+        try:
+            if closing.setdefault(0, own) is own:
+                _call_closers(closers)
+        finally:
+            if closing.get(0) is own:
+                closing.clear()
+    finally:
+        if closing.get(0) is own:  # the inner one was interrupted
+            closing.clear()
+
+
+def _call_closers(closers: deque[Callable[[], object]]) -> None:
     for close in closers.copy():
         try:
             close()
