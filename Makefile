@@ -108,6 +108,8 @@ test: ## all tests, the same in every run (ONLY=3.12, ARGS='-k fork')
 # import and collect the same. What one prints comes when it has ended.
 test-versions: ## what depends on the interpreter, on every other one found
 	@echo 'Python found: $(or $(found),none)$(if $(missing),; not found: $(missing))'
+	@test -z '$(and $(ONLY),$(missing))' || { \
+		echo 'Found no Python $(missing), which ONLY asks for' >&2; exit 1; }
 	@logs=$$(mktemp -d); pids=; failed=; \
 	trap 'test -z "$$pids" || kill $$pids 2>/dev/null; rm -rf "$$logs"' EXIT; \
 	trap 'exit 1' INT TERM; \
