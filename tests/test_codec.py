@@ -347,6 +347,32 @@ class TestEncode:
 
         assert message == decode(encode(message))
 
+    @pytest.mark.parametrize(
+        "number",
+        [f"0.{'1' * 30}", f"1.5e-{'0' * 30}1", f"{'1' * 30}e1", f"-{'1' * 30}.0"],
+    )
+    def test_floats_of_many_digits(self, number):
+        """
+        Only integers are limited to 64 bits.
+        """
+        data = encode(UserMessage("hi", metadata={"n": 0.25})).replace(
+            b"0.25", number.encode()
+        )
+
+        assert {"n": float(number)} == decode(data).metadata
+
+    @pytest.mark.parametrize("digits", [20, 21, 300])
+    def test_integers_of_many_digits(self, digits):
+        """
+        An integer of more than 64 bits is refused, also where a float could hold it.
+        """
+        data = encode(UserMessage("hi", metadata={"n": 0.25})).replace(
+            b"0.25", b"9" * digits
+        )
+
+        with pytest.raises(DecodeError, match="64 bits"):
+            decode(data)
+
     def test_writes_any_sequence_of_messages(self):
         """
         A list and a state's view of its messages are read as a tuple.

@@ -37,16 +37,15 @@ def read_extra(place: ObjectReader, key: str) -> dict[str, Any]:
     a note itself, under *key*, but for marks of views; so is a map that is empty.
     """
     given = place.raw.get(key)
-    if not given:
-        if is_map(given):
-            place.keys[key] = {}
-        elif given is not None:
-            place.wrong(key, "an object")
-
+    if given is None:
         return {}
 
     if not is_map(given):
         place.wrong(key, "an object or null")
+        return {}
+
+    if not given:
+        place.keys[key] = {}
         return {}
 
     extra: dict[str, Any] = place.reading.json(given, f"{place.path}.{key}")

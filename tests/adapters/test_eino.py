@@ -734,6 +734,18 @@ class TestLost:
 
 class TestRefuses:
     @pytest.mark.parametrize(
+        ("extra", "shown"), [([], "a list"), (0, "0"), ("", "''"), (5, "5")]
+    )
+    def test_no_map(self, extra, shown):
+        """
+        Metadata that are no object are said to be none.
+        """
+        with pytest.raises(
+            DecodeError, match=f"is {shown}; expected an object or null"
+        ):
+            load([user(extra=extra)])
+
+    @pytest.mark.parametrize(
         ("raw", "path"),
         [
             ({}, ".role"),
