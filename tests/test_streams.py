@@ -8,7 +8,9 @@ import copy
 import gc
 import itertools
 import linecache
+import os
 import pickle
+import subprocess
 import sys
 import threading
 import time
@@ -109,6 +111,16 @@ def breaking_off(*items, error):
     A generator that gives *items*, then raises.
     """
     yield from items
+    raise error
+
+
+def give_or_raise(error, item):
+    """
+    *item* if it is 1, or *error*.
+    """
+    if item == 1:
+        return item
+
     raise error
 
 
@@ -401,6 +413,33 @@ class TestErrors:
 
         assert Ok(1) == first
         assert isinstance(failed.error, ValueError)
+
+    @pytest.mark.parametrize("error", [IndexError, ValueError, KeyError])
+    @pytest.mark.parametrize("reader", ["alone", "with others", "of results"])
+    def test_whatever_a_source_raises_is_its_own(self, error, reader):
+        """
+        Also the errors that our own containers and generators raise.
+        """
+        own = error("its own")
+        stream = Stream.of(map(partial(give_or_raise, own), [1, 2]))
+        if reader == "of results":
+            stream = stream.results()
+            (one, failed), last = stream, []
+            got = one.value
+            caught = getattr(failed, "error", None)
+        else:
+            held = [stream, iter(stream)]
+            del stream
+            if reader == "alone":
+                del held[0]
+            got = next(held[-1])
+            with pytest.raises(Exception) as info:
+                next(held[-1])
+            caught, last = info.value, list(held[-1])
+
+        assert 1 == got
+        assert own is caught
+        assert [] == last
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
     def test_an_interrupted_source_is_no_end(self, error):
@@ -2169,10 +2208,41 @@ class TestMemory:
         assert [1] == in_threads(lambda: len(list(stream.results())))
 
 
+FORK = """
+import os, sys, threading, time
+from conversation_state import _waiting
+
+def work():
+    done = threading.Event()
+    _waiting.in_worker(done.set)
+    return done.wait(10)
+
+work()
+while not _waiting._idle:
+    time.sleep(0.001)
+
+child = os.fork()
+if not child:
+    os._exit(not work())
+
+sys.exit(os.waitpid(child, 0)[1] != 0 or not _waiting._idle)
+"""
+
+
 class TestThreads:
     """
     Many readers at once.
     """
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+    def test_after_a_fork(self):
+        """
+        A process that was forked has worker threads of its own; the one that it comes
+        from keeps those it has.
+        """
+        command = [sys.executable, "-W", "ignore", "-c", FORK]
+
+        assert 0 == subprocess.run(command, timeout=60, check=False).returncode
 
     def test_one_asks_and_all_get_the_same(self):
         """

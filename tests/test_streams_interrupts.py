@@ -210,6 +210,48 @@ class TestRead:
         # Between the step to the next place and the return.
         assert sum(lost) < len(lost) / 10
 
+    @pytest.mark.parametrize("is_held", [True, False])
+    def test_leaves_nothing_behind(self, is_held):
+        """
+        Wherever a reader is interrupted, the iterator is closed as soon as nothing
+        can be read any more, without the collector's help.
+        """
+
+        class Numbers:
+            def __init__(self, closed):
+                self.numbers = iter(range(3))
+                self.closed = closed
+
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                return next(self.numbers)
+
+            def close(self):
+                self.closed.append(1)
+
+        def prepare():
+            closed: list[int] = []
+            held: list[Any] = [Stream.of(Numbers(closed))]
+            held.append(iter(held[0]))
+            if not is_held:
+                del held[0]
+            return held, closed
+
+        def check(subject, completed):
+            held, closed = subject
+            held.clear()
+
+            assert [1] == closed
+
+        interrupt_at_each_opcode(
+            lambda subject: [next(subject[0][-1]) for _ in range(2)],
+            check,
+            prepare=prepare,
+            modules=MODULES,
+        )
+
     def test_leaves_all_to_the_rest(self):
         """
         So does whoever goes on with its `rest`, which may be any number of readers.

@@ -278,6 +278,7 @@ def _ask_repeatedly(  # noqa: C901, PLR0912, PLR0915 - calls take longer than al
                             result = FILLED
             except BaseException as error:  # noqa: BLE001 - `_put_error` says where
                 targets.clear()  # it would keep the cell
+                following = None
                 # Or else a reader that was alone until now took the item.
                 if not (has_asked and isinstance(error, IndexError)):
                     result = _put_error(error, box, tickets, interrupts)
