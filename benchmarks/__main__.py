@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from benchmarks.measure import LeftOut, Row
-from benchmarks.talks import PATH
+from benchmarks.recordings import PATH
 
 NAMES = (
     "log",

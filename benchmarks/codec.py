@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.measure import Row, seconds
-from benchmarks.talks import airline, exchanges
+from benchmarks.recordings import airline, exchanges
 from conversation_state import (
     Aggregator,
     AssistantMessage,
@@ -96,7 +96,9 @@ def _recorded() -> Iterator[Row]:
 
     from conversation_state.adapters import pydantic_ai
 
-    transcripts = tuple(message for talk in airline() for message in talk)
+    transcripts = tuple(
+        message for conversation in airline() for message in conversation
+    )
     recorded = exchanges() | ({"transcripts": transcripts} if transcripts else {})
     for provider, said in recorded.items():
         state = Aggregator.new(messages=said)

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import cycle, islice
 
 from benchmarks.measure import Row, seconds, seconds_each
-from benchmarks.talks import airline
+from benchmarks.recordings import airline
 from conversation_state import (
     Aggregator,
     AssistantMessage,
@@ -112,13 +112,13 @@ def rows() -> Iterator[Row]:
     yield from _recorded(airline())
 
 
-def _recorded(talks: list[tuple[Message, ...]]) -> Iterator[Row]:
+def _recorded(conversations: list[tuple[Message, ...]]) -> Iterator[Row]:
     """
     The two runs of every task, compared and shown.
     """
     pairs = [
         (Aggregator.new(messages=one), Aggregator.new(messages=other))
-        for one, other in zip(talks[::2], talks[1::2], strict=True)
+        for one, other in zip(conversations[::2], conversations[1::2], strict=True)
     ]
     if not pairs:
         return

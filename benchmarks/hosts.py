@@ -78,7 +78,7 @@ def _langgraph_rows() -> Iterator[Row]:
 
 def _our_session(folder: str) -> Kept:
     path = Path(folder, "session.db")
-    open_session = partial(StoreSession.from_url, f"sqlite:///{path}{_OPTIONS}", "talk")
+    open_session = partial(StoreSession.from_url, f"sqlite:///{path}{_OPTIONS}", "chat")
 
     def turns() -> None:
         async def run() -> None:
@@ -120,7 +120,7 @@ def _langchain_rows() -> Iterator[Row]:
     memory = InMemoryChatMessageHistory()
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/history.db{_OPTIONS}"
-        open_history = partial(StoreChatMessageHistory.from_url, url, "talk")
+        open_history = partial(StoreChatMessageHistory.from_url, url, "chat")
         with open_history() as history:
             ours, theirs = _add_turns(history), _add_turns(memory)
 
@@ -144,12 +144,12 @@ async def _save_runs(store: Any) -> tuple[float, float]:
 
     agent = Agent(TestModel(custom_output_text=TEXT))
     limits = UsageLimits(request_limit=None)
-    result = await agent.run(TEXT, conversation_id="talk")
+    result = await agent.run(TEXT, conversation_id="chat")
     await store.save(result)
     saving = loading = 0.0
     for _ in range(TURNS // 4):
         start = process_time()
-        conversation = await store.load("talk")
+        conversation = await store.load("chat")
         loading = process_time() - start
         result = await agent.run(TEXT, conversation=conversation, usage_limits=limits)
         start = process_time()

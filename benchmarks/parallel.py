@@ -28,7 +28,7 @@ MESSAGE = UserMessage("When is the next train?")
 BRANCHES = 1_000
 
 
-def _talk(n: int) -> Aggregator:
+def _make_state(n: int) -> Aggregator:
     said = (UserMessage(f"{number:08}" + "x" * 192) for number in range(n))
     return Aggregator.new(messages=said)
 
@@ -54,7 +54,7 @@ def _same(state: Aggregator) -> Aggregator:
 
 def _joining() -> Iterator[Row]:
     for n in (100, 10_000):
-        state = _talk(n)
+        state = _make_state(n)
         past = Past(state)
         turns = [
             run_assignment(assign(number, past)).outcome.turn
@@ -69,7 +69,7 @@ def _joining() -> Iterator[Row]:
 
 def _bytes() -> Iterator[Row]:
     for n in (100, 10_000):
-        state = _talk(n)
+        state = _make_state(n)
         past = Past(state)
         out = [pickle.dumps(assign(number, past)) for number in range(2)]
         back = run_assignment(pickle.loads(out[0]))
@@ -150,7 +150,7 @@ def _at_once(threads: int, times: int, function: Callable[[], object]) -> None:
 
 
 def _fanning_out() -> Iterator[Row]:
-    state = _talk(1_000)
+    state = _make_state(1_000)
     with ThreadPoolExecutor(8) as pool:
         for k in (1, 10, 100, 1_000):
             steps = [_same] * k

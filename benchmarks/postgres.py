@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 
 from benchmarks.measure import Row, seconds, seconds_each
-from benchmarks.store import TEXT, _in_turn, _talk
+from benchmarks.store import TEXT, _in_turn, _make_state
 from conversation_state import Aggregator, UserMessage, decode, encode
 from conversation_state.codec import encode_message
 from conversation_state.store import open_store
@@ -63,21 +63,21 @@ def _saves(server: Server, n: int, synchronous: str, times: int, turns: int) -> 
     options = f"&synchronous_commit={synchronous}"
     bare = _Bare(server, synchronous)
     with open_store(server.url(f"saves_{synchronous}_{n}", options)) as store:
-        state = _talk(n)
-        store.save("talk", state)
+        state = _make_state(n)
+        store.save("chat", state)
         states = [state]
         for _ in range(times * turns):
             states.append(states[-1].add_user_prompt(TEXT))
 
         rest = iter(states[1:])
         ours, theirs = _in_turn(
-            lambda: store.save("talk", next(rest)),
+            lambda: store.save("chat", next(rest)),
             bare.insert,
             times,
             turns,
             clock=time.perf_counter,  # most of it is the server's
         )
-        assert states[-1] == store.load("talk")
+        assert states[-1] == store.load("chat")
 
     bare.close()
     beside = "a bare insert"
@@ -86,16 +86,16 @@ def _saves(server: Server, n: int, synchronous: str, times: int, turns: int) -> 
 
 def _loads(server: Server, n: int) -> Iterator[Row]:
     url = server.url(f"loads_{n}")
-    state = _talk(n)
+    state = _make_state(n)
     with open_store(url) as store:
-        store.save("talk", state)
-        again = seconds_each(lambda: store.load("talk")) * 1e6
+        store.save("chat", state)
+        again = seconds_each(lambda: store.load("chat")) * 1e6
 
     with open_store(url) as store:
 
         def load() -> Aggregator:
             store._core.forget()
-            return store.load("talk")
+            return store.load("chat")
 
         wire = encode(state)
         assert state == load()
@@ -109,11 +109,11 @@ def _loads(server: Server, n: int) -> Iterator[Row]:
 def _store_writer(url: str, who: int) -> int:
     state, count = Aggregator.new(), 0
     with open_store(url) as store:
-        store.save(f"talk {who}", state)
+        store.save(f"chat {who}", state)
         until = time.monotonic() + _FOR_S
         while time.monotonic() < until:
             state = state.add_user_prompt(TEXT)
-            store.save(f"talk {who}", state)
+            store.save(f"chat {who}", state)
             count += 1
 
     return count

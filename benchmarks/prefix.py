@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from benchmarks.measure import Row
-from benchmarks.talks import airline
+from benchmarks.recordings import airline
 from conversation_state import Aggregator, Message, TokenBudget, TrimContext, fit, trim
 from conversation_state.errors import BudgetExceededError
 
@@ -47,12 +47,12 @@ def rows() -> Iterator[Row]:
     How much of the tokens sent the view before began with, of the views where
     something was left out; *n* is tokens, and views.
     """
-    talks = airline()
-    for limit in LIMITS if talks else ():
+    conversations = airline()
+    for limit in LIMITS if conversations else ():
         without = 0.0
         for slack in SLACKS:
             sent = shared = moves = pairs = 0
-            for said in talks:
+            for said in conversations:
                 for before, view in pairwise(played(said, limit, slack)):
                     if not len(view.dropped):
                         continue

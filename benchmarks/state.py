@@ -5,7 +5,7 @@ Adding a message takes 1.2 µs and at most 450 bytes for a state that is kept,
 and at most 1.6 times what a bare append to the pure Python pvector takes; a
 fork and a checkpoint take 1 µs; a join grows with what both sides said since
 they parted. Flat from 10 to 1,000,000 messages, where copying a list, shallow
-or deep, grows with the square of the talk.
+or deep, grows with the square of its length.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from conversation_state.store import Store, open_store
 TEXT = "x" * 500
 
 
-def _talk(n: int) -> Aggregator:
+def _make_state(n: int) -> Aggregator:
     said = [AssistantMessage(TEXT) if i % 2 else UserMessage(TEXT) for i in range(n)]
     return Aggregator.new(messages=said)
 
@@ -77,10 +77,10 @@ def _in_turn(
 
 def _saves(n: int, synchronous: str, times: int, turns: int) -> Row:
     with TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/talks.db?synchronous={synchronous}"
+        url = f"sqlite:///{folder}/chats.db?synchronous={synchronous}"
         store, connection = open_store(url), _bare(folder, synchronous)
-        state = _talk(n)
-        store.save("talk", state)
+        state = _make_state(n)
+        store.save("chat", state)
         states = [state]
         for _ in range(times * turns):
             states.append(states[-1].add_user_prompt(TEXT))
@@ -88,13 +88,13 @@ def _saves(n: int, synchronous: str, times: int, turns: int) -> Row:
         body, rest = encode_message(UserMessage(TEXT)), iter(states[1:])
         sql = "INSERT INTO bare (body) VALUES (?)"
         ours, theirs = _in_turn(
-            lambda: store.save("talk", next(rest)),
+            lambda: store.save("chat", next(rest)),
             lambda: connection.execute(sql, (body,)),
             times,
             turns,
         )
-        assert states[-1] == store.load("talk")
-        assert states[n] == store.load("talk", at=n + 1) if n < len(states) else True
+        assert states[-1] == store.load("chat")
+        assert states[n] == store.load("chat", at=n + 1) if n < len(states) else True
         store.close()
         connection.close()
 
@@ -105,14 +105,14 @@ def _saves(n: int, synchronous: str, times: int, turns: int) -> Row:
 def _size() -> Row:
     with TemporaryDirectory() as folder:
         state = Aggregator.new()
-        with open_store(f"sqlite:///{folder}/talks.db") as store:
-            for message in _talk(800):
+        with open_store(f"sqlite:///{folder}/chats.db") as store:
+            for message in _make_state(800):
                 state = state.add(message)
-                store.save("talk", state)
+                store.save("chat", state)
 
-            assert 400 == len(store.load("talk", at=400))
+            assert 400 == len(store.load("chat", at=400))
 
-        size = (Path(folder) / "talks.db").stat().st_size
+        size = (Path(folder) / "chats.db").stat().st_size
         raw = sum([len(encode_message(message)) for message in state])
 
     beside = "their JSON"
@@ -123,19 +123,19 @@ def _fresh(url: str) -> Callable[[], Any]:
     def load() -> Aggregator:
         store: Store
         with open_store(url) as store:
-            return store.load("talk")
+            return store.load("chat")
 
     return load
 
 
 def _loads(n: int) -> Iterator[Row]:
     with TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/talks.db"
-        state = _talk(n)
+        url = f"sqlite:///{folder}/chats.db"
+        state = _make_state(n)
         with open_store(url) as store:
-            store.save("talk", state)
-            again = seconds_each(lambda: store.load("talk")) * 1e6
-            window = seconds_each(lambda: store.load("talk", last=20)) * 1e6
+            store.save("chat", state)
+            again = seconds_each(lambda: store.load("chat")) * 1e6
+            window = seconds_each(lambda: store.load("chat", last=20)) * 1e6
 
         wire, load = encode(state), _fresh(url)
         assert state == load()

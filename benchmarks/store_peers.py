@@ -100,18 +100,18 @@ def _ours(folder: str, synchronous: str) -> Kept:
         with open_store(url) as store:
             for _ in range(TURNS):
                 state = state.add(UserMessage(TEXT))
-                store.save("talk", state)
+                store.save("chat", state)
                 state = state.add(AssistantMessage(TEXT))
-                store.save("talk", state)
+                store.save("chat", state)
 
     def load() -> int:
         with open_store(url) as store:
-            return len(store.load("talk"))
+            return len(store.load("chat"))
 
     kept = kept_of(path, turns, load)
     with open_store(url) as store:
         for at in (1, TURNS, 2 * TURNS):
-            assert at == len(store.load("talk", at=at))
+            assert at == len(store.load("chat", at=at))
 
     return kept
 
@@ -183,7 +183,7 @@ def langgraph(
         graph.add_edge(START, "answer")
         return connection, graph.compile(checkpointer=saver)
 
-    config: Any = {"configurable": {"thread_id": "talk"}}
+    config: Any = {"configurable": {"thread_id": "chat"}}
 
     def turns() -> float:
         connection, graph = opened()
@@ -211,7 +211,7 @@ def session(folder: str) -> Kept:
 
     def turns() -> None:
         async def run() -> None:
-            session = SQLiteSession("talk", path)
+            session = SQLiteSession("chat", path)
             for _ in range(TURNS):
                 await session.add_items([{"role": "user", "content": TEXT}])
                 await session.add_items([{"role": "assistant", "content": TEXT}])
@@ -221,7 +221,7 @@ def session(folder: str) -> Kept:
         asyncio.run(run())
 
     def load() -> int:
-        session = SQLiteSession("talk", path)
+        session = SQLiteSession("chat", path)
         items = asyncio.run(session.get_items())
         session.close()
         return len(items)

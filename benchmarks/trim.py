@@ -1,5 +1,5 @@
 """
-Fitting a talk into a budget, beside LangChain's `trim_messages`.
+Fitting a conversation into a budget, beside LangChain's `trim_messages`.
 
 A state whose messages have been counted is fitted in 20 µs, whether it has a
 hundred messages or a million, and whatever part of it fits. Without steps it
@@ -155,7 +155,7 @@ def _last_and_clear(context: TrimContext) -> TrimContext:
 
 def rows() -> Iterator[Row]:
     """
-    The same state, and the next state of a talk, at several budgets.
+    The same state, and the next state of a conversation, at several budgets.
     """
     step = fit()
     for n in (100, 10_000, 1_000_000):

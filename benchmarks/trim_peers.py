@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any
 
 from benchmarks.measure import Row
-from benchmarks.talks import payloads
+from benchmarks.recordings import payloads
 from conversation_state import Aggregator, TokenBudget, fit
 from conversation_state.adapters import openai_chat
 from conversation_state.errors import BudgetExceededError
@@ -168,7 +168,7 @@ def rows() -> Iterator[Row]:
     """
     Counts of each kind, of so many views.
     """
-    talks = payloads()
+    conversations = payloads()
     recommended = {
         "strategy": "last",
         "start_on": "human",
@@ -176,19 +176,19 @@ def rows() -> Iterator[Row]:
         "allow_partial": False,
     }
     judges: list[tuple[str, Callable[[list[dict[str, Any]]], Iterator[str]], int]] = [
-        ("ours, fit()", ours, len(talks)),
-        ("LangChain, default", langchain, len(talks)),
+        ("ours, fit()", ours, len(conversations)),
+        ("LangChain, default", langchain, len(conversations)),
         (
             "LangChain, recommended",
             lambda payload: langchain(payload, **recommended),
-            len(talks),
+            len(conversations),
         ),
         ("LiteLLM", litellm, 10),
     ]
-    for name, judge, most in judges if talks else ():
+    for name, judge, most in judges if conversations else ():
         found: Counter[str] = Counter()
         try:
-            for payload in islice(talks, most):
+            for payload in islice(conversations, most):
                 found.update(judge(payload))
         except ModuleNotFoundError as error:
             print(f"{name}: {error}", file=sys.stderr)

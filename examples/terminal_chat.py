@@ -47,7 +47,7 @@ from conversation_state.errors import DecodeError
 from conversation_state.rendering import render_transcript
 from conversation_state.timeline import Moment
 
-Talk: TypeAlias = Timeline[Aggregator]
+ChatTimeline: TypeAlias = Timeline[Aggregator]
 Answers: TypeAlias = Callable[[Sequence[Message]], AsyncIterator[AssistantMessage]]
 
 BUDGET = TokenBudget(context_window=4_000, max_output_tokens=500)
@@ -62,15 +62,15 @@ async def echo(seen: Sequence[Message]) -> AsyncIterator[AssistantMessage]:
         await asyncio.sleep(0.02)
         yield AssistantMessage(word if at == 0 else f" {word}")
 
-    spent = Usage(sum(len(message.text) for message in seen) // 4, len(words))
-    yield AssistantMessage(response=ResponseMeta("stop", spent, model="echo"))
+    usage = Usage(sum(len(message.text) for message in seen) // 4, len(words))
+    yield AssistantMessage(response=ResponseMeta("stop", usage, model="echo"))
 
 
-def first_moment() -> Talk:
+def first_moment() -> ChatTimeline:
     """
-    A chat in which nobody has said anything.
+    A chat without a message of the user's.
     """
-    system = SystemMessage("You are talking to somebody at a terminal.")
+    system = SystemMessage("You are talking to a user at a terminal.")
     return Timeline.begin(Aggregator.new(messages=[system]), "the beginning")
 
 
@@ -90,10 +90,10 @@ class Branches(ModalScreen[Moment[Aggregator] | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Close")]
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, timeline: ChatTimeline) -> None:
         super().__init__()
-        self.tips = talk.tips
-        self.here = talk.moment
+        self.tips = timeline.tips
+        self.here = timeline.moment
 
     def compose(self) -> ComposeResult:
         """
@@ -138,9 +138,9 @@ class Chat(App[None]):
     """
 
     CSS = """
-    #said { height: 1fr; padding: 0 1; }
-    #said Static { margin-bottom: 1; }
-    #spent { height: 1; padding: 0 1; color: $text-muted; }
+    #messages { height: 1fr; padding: 0 1; }
+    #messages Static { margin-bottom: 1; }
+    #usage { height: 1; padding: 0 1; color: $text-muted; }
     ModalScreen { align: center middle; }
     ModalScreen > * { width: 80%; height: auto; max-height: 80%; background: $panel; }
     """
@@ -161,9 +161,9 @@ class Chat(App[None]):
         super().__init__()
         self.path = path
         self.answers = answers
-        self.talk: Talk = first_moment()
+        self.timeline: ChatTimeline = first_moment()
         if path is not None and path.exists():
-            self.talk = decode(path.read_bytes(), expect=Timeline)
+            self.timeline = decode(path.read_bytes(), expect=Timeline)
 
         self.lines: list[Static] = []
         self.texts: list[str] = []
@@ -172,26 +172,26 @@ class Chat(App[None]):
 
     def compose(self) -> ComposeResult:
         """
-        What was said, what it cost, and a line to say more.
+        The messages, their usage, and a line for the next prompt.
         """
-        yield VerticalScroll(id="said")
-        yield Static(id="spent", markup=False)
+        yield VerticalScroll(id="messages")
+        yield Static(id="usage", markup=False)
         yield Input(placeholder="Say something", id="prompt")
         yield Footer()
 
     def on_mount(self) -> None:
         """
-        Show what there is, and wait for words.
+        Show the messages, and wait for a prompt.
         """
         self.query_one("#prompt").focus()
-        self.show(self.talk)
+        self.show(self.timeline)
 
-    def show(self, talk: Talk) -> None:
+    def show(self, timeline: ChatTimeline) -> None:
         """
         Go on with another timeline. Only what differs is drawn again.
         """
-        tree = MessageTree.of(talk)
-        texts = [draw(tree, entry.id) for entry in talk.present.entries]
+        tree = MessageTree.of(timeline)
+        texts = [draw(tree, entry.id) for entry in timeline.present.entries]
         for line, was, text in zip(self.lines, self.texts, texts, strict=False):
             if was != text:
                 line.update(text)
@@ -200,14 +200,14 @@ class Chat(App[None]):
             line.remove()
 
         drawn = [Static(text, markup=False) for text in texts[len(self.lines) :]]
-        said = self.query_one("#said", VerticalScroll)
-        said.mount_all(drawn)
-        said.scroll_end(animate=False)
+        scroll = self.query_one("#messages", VerticalScroll)
+        scroll.mount_all(drawn)
+        scroll.scroll_end(animate=False)
         self.lines = [*self.lines[: len(texts)], *drawn]
-        self.talk, self.texts, self.editing = talk, texts, ""
-        here, everywhere = talk.present.total_usage, tree.total_usage
-        self.query_one("#spent", Static).update(
-            f"{len(talk.tips)} tips; {here.total_tokens:,} tokens on this one, "
+        self.timeline, self.texts, self.editing = timeline, texts, ""
+        here, everywhere = timeline.present.total_usage, tree.total_usage
+        self.query_one("#usage", Static).update(
+            f"{len(timeline.tips)} tips; {here.total_tokens:,} tokens on this one, "
             f"{everywhere.total_tokens:,} in all"
         )
 
@@ -218,7 +218,7 @@ class Chat(App[None]):
         text = event.value.strip()
         if text:
             event.input.clear()
-            state = self.talk.present
+            state = self.timeline.present
             before = state.before(self.editing) if self.editing else state
             self.answer(before.add_user_prompt(text), text)
 
@@ -230,41 +230,41 @@ class Chat(App[None]):
         All of it is one step of the timeline, for all of it has one group; it
         is stopped by whatever else is done.
         """
-        turn = f"turn {len(self.talk.moments)}"
-        self.show(self.talk.commit(asked, label, group=turn))
-        said = Accumulator()
+        turn = f"turn {len(self.timeline.moments)}"
+        self.show(self.timeline.commit(asked, label, group=turn))
+        answer = Accumulator()
         async for chunk in self.answers(trim(asked, BUDGET).messages):
-            said = said.add(chunk)
-            answered = asked.add_response(said.message)
-            self.show(self.talk.commit(answered, group=turn))
+            answer = answer.add(chunk)
+            answered = asked.add_response(answer.message)
+            self.show(self.timeline.commit(answered, group=turn))
 
         self.save()
 
-    def go(self, talk: Talk) -> None:
+    def go(self, timeline: ChatTimeline) -> None:
         """
         Go to another moment; an answer that is still coming stops.
         """
         self.workers.cancel_group(self, "default")
-        self.show(talk)
+        self.show(timeline)
         self.save()
 
     def action_undo(self) -> None:
         """
         The moment before.
         """
-        self.go(self.talk.undo())
+        self.go(self.timeline.undo())
 
     def action_redo(self) -> None:
         """
         The moment after, on the branch that was visited last.
         """
-        self.go(self.talk.redo())
+        self.go(self.timeline.redo())
 
     def action_edit(self) -> None:
         """
-        Put the last prompt into the input line, to say something else instead.
+        Put the last prompt into the input line, to send another in its place.
         """
-        prompts = [e for e in self.talk.present.entries if e.message.role == "user"]
+        prompts = [e for e in self.timeline.present.entries if e.message.role == "user"]
         if prompts:
             self.editing = prompts[-1].id
             line = self.query_one("#prompt", Input)
@@ -275,24 +275,24 @@ class Chat(App[None]):
         """
         Ask for another answer to the last prompt; the one there is stays beside it.
         """
-        state = self.talk.present
+        state = self.timeline.present
         last = state.entries[-1]
         if last.message.role == "assistant":
             self.answer(
-                state.before(last.id), f"another answer: {self.talk.moment.label}"
+                state.before(last.id), f"another answer: {self.timeline.moment.label}"
             )
 
     def action_sibling(self, step: int) -> None:
         """
         Show the sibling before or after the newest message that has siblings.
         """
-        tree = MessageTree.of(self.talk)
-        for entry in reversed(self.talk.present.entries):
+        tree = MessageTree.of(self.timeline)
+        for entry in reversed(self.timeline.present.entries):
             position, ids = tree.siblings(entry.id)
             if len(ids) > 1:
                 other = ids[(position + step) % len(ids)]
                 label = tree.node(other).message.text
-                self.go(self.talk.commit(tree.switch(other).present, label))
+                self.go(self.timeline.commit(tree.switch(other).present, label))
                 return
 
     def action_branches(self) -> None:
@@ -302,9 +302,9 @@ class Chat(App[None]):
 
         def chosen(tip: Moment[Aggregator] | None) -> None:
             if tip is not None:
-                self.go(self.talk.goto(tip))
+                self.go(self.timeline.goto(tip))
 
-        self.push_screen(Branches(self.talk), chosen)
+        self.push_screen(Branches(self.timeline), chosen)
 
     def action_difference(self) -> None:
         """
@@ -313,11 +313,11 @@ class Chat(App[None]):
 
         def chosen(tip: Moment[Aggregator] | None) -> None:
             if tip is not None:
-                difference = diff(self.talk.present, tip.state)
+                difference = diff(self.timeline.present, tip.state)
                 shown = difference.text(names=("here", tip.label))
                 self.push_screen(Difference(shown))
 
-        self.push_screen(Branches(self.talk), chosen)
+        self.push_screen(Branches(self.timeline), chosen)
 
     def save(self) -> None:
         """
@@ -325,13 +325,13 @@ class Chat(App[None]):
         """
         if self.path is not None:
             new = self.path.with_suffix(".new")
-            new.write_bytes(encode(self.talk))
+            new.write_bytes(encode(self.timeline))
             new.replace(self.path)
 
 
 def main(path: str = "") -> None:
     """
-    Talk, until the user quits.
+    Run the chat until the user quits.
     """
     try:
         chat = Chat(Path(path) if path else None)

@@ -36,7 +36,7 @@ SAID = [
 ]
 
 
-def line(id="talk", messages=SAID):
+def line(id="chat", messages=SAID):
     """
     A conversation as a line of a file.
     """

@@ -47,8 +47,8 @@ def load_longest():
     The conversation of the example file with the most messages, as a state.
     """
     lines = (ROOT / "examples" / "travel_desk.jsonl").read_text("utf-8").splitlines()
-    talks = [json.loads(line)["messages"] for line in lines]
-    return Aggregator.new(messages=openai_chat.load(max(talks, key=len)))
+    chats = [json.loads(line)["messages"] for line in lines]
+    return Aggregator.new(messages=openai_chat.load(max(chats, key=len)))
 
 
 def sum_up(messages):

@@ -60,7 +60,7 @@ ONE = UUID(int=1)
 MOST = 2**63 - 1
 
 
-def talk(*texts: str) -> Aggregator:
+def chat(*texts: str) -> Aggregator:
     """
     A root in which a user said *texts*.
     """
@@ -147,7 +147,7 @@ class TestAdd:
         """
         The next state has one message more; this one is as it was.
         """
-        state = talk("a")
+        state = chat("a")
         message = UserMessage("b")
         with unchanged(state):
             after = state.add(message)
@@ -175,7 +175,7 @@ class TestAdd:
         Anything else is refused, and shown.
         """
         with pytest.raises(InvalidMessageError) as raised:
-            talk("a").add(message)
+            chat("a").add(message)
 
         expected = f"add takes a Message, got {describe_type(message)}: {message!r}"
         assert expected == str(raised.value)
@@ -186,7 +186,7 @@ class TestAdd:
         An error shows no more than a line of what it was given.
         """
         with pytest.raises(InvalidMessageError) as raised:
-            talk().add("x" * 1000)  # type: ignore[arg-type]
+            chat().add("x" * 1000)  # type: ignore[arg-type]
 
         assert 150 > len(str(raised.value))
 
@@ -255,7 +255,7 @@ class TestTypedAdds:
         """
         A message of another kind is refused: what was asked, what was given.
         """
-        state = talk("a")
+        state = chat("a")
         with pytest.raises(InvalidMessageError) as raised, unchanged(state):
             getattr(state, verb)(given)
 
@@ -268,7 +268,7 @@ class TestTypedAdds:
         """
         message = AssistantMessage(tool_calls=[ToolCall("1", "a")])
         with pytest.raises(InvalidMessageError, match="got an AssistantMessage"):
-            talk().add_tool_call(ToolCall("2", "b"), message)
+            chat().add_tool_call(ToolCall("2", "b"), message)
 
     @pytest.mark.parametrize("given", [(), (AssistantMessage("none"),)])
     def test_no_calls(self, given):
@@ -276,7 +276,7 @@ class TestTypedAdds:
         Calling nothing is no call; the error says what to use instead.
         """
         with pytest.raises(InvalidMessageError) as raised:
-            talk().add_tool_call(*given)
+            chat().add_tool_call(*given)
 
         assert str(raised.value) == (
             "add_tool_call got no calls; use add_assistant_message for a message "
@@ -288,7 +288,7 @@ class TestTypedAdds:
         A text that no message can hold is refused.
         """
         with pytest.raises(InvalidMessageError, match="half of a surrogate pair"):
-            talk().add_user_prompt("\ud800")
+            chat().add_user_prompt("\ud800")
 
 
 class TestExtend:
@@ -297,7 +297,7 @@ class TestExtend:
         """
         As if each was added.
         """
-        state = talk("a")
+        state = chat("a")
         messages = [UserMessage(str(n)) for n in range(count)]
         with unchanged(state):
             after = state.extend(iter(messages))
@@ -309,7 +309,7 @@ class TestExtend:
         """
         Extended by nothing, it is the same state.
         """
-        state = talk("a")
+        state = chat("a")
 
         assert state is state.extend([])
         assert state is state.extend(iter(()))
@@ -318,7 +318,7 @@ class TestExtend:
         """
         A state can say what another has said; that is said anew.
         """
-        state = talk("a", "b")
+        state = chat("a", "b")
         after = state.extend(state).extend(state.messages)
 
         assert "a b a b a b" == said(after)
@@ -328,7 +328,7 @@ class TestExtend:
         """
         If one of them is no message, none is added.
         """
-        state = talk("a")
+        state = chat("a")
         with pytest.raises(InvalidMessageError) as raised, unchanged(state):
             state.extend([UserMessage("b"), "c"])  # type: ignore[list-item]
 
@@ -362,7 +362,7 @@ class TestAddUsage:
         """
         Usage is in the ledger, with the model, and in the totals.
         """
-        state = talk("a")
+        state = chat("a")
         with unchanged(state):
             after = state.add_usage(Usage(3, 4), model="gpt-5").add_usage(Usage(1))
 
@@ -377,7 +377,7 @@ class TestAddUsage:
         Without a key, one usage added twice counts twice.
         """
         spent = Usage(3, 4)
-        state = talk().add_usage(spent).add_usage(spent)
+        state = chat().add_usage(spent).add_usage(spent)
 
         assert Usage(6, 8) == state.usage
         assert 2 == len({entry.id for entry in state.ledger})
@@ -386,7 +386,7 @@ class TestAddUsage:
         """
         None, which providers send too, adds nothing.
         """
-        state = talk("a")
+        state = chat("a")
 
         assert state is state.add_usage(None)
         assert state is state.add_usage(None, key="request 1", model="gpt-5")
@@ -395,13 +395,13 @@ class TestAddUsage:
         """
         A usage of no tokens is an entry all the same: a request was made.
         """
-        assert 1 == len(talk().add_usage(Usage(), key="request 1").ledger)
+        assert 1 == len(chat().add_usage(Usage(), key="request 1").ledger)
 
     def test_key(self):
         """
         The same key again is a no-op.
         """
-        state = talk().add_usage(Usage(3), key="request 1", model="gpt-5")
+        state = chat().add_usage(Usage(3), key="request 1", model="gpt-5")
 
         assert state is state.add_usage(Usage(3), key="request 1", model="gpt-5")
         assert ["request 1"] == [entry.id for entry in state.ledger]
@@ -411,7 +411,7 @@ class TestAddUsage:
         A usage has the time that is given, or that of recording.
         """
         before = datetime.now(UTC)
-        state = talk().add_usage(Usage(3)).add_usage(Usage(4), at=NOON)
+        state = chat().add_usage(Usage(3)).add_usage(Usage(4), at=NOON)
 
         now, given = [entry.at for entry in state.ledger]
         assert now is not None
@@ -423,7 +423,7 @@ class TestAddUsage:
         Of a zone by name the offset is kept, which is what is written.
         """
         zone = SummerTime()
-        state = talk().add_usage(Usage(3), at=datetime(2025, 6, 1, 12, tzinfo=zone))
+        state = chat().add_usage(Usage(3), at=datetime(2025, 6, 1, 12, tzinfo=zone))
 
         at = state.ledger[0].at
         assert datetime(2025, 6, 1, 10, tzinfo=UTC) == at
@@ -443,14 +443,14 @@ class TestAddUsage:
         A time that says no moment is refused.
         """
         with pytest.raises(InvalidUsageError, match=shown):
-            talk().add_usage(Usage(3), at=at)
+            chat().add_usage(Usage(3), at=at)
 
     def test_one_key_at_two_times(self):
         """
         The same key and usage at another time is no conflict, in a state or over
         branches: one entry, and the time that was there first.
         """
-        root = talk("a")
+        root = chat("a")
         early = root.fork().add_usage(Usage(3), key="request 1", at=NOON)
         late = root.fork().add_usage(Usage(3), key="request 1", at=NOON + DAY)
         steps = [
@@ -486,7 +486,7 @@ class TestAddUsage:
         The same key with another usage or model is refused: what was paid,
         what was given, what to do.
         """
-        state = talk().add_usage(Usage(3), key="request 1", model="gpt-5")
+        state = chat().add_usage(Usage(3), key="request 1", model="gpt-5")
         with pytest.raises(InvalidUsageError) as raised:
             state.add_usage(usage, key="request 1", model=model)
 
@@ -500,7 +500,7 @@ class TestAddUsage:
         """
         Every key is known, however many there are, in every later state.
         """
-        state = talk()
+        state = chat()
         for n in range(count):
             state = state.add_usage(Usage(n), key=str(n)).add_usage(Usage(1))
 
@@ -515,7 +515,7 @@ class TestAddUsage:
         """
         Whether a key is new is known without asking every entry.
         """
-        state = talk()
+        state = chat()
         for n in range(1_000):
             state = state.add_usage(Usage(1), key=str(n))
 
@@ -539,7 +539,7 @@ class TestAddUsage:
         An old key is found without reading the ledger: by looking it up in
         no more maps than its length has binary digits.
         """
-        state = talk()
+        state = chat()
         for n in range(1_000):
             state = state.add_usage(Usage(1), key=str(n))
 
@@ -570,7 +570,7 @@ class TestAddUsage:
         class Name(str):
             __slots__ = ()
 
-        state = talk().add_usage(Usage(3), key=Name("request 1"), model=Name("gpt-5"))
+        state = chat().add_usage(Usage(3), key=Name("request 1"), model=Name("gpt-5"))
 
         assert [str, str] == [type(state.ledger[0].id), type(state.ledger[0].model)]
         assert state is state.add_usage(
@@ -582,7 +582,7 @@ class TestAddUsage:
         """
         What one branch paid is not known to the other, until they are joined.
         """
-        trunk = talk().add_usage(Usage(1), key="trunk")
+        trunk = chat().add_usage(Usage(1), key="trunk")
         ours = trunk.fork().add_usage(Usage(2), key="request 1")
         theirs = trunk.fork().add_usage(Usage(3), key="request 1")
 
@@ -608,7 +608,7 @@ class TestAddUsage:
         """
         given: Any = {"usage": Usage(1), **fields}
         with pytest.raises(InvalidUsageError) as raised:
-            talk().add_usage(given.pop("usage"), **given)
+            chat().add_usage(given.pop("usage"), **given)
 
         assert shown in str(raised.value)
 
@@ -616,7 +616,7 @@ class TestAddUsage:
         """
         A total over 2**63 - 1 is refused, when adding and when joining.
         """
-        state = talk()
+        state = chat()
         rich = state.fork().add_usage(Usage(MOST))
         with pytest.raises(
             InvalidUsageError, match="prompt_tokens is 9223372036854775"
@@ -647,7 +647,7 @@ class TestAddResponse:
         The message is appended, and its usage recorded under the response's id.
         """
         message = answer("Hi.", Usage(8, 2), "chatcmpl-1", "gpt-5")
-        state = talk("Hello").add_response(message)
+        state = chat("Hello").add_response(message)
 
         assert message is state[-1]
         assert ("chatcmpl-1", Usage(8, 2), "gpt-5") == state.ledger[0][:3]
@@ -660,11 +660,11 @@ class TestAddResponse:
         message = answer("Hi.", Usage(8, 2), "1")
         before = datetime.now(UTC)
         states = [
-            talk().add_response(message.replace(timestamp=NOON)),
-            talk().add_response(message.replace(timestamp=NOON), key="mine"),
-            talk().add(message.replace(timestamp=NOON)).record_responses(),
+            chat().add_response(message.replace(timestamp=NOON)),
+            chat().add_response(message.replace(timestamp=NOON), key="mine"),
+            chat().add(message.replace(timestamp=NOON)).record_responses(),
         ]
-        now = talk().add_response(message).ledger[0].at
+        now = chat().add_response(message).ledger[0].at
 
         assert [NOON] * 3 == [state.ledger[0].at for state in states]
         assert now is not None
@@ -676,17 +676,17 @@ class TestAddResponse:
         """
         one = answer("Hi.", Usage(8, 2), "chatcmpl-1")
         two = answer("Hi.", Usage(8, 2), copied("chatcmpl-1"))
-        state = talk().add_response(one).add_response(two)
-        branches = talk().fork().add_response(one), talk().fork().add_response(two)
+        state = chat().add_response(one).add_response(two)
+        branches = chat().fork().add_response(one), chat().fork().add_response(two)
 
         assert Usage(8, 2) == state.total_usage
-        assert Usage(8, 2) == join(talk(), *branches).total_usage
+        assert Usage(8, 2) == join(chat(), *branches).total_usage
 
     def test_without_an_id(self):
         """
         A response without an id is recorded under the identity of its entry.
         """
-        state = talk().add_response(answer("Hi.", Usage(8, 2)))
+        state = chat().add_response(answer("Hi.", Usage(8, 2)))
 
         assert (
             state.entries[0].id == state.ledger[0].id == response_key(state.entries[0])
@@ -698,7 +698,7 @@ class TestAddResponse:
         """
         A response without tokens leaves nothing in the ledger.
         """
-        state = talk().add_response(answer("Hi.", usage, "chatcmpl-1"))
+        state = chat().add_response(answer("Hi.", usage, "chatcmpl-1"))
 
         assert 1 == len(state)
         assert () == tuple(state.ledger)
@@ -708,7 +708,7 @@ class TestAddResponse:
         """
         All messages of a response are appended, in order; none is no change.
         """
-        state = talk()
+        state = chat()
         both = state.add_response(
             answer("a", Usage(1), "1"), UserMessage("b"), answer("c", Usage(2), "2")
         )
@@ -721,7 +721,7 @@ class TestAddResponse:
         """
         Where a server gives two responses one id, both are billed.
         """
-        state = talk().add_response(answer("a", Usage(1), "same"))
+        state = chat().add_response(answer("a", Usage(1), "same"))
         state = state.add_response(answer("b", Usage(2), "same"))
 
         assert ["same", state.entries[1].id] == [entry.id for entry in state.ledger]
@@ -733,7 +733,7 @@ class TestAddResponse:
         What `add_usage` recorded under the response's id is not billed again,
         whatever model was named.
         """
-        state = talk().add_usage(Usage(1), key="chatcmpl-1", model="other")
+        state = chat().add_usage(Usage(1), key="chatcmpl-1", model="other")
         state = state.add_response(answer("a", Usage(1), "chatcmpl-1", "gpt-5"))
 
         assert Usage(1) == state.total_usage
@@ -742,7 +742,7 @@ class TestAddResponse:
         """
         A *key* of the caller takes the place of the response's id.
         """
-        state = talk().add_response(answer("a", Usage(1), "chatcmpl-1"), key="mine")
+        state = chat().add_response(answer("a", Usage(1), "chatcmpl-1"), key="mine")
 
         assert ["mine"] == [entry.id for entry in state.ledger]
         with pytest.raises(InvalidUsageError, match="conflicting usage for key 'mine'"):
@@ -757,7 +757,7 @@ class TestAddResponse:
         Anything else is refused, and nothing is added.
         """
         with pytest.raises(InvalidMessageError, match="extend takes Messages"):
-            talk().add_response({"content": "a"})  # type: ignore[arg-type]
+            chat().add_response({"content": "a"})  # type: ignore[arg-type]
 
 
 class TestRecordResponses:
@@ -788,7 +788,7 @@ class TestRollback:
         """
         Going back has the earlier messages, and everything that was paid.
         """
-        start = talk("a").add_usage(Usage(1), key="1")
+        start = chat("a").add_usage(Usage(1), key="1")
         wrong = start.add_user_prompt("b").add_usage(Usage(1_500), key="2")
         again = wrong.rollback(keep(start))
 
@@ -803,7 +803,7 @@ class TestRollback:
         """
         Attempts that all started from one state are all paid.
         """
-        start = talk("a")
+        start = chat("a")
         first = start.add_user_prompt("b").add_usage(Usage(1_500))
         second = first.rollback(start).add_user_prompt("c").add_usage(Usage(1_500))
 
@@ -814,7 +814,7 @@ class TestRollback:
         A fork goes back to the state it was forked from, whose id the result
         has, and to a sibling.
         """
-        root = talk("a")
+        root = chat("a")
         one = root.fork().add_user_prompt("b").add_usage(Usage(1))
         two = root.fork().add_user_prompt("c").add_usage(Usage(2))
 
@@ -827,7 +827,7 @@ class TestRollback:
         A place in the state itself: how many messages to keep, or the last
         entry to keep.
         """
-        state = talk("a", "b", "c").add_usage(Usage(7))
+        state = chat("a", "b", "c").add_usage(Usage(7))
         entry = state.entries[1]
 
         assert "a b" == said(state.rollback(2))
@@ -840,7 +840,7 @@ class TestRollback:
         """
         Back before its fork, a state has inherited no more than is left.
         """
-        fork = talk("a", "b").add_usage(Usage(1)).fork().add_user_prompt("c")
+        fork = chat("a", "b").add_usage(Usage(1)).fork().add_user_prompt("c")
         back = fork.rollback(1)
 
         assert (1, 0, fork.id) == (back.init_len, back.turn_len, back.id)
@@ -851,7 +851,7 @@ class TestRollback:
         """
         Going back to where it is, is the state itself.
         """
-        state = talk("a", "b")
+        state = chat("a", "b")
 
         assert state is state.rollback(state)
         assert state is state.rollback(2)
@@ -874,7 +874,7 @@ class TestRollback:
         A place that is not in the state is refused, with what there is.
         """
         with pytest.raises(error) as raised:
-            talk("a", "b", "c").rollback(to)
+            chat("a", "b", "c").rollback(to)
 
         assert shown in str(raised.value)
 
@@ -883,7 +883,7 @@ class TestRollback:
         A state of another conversation is refused: its bill is another one.
         """
         with pytest.raises(ValueError, match="have no entry in common"):
-            talk("a").rollback(talk("a"))
+            chat("a").rollback(chat("a"))
 
 
 class TestBefore:
@@ -891,7 +891,7 @@ class TestBefore:
         """
         The state up to an entry, with the whole ledger.
         """
-        state = talk("a", "b", "c").add_usage(Usage(7))
+        state = chat("a", "b", "c").add_usage(Usage(7))
         back = state.before(state.entries[1].id)
 
         assert ("a", Usage(7)) == (said(back), back.total_usage)
@@ -905,7 +905,7 @@ class TestTotalUsage:
         """
         What branches cost together: what they share counts once.
         """
-        start = talk("a").add_usage(Usage(100), key="start")
+        start = chat("a").add_usage(Usage(100), key="start")
         one = start.add_usage(Usage(5), key="one")
         two = start.fork().add_usage(Usage(7), key="two")
         copied = pickle.loads(pickle.dumps(two))
@@ -921,7 +921,7 @@ class TestTotalUsage:
         assert Usage() == total_usage()
         assert () == tuple(ledger_union())
 
-    @pytest.mark.parametrize("other", [None, 5, [talk("a")]])
+    @pytest.mark.parametrize("other", [None, 5, [chat("a")]])
     def test_states_only(self, other):
         """
         Anything else is a TypeError that names what it got.
@@ -951,7 +951,7 @@ class TestFork:
         """
         A fork has the past of its parent, under an id of its own.
         """
-        parent = talk("a", "b").add_usage(Usage(5))
+        parent = chat("a", "b").add_usage(Usage(5))
         with unchanged(parent):
             fork = parent.fork()
 
@@ -966,7 +966,7 @@ class TestFork:
         """
         What a fork says, its parent did not, and the other way around.
         """
-        parent = talk("a")
+        parent = chat("a")
         fork = parent.fork()
         one, two = parent.add_user_prompt("b"), fork.add_user_prompt("c")
 
@@ -980,7 +980,7 @@ class TestFork:
         """
         Forks of forks know their parent and their root.
         """
-        root = talk("a")
+        root = chat("a")
         fork = root.fork().add_user_prompt("b")
         fork_of_fork = fork.fork()
 
@@ -993,7 +993,7 @@ class TestFork:
         """
         From the first messages only; the whole ledger is inherited all the same.
         """
-        parent = talk("a", "b").add_usage(Usage(5)).add_user_prompt("c")
+        parent = chat("a", "b").add_usage(Usage(5)).add_user_prompt("c")
         with unchanged(parent):
             fork = parent.fork(at=at)
 
@@ -1008,7 +1008,7 @@ class TestFork:
         Outside of what there is, an IndexError says what there is.
         """
         with pytest.raises(IndexError) as raised:
-            talk("a", "b", "c").fork(at=at)
+            chat("a", "b", "c").fork(at=at)
 
         assert f"can't fork at {at}: this state has 3 messages" == str(raised.value)
 
@@ -1018,11 +1018,11 @@ class TestFork:
         What is no integer is no position.
         """
         with pytest.raises(TypeError):
-            talk("a", "b").fork(at=at)
+            chat("a", "b").fork(at=at)
 
     def test_costs_one_small_object(self):
         """
-        A fork weighs no more than a kilobyte, however long the talk is.
+        A fork weighs no more than a kilobyte, however long the conversation is.
         """
         parent = Aggregator.new(messages=[UserMessage("a")] * 10_000)
         tracemalloc.start()
@@ -1043,7 +1043,7 @@ class TestJoin:
         All of this state in its order, then what the other has and it lacks;
         usage likewise. Neither changes.
         """
-        trunk = talk("a").add_usage(Usage(1))
+        trunk = chat("a").add_usage(Usage(1))
         fork = trunk.fork().add_user_prompt("c").add_usage(Usage(20))
         moved_on = trunk.add_user_prompt("b").add_usage(Usage(300))
         with unchanged(trunk, fork, moved_on):
@@ -1058,7 +1058,7 @@ class TestJoin:
         """
         Joined messages are the same objects, under the same identities.
         """
-        trunk = talk("a")
+        trunk = chat("a")
         fork = trunk.fork().add_user_prompt("b")
         joined = trunk.join(fork)
 
@@ -1069,20 +1069,20 @@ class TestJoin:
         """
         If nothing is new, it is the same state.
         """
-        state = talk("a").add_usage(Usage(1))
+        state = chat("a").add_usage(Usage(1))
         fork = state.fork()
         joined = state.join(fork.add_user_prompt("b"))
 
         assert state is state.join()
         assert state is state.join(state)
-        assert state is state.join(fork, state, talk())
+        assert state is state.join(fork, state, chat())
         assert joined is joined.join(fork.add_usage(None), state)
 
     def test_only_usage_is_new(self):
         """
         The usage of a branch without messages is recorded.
         """
-        state = talk("a")
+        state = chat("a")
         failed = state.fork().add_usage(Usage(7))
 
         assert Usage(7) == state.join(failed).usage
@@ -1092,7 +1092,7 @@ class TestJoin:
         """
         The generation between comes along.
         """
-        root = talk("a")
+        root = chat("a")
         fork = root.fork().add_user_prompt("b").add_usage(Usage(1))
         fork_of_fork = fork.fork().add_user_prompt("c").add_usage(Usage(2))
 
@@ -1104,7 +1104,7 @@ class TestJoin:
         """
         In the order of the call, whichever was made or finished first.
         """
-        root = talk("a")
+        root = chat("a")
         one, two, three = (root.fork() for _ in range(3))
         three = three.add_user_prompt("3")
         one = one.add_user_prompt("1")
@@ -1118,7 +1118,7 @@ class TestJoin:
         """
         What reaches a state over two branches is there, and paid, once.
         """
-        root = talk("a")
+        root = chat("a")
         shared = root.fork().add_user_prompt("b").add_usage(Usage(10), key="shared")
         left = shared.fork().add_user_prompt("l").add_usage(Usage(1))
         right = root.fork().join(shared).add_user_prompt("r").add_usage(Usage(2))
@@ -1132,7 +1132,7 @@ class TestJoin:
         """
         Also where the second branch said something before it met the first.
         """
-        root = talk("a")
+        root = chat("a")
         left = root.fork().add_user_prompt("l").add_usage(Usage(1))
         right = root.fork().add_user_prompt("r").add_usage(Usage(2)).join(left)
 
@@ -1145,7 +1145,7 @@ class TestJoin:
         """
         A fork that joins its parent has what that said since.
         """
-        parent = talk("a")
+        parent = chat("a")
         fork = parent.fork().add_user_prompt("f")
         parent = parent.add_user_prompt("p").add_usage(Usage(3))
         joined = fork.join(parent)
@@ -1159,7 +1159,7 @@ class TestJoin:
         """
         Two values of one id are branches, too.
         """
-        state = talk("a")
+        state = chat("a")
         one, two = state.add_user_prompt("1"), state.add_user_prompt("2")
 
         assert "a 1 2" == said(one.join(two))
@@ -1170,7 +1170,7 @@ class TestJoin:
         """
         What is said on a fork from earlier on comes after what was there.
         """
-        state = talk("a", "b", "c")
+        state = chat("a", "b", "c")
         fork = state.fork(at=1).add_user_prompt("x")
 
         assert "a b c x" == said(state.join(fork))
@@ -1197,7 +1197,7 @@ class TestJoin:
         """
         States that have nothing in common are joined by the same rule.
         """
-        one, two = talk("a").add_usage(Usage(1)), talk("b").add_usage(Usage(2))
+        one, two = chat("a").add_usage(Usage(1)), chat("b").add_usage(Usage(2))
 
         assert "a b" == said(one.join(two))
         assert Usage(3) == one.join(two).usage
@@ -1207,7 +1207,7 @@ class TestJoin:
         """
         What two branches said alike was said twice.
         """
-        root = talk("a")
+        root = chat("a")
 
         assert "a b b" == said(
             root.join(root.fork().add_user_prompt("b"), root.add_user_prompt("b"))
@@ -1217,7 +1217,7 @@ class TestJoin:
         """
         What comes back from another process is joined like what stayed.
         """
-        root = talk("a", "b")
+        root = chat("a", "b")
         fork = root.fork().add_user_prompt("c").add_usage(Usage(1))
         copied = pickle.loads(pickle.dumps(fork)).add_user_prompt("d")
 
@@ -1240,7 +1240,7 @@ class TestJoin:
         What a branch brings from another process is added to our own log: no
         copy of the shared past takes its place.
         """
-        base = talk(*map(str, range(size))).add_usage(Usage(1), key="a")
+        base = chat(*map(str, range(size))).add_usage(Usage(1), key="a")
         branch = travel(base).fork().add_user_prompt("new").add_usage(Usage(2), key="b")
         joined = base.join(branch)
 
@@ -1261,7 +1261,7 @@ class TestJoin:
             counted.append(message.text)
             return 1
 
-        base = talk(*map(str, range(100)))
+        base = chat(*map(str, range(100)))
         budget = TokenBudget(context_window=1_000)
         trim(base, budget, counter=count)
         counted.clear()
@@ -1274,7 +1274,7 @@ class TestJoin:
         """
         Joining what grew here copies nothing: the longer log is the result's.
         """
-        base = talk(*map(str, range(100)))
+        base = chat(*map(str, range(100)))
         grown = base.fork().add_user_prompt("new")
 
         assert base.join(grown).entries is grown.entries
@@ -1295,13 +1295,13 @@ class TestJoin:
         assert "ours more" == said(joined)
         assert Usage(1) == joined.usage
 
-    @pytest.mark.parametrize("other", [None, [talk("b")], "b", UserMessage("b")])
+    @pytest.mark.parametrize("other", [None, [chat("b")], "b", UserMessage("b")])
     def test_states_and_turns_only(self, other):
         """
         Anything else is a TypeError.
         """
         with pytest.raises(TypeError) as raised:
-            talk("a").join(other)
+            chat("a").join(other)
 
         expected = f"join takes Aggregators and Turns, got {describe_type(other)}; "
         assert str(raised.value).startswith(expected)
@@ -1311,13 +1311,13 @@ class TestJoin:
         The error for a checkpoint says what it has instead.
         """
         with pytest.raises(TypeError, match="a Checkpoint has merge_into"):
-            talk("a").join(talk("b").checkpoint())  # type: ignore[arg-type]
+            chat("a").join(chat("b").checkpoint())  # type: ignore[arg-type]
 
     def test_frees_what_nobody_has(self):
         """
         A joined branch keeps alive what it brought, and nothing else.
         """
-        root = talk("a")
+        root = chat("a")
         messages = [UserMessage(text, metadata={"n": 1}) for text in "bc"]
         watches = [weakref.ref(message.metadata) for message in messages]
         branch, lost = (root.fork().add(message) for message in messages)
@@ -1336,7 +1336,7 @@ class TestIsRelatedTo:
         """
         All that was forked from one root is related.
         """
-        root = talk("a")
+        root = chat("a")
         fork = root.fork().fork().add_user_prompt("b")
 
         assert root.is_related_to(fork)
@@ -1347,7 +1347,7 @@ class TestIsRelatedTo:
         """
         Two roots are not, until they have an entry in common.
         """
-        one, two = talk("a"), talk("a")
+        one, two = chat("a"), chat("a")
 
         assert not one.is_related_to(two)
         assert not one.is_related_to(Aggregator.new())
@@ -1360,7 +1360,7 @@ class TestTurn:
         """
         What came since the fork; all of it, for a root.
         """
-        root = talk("a", "b").add_usage(Usage(1))
+        root = chat("a", "b").add_usage(Usage(1))
         fork = root.fork().add_user_prompt("c").add_usage(Usage(2))
 
         assert ("a b", Usage(1)) == (said(root.turn), root.turn.usage)
@@ -1373,20 +1373,20 @@ class TestTurn:
         """
         Joined, it brings just that, exactly once.
         """
-        root = talk("a", "b").add_usage(Usage(1))
+        root = chat("a", "b").add_usage(Usage(1))
         fork = root.fork().add_user_prompt("c").add_usage(Usage(2))
         joined = root.join(fork.turn)
 
         assert root.join(fork) == joined
         assert joined is joined.join(fork.turn, fork)
-        assert "x c" == said(talk("x").join(fork.turn))
-        assert Usage(2) == talk("x").join(fork.turn).usage
+        assert "x c" == said(chat("x").join(fork.turn))
+        assert Usage(2) == chat("x").join(fork.turn).usage
 
     def test_without_the_generation_between(self):
         """
         A turn brings what its own state added, not what that inherited.
         """
-        root = talk("a")
+        root = chat("a")
         fork = root.fork().add_user_prompt("b")
         fork_of_fork = fork.fork().add_user_prompt("c")
 
@@ -1411,7 +1411,7 @@ class TestTurn:
         """
         An empty turn brings nothing.
         """
-        root = talk("a")
+        root = chat("a")
 
         assert 0 == len(root.fork().turn)
         assert root is root.join(root.fork().turn)
@@ -1420,7 +1420,7 @@ class TestTurn:
         """
         Equal by id, parent, entries and ledger.
         """
-        fork = talk("a").fork()
+        fork = chat("a").fork()
 
         assert fork.turn == fork.turn
         assert fork.turn != fork.add_user_prompt("b").turn
@@ -1431,7 +1431,7 @@ class TestTurn:
         """
         Nothing can be set.
         """
-        turn = talk("a").turn
+        turn = chat("a").turn
         for name in ("entries", "ledger", "id", "other"):
             with pytest.raises(AttributeError):
                 setattr(turn, name, None)
@@ -1440,7 +1440,7 @@ class TestTurn:
         """
         A turn from all that makes it one.
         """
-        fork = talk("a").fork().add_user_prompt("b").add_usage(Usage(2))
+        fork = chat("a").fork().add_user_prompt("b").add_usage(Usage(2))
         turn = fork.turn
 
         assert turn == Turn.rebuild(
@@ -1466,7 +1466,7 @@ class TestCheckpoint:
         """
         A state, kept under a label, whatever comes later.
         """
-        fork = talk("a").fork().add_user_prompt("b").add_usage(Usage(2))
+        fork = chat("a").fork().add_user_prompt("b").add_usage(Usage(2))
         kept = fork.checkpoint("before")
         fork.add_user_prompt("c").add_usage(Usage(3))
 
@@ -1480,9 +1480,9 @@ class TestCheckpoint:
         What was added after the fork point, exactly once, whether or not the
         target knows the past.
         """
-        root = talk("a").add_usage(Usage(1))
+        root = chat("a").add_usage(Usage(1))
         kept = root.fork().add_user_prompt("b").add_usage(Usage(2)).checkpoint()
-        stranger = talk("x")
+        stranger = chat("x")
 
         assert "a b" == said(kept.merge_into(root))
         assert Usage(3) == kept.merge_into(root).usage
@@ -1497,7 +1497,7 @@ class TestCheckpoint:
         """
         Frozen, hashable, equal by state and label, picklable.
         """
-        state = talk("a")
+        state = chat("a")
         kept = state.checkpoint("one")
 
         assert kept == state.checkpoint("one") == Checkpoint(state, "one")
@@ -1515,9 +1515,9 @@ class TestCheckpoint:
         A label is a text, whichever way the checkpoint is made.
         """
         with pytest.raises(TypeError, match="label"):
-            talk().checkpoint(label)
+            chat().checkpoint(label)
         with pytest.raises(TypeError, match="label"):
-            Checkpoint(talk(), label)
+            Checkpoint(chat(), label)
 
     def test_plain_label(self):
         """
@@ -1527,8 +1527,8 @@ class TestCheckpoint:
         class Name(str):
             __slots__ = ()
 
-        assert str is type(talk().checkpoint(Name("one")).label)
-        assert "one" == talk().checkpoint(Name("one")).label
+        assert str is type(chat().checkpoint(Name("one")).label)
+        assert "one" == chat().checkpoint(Name("one")).label
 
     def test_states_only(self):
         """
@@ -1675,7 +1675,7 @@ class TestMessages:
         """
         What was said, as a sequence; slices are views, too.
         """
-        state = talk(*"abcd")
+        state = chat(*"abcd")
         view = state.messages
 
         assert isinstance(view, Sequence)
@@ -1693,7 +1693,7 @@ class TestMessages:
         """
         A state is read the same way itself.
         """
-        state = talk(*"abcd")
+        state = chat(*"abcd")
 
         assert list(state.messages) == list(state) == [state[at] for at in range(4)]
         assert state.messages[1:] == state[1:]
@@ -1703,10 +1703,10 @@ class TestMessages:
         """
         Equal to any view, tuple or list of equal messages, and to nothing else.
         """
-        view = talk("a", "b").messages
+        view = chat("a", "b").messages
         same = [UserMessage("a"), UserMessage("b")]
 
-        assert view == talk("a", "b").messages
+        assert view == chat("a", "b").messages
         assert view == same
         assert view == tuple(same)
         assert hash(view) == hash(tuple(same))
@@ -1718,7 +1718,7 @@ class TestMessages:
         """
         Views can't be assigned to.
         """
-        view: Any = talk("a").messages
+        view: Any = chat("a").messages
 
         with pytest.raises(TypeError):
             view[0] = UserMessage("b")
@@ -1733,16 +1733,16 @@ class TestMessages:
         """
         Shown with its messages.
         """
-        assert "Messages([UserMessage(content='a')])" == repr(talk("a").messages)
+        assert "Messages([UserMessage(content='a')])" == repr(chat("a").messages)
 
     def test_messages_cannot_be_changed(self):
         """
         The view has no way to be made a view of something else.
         """
-        view = talk("a").messages
+        view = chat("a").messages
 
         with pytest.raises(AttributeError):
-            view.entries = talk("b").entries  # type: ignore[misc]
+            view.entries = chat("b").entries  # type: ignore[misc]
 
 
 class TestHash:
@@ -1751,7 +1751,7 @@ class TestHash:
         States that differ only in what was paid have different hashes, so that
         a set of them is not searched one by one.
         """
-        state = talk("a")
+        state = chat("a")
         by_usage = {hash(state.add_usage(Usage(n), key="same")) for n in range(1_000)}
         by_key = {hash(state.add_usage(Usage(1), key=str(n))) for n in range(1_000)}
 
@@ -1764,14 +1764,14 @@ class TestEqual:
         """
         A copy of a state is equal, and any verb that adds makes another.
         """
-        state = talk("a").add_usage(Usage(1))
+        state = chat("a").add_usage(Usage(1))
         assert state.equals(state)
 
         others = [
             state.add_user_prompt("b"),
             state.add_usage(Usage(1)),
             state.fork(),
-            talk("a").add_usage(Usage(1)),
+            chat("a").add_usage(Usage(1)),
         ]
 
         assert state == pickle.loads(pickle.dumps(state))
@@ -1782,7 +1782,7 @@ class TestEqual:
         """
         Two that said the same are not equal: it was said twice.
         """
-        state = talk("a")
+        state = chat("a")
 
         assert state.add_user_prompt("b") != state.add_user_prompt("b")
 
@@ -1855,7 +1855,7 @@ class TestFace:
         """
         Nothing it shows can be set or deleted, and nothing added.
         """
-        state = talk("a")
+        state = chat("a")
         with pytest.raises(AttributeError):
             setattr(state, name, None)
         with pytest.raises(AttributeError):
@@ -1865,7 +1865,7 @@ class TestFace:
         """
         Entries are frozen: identity, message; identity, usage, model, time.
         """
-        state = talk("a").add_usage(Usage(1))
+        state = chat("a").add_usage(Usage(1))
 
         assert ("id", "message") == Entry._fields
         assert ("id", "usage", "model", "at") == LedgerEntry._fields
@@ -1877,7 +1877,7 @@ class TestFace:
         """
         States are freed with the last reference, without a collector.
         """
-        state = talk("a")
+        state = chat("a")
         watch = weakref.ref(state)
         fork = state.fork()
         del state
@@ -2036,7 +2036,7 @@ class TestWeight:
         What was said after a state that is kept is freed with the last state
         that has it.
         """
-        state = talk(*"ab" * 40)
+        state = chat(*"ab" * 40)
         messages = [ToolMessage("x", tool_call_id=str(n)) for n in range(100)]
         parts = [
             message.replace(metadata={"n": n}) for n, message in enumerate(messages)
@@ -2067,7 +2067,7 @@ class TestConcurrency:
         Any number of threads may fork one state at once; joined in call order,
         nothing is lost, and the state is as it was.
         """
-        state = talk(*"abc" * 30)
+        state = chat(*"abc" * 30)
         before = sys.getswitchinterval()
         sys.setswitchinterval(1e-6)
         try:
@@ -2087,7 +2087,7 @@ class TestConcurrency:
         """
         Threads that grow one value under one id lose nothing either.
         """
-        state = talk("a")
+        state = chat("a")
         grown_apart: list[Aggregator] = []
         start = threading.Barrier(6)
 
@@ -2115,7 +2115,7 @@ class TestConcurrency:
         Branches grown in other processes come back with identities of their
         own, and join in call order.
         """
-        state = talk("a")
+        state = chat("a")
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(2, mp_context=context) as pool:
             branches = [

@@ -70,7 +70,7 @@ MESSAGES = (
 )
 
 
-def line(id="talk", messages=SAID):
+def line(id="chat", messages=SAID):
     return json.dumps({"id": id, "messages": messages}).encode()
 
 
@@ -1065,7 +1065,7 @@ class TestProcess:
         """
         If the reader stops, it ends quietly, as if by the signal.
         """
-        path = write(*[line(f"talk{number}") for number in range(50)])
+        path = write(*[line(f"chat{number}") for number in range(50)])
         unread, stdout = os.pipe()
         os.close(unread)
         try:
@@ -1138,13 +1138,13 @@ class TestExample:
         """
         result = run("--json", EXAMPLE)
 
-        talks = outcomes(result)
+        chats = outcomes(result)
         raw = EXAMPLE.read_text(encoding="utf-8")
         assert 0 == result.exit_code
-        assert 3 == len(talks)
-        assert all(talk["ok"] and talk["kept"] for talk in talks)
-        assert 30 <= max(talk["messages"] for talk in talks) <= 60
-        assert any(talk["dropped"] for talk in talks)
+        assert 3 == len(chats)
+        assert all(chat["ok"] and chat["kept"] for chat in chats)
+        assert 30 <= max(chat["messages"] for chat in chats) <= 60
+        assert any(chat["dropped"] for chat in chats)
         assert {"triage_agent", "flight_agent", "hotel_agent"} == {
             message["name"]
             for each in raw.splitlines()
@@ -1176,10 +1176,10 @@ class TestRecorded:
         """
         result = run("--json", recordings / "transcripts" / "airline.jsonl")
 
-        talks = outcomes(result)
+        chats = outcomes(result)
         assert 0 == result.exit_code
-        assert (100 if is_large(recordings) else 4) == len(talks)
-        assert all(talk["ok"] and talk["no_view"] is None for talk in talks)
-        total = sum(talk["messages"] for talk in talks)
+        assert (100 if is_large(recordings) else 4) == len(chats)
+        assert all(chat["ok"] and chat["no_view"] is None for chat in chats)
+        total = sum(chat["messages"] for chat in chats)
         assert (2_658 if is_large(recordings) else 47) == total
-        assert is_large(recordings) == any(talk["dropped"] for talk in talks)
+        assert is_large(recordings) == any(chat["dropped"] for chat in chats)

@@ -112,11 +112,11 @@ class TestImport:
         What has no id is called as its file, with the number of its line;
         numbers are ids, too, and a prefix stands before all.
         """
-        path = run.write(line(None), "\n", line(7), line("x"), name="my talks.v2.jsonl")
+        path = run.write(line(None), "\n", line(7), line("x"), name="my chats.v2.jsonl")
 
         told = run.json("import", path, "--prefix", "a/")
 
-        names = ["a/my talks.v2-1", "a/7", "a/x"]
+        names = ["a/my chats.v2-1", "a/7", "a/x"]
         assert names == [each["name"] for each in told]
         assert {*names} == {*heads(run)}
 
@@ -391,50 +391,50 @@ def state():
 
 class TestExport:
     @pytest.fixture
-    def talk(self, run):
+    def chat(self, run):
         """
-        That state, saved as `talk` after its first message.
+        That state, saved as `chat` after its first message.
         """
         made = state()
         with open_store(run.url) as store:
-            store.save("talk", made.fork(at=1), label="begun")
-            store.save("talk", made, expecting=1)
+            store.save("chat", made.fork(at=1), label="begun")
+            store.save("chat", made, expecting=1)
 
         return made
 
-    def test_ours(self, run, talk):
+    def test_ours(self, run, chat):
         """
         Our own format is the state on one line, and nothing is lost.
         """
-        result = run("export", "talk")
+        result = run("export", "chat")
 
-        assert encode(talk).decode() + "\n" == result.stdout
-        assert talk == decode(result.stdout.encode())
+        assert encode(chat).decode() + "\n" == result.stdout
+        assert chat == decode(result.stdout.encode())
         assert "" == result.stderr
 
-    def test_provider(self, run, talk):
+    def test_provider(self, run, chat):
         """
         A provider's is its payload; what is lost is told on stderr.
         """
-        result = run("export", "talk", "--format", "openai_chat")
+        result = run("export", "chat", "--format", "openai_chat")
 
-        exported = openai_chat.dump(talk)
+        exported = openai_chat.dump(chat)
         assert exported.payload == json.loads(result.stdout)
-        assert f"talk: lost in openai_chat: {exported.lost[0]}\n" == result.stderr
+        assert f"chat: lost in openai_chat: {exported.lost[0]}\n" == result.stderr
 
     @pytest.mark.parametrize(
         "name",
         ["openai_chat", "openai_responses", "anthropic", "gemini", "eino", "bubo"],
     )
-    def test_every_provider(self, run, talk, name):
+    def test_every_provider(self, run, chat, name):
         """
         Every adapter's format is what the adapter dumps.
         """
         adapter = importlib.import_module(f"conversation_state.adapters.{name}")
 
-        said = run("export", "talk", "--format", name).stdout
+        said = run("export", "chat", "--format", name).stdout
 
-        assert adapter.dump(talk).payload == json.loads(said)
+        assert adapter.dump(chat).payload == json.loads(said)
 
     def test_much_lost(self, run):
         """
@@ -442,58 +442,58 @@ class TestExport:
         """
         said = AssistantMessage([ReasoningPart("Hm."), *UserMessage("Hi.").parts])
         with open_store(run.url) as store:
-            store.save("talk", Aggregator.new(messages=[said] * 25))
+            store.save("chat", Aggregator.new(messages=[said] * 25))
 
-        told = run("export", "talk", "--format", "openai_chat").stderr.splitlines()
+        told = run("export", "chat", "--format", "openai_chat").stderr.splitlines()
 
         assert 11 == len(told)
-        assert "talk: lost in openai_chat: 15 more" == told[-1]
+        assert "chat: lost in openai_chat: 15 more" == told[-1]
 
-    def test_several(self, run, talk):
+    def test_several(self, run, chat):
         """
         Several are a line each, and each may be any revision.
         """
-        result = run("export", "talk@begun", "talk", "talk@1")
+        result = run("export", "chat@begun", "chat", "chat@1")
 
         lengths = [len(decode(each)) for each in result.stdout.encode().splitlines()]
         assert [1, 2, 1] == lengths
 
-    def test_nothing_if_one_is_missing(self, run, talk):
+    def test_nothing_if_one_is_missing(self, run, chat):
         """
         If one of them is not there, nothing is written.
         """
         path = run.folder / "out.jsonl"
 
-        assert "" == run("export", "talk", "tale", status=2).stdout
-        run("export", "talk", "tale", "-o", path, status=2)
+        assert "" == run("export", "chat", "tale", status=2).stdout
+        run("export", "chat", "tale", "-o", path, status=2)
         assert not path.exists()
 
-    def test_file(self, run, talk):
+    def test_file(self, run, chat):
         """
         A file holds what stdout would have, and takes the place of another
         one as a whole.
         """
         path = run.write("old\n" * 1_000, name="out.jsonl")
 
-        result = run("export", "talk", "--output", path)
+        result = run("export", "chat", "--output", path)
 
         assert "" == result.output
-        assert talk == decode(path.read_bytes())
+        assert chat == decode(path.read_bytes())
         assert ["chats.db", "out.jsonl"] == sorted(
             each.name for each in run.folder.iterdir()
         )
 
-    def test_no_such_folder(self, run, talk):
+    def test_no_such_folder(self, run, chat):
         """
         Where nothing can be written that is told, with status 2.
         """
         path = run.folder / "missing" / "out.jsonl"
 
-        result = run("export", "talk", "-o", path, status=2)
+        result = run("export", "chat", "-o", path, status=2)
 
         assert f"Error: {path}: No such file or directory\n" == result.stderr
 
-    def test_full_disk(self, run, talk, monkeypatch):
+    def test_full_disk(self, run, chat, monkeypatch):
         """
         If the disk is full the file that was there stays, and nothing beside
         it.
@@ -505,23 +505,23 @@ class TestExport:
 
         path = run.write("old\n", name="out.jsonl")
         monkeypatch.setattr(Path, "write_text", full)
-        result = run("export", "talk", "-o", path, status=2)
+        result = run("export", "chat", "-o", path, status=2)
 
         assert f"Error: {path}: No space left on device\n" == result.stderr
         assert "old\n" == path.read_text()
         assert {"out.jsonl", "chats.db"} == {each.name for each in run.folder.iterdir()}
 
-    def test_id(self, run, talk):
+    def test_id(self, run, chat):
         """
         With its id a conversation can be imported under its name.
         """
-        args = ("export", "talk", "--format", "openai_chat")
+        args = ("export", "chat", "--format", "openai_chat")
 
         assert {"messages"} == {*json.loads(run(*args).stdout)}
-        assert "talk" == json.loads(run(*args, "--id").stdout)["id"]
-        assert "--id needs" in run("export", "talk", "--id", status=2).stderr
+        assert "chat" == json.loads(run(*args, "--id").stdout)["id"]
+        assert "--id needs" in run("export", "chat", "--id", status=2).stderr
 
-    def test_surrogates(self, run, talk):
+    def test_surrogates(self, run, chat):
         """
         Letters are written as letters.
         """
@@ -538,9 +538,9 @@ class TestExport:
         Wherever it goes it is UTF-8; only a terminal gets what it can't obey.
         """
         with open_store(run.url) as store:
-            store.save("talk", Aggregator.new().add_user_prompt(f"🧀{HOSTILE}\x9b"))
+            store.save("chat", Aggregator.new().add_user_prompt(f"🧀{HOSTILE}\x9b"))
 
-        args = ["export", "talk", "--store", run.url, "--format", "openai_chat"]
+        args = ["export", "chat", "--store", run.url, "--format", "openai_chat"]
         env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
         result = subprocess.run(
             [*MAIN, *args], capture_output=True, check=True, cwd=ROOT, env=env
@@ -557,18 +557,18 @@ class TestExport:
         monkeypatch.setattr(_export, "is_stdout_terminal", lambda: True)
         with open_store(run.url) as store:
             state = Aggregator.new().add_user_prompt(f"🧀{HOSTILE}\x9b")
-            store.save("talk", state)
+            store.save("chat", state)
 
-        shown = run("export", "talk").stdout
+        shown = run("export", "chat").stdout
 
         assert shown.isascii()
         assert state == decode(shown.encode())
 
-    def test_unknown_format(self, run, talk):
+    def test_unknown_format(self, run, chat):
         """
         An unknown format is told with those there are.
         """
-        result = run("export", "talk", "--format", "xml", status=2)
+        result = run("export", "chat", "--format", "xml", status=2)
 
         assert "json" in result.stderr
         assert "openai_chat" in result.stderr
@@ -582,10 +582,10 @@ class TestThereAndBack:
         """
         made = state()
         with open_store(run.url) as store:
-            store.save("talk", made)
+            store.save("chat", made)
 
         path = tmp_path / "moved.json"
-        run("export", "talk", "-o", path)
+        run("export", "chat", "-o", path)
         url = f"sqlite:///{tmp_path}/other.db"
         told = run.json("import", path, url=url) + run.json("import", path, url=url)
 
@@ -603,9 +603,9 @@ class TestThereAndBack:
         files = [
             run.write(f"{encode(each).decode()}\n", name=name)
             for name, each in (
-                ("talk.json", made),
-                ("new/talk.json", made.add_user_prompt("Bye.")),
-                ("odd/talk.json", made.fork(at=1).add_user_prompt("Bye!")),
+                ("chat.json", made),
+                ("new/chat.json", made.add_user_prompt("Bye.")),
+                ("odd/chat.json", made.fork(at=1).add_user_prompt("Bye!")),
             )
         ]
 
@@ -617,7 +617,7 @@ class TestThereAndBack:
 
         expected = ["imported", "extended", "unchanged", "unchanged", "skipped"]
         assert expected == told
-        assert made.add_user_prompt("Bye.").usage == saved(run, "talk-1").usage
+        assert made.add_user_prompt("Bye.").usage == saved(run, "chat-1").usage
 
     def test_replay(self, run):
         """
@@ -738,7 +738,7 @@ class TestProcess:
         """
         If the reader stops, it ends quietly.
         """
-        path = run.write(*[line(f"talk{number}") for number in range(20)])
+        path = run.write(*[line(f"chat{number}") for number in range(20)])
 
         result = run.process("import", "--json", path, closed=True)
 

@@ -180,7 +180,7 @@ class TestOpening:
             raise ConnectionRefusedError(111, "Connection refused")
 
         monkeypatch.setattr("conversation_state.store.open_store", unreachable)
-        url = "postgresql+psycopg://me:secret@host/talks"
+        url = "postgresql+psycopg://me:secret@host/chats"
         result = run("names", url=url, status=2)
 
         told = "Error: the postgresql+psycopg store: Connection refused\n"
@@ -212,9 +212,9 @@ class TestOpening:
         A path is found as the store finds it, with what URLs can't hold.
         """
         store.close()
-        run.path.rename(tmp_path / "my talks?.db")
+        run.path.rename(tmp_path / "my chats?.db")
 
-        found = run.json("names", url=f"sqlite:///{tmp_path}/my%20talks%3F.db")
+        found = run.json("names", url=f"sqlite:///{tmp_path}/my%20chats%3F.db")
 
         assert ["travel"] == [head["name"] for head in found]
 

@@ -141,9 +141,9 @@ def state(**changes: Any) -> dict[str, Any]:
     """
     The document of a state with two messages and two ledger entries.
     """
-    talk = Aggregator.new().add_user_prompt("hi").add_assistant_message("hello")
-    talk = talk.add_usage(Usage(1, 2), key="one").add_usage(Usage(3, 4), key="two")
-    return {**to_data(talk), **changes}
+    chat = Aggregator.new().add_user_prompt("hi").add_assistant_message("hello")
+    chat = chat.add_usage(Usage(1, 2), key="one").add_usage(Usage(3, 4), key="two")
+    return {**to_data(chat), **changes}
 
 
 @attrs.frozen
@@ -1590,7 +1590,7 @@ class Named(TypedDict):
 @attrs.frozen
 class Ticket:
     number: int
-    talk: Aggregator
+    chat: Aggregator
     said: list[Message] = attrs.field(factory=list)
     last: UserMessage | None = None
     spent: Usage = attrs.field(factory=Usage)

@@ -49,9 +49,9 @@ class Draft:
     text: str
 
 
-def talk(steps: int) -> Timeline[Aggregator]:
+def chat(steps: int) -> Timeline[Aggregator]:
     """
-    A timeline of a talk, a moment for each message, and a usage with each.
+    A timeline of a conversation: a moment and a usage for each message.
     """
     state = Aggregator.new()
     timeline = Timeline.begin(state)
@@ -226,7 +226,7 @@ class TestRoundTrip:
             timeline: Timeline[Any]
 
         codec = Codec().register(Editor, "editor")
-        editor = Editor(talk(3))
+        editor = Editor(chat(3))
 
         assert editor == codec.decode(codec.encode(editor))
 
@@ -310,7 +310,7 @@ class TestEqual:
         """
         The cost grows with what was said, and not with that for each moment.
         """
-        timeline = talk(steps)
+        timeline = chat(steps)
         for at in range(0, steps, 20):  # branches, back and forth
             there = timeline.goto(at)
             said = there.present.fork().add_user_prompt(f"branch at {at}")
@@ -360,7 +360,7 @@ class TestEqual:
         """
         In one message, one label or one usage of any moment.
         """
-        timeline = talk(60)
+        timeline = chat(60)
         moments = list(decode(encode(timeline)).moments)
         state, moment = moments[at].state, moments[at]
         changed = [
@@ -401,7 +401,7 @@ class TestShared:
         """
         The size is that of the longest state, and a little for each moment.
         """
-        timeline = talk(300)
+        timeline = chat(300)
         data = encode(timeline)
 
         assert 1 == data.count(b'"prompt 7"')
@@ -413,7 +413,7 @@ class TestShared:
         Also of branches, however they came about: what one has after the same
         messages as another is written once.
         """
-        timeline = talk(50)
+        timeline = chat(50)
         for at in (10, 40, 0, 25):
             there = timeline.goto(at)
             timeline = there.commit(there.present.fork().add_user_prompt(f"at {at}"))
@@ -569,7 +569,7 @@ class TestShared:
         """
         As those did that were encoded: entries, and the logs they are in.
         """
-        timeline = decode(encode(talk(200)))
+        timeline = decode(encode(chat(200)))
         states = [moment.state for moment in timeline.moments]
 
         assert all(
@@ -584,7 +584,7 @@ class TestShared:
         """
 
         def bytes_per_moment(steps):
-            data = encode(talk(steps))
+            data = encode(chat(steps))
             gc.collect()
             tracemalloc.start()
             timeline = decode(data)
@@ -599,7 +599,7 @@ class TestShared:
         """
         Decoded states are as good as others: usage, forks, joins.
         """
-        timeline = talk(40)
+        timeline = chat(40)
         copied = decode(encode(timeline))
         for ours, theirs in zip(timeline.moments, copied.moments, strict=True):
             assert ours.state.usage == theirs.state.usage

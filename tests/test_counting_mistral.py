@@ -47,12 +47,12 @@ def no_network(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", refused)
 
 
-def their_tokens(tokenizer, talk):
+def their_tokens(tokenizer, chat):
     """
     How many tokens Mistral's own tokenizer makes of a whole conversation.
     """
     made: list[Any] = []
-    for message in talk:
+    for message in chat:
         if isinstance(message, UserMessage):
             made.append(theirs.UserMessage(content=message.text))
         elif isinstance(message, SystemMessage):
@@ -89,7 +89,7 @@ CALL = ToolCall("abcdefghi", "trains", '{"to": "Bern", "via": ["Thun", "Spiez"]}
 RESULT = ToolMessage(
     '{"departs": "12:30"}', tool_call_id="abcdefghi", tool_name="trains"
 )
-TALK = [
+CHAT = [
     UserMessage("When does the next train to Bern leave?"),
     AssistantMessage(tool_calls=[CALL]),
     RESULT,
@@ -123,8 +123,8 @@ class TestAgainstMistral:
         """
         counter = by_mistral(version)
 
-        expected = their_tokens(tokenizer_of(version), TALK)
-        assert expected == 1 + sum(map(counter, TALK))
+        expected = their_tokens(tokenizer_of(version), CHAT)
+        assert expected == 1 + sum(map(counter, CHAT))
 
     @pytest.mark.parametrize("text", ["Be brief.", "You are kind", "x"])
     @pytest.mark.parametrize("version", VERSIONS)
@@ -134,11 +134,11 @@ class TestAgainstMistral:
         the next one: never too few; where it is written before a user's
         message, one token may merge.
         """
-        talk = [SystemMessage(text), *TALK]
+        chat = [SystemMessage(text), *CHAT]
         counter = by_mistral(version)
 
-        expected = their_tokens(tokenizer_of(version), talk)
-        merged = 1 + sum(map(counter, talk)) - expected
+        expected = their_tokens(tokenizer_of(version), chat)
+        merged = 1 + sum(map(counter, chat)) - expected
         assert merged in ({0} if version == "v7" else {0, 1})
 
     def test_counts_calls_without_ids(self):
@@ -163,24 +163,24 @@ class TestAgainstMistral:
         """
         Whatever is written, the sum over messages is what the request counts.
         """
-        talk = []
+        chat = []
         for text in texts:
-            talk += [UserMessage(text), AssistantMessage("Yes.")]
-        talk.append(UserMessage("So?"))
+            chat += [UserMessage(text), AssistantMessage("Yes.")]
+        chat.append(UserMessage("So?"))
 
-        expected = their_tokens(tokenizer_of("tekken"), talk)
-        assert expected == 1 + sum(map(by_mistral(), talk))
+        expected = their_tokens(tokenizer_of("tekken"), chat)
+        assert expected == 1 + sum(map(by_mistral(), chat))
 
     @pytest.mark.parametrize("version", ["v1", "v2"])
     def test_counts_text_of_the_first_versions(self, version):
         """
         The oldest vocabularies count texts as their tokenizer does.
         """
-        talk = [TALK[0], TALK[3], TALK[4]]
+        chat = [CHAT[0], CHAT[3], CHAT[4]]
         tokenizer = getattr(MistralTokenizer, version)()
 
-        expected = their_tokens(tokenizer, talk)
-        assert expected == 1 + sum(map(by_mistral(version), talk))
+        expected = their_tokens(tokenizer, chat)
+        assert expected == 1 + sum(map(by_mistral(version), chat))
 
     def test_counts_calls_beside_text(self):
         """
@@ -190,7 +190,7 @@ class TestAgainstMistral:
         counter = by_mistral()
         both = AssistantMessage("Let me see.", tool_calls=[CALL])
 
-        apart = counter(AssistantMessage("Let me see.")) + counter(TALK[1])
+        apart = counter(AssistantMessage("Let me see.")) + counter(CHAT[1])
         assert apart - 1 == counter(both)
 
 
@@ -248,7 +248,7 @@ class TestVersions:
         counter = by_mistral(file=path)
 
         assert counter is by_mistral(file=str(path))
-        assert by_mistral()(TALK[0]) == counter(TALK[0])
+        assert by_mistral()(CHAT[0]) == counter(CHAT[0])
         assert f"by_mistral(file={str(path)!r})" == repr(counter)
 
     def test_names_the_versions_there_are(self):

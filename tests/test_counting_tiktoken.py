@@ -373,11 +373,11 @@ class TestOnce:
             return real(self, text)
 
         monkeypatch.setattr(tiktoken.Encoding, "encode_ordinary", noted)
-        talk = Aggregator.new()
+        chat = Aggregator.new()
         budget = TokenBudget(context_window=1_000)
         for n in range(40):
-            talk = talk.add(UserMessage(f"turn {n}"))
-            for state in (talk, talk.fork()):
+            chat = chat.add(UserMessage(f"turn {n}"))
+            for state in (chat, chat.fork()):
                 trim(state, budget, counter=by_tiktoken("gpt-4o", files=folder))
 
         history = [text for text in encoded if text != "user"]

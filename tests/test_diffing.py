@@ -97,7 +97,7 @@ def rebuilt(state, entries=None, ledger=None):
 
 
 @pytest.fixture
-def talk():
+def chat():
     """
     What both sides remember.
     """
@@ -109,13 +109,13 @@ class TestDiff:
     `diff` by examples.
     """
 
-    def test_forks(self, talk):
+    def test_forks(self, chat):
         """
         What each fork added and recorded is its own; what they inherited is common.
         """
-        talk = talk.add_usage(Usage(100))
-        a = grown(talk.fork(), "a1", "a2").add_usage(Usage(10, 1)).add_usage(Usage(5))
-        b = grown(talk.fork(), "b1").add_usage(Usage(20))
+        chat = chat.add_usage(Usage(100))
+        a = grown(chat.fork(), "a1", "a2").add_usage(Usage(10, 1)).add_usage(Usage(5))
+        b = grown(chat.fork(), "b1").add_usage(Usage(20))
 
         found = diff(a, b)
 
@@ -133,22 +133,22 @@ class TestDiff:
         assert not found.identical
         assert not found.entries.reordered
 
-    def test_what_a_branch_added(self, talk):
+    def test_what_a_branch_added(self, chat):
         """
         A state and what grew from it: nothing is missing on the one side.
         """
-        found = diff(talk, grown(talk, "five"))
+        found = diff(chat, grown(chat, "five"))
 
         assert () == found.only_a
         assert ["five"] == texts(found.only_b)
         assert Usage() == found.usage_a == found.usage_b
 
-    def test_joined_in_two_orders(self, talk):
+    def test_joined_in_two_orders(self, chat):
         """
         Siblings joined in either order: all is in both, in another order.
         """
-        a, b = grown(talk.fork(), "a"), grown(talk.fork(), "b")
-        found = diff(talk.join(a, b), talk.join(b, a))
+        a, b = grown(chat.fork(), "a"), grown(chat.fork(), "b")
+        found = diff(chat.join(a, b), chat.join(b, a))
 
         assert () == found.only_a == found.only_b
         assert () == found.entries.changed
@@ -158,11 +158,11 @@ class TestDiff:
         assert found.entries.reordered
         assert found
 
-    def test_what_a_join_brought(self, talk):
+    def test_what_a_join_brought(self, chat):
         """
         It is in both, though the pasts parted before.
         """
-        a, b = grown(talk.fork(), "a"), grown(talk.fork(), "b")
+        a, b = grown(chat.fork(), "a"), grown(chat.fork(), "b")
         found = diff(b, a.join(b))
 
         assert ["a"] == texts(found.only_b)
@@ -181,50 +181,50 @@ class TestDiff:
         assert not found.related
         assert ((a.entries[0], b.entries[0]),) == found.same
 
-    def test_cousins_without_a_word_in_common(self, talk):
+    def test_cousins_without_a_word_in_common(self, chat):
         """
         Are related by the state they were forked from.
         """
-        a, b = grown(talk.fork(at=0), "a"), grown(talk.fork(at=0), "b")
+        a, b = grown(chat.fork(at=0), "a"), grown(chat.fork(at=0), "b")
 
         assert diff(a, b).related
         assert 0 == diff(a, b).common
 
-    def test_related_by_a_join(self, talk):
+    def test_related_by_a_join(self, chat):
         """
         So are strangers of which one was joined into the other, in the middle.
         """
-        other = grown(Aggregator.new(), "x").join(talk)
-        found = diff(talk, other)
+        other = grown(Aggregator.new(), "x").join(chat)
+        found = diff(chat, other)
 
         assert found.related
         assert 0 == found.common
         assert 4 == len(found.entries.both)
 
-    def test_erased(self, talk):
+    def test_erased(self, chat):
         """
         Another message under the same identity is a change, and no entry of
         one side; a join keeps the receiver's.
         """
-        entries = list(talk.entries)
+        entries = list(chat.entries)
         entries[1] = Entry(entries[1].id, UserMessage("[erased]"))
-        other = rebuilt(talk, entries)
-        found = diff(talk, other)
+        other = rebuilt(chat, entries)
+        found = diff(chat, other)
 
         assert 1 == found.common
-        assert (Pair(talk.entries[1], entries[1]),) == found.entries.changed
+        assert (Pair(chat.entries[1], entries[1]),) == found.entries.changed
         assert 3 == len(found.entries.both)
         assert () == found.only_a == found.only_b
         assert () == found.same
         assert found
-        assert talk.join(other) is talk
+        assert chat.join(other) is chat
 
-    def test_conflicting_usages(self, talk):
+    def test_conflicting_usages(self, chat):
         """
         One key with two usages, or two models, counts as usage of neither side.
         """
-        a = talk.add_usage(Usage(1), key="k").add_usage(Usage(5), key="l", model="x")
-        b = talk.add_usage(Usage(2), key="k").add_usage(Usage(5), key="l", model="y")
+        a = chat.add_usage(Usage(1), key="k").add_usage(Usage(5), key="l", model="x")
+        b = chat.add_usage(Usage(2), key="k").add_usage(Usage(5), key="l", model="y")
         found = diff(a, b)
 
         assert () == found.ledger.only_a == found.ledger.only_b
@@ -235,39 +235,39 @@ class TestDiff:
         ] == [(ours[:3], theirs[:3]) for ours, theirs in found.ledger.changed]
         assert found
 
-    def test_recorded_in_another_order(self, talk):
+    def test_recorded_in_another_order(self, chat):
         """
         The same records in two orders are a difference of the ledgers.
         """
-        a = talk.add_usage(Usage(1), key="k").add_usage(Usage(2), key="l")
+        a = chat.add_usage(Usage(1), key="k").add_usage(Usage(2), key="l")
         found = diff(a, rebuilt(a, ledger=reversed(a.ledger)))
 
         assert found.ledger.reordered
         assert not found.entries.reordered
         assert found
 
-    def test_identical(self, talk):
+    def test_identical(self, chat):
         """
         A copy is identical; a fork and another state of the same content are
         not, and do not differ either.
         """
-        copy = decode(encode(talk), expect=Aggregator)
+        copy = decode(encode(chat), expect=Aggregator)
         other = Aggregator.rebuild(
-            id=talk.id,
+            id=chat.id,
             parent_id=None,
             root_id=None,
             init_len=1,
             init_ledger_len=0,
-            entries=list(talk.entries),
+            entries=list(chat.entries),
             ledger=[],
         )
 
-        assert diff(talk, copy).identical
-        assert not diff(talk, copy)
-        assert not diff(talk, talk.fork()).identical
-        assert not diff(talk, talk.fork())
-        assert not diff(talk, other).identical
-        assert not diff(talk, other)
+        assert diff(chat, copy).identical
+        assert not diff(chat, copy)
+        assert not diff(chat, chat.fork()).identical
+        assert not diff(chat, chat.fork())
+        assert not diff(chat, other).identical
+        assert not diff(chat, other)
 
     def test_empty(self):
         """
@@ -280,11 +280,11 @@ class TestDiff:
         assert not diff(a, b).related
         assert () == diff(a, b).context
 
-    def test_is_a_value(self, talk):
+    def test_is_a_value(self, chat):
         """
         Equal by content, hashable, small in a pickle, and told in a line.
         """
-        long = grown(talk, *["said" * 100] * 1_000)
+        long = grown(chat, *["said" * 100] * 1_000)
         a, b = grown(long.fork(), "a"), grown(long.fork(), "b", "c")
         found = diff(a, b)
 
@@ -296,11 +296,11 @@ class TestDiff:
             found
         )
 
-    def test_pickles_without_the_past(self, talk):
+    def test_pickles_without_the_past(self, chat):
         """
         What is shipped grows with the difference.
         """
-        long = grown(talk, *[f"said {n}" * 20 for n in range(1_000)])
+        long = grown(chat, *[f"said {n}" * 20 for n in range(1_000)])
         found = diff(grown(long.fork(), "a"), long)
 
         assert 3_000 > len(pickle.dumps(found))
@@ -591,12 +591,12 @@ class TestSame:
         )
         assert hash(make_content_key(message)) == hash(make_content_key(again))
 
-    def test_matched_in_order(self, talk):
+    def test_matched_in_order(self, chat):
         """
         The first with the first, each once; what is left over is in no pair.
         """
-        a = grown(talk.fork(), "x", "y", "x", "x")
-        b = grown(talk.fork(), "x", "x", "y", "z")
+        a = grown(chat.fork(), "x", "y", "x", "x")
+        b = grown(chat.fork(), "x", "x", "y", "z")
         found = diff(a, b)
 
         at_a = {entry.id: at for at, entry in enumerate(found.only_a)}
@@ -605,19 +605,19 @@ class TestSame:
             (at_a[one.id], at_b[other.id]) for one, other in found.same
         ]
 
-    def test_what_both_have_is_in_no_pair(self, talk):
+    def test_what_both_have_is_in_no_pair(self, chat):
         """
         One entry that both have is no entry that says the same.
         """
-        a, b = grown(talk.fork(), "x"), grown(talk.fork(), "y")
+        a, b = grown(chat.fork(), "x"), grown(chat.fork(), "y")
 
         assert () == diff(b, a.join(b)).same
 
-    def test_linear(self, talk):
+    def test_linear(self, chat):
         """
         A hundred thousand that say the same are no trouble.
         """
-        a, b = (talk.fork().extend([UserMessage("x")] * 50_000) for _ in "ab")
+        a, b = (chat.fork().extend([UserMessage("x")] * 50_000) for _ in "ab")
 
         assert 50_000 == len(diff(a, b).same)
 
@@ -673,12 +673,12 @@ class TestRows:
 
         assert max(best, default=0) == len(shown)
 
-    def test_notes(self, talk):
+    def test_notes(self, chat):
         """
         What could not stand in one row is known in both places.
         """
-        a, b = grown(talk.fork(), "a", "x"), grown(talk.fork(), "b")
-        found = diff(talk.join(a, b), talk.join(b, a))
+        a, b = grown(chat.fork(), "a", "x"), grown(chat.fork(), "b")
+        found = diff(chat.join(a, b), chat.join(b, a))
         shown = list(align_rows(found.entries, found.same))
 
         assert [(None, "b"), ("a", "a"), ("x", "x"), ("b", None)] == [
@@ -687,22 +687,22 @@ class TestRows:
         assert ["", "", "", BOTH] == [row.a_elsewhere for row in shown]
         assert [BOTH, "", "", ""] == [row.b_elsewhere for row in shown]
 
-    def test_lazy(self, talk):
+    def test_lazy(self, chat):
         """
         The first rows of a million cost no million.
         """
-        found = diff(talk, grown(talk, *["x"] * 100_000))
+        found = diff(chat, grown(chat, *["x"] * 100_000))
 
         first = next(align_rows(found.entries, found.same))
 
         assert (None, found.only_b[0], APART, "", "") == first
 
-    def test_many_in_another_order(self, talk):
+    def test_many_in_another_order(self, chat):
         """
         Tens of thousands backwards are still put in rows.
         """
-        a = grown(talk, *map(str, range(20_000)))
-        b = grown(talk, *map(str, reversed(range(20_000))))
+        a = grown(chat, *map(str, range(20_000)))
+        b = grown(chat, *map(str, reversed(range(20_000))))
         found = diff(a, b)
         kinds = [row.kind for row in align_rows(found.entries, found.same)]
 
@@ -804,13 +804,13 @@ class TestRealRuns:
         common is what a plain comparison finds.
         """
         path = recordings / "transcripts" / "airline.jsonl"
-        talks = [
+        chats = [
             openai_chat.load(json.loads(line)["messages"])
             for line in path.read_text(encoding="utf-8").splitlines()
         ]
         draw = random.Random(5)
         alike = 0
-        for one, other in [*pairwise(talks)][::2]:
+        for one, other in [*pairwise(chats)][::2]:
             start = 0
             while one[start] == other[start]:
                 start += 1

@@ -140,7 +140,7 @@ def hostile_diffs(draw):
 names = st.just(("a", "b")) | st.tuples(hostile, hostile)
 
 
-def talk():
+def chat():
     """
     Two attempts at one answer, after a common beginning.
     """
@@ -357,7 +357,7 @@ def check_html(found, names=("a", "b")):
     seen = Fragment(html)
 
     assert {"class", "scope", "colspan", "dir"} >= {name for name, _ in seen.attributes}
-    assert seen.styles == Fragment(diff(*talk()).html()).styles
+    assert seen.styles == Fragment(diff(*chat()).html()).styles
     assert 1 == seen.tags.count("style")
     assert seen.text == escape_invisible(seen.text)
     for entry in messages_of(found):
@@ -377,7 +377,7 @@ class TestText:
         """
         As in a unified diff: what is common, then signs.
         """
-        found = diff(*talk())
+        found = diff(*chat())
 
         assert TEXT == found.text(names=("draft", "second try"))
         assert TEXT.replace("draft", "a").replace('"second try"', "b") == str(found)
@@ -386,7 +386,7 @@ class TestText:
         """
         No identity of an entry, and nothing else that changes, is in it.
         """
-        one, other = (diff(*talk()) for _ in range(2))
+        one, other = (diff(*chat()) for _ in range(2))
 
         assert one != other
         assert all(getattr(one, name)() == getattr(other, name)() for name in FORMATS)
@@ -414,7 +414,7 @@ class TestText:
         """
         One line says what there is in common, in every rendering.
         """
-        a, _ = talk()
+        a, _ = chat()
         found = diff(a, change(a))
 
         assert told == found.text().split("\n")[2]
@@ -425,7 +425,7 @@ class TestText:
         """
         What both have has no sign; what is elsewhere on the other side says so.
         """
-        a, b = talk()
+        a, b = chat()
         a, b = a.fork(at=2).add_user_prompt("x"), b.fork(at=2).add_user_prompt("y")
         lines = diff(a.join(b), b.join(a)).text().split("\n")[3:-1]
 
@@ -464,7 +464,7 @@ class TestText:
         """
         Another message under one identity shows both, and in what they differ.
         """
-        a, _ = talk()
+        a, _ = chat()
         entries = list(a.entries)
         entries[1] = Entry(entries[1].id, UserMessage("[erased]", name="x"))
         b = Aggregator.rebuild(
@@ -685,7 +685,7 @@ class TestMarkdown:
         """
         A heading for each message; what was said on both sides is there once.
         """
-        assert MARKDOWN == diff(*talk()).markdown(names=("draft", "second try"))
+        assert MARKDOWN == diff(*chat()).markdown(names=("draft", "second try"))
 
     def test_long(self):
         """
@@ -716,7 +716,7 @@ class TestHtml:
         """
         Two sides, rows of what belongs together, and the words that differ.
         """
-        found = diff(*talk())
+        found = diff(*chat())
         seen = Fragment(found.html(names=("draft", "second try")))
 
         assert "draft: 5 messagessecond try: 6 messages" in seen.text
@@ -817,7 +817,7 @@ class TestHtml:
         """
         Show it by itself, and take nothing in it for a formula.
         """
-        found = diff(*talk())
+        found = diff(*chat())
 
         assert found._repr_html_() == found.html()
         assert found.html().startswith('<div class="cs tex2jax_ignore mathjax_ignore"')
@@ -828,7 +828,7 @@ class TestHtml:
         No side has a colour of its own but see-through backgrounds, and nothing is
         fetched.
         """
-        styles = Fragment(diff(*talk()).html()).styles
+        styles = Fragment(diff(*chat()).html()).styles
         sides = re.findall(r"(?m)^\.cs(?: \.cs-both|-diff[^{]*) \{(.*)\}", styles)
 
         assert 9 == len(sides)
@@ -843,7 +843,7 @@ class TestHtml:
         """
         Without its words a difference has the same rows, and names no side.
         """
-        found = diff(*talk())
+        found = diff(*chat())
         whole = Fragment(draw_difference(found, names=("one", "other")))
         redacted = Fragment(draw_difference(found, names=("one", "other"), redact=True))
 
@@ -1085,7 +1085,7 @@ class TestAll:
         """
         At most as many of each side as asked for; none left is not told.
         """
-        a, b = talk()
+        a, b = chat()
         found = diff(a, b)
         one, all_of_them = (getattr(found, name)(limit=n) for n in (3, 4))
 
@@ -1102,7 +1102,7 @@ class TestAll:
         By saying what is expected.
         """
         with pytest.raises(ValueError, match="expected a positive number of messages"):
-            getattr(diff(*talk()), name)(limit=wrong)
+            getattr(diff(*chat()), name)(limit=wrong)
 
     @pytest.mark.parametrize("name", FORMATS)
     @pytest.mark.parametrize(
@@ -1113,10 +1113,10 @@ class TestAll:
         By saying what is expected.
         """
         with pytest.raises(TypeError, match="expected two texts, one for each side"):
-            getattr(diff(*talk()), name)(names=wrong)
+            getattr(diff(*chat()), name)(names=wrong)
 
     @given(our.diffs())
-    @example(diff(*talk()))
+    @example(diff(*chat()))
     def test_is_total(self, found):
         """
         Every difference can be shown, as valid text.

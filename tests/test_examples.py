@@ -25,7 +25,6 @@ from tests.provider_server import serve
 
 ROOT = Path(__file__).resolve().parent.parent
 SVG = "{http://www.w3.org/2000/svg}"
-TALKS = ROOT / "examples" / "travel_desk.jsonl"
 
 
 def run(*arguments):
@@ -159,7 +158,7 @@ def team():
 class TestResearchTeam:
     def test_prints(self):
         """
-        What was said, and what it cost.
+        The messages, and what they cost.
         """
         printed = run("examples/research_team.py").splitlines()
 
@@ -199,7 +198,7 @@ class TestResearchTeam:
     def test_every_call_fits(self, team):
         """
         The model never gets more than it has room for, nor what a provider
-        would refuse, although all that was said is longer.
+        would refuse, although the whole conversation is longer.
         """
         seen = []
 
@@ -218,8 +217,8 @@ class TestResearchTeam:
 
     def test_rejected_draft_is_gone_and_paid(self, team):
         """
-        Only the draft that was good is in the talk; all ten calls are billed,
-        each once.
+        Only the draft that was good is in the conversation; all ten calls are
+        billed, each once.
         """
         bills = []
 
@@ -298,17 +297,17 @@ def on_screen(app):
     """
     The messages that are shown, without the system's.
     """
-    said = app.query_one("#said").query(Static)
-    shown = [str(each.render()) for each in said][1:]
+    drawn = app.query_one("#messages").query(Static)
+    shown = [str(each.render()) for each in drawn][1:]
     return [": ".join(line.strip() for line in each.splitlines()) for each in shown]
 
 
 class TestLangChainHistory:
-    def test_talks(self, run_here):
+    def test_two_conversations(self, run_here):
         """
-        Two conversations with one past, each with what was said in it and what
-        it cost; what the model saw is valid and small, and nothing is lost on
-        the way to another provider.
+        Two conversations with one past, each with its own messages and cost; the
+        view for the model is valid and small, and nothing is lost on the way to
+        another provider.
         """
         printed = run_here("examples/langchain_history.py").splitlines()
 
@@ -322,9 +321,9 @@ class TestLangChainHistory:
 
 
 class TestTerminalChat:
-    def test_talks(self, chat):
+    def test_prompt_and_answer(self, chat):
         """
-        What is typed is said, and answered; both are shown.
+        A prompt is answered, and both are shown.
         """
 
         async def scenario(app, pilot):
@@ -343,13 +342,13 @@ class TestTerminalChat:
         async def scenario(app, pilot):
             await say(app, pilot, "one")
             await say(app, pilot, "two")
-            both = app.talk.present
+            both = app.timeline.present
             await pilot.press("ctrl+z")
             await settled(app, pilot)
             undone = on_screen(app)
             await pilot.press("ctrl+y")
             await settled(app, pilot)
-            return undone, both is app.talk.present, on_screen(app)
+            return undone, both is app.timeline.present, on_screen(app)
 
         undone, same, redone = driven(chat.Chat(answers=at_once), scenario)
 
@@ -363,10 +362,10 @@ class TestTerminalChat:
         """
 
         async def scenario(app, pilot):
-            before = app.talk
+            before = app.timeline
             await pilot.press("ctrl+z", "ctrl+y")
             await settled(app, pilot)
-            return before is app.talk
+            return before is app.timeline
 
         assert driven(chat.Chat(answers=at_once), scenario)
 
@@ -439,7 +438,7 @@ class TestTerminalChat:
 
             await pilot.press("ctrl+z", "ctrl+z", "ctrl+z")
             await settled(app, pilot)
-            return shown, on_screen(app), len(MessageTree.of(app.talk).leaves)
+            return shown, on_screen(app), len(MessageTree.of(app.timeline).leaves)
 
         shown, undone, leaves = driven(chat.Chat(answers=differing), scenario)
 
@@ -487,17 +486,17 @@ class TestTerminalChat:
         """
 
         async def scenario(app, pilot):
-            before = app.talk
+            before = app.timeline
             await pilot.press("ctrl+e", "ctrl+r", "ctrl+left", "ctrl+right")
             await settled(app, pilot)
-            return before is app.talk, app.query_one("#prompt").value
+            return before is app.timeline, app.query_one("#prompt").value
 
         assert (True, "") == driven(chat.Chat(answers=at_once), scenario)
 
     def test_an_answer_is_stopped(self, chat):
         """
-        Undoing while the model still speaks stops it; what it had said until
-        then is what redo shows.
+        Undoing while the answer still arrives stops it; redo shows the text that
+        had arrived.
         """
 
         async def endless(_):
@@ -523,7 +522,7 @@ class TestTerminalChat:
 
     def test_bill(self, chat):
         """
-        What was spent on an abandoned branch counts, and counts once.
+        The usage of an abandoned branch counts, and counts once.
         """
 
         async def scenario(app, pilot):
@@ -531,8 +530,8 @@ class TestTerminalChat:
             await pilot.press("ctrl+z")
             await settled(app, pilot)
             await say(app, pilot, "hills")
-            here = app.talk.present.total_usage
-            return here, MessageTree.of(app.talk).total_usage
+            here = app.timeline.present.total_usage
+            return here, MessageTree.of(app.timeline).total_usage
 
         here, everywhere = driven(chat.Chat(), scenario)
 
@@ -543,7 +542,7 @@ class TestTerminalChat:
         """
         What was undone before the program ended can be redone after.
         """
-        path = tmp_path / "talk.json"
+        path = tmp_path / "chat.json"
 
         async def first(app, pilot):
             await say(app, pilot, "hi")
@@ -687,7 +686,7 @@ class TestLangGraphAgent:
 
 
 class TestPydanticAIAgent:
-    def test_talks(self, run_here, tmp_path):
+    def test_conversation(self, run_here, tmp_path):
         """
         A conversation forks, goes back, is kept whole, and leaves.
         """

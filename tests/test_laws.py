@@ -387,7 +387,7 @@ class TestTranscripts:
         ("name", "said", "accepted"),
         [
             ("nothing", "", True),
-            ("talk", "s u a u", True),
+            ("chat", "s u a u", True),
             ("two systems", "s s u", True),
             ("late system", "u s", False),
             ("answered", "u 1 r1 a", True),
@@ -583,10 +583,10 @@ class TestRegister:
         """
         register()
 
-        def talk(state: Aggregator, part: Part, message: Message) -> int:
+        def chat(state: Aggregator, part: Part, message: Message) -> int:
             return len(state) + len(part.kind) + len(message.role)
 
-        assert 5 <= some(st.builds(talk))
+        assert 5 <= some(st.builds(chat))
 
     @pytest.mark.parametrize(
         "first",

@@ -643,9 +643,9 @@ class TestHistory:
         it does not begin with.
         """
         with open_store("memory:") as store:
-            store.save_timeline("talk", timeline)
-            history = read_history(store, "talk")
-            expected = [store.load("talk", at=at.number) for at in history.states]
+            store.save_timeline("chat", timeline)
+            history = read_history(store, "chat")
+            expected = [store.load("chat", at=at.number) for at in history.states]
 
         assert expected == [each.state for each in history.states]
         assert timeline.present == history.state
@@ -657,10 +657,10 @@ class TestHistory:
         state = Aggregator.new().add_user_prompt("one")
         with open_store("memory:", remembered=0) as store:
             for text in ("two", "three"):
-                store.save("talk", state)
+                store.save("chat", state)
                 state = state.add_user_prompt(text)
 
-            first, second = read_history(store, "talk", limit=2).states
+            first, second = read_history(store, "chat", limit=2).states
 
         assert first.state[0] is second.state[0]
 

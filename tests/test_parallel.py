@@ -59,7 +59,7 @@ from tests.branches import (
 fan_out: Any = parallel.fan_out
 afan_out: Any = parallel.afan_out
 
-TALK = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
+CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
 
 
 def wait_until(condition):
@@ -128,7 +128,7 @@ class TestFanOut:
         first one is the last to finish; the bill is the sum.
         """
         steps = [partial(say_slowly, (3 - n) * 0.02, str(n)) for n in range(4)]
-        done = fan_out(TALK, steps, executor=executor)
+        done = fan_out(CHAT, steps, executor=executor)
 
         assert FanOut(done.state, ()) == done
         assert ["Go!", "0", "1", "2", "3"] == texts(done.state)
@@ -138,7 +138,7 @@ class TestFanOut:
         """
         The state keeps its id and fork point.
         """
-        state = TALK.fork().add_user_prompt("On!")
+        state = CHAT.fork().add_user_prompt("On!")
         done = fan_out(state, [partial(say, "a")], executor=executor).state
 
         assert (state.id, state.parent_id) == (done.id, done.parent_id)
@@ -155,27 +155,27 @@ class TestFanOut:
             given.append((state.id, state.parent_id, len(state), state.turn_len))
             return state
 
-        done = fan_out(TALK, [step] * 3, executor=executor)
+        done = fan_out(CHAT, [step] * 3, executor=executor)
 
-        assert done.state is TALK
+        assert done.state is CHAT
         assert 3 == len({fork_id for fork_id, *_ in given})
-        assert {(TALK.id, 1, 0)} == {tuple(rest) for _, *rest in given}
+        assert {(CHAT.id, 1, 0)} == {tuple(rest) for _, *rest in given}
 
     @pytest.mark.parametrize("steps", [(), [], range(0)])
     def test_nothing_to_do(self, steps):
         """
         Without steps the state comes back itself.
         """
-        done = fan_out(TALK, steps)
+        done = fan_out(CHAT, steps)
 
-        assert done.state is TALK
+        assert done.state is CHAT
         assert () == done.failures
 
     def test_steps_may_come_from_anywhere(self):
         """
         Any iterable of callables will do.
         """
-        done = fan_out(TALK, (partial(say, text) for text in "ab"))
+        done = fan_out(CHAT, (partial(say, text) for text in "ab"))
 
         assert ["Go!", "a", "b"] == texts(done.state)
 
@@ -189,14 +189,14 @@ class TestFanOut:
             barrier.wait()
             return say("here", state)
 
-        assert 9 == len(fan_out(TALK, [step] * 8).state)
+        assert 9 == len(fan_out(CHAT, [step] * 8).state)
 
     def test_more_steps_than_threads(self, executor):
         """
         Two hundred steps are all run, and in order.
         """
         steps = [partial(say, str(n)) for n in range(200)]
-        done = fan_out(TALK, steps, executor=executor)
+        done = fan_out(CHAT, steps, executor=executor)
 
         assert ["Go!", *map(str, range(200))] == texts(done.state)
 
@@ -212,7 +212,7 @@ class TestFanOut:
             variable.set("else")
             return say(seen, state)
 
-        done = fan_out(TALK, [step, step], executor=executor)
+        done = fan_out(CHAT, [step, step], executor=executor)
 
         assert ["Go!", "somebody", "somebody"] == texts(done.state)
         assert "somebody" == variable.get()
@@ -227,9 +227,9 @@ class TestFanOut:
         def step(state):
             state = say("first", state)
             deeper = say("second", state.fork())
-            return state.join(deeper, other, TALK).fork()
+            return state.join(deeper, other, CHAT).fork()
 
-        done = fan_out(TALK, [step, step], executor=executor).state
+        done = fan_out(CHAT, [step, step], executor=executor).state
 
         assert ["Go!", *["first", "second", "elsewhere"], "first", "second"] == texts(
             done
@@ -241,7 +241,7 @@ class TestFanOut:
         A step that goes on with the caller's state instead of its fork brings
         what it added all the same.
         """
-        done = fan_out(TALK, [lambda _: say("a", TALK)] * 2, executor=executor)
+        done = fan_out(CHAT, [lambda _: say("a", CHAT)] * 2, executor=executor)
 
         assert ["Go!", "a", "a"] == texts(done.state)
 
@@ -250,7 +250,7 @@ class TestFanOut:
         What a step dropped stays, since joining removes nothing; what it added
         comes.
         """
-        state = TALK.add_user_prompt("On!")
+        state = CHAT.add_user_prompt("On!")
         steps = [lambda state: say("instead", state.fork(at=0))]
         done = fan_out(state, steps, executor=executor).state
 
@@ -267,7 +267,7 @@ class TestFanOut:
         def step(state):
             return say("before", state.fork(at=0)).join(state)
 
-        done = fan_out(TALK, [step], on_turn=turns.append).state
+        done = fan_out(CHAT, [step], on_turn=turns.append).state
 
         assert ["before"] == texts(turns[0])
         assert SPENT == turns[0].usage
@@ -278,7 +278,7 @@ class TestFanOut:
         Branches that pay one key pay it once.
         """
         done = fan_out(
-            TALK, [lambda s: s.add_usage(SPENT, key="k")] * 3, executor=executor
+            CHAT, [lambda s: s.add_usage(SPENT, key="k")] * 3, executor=executor
         )
 
         assert 20 == tokens(done.state)
@@ -304,7 +304,7 @@ class TestFanOut:
 
         steps = [Step(), Step()]
         gone += map(weakref.ref, steps)
-        done = fan_out(TALK, steps)
+        done = fan_out(CHAT, steps)
         steps.clear()
 
         def are_gone():
@@ -333,7 +333,7 @@ class TestFailures:
         in its place.
         """
         steps = [partial(say, "a"), refused, partial(say, "c")]
-        done = fan_out(TALK, steps, executor=executor, on_error="keep")
+        done = fan_out(CHAT, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
 
         assert ["Go!", "a", "half of it", "c"] == texts(done.state)
@@ -350,7 +350,7 @@ class TestFailures:
         """
         steps = [refused, partial(say_slowly, 0.05, "b"), refused]
         with pytest.raises(FanOutError) as caught:
-            fan_out(TALK, steps, executor=executor)
+            fan_out(CHAT, steps, executor=executor)
 
         error = caught.value
         assert ["Go!", "half of it", "b", "half of it"] == texts(error.state)
@@ -368,7 +368,7 @@ class TestFailures:
 
         def take_some():
             try:
-                fan_out(TALK, [refused, lambda _: 1 / 0, lambda state: state[9]])
+                fan_out(CHAT, [refused, lambda _: 1 / 0, lambda state: state[9]])
             except* (Refused, IndexError) as group:
                 taken.append(group)  # type: ignore[arg-type]  # what it is, is tested
 
@@ -393,7 +393,7 @@ class TestFailures:
             raise ExceptionGroup(msg, [Refused(), KeyError()])
 
         with pytest.raises(FanOutError) as caught:
-            fan_out(TALK, [step, lambda _: 1 / 0])
+            fan_out(CHAT, [step, lambda _: 1 / 0])
 
         matched, rest = caught.value.split(Refused)
         assert isinstance(matched, FanOutError)
@@ -406,7 +406,7 @@ class TestFailures:
         It comes back with its state, failures and errors, derived or not.
         """
         with pytest.raises(FanOutError) as caught:
-            fan_out(TALK, [refused, lambda _: 1 / 0])
+            fan_out(CHAT, [refused, lambda _: 1 / 0])
 
         errors: list[Any] = [caught.value, caught.value.subgroup(Refused)]
         for error in errors:
@@ -422,7 +422,7 @@ class TestFailures:
         """
         What a step raised shows where, and none of our frames.
         """
-        done = fan_out(TALK, [refused], on_error="keep")
+        done = fan_out(CHAT, [refused], on_error="keep")
 
         frame = done.failures[0].error.__traceback__
         assert "refused" == frame.tb_frame.f_code.co_name
@@ -436,7 +436,7 @@ class TestFailures:
             (lambda state: trim(state, None), "returned a TrimContext"),
             (lambda state: (state, 1), "returned a tuple"),
             (lambda _: Aggregator.new(), "another conversation"),
-            (lambda _: Aggregator.new().join(TALK), "a state of another"),
+            (lambda _: Aggregator.new().join(CHAT), "a state of another"),
         ],
     )
     def test_returns_no_state_of_the_branch(self, step, problem):
@@ -444,7 +444,7 @@ class TestFailures:
         What is no state of the branch is refused: which step, what it gave,
         and what to do.
         """
-        done = fan_out(TALK, [partial(say, "a"), step], on_error="keep")
+        done = fan_out(CHAT, [partial(say, "a"), step], on_error="keep")
         (failure,) = done.failures
 
         assert ["Go!", "a"] == texts(done.state)
@@ -464,7 +464,7 @@ class TestFailures:
         async def step(state):
             return state
 
-        (failure,) = fan_out(TALK, [step], on_error="keep").failures
+        (failure,) = fan_out(CHAT, [step], on_error="keep").failures
 
         assert "run it with afan_out" in str(failure.error)
 
@@ -478,7 +478,7 @@ class TestFailures:
                 return None
 
         steps = [partial(partial(say), "a", "b"), Step(), print]
-        done = fan_out(TALK, steps, on_error="keep")
+        done = fan_out(CHAT, steps, on_error="keep")
         errors = [failure.error for failure in done.failures]
 
         assert isinstance(errors[0], TypeError)
@@ -508,7 +508,7 @@ class TestFailures:
         steps = [waits, stops] if size > 1 else [stops, waits]
         with pytest.raises(interrupt):
             fan_out(
-                TALK, [*steps, *[waits] * 60], executor=executor, on_turn=turns.append
+                CHAT, [*steps, *[waits] * 60], executor=executor, on_turn=turns.append
             )
 
         ran = len(began)
@@ -533,7 +533,7 @@ class TestFailures:
 
         with ThreadPoolExecutor(2) as pool:
             with pytest.raises(SystemExit):
-                fan_out(TALK, [wait, interrupt], executor=pool if in_pool else None)
+                fan_out(CHAT, [wait, interrupt], executor=pool if in_pool else None)
 
             waits_then = [*waits]
             released.set()
@@ -563,7 +563,7 @@ class TestFailures:
         interrupts = [KeyboardInterrupt]
         monkeypatch.setattr(_runs, "ThreadWaiter", Waiter)
         with pytest.raises(KeyboardInterrupt):
-            fan_out(TALK, [waits], executor=executor, on_turn=turns.append)
+            fan_out(CHAT, [waits], executor=executor, on_turn=turns.append)
 
         assert [["so far"]] == [texts(turn) for turn in turns]
         go.set()
@@ -580,9 +580,9 @@ class TestKeep:
         """
         Outside of a fan-out it gives back what it gets.
         """
-        assert save_progress(TALK) is TALK
+        assert save_progress(CHAT) is CHAT
 
-    @pytest.mark.parametrize("wrong", [None, 3, TALK.turn])
+    @pytest.mark.parametrize("wrong", [None, 3, CHAT.turn])
     def test_takes_states(self, wrong):
         """
         Something else is refused, inside and outside.
@@ -600,7 +600,7 @@ class TestKeep:
             save_progress(say("second try", state))
             raise Refused
 
-        done = fan_out(TALK, [step], on_error="keep")
+        done = fan_out(CHAT, [step], on_error="keep")
 
         assert ["Go!", "first try", "second try"] == texts(done.state)
         assert 30 == tokens(done.state)
@@ -614,7 +614,7 @@ class TestKeep:
             save_progress(say("first try", state))
             return say("second try", state)
 
-        assert ["Go!", "second try"] == texts(fan_out(TALK, [step]).state)
+        assert ["Go!", "second try"] == texts(fan_out(CHAT, [step]).state)
 
     def test_what_was_kept_is_paid(self, executor):
         """
@@ -627,7 +627,7 @@ class TestKeep:
             save_progress(state.add_usage(Usage(500)))
             return state.add_usage(Usage(300))
 
-        done = fan_out(TALK, [step, step], executor=executor, on_turn=turns.append)
+        done = fan_out(CHAT, [step, step], executor=executor, on_turn=turns.append)
 
         assert 10 + 2 * 800 == tokens(done.state)
         assert [Usage(800)] * 2 == [turn.usage for turn in turns]
@@ -643,7 +643,7 @@ class TestKeep:
             save_progress(pickle.loads(pickle.dumps(state)))
             return state.add_usage(Usage(7))
 
-        done = fan_out(TALK, [step], executor=executor)
+        done = fan_out(CHAT, [step], executor=executor)
 
         assert 10 + 507 == tokens(done.state)
         assert 3 == len(done.state.ledger)
@@ -658,7 +658,7 @@ class TestKeep:
             fan_out(state, [partial(say, "a"), partial(say, "b")], executor=executor)
             return state
 
-        done = fan_out(TALK, [outer], executor=executor)
+        done = fan_out(CHAT, [outer], executor=executor)
 
         assert ["Go!"] == texts(done.state)
         assert 30 == tokens(done.state)
@@ -673,7 +673,7 @@ class TestKeep:
             save_progress(say("other", Aggregator.new()))
             raise Refused
 
-        done = fan_out(TALK, [step], on_error="keep")
+        done = fan_out(CHAT, [step], on_error="keep")
 
         assert ["Go!", "mine"] == texts(done.state)
 
@@ -699,13 +699,13 @@ class TestKeep:
                 thread.join(60)
             raise Refused
 
-        assert 8_010 == tokens(fan_out(TALK, [step], on_error="keep").state)
+        assert 8_010 == tokens(fan_out(CHAT, [step], on_error="keep").state)
 
     def test_ends_with_the_step(self):
         """
         After the fan-out, and in the caller, nothing is noted.
         """
-        fan_out(TALK, [save_progress])
+        fan_out(CHAT, [save_progress])
 
         assert parallel._branches.running_notes() is None
 
@@ -740,7 +740,7 @@ class TestConflictingKeys:
             partial(self.pay, 500, after_s=0.02),
             lambda state: self.pay(tokens_, state, *model),
         ]
-        done = fan_out(TALK, steps, executor=executor, on_error="keep")
+        done = fan_out(CHAT, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
 
         assert 1 == failure.step
@@ -758,7 +758,7 @@ class TestConflictingKeys:
         Unless failures are kept, it is raised, with the state.
         """
         with pytest.raises(FanOutError) as caught:
-            fan_out(TALK, [partial(self.pay, tokens) for tokens in (500, 300, 500)])
+            fan_out(CHAT, [partial(self.pay, tokens) for tokens in (500, 300, 500)])
 
         assert [1] == [failure.step for failure in caught.value.failures]
         assert 10 + 3 * 10 + 500 == tokens(caught.value.state)
@@ -768,7 +768,7 @@ class TestConflictingKeys:
         The same payment, in other objects, is one payment and no conflict.
         """
         steps = [partial(self.pay, 500)] * 3
-        done = fan_out(TALK, steps, executor=executor)
+        done = fan_out(CHAT, steps, executor=executor)
 
         assert 10 + 3 * 10 + 500 == tokens(done.state)
 
@@ -777,8 +777,8 @@ class TestConflictingKeys:
         A step that goes on from an older state can't pay otherwise what was
         paid since.
         """
-        state = self.pay(500, TALK)
-        steps = [partial(say, "b"), lambda _: self.pay(300, TALK)]
+        state = self.pay(500, CHAT)
+        steps = [partial(say, "b"), lambda _: self.pay(300, CHAT)]
         done = fan_out(state, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
 
@@ -798,7 +798,7 @@ class TestConflictingKeys:
             save_progress(self.pay(500, state))
             return self.pay(300, state)
 
-        done = fan_out(TALK, [step], executor=executor, on_error="keep")
+        done = fan_out(CHAT, [step], executor=executor, on_error="keep")
         (failure,) = done.failures
 
         assert isinstance(failure.error, InvalidUsageError)
@@ -816,7 +816,7 @@ class TestConflictingKeys:
             raise Refused
 
         steps = [partial(self.pay, 500), step]
-        done = fan_out(TALK, steps, executor=executor, on_error="keep")
+        done = fan_out(CHAT, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
 
         assert isinstance(failure.error, Refused)
@@ -841,7 +841,7 @@ class TestTooMuch:
             return save_progress(say("b", Aggregator.join(state))).add_usage(self.MOST)
 
         steps = [partial(say, "a"), too_much, too_much, partial(say, "d")]
-        done = fan_out(TALK, steps, executor=executor, on_error="keep")
+        done = fan_out(CHAT, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
 
         assert 2 == failure.step
@@ -861,7 +861,7 @@ class TestTooMuch:
             return say("a", state).add_usage(self.MOST)
 
         done = fan_out(
-            TALK, [step, partial(say, "b")], executor=executor, on_error="keep"
+            CHAT, [step, partial(say, "b")], executor=executor, on_error="keep"
         )
         (failure,) = done.failures
 
@@ -891,7 +891,7 @@ class TestNested:
             return fan_out(state, steps, executor=pool).state
 
         done = fan_out(
-            TALK, [partial(step, 2, str(n)) for n in range(3)], executor=pool
+            CHAT, [partial(step, 2, str(n)) for n in range(3)], executor=pool
         )
         names = [f"{a}{b}{c}" for a in range(3) for b in range(3) for c in range(3)]
 
@@ -915,7 +915,7 @@ class TestNested:
             states = []
             threads = [
                 threading.Thread(
-                    target=lambda pools=pools: states.append(step(3, pools, TALK))
+                    target=lambda pools=pools: states.append(step(3, pools, CHAT))
                 )
                 for pools in ([one, two], [two, one])
             ]
@@ -940,7 +940,7 @@ class TestNested:
             fan_out(state, [partial(say, "-1")], executor=executor)
             inner(state)
 
-        done = fan_out(TALK, [outer], executor=executor, on_error="keep")
+        done = fan_out(CHAT, [outer], executor=executor, on_error="keep")
         (failure,) = done.failures
 
         assert isinstance(failure.error, FanOutError)
@@ -959,7 +959,7 @@ class TestNested:
             assert [] == parallel._branches.running_notes().inner  # type: ignore[union-attr]
             return state
 
-        assert ["Go!", "a"] == texts(fan_out(TALK, [outer]).state)
+        assert ["Go!", "a"] == texts(fan_out(CHAT, [outer]).state)
 
     def test_what_inner_branches_have_so_far(self, time_is_up):
         """
@@ -987,7 +987,7 @@ class TestNested:
             return state
 
         done = fan_out(
-            TALK,
+            CHAT,
             [outer, timer],
             on_error="keep",
             timeout_s=1,
@@ -1009,14 +1009,14 @@ class TestOnTurn:
         Each branch is told once, when it is settled, here; failed ones, too.
         """
         told: list[tuple[Turn, int]] = []
-        cell = Cell(TALK)
+        cell = Cell(CHAT)
 
         def on_turn(turn):
             told.append((turn, threading.get_ident()))
             cell.swap(lambda state: state.join(turn))
 
         steps = [partial(say_slowly, 0.03, "a"), refused, partial(say, "c")]
-        done = fan_out(TALK, steps, executor=executor, on_turn=on_turn, on_error="keep")
+        done = fan_out(CHAT, steps, executor=executor, on_turn=on_turn, on_error="keep")
 
         assert 3 == len(told)
         assert {threading.get_ident()} == {thread for _, thread in told}
@@ -1035,7 +1035,7 @@ class TestOnTurn:
             raise Refused
 
         with pytest.raises(FanOutError) as caught:
-            fan_out(TALK, [partial(say, text) for text in "abc"], on_turn=broken)
+            fan_out(CHAT, [partial(say, text) for text in "abc"], on_turn=broken)
 
         assert 3 == len(turns)
         assert [Refused] * 3 == [*map(type, caught.value.exceptions)]
@@ -1054,7 +1054,7 @@ class TestOnTurn:
 
         with pytest.raises(FanOutError) as caught:
             fan_out(
-                TALK, [refused, partial(say, "b")], on_turn=broken, on_error=on_error
+                CHAT, [refused, partial(say, "b")], on_turn=broken, on_error=on_error
             )
         _, rest = caught.value.split(KeyError)
 
@@ -1070,7 +1070,7 @@ class TestOnTurn:
         """
         turns: list[Turn] = []
         fan_out(
-            TALK,
+            CHAT,
             [lambda state: state.add_usage(SPENT)],
             executor=executor,
             on_turn=turns.append,
@@ -1100,7 +1100,7 @@ class TestOnTurn:
             seen.set()
 
         monkeypatch.setattr(threading, "excepthook", hook)
-        fan_out(TALK, [slow], timeout_s=1, on_error="keep", on_turn=broken)
+        fan_out(CHAT, [slow], timeout_s=1, on_error="keep", on_turn=broken)
         go.set()
 
         assert seen.wait(60)
@@ -1118,7 +1118,7 @@ class TestOnTurn:
             raise Refused
 
         with pytest.raises(KeyboardInterrupt) as caught:
-            fan_out(TALK, [stops], on_turn=broken)
+            fan_out(CHAT, [stops], on_turn=broken)
 
         assert ["on_turn raised Refused()"] == caught.value.__notes__
 
@@ -1148,7 +1148,7 @@ class TestTimeout:
             time_is_up.set()
 
         steps = [slow, partial(say, "b")]
-        done = fan_out(TALK, steps, timeout_s=1, on_error="keep", on_turn=told)
+        done = fan_out(CHAT, steps, timeout_s=1, on_error="keep", on_turn=told)
         (failure,) = done.failures
 
         assert ["Go!", "so far", "b"] == texts(done.state)
@@ -1173,19 +1173,19 @@ class TestTimeout:
 
         with ThreadPoolExecutor(1) as pool:
             with pytest.raises(FanOutError) as caught:
-                fan_out(TALK, [slow] * 5, executor=pool, timeout_s=0.05)
+                fan_out(CHAT, [slow] * 5, executor=pool, timeout_s=0.05)
             go.set()
 
         assert [TimeoutError] * 5 == [*map(type, caught.value.exceptions)]
         assert [1] == began or not began
-        assert caught.value.state == TALK
+        assert caught.value.state == CHAT
 
     @pytest.mark.parametrize("timeout_s", [60, float("inf"), 1e300])
     def test_enough_time(self, timeout_s):
         """
         Nothing happens if all are done before.
         """
-        done = fan_out(TALK, [partial(say_slowly, 0.01, "a")], timeout_s=timeout_s)
+        done = fan_out(CHAT, [partial(say_slowly, 0.01, "a")], timeout_s=timeout_s)
 
         assert ["Go!", "a"] == texts(done.state)
 
@@ -1221,38 +1221,38 @@ class TestArguments:
         ("arguments", "options", "kind", "said"),
         [
             ((None, []), {}, TypeError, "takes an Aggregator"),
-            ((TALK.turn, []), {}, TypeError, "got a Turn"),
-            ((TALK, save_progress), {}, TypeError, "iterable of steps"),
-            ((TALK, [save_progress, "b"]), {}, TypeError, "step 1 is 'b'"),
+            ((CHAT.turn, []), {}, TypeError, "got a Turn"),
+            ((CHAT, save_progress), {}, TypeError, "iterable of steps"),
+            ((CHAT, [save_progress, "b"]), {}, TypeError, "step 1 is 'b'"),
             (
-                (TALK, [save_progress]),
+                (CHAT, [save_progress]),
                 {"on_error": "ignore"},
                 ValueError,
                 "'raise' or 'keep'",
             ),
-            ((TALK, [save_progress]), {"executor": 4}, TypeError, "executor is 4"),
-            ((TALK, [save_progress]), {"on_turn": 4}, TypeError, "on_turn is 4"),
+            ((CHAT, [save_progress]), {"executor": 4}, TypeError, "executor is 4"),
+            ((CHAT, [save_progress]), {"on_turn": 4}, TypeError, "on_turn is 4"),
             (
-                (TALK, [save_progress]),
+                (CHAT, [save_progress]),
                 {"on_error": []},
                 ValueError,
                 "'raise' or 'keep'",
             ),
             (
-                (TALK, [save_progress]),
+                (CHAT, [save_progress]),
                 {"timeout_s": "3"},
                 TypeError,
                 "expected seconds",
             ),
             (
-                (TALK, [save_progress]),
+                (CHAT, [save_progress]),
                 {"timeout_s": True},
                 TypeError,
                 "expected seconds",
             ),
-            ((TALK, [save_progress]), {"timeout_s": -1}, ValueError, "timeout_s is -1"),
+            ((CHAT, [save_progress]), {"timeout_s": -1}, ValueError, "timeout_s is -1"),
             (
-                (TALK, [save_progress]),
+                (CHAT, [save_progress]),
                 {"timeout_s": float("nan")},
                 ValueError,
                 "timeout_s",
@@ -1292,7 +1292,7 @@ class TestMemory:
         gc.collect()
         gc.disable()
         try:
-            fan_out(TALK, [step], executor=executor)
+            fan_out(CHAT, [step], executor=executor)
             # The thread lets go of it a moment after it was told.
             wait_until(lambda: refs[0]() is None)
         finally:
@@ -1322,9 +1322,9 @@ class TestExecutors:
         """
         pool = ThreadPoolExecutor(1)
         pool.shutdown()
-        done = fan_out(TALK, [lambda state: state] * 2, executor=pool, on_error="keep")
+        done = fan_out(CHAT, [lambda state: state] * 2, executor=pool, on_error="keep")
 
-        assert done.state is TALK
+        assert done.state is CHAT
         for failure in done.failures:
             assert isinstance(failure.error, BranchError)
             assert "after shutdown" in str(failure.error)
@@ -1341,7 +1341,7 @@ class TestExecutors:
                 pool.shutdown(wait=False, cancel_futures=True)
                 return say("a", state)
 
-            done = fan_out(TALK, [stops, stops], executor=pool, on_error="keep")
+            done = fan_out(CHAT, [stops, stops], executor=pool, on_error="keep")
 
         assert ["Go!", "a"] == texts(done.state)
         assert "was cancelled by its executor" in str(done.failures[0].error)
@@ -1357,7 +1357,7 @@ class TestExecutors:
                 future.set_result(3)
                 return future
 
-        done = fan_out(TALK, [partial(say, "a")], executor=Odd(), on_error="keep")
+        done = fan_out(CHAT, [partial(say, "a")], executor=Odd(), on_error="keep")
 
         assert "was given up by its executor" in str(done.failures[0].error)
 
@@ -1376,7 +1376,7 @@ class TestExecutors:
 
         unpicklable: Any = threading.Lock()
         step = partial(say, unpicklable)
-        done = fan_out(TALK, [step], executor=Broken(), on_error="keep", timeout_s=60)
+        done = fan_out(CHAT, [step], executor=Broken(), on_error="keep", timeout_s=60)
         (failure,) = done.failures
 
         assert isinstance(failure.error, BranchError)
@@ -1394,7 +1394,7 @@ class TestExecutors:
                 return future
 
         done = fan_out(
-            TALK, [partial(say, "a")], executor=Odd(), on_error="keep", timeout_s=60
+            CHAT, [partial(say, "a")], executor=Odd(), on_error="keep", timeout_s=60
         )
 
         assert isinstance(done.failures[0].error, BranchError)
@@ -1406,7 +1406,7 @@ class TestExecutors:
         """
         turns: list[Turn] = []
         with pytest.raises(SystemExit):
-            fan_out(TALK, [leave] * 3, executor=Travels(), on_turn=turns.append)
+            fan_out(CHAT, [leave] * 3, executor=Travels(), on_turn=turns.append)
 
         assert [["half of it"]] * 3 == [*map(texts, turns)]
 
@@ -1426,7 +1426,7 @@ class TestExecutors:
                 return future
 
         fan_out(
-            TALK,
+            CHAT,
             [partial(say, "late")],
             executor=Late(),
             timeout_s=0,
@@ -1437,7 +1437,7 @@ class TestExecutors:
         future.set_result(Travels().submit(function, branch).result())
 
         assert [[], ["late"]] == [*map(texts, turns)]
-        assert TALK.entries is turns[1].base_log()
+        assert CHAT.entries is turns[1].base_log()
 
     def test_in_this_thread(self):
         """
@@ -1451,7 +1451,7 @@ class TestExecutors:
                 return future
 
         done = fan_out(
-            TALK, [partial(say, "a"), refused], executor=Here(), on_error="keep"
+            CHAT, [partial(say, "a"), refused], executor=Here(), on_error="keep"
         )
 
         assert ["Go!", "a", "half of it"] == texts(done.state)
@@ -1467,7 +1467,7 @@ class TestSize:
         However often branches are pickled, the shared past is pickled once;
         what comes back is the turn, whatever there was before.
         """
-        long = TALK.extend([UserMessage("x" * 200)] * 2_000)
+        long = CHAT.extend([UserMessage("x" * 200)] * 2_000)
         past = parallel._branches.Past(long)
         branches = [
             parallel._branches.StepBranch(n, _ten, past, None) for n in range(5)
@@ -1494,7 +1494,7 @@ class TestSize:
         """
         monkeypatch.setattr(parallel._branches.Past, "__reduce__", pytest.fail)
         said = UserMessage("the very same")
-        done = fan_out(TALK, [lambda state: state.add(said)], executor=executor)
+        done = fan_out(CHAT, [lambda state: state.add(said)], executor=executor)
 
         assert done.state[-1] is said
 
@@ -1509,9 +1509,9 @@ def test_failures_are_values():
     """
     error = Refused()
 
-    assert Failure(1, error, TALK.turn) == Failure(1, error, TALK.turn)
-    assert FanOut(TALK) == FanOut(TALK, ())
-    assert hash(FanOut(TALK)) == hash(FanOut(TALK))
+    assert Failure(1, error, CHAT.turn) == Failure(1, error, CHAT.turn)
+    assert FanOut(CHAT) == FanOut(CHAT, ())
+    assert hash(FanOut(CHAT)) == hash(FanOut(CHAT))
 
 
 class TestThreads:
@@ -1544,7 +1544,7 @@ class TestThreads:
             full.wait()
             return state
 
-        fan_out(TALK, [step] * 64)
+        fan_out(CHAT, [step] * 64)
 
         assert 32 == max(most)
 
@@ -1564,7 +1564,7 @@ class TestThreads:
             return state
 
         with ThreadPoolExecutor(3) as pool:
-            fan_out(TALK, [partial(step, 2)] * 4, executor=pool)
+            fan_out(CHAT, [partial(step, 2)] * 4, executor=pool)
 
         assert len(threads) <= 3
 
@@ -1602,7 +1602,7 @@ class TestThreads:
 
         monkeypatch.setattr(parallel._threads, "in_worker", none)
         steps = [partial(say, "a")] * 40
-        done = fan_out(TALK, steps, on_error="keep", timeout_s=60)
+        done = fan_out(CHAT, steps, on_error="keep", timeout_s=60)
 
         assert 40 == len(done.failures)
         for failure in done.failures:
@@ -1629,7 +1629,7 @@ class TestThreads:
             return state
 
         monkeypatch.setattr(parallel._threads, "in_worker", one)
-        done = fan_out(TALK, [waits, *[partial(say, "a")] * 40])
+        done = fan_out(CHAT, [waits, *[partial(say, "a")] * 40])
 
         assert 1 == len(started)
         assert 41 == len(done.state)
@@ -1646,12 +1646,12 @@ class TestLaws:
         """
         said = iter("abcd")
         with pytest.raises(AssertionError, match="other messages"):
-            laws.fan_out_is_a_fold(TALK, [lambda state: say(next(said), state)] * 2)
+            laws.fan_out_is_a_fold(CHAT, [lambda state: say(next(said), state)] * 2)
 
         costs = iter([1, 2])
         with pytest.raises(AssertionError, match="billed"):
             laws.fan_out_is_a_fold(
-                TALK, [lambda state: state.add_usage(Usage(next(costs)))]
+                CHAT, [lambda state: state.add_usage(Usage(next(costs)))]
             )
 
     def test_failures_are_no_fold(self):
@@ -1659,7 +1659,7 @@ class TestLaws:
         Nor is a fan-out that failed.
         """
         with pytest.raises(FanOutError):
-            laws.fan_out_is_a_fold(TALK, [refused])
+            laws.fan_out_is_a_fold(CHAT, [refused])
 
     @pytest.mark.parametrize(
         "changes",
@@ -1715,7 +1715,7 @@ class TestTakenOver:
             return asyncio.run(outer_loop(state)).state
 
         with ThreadPoolExecutor(1) as pool:
-            done = fan_out(TALK, [outer], executor=pool).state
+            done = fan_out(CHAT, [outer], executor=pool).state
 
         assert ["Go!", "so far"] == texts(done)
         go.set()

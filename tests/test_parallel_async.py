@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 afan_out: Any = parallel.afan_out
 fan_out: Any = parallel.fan_out
 
-TALK = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
+CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -116,11 +116,11 @@ class TestTasks:
         """
         steps = [partial(asay_slowly, (3 - n) * 0.02, str(n)) for n in range(4)]
         with anyio.fail_after(30):
-            done = await afan_out(TALK, steps)
+            done = await afan_out(CHAT, steps)
 
         assert ["Go!", "0", "1", "2", "3"] == texts(done.state)
         assert 50 == tokens(done.state)
-        assert TALK.id == done.state.id
+        assert CHAT.id == done.state.id
         assert () == done.failures
 
     async def test_runs_at_once(self):
@@ -137,7 +137,7 @@ class TestTasks:
             return state.add_user_prompt("x")
 
         with anyio.fail_after(60):
-            done = await afan_out(TALK, [step] * 1_000)
+            done = await afan_out(CHAT, [step] * 1_000)
 
         assert 1_001 == len(done.state)
 
@@ -150,8 +150,8 @@ class TestTasks:
         def on_turn(_):
             inside.append(parallel._branches.running_notes())
 
-        await afan_out(TALK, [partial(asay, "a")] * 2, on_turn=on_turn)
-        fan_out(TALK, [partial(say, "a")], on_turn=on_turn)
+        await afan_out(CHAT, [partial(asay, "a")] * 2, on_turn=on_turn)
+        fan_out(CHAT, [partial(say, "a")], on_turn=on_turn)
 
         assert [None] * 3 == inside
 
@@ -159,16 +159,16 @@ class TestTasks:
         """
         Without steps the state comes back itself.
         """
-        assert (await afan_out(TALK, [])).state is TALK
+        assert (await afan_out(CHAT, [])).state is CHAT
 
     async def test_failures(self):
         """
         A failed branch loses nothing of the others; what it had kept counts.
         """
         steps = [partial(asay, "a"), arefused, partial(asay_slowly, 0.02, "c")]
-        done = await afan_out(TALK, steps, on_error="keep")
+        done = await afan_out(CHAT, steps, on_error="keep")
         with pytest.raises(FanOutError) as caught:
-            await afan_out(TALK, steps)
+            await afan_out(CHAT, steps)
 
         (failure,) = done.failures
         assert 1 == failure.step
@@ -185,7 +185,7 @@ class TestTasks:
         """
         A plain function would keep the loop; it is told where to run it.
         """
-        done = await afan_out(TALK, [step, partial(asay, "b")], on_error="keep")
+        done = await afan_out(CHAT, [step, partial(asay, "b")], on_error="keep")
 
         assert ["Go!", "b"] == texts(done.state)
         assert isinstance(done.failures[0].error, BranchError)
@@ -199,7 +199,7 @@ class TestTasks:
         async def step(_):
             return None
 
-        (failure,) = (await afan_out(TALK, [step], on_error="keep")).failures
+        (failure,) = (await afan_out(CHAT, [step], on_error="keep")).failures
 
         assert "returned nothing" in str(failure.error)
 
@@ -216,7 +216,7 @@ class TestTasks:
             raise interrupt
 
         with pytest.raises(interrupt):
-            await afan_out(TALK, [hangs, stops], on_turn=turns.append)
+            await afan_out(CHAT, [hangs, stops], on_turn=turns.append)
 
         assert [[], ["so far"]] == sorted(map(texts, turns))
 
@@ -226,7 +226,7 @@ class TestTasks:
         What is not what it should be is said, and no step is run.
         """
         with pytest.raises(TypeError):
-            await afan_out(TALK, steps)
+            await afan_out(CHAT, steps)
 
 
 class TestCancelled:
@@ -249,7 +249,7 @@ class TestCancelled:
 
             hang = partial(hangs, then=here)
             steps = [hang, partial(asay, "b"), arefused, hang]
-            await afan_out(TALK, steps, on_turn=on_turn)
+            await afan_out(CHAT, steps, on_turn=on_turn)
 
         assert scope.cancelled_caught
         assert [["b"], ["half of it"], ["so far"], ["so far"]] == sorted(
@@ -263,7 +263,7 @@ class TestCancelled:
         turns: list[Turn] = []
         with anyio.CancelScope() as scope:
             scope.cancel()
-            await afan_out(TALK, [hangs] * 3, on_turn=turns.append)
+            await afan_out(CHAT, [hangs] * 3, on_turn=turns.append)
 
         assert scope.cancelled_caught
         assert 3 == len(turns)
@@ -272,7 +272,7 @@ class TestCancelled:
         """
         With one cell for a program, a timeout costs what it has cost.
         """
-        cell = Cell(TALK)
+        cell = Cell(CHAT)
 
         async def program():
             with anyio.fail_after(60) as scope:
@@ -307,7 +307,7 @@ class TestCancelled:
                 steps = [hang, partial(asay, "b"), hang]
                 return (await afan_out(state, steps, on_turn=here)).state
 
-            await afan_out(TALK, [outer], on_turn=turns.append)
+            await afan_out(CHAT, [outer], on_turn=turns.append)
 
         assert [["so far", "b", "so far"]] == [*map(texts, turns)]
 
@@ -325,7 +325,7 @@ class TestCancelled:
                     await anyio.sleep(0.05)
                 return say("done", state)
 
-            await afan_out(TALK, [finishes], on_turn=turns.append)
+            await afan_out(CHAT, [finishes], on_turn=turns.append)
 
         assert [["done"]] == [*map(texts, turns)]
 
@@ -338,7 +338,7 @@ class TestCancelled:
         async def main():
             begun = asyncio.Event()
             steps = [partial(hangs, then=begun.set), partial(asay, "b")]
-            task = asyncio.ensure_future(afan_out(TALK, steps, on_turn=turns.append))
+            task = asyncio.ensure_future(afan_out(CHAT, steps, on_turn=turns.append))
             await begun.wait()
             while not turns:  # noqa: ASYNC110 - what it waits for is under test
                 await asyncio.sleep(0.001)
@@ -351,7 +351,7 @@ class TestCancelled:
                     timeout.reschedule(asyncio.get_running_loop().time())
 
                 hang = partial(hangs, then=time_is_up)
-                await afan_out(TALK, [hang], on_turn=turns.append)
+                await afan_out(CHAT, [hang], on_turn=turns.append)
 
         with pytest.raises(TimeoutError):
             asyncio.run(main())
@@ -368,7 +368,7 @@ class TestCancelled:
             asyncio.get_running_loop().call_soon(inner.cancel)
             await inner
 
-        done = asyncio.run(afan_out(TALK, [step, partial(asay, "b")], on_error="keep"))
+        done = asyncio.run(afan_out(CHAT, [step, partial(asay, "b")], on_error="keep"))
 
         assert ["Go!", "so far", "b"] == texts(done.state)
         assert "was cancelled by something" in str(done.failures[0].error)
@@ -386,7 +386,7 @@ class TestCancelled:
                 time_is_up()
 
         async def main():
-            return await afan_out(TALK, [step], on_error="keep", timeout_s=60)
+            return await afan_out(CHAT, [step], on_error="keep", timeout_s=60)
 
         done = trio.run(main)
 
@@ -405,7 +405,7 @@ class TestTimeout:
         what it had kept.
         """
         done = await afan_out(
-            TALK,
+            CHAT,
             [hangs, partial(asay, "b")],
             timeout_s=60,
             on_error="keep",
@@ -423,7 +423,7 @@ class TestTimeout:
         taken: list[Any] = []
         steps = [hangs, partial(asay, "b")]
         try:
-            await afan_out(TALK, steps, timeout_s=60, on_turn=lambda _: time_is_up())
+            await afan_out(CHAT, steps, timeout_s=60, on_turn=lambda _: time_is_up())
         except* TimeoutError as group:
             taken.append(group)
 
@@ -433,7 +433,7 @@ class TestTimeout:
         """
         It is up by itself, too.
         """
-        done = await afan_out(TALK, [hangs], timeout_s=0.01, on_error="keep")
+        done = await afan_out(CHAT, [hangs], timeout_s=0.01, on_error="keep")
 
         assert [TimeoutError] == [type(failure.error) for failure in done.failures]
 
@@ -442,7 +442,7 @@ class TestTimeout:
         """
         Nothing happens if all are done before.
         """
-        done = await afan_out(TALK, [partial(asay, "a")], timeout_s=timeout_s)
+        done = await afan_out(CHAT, [partial(asay, "a")], timeout_s=timeout_s)
 
         assert ["Go!", "a"] == texts(done.state)
 
@@ -472,7 +472,7 @@ class TestExecutor:
             async with anyio.create_task_group() as group:
                 group.start_soon(tick)
                 done = await afan_out(
-                    TALK, [step, refused], executor=pool, on_error="keep"
+                    CHAT, [step, refused], executor=pool, on_error="keep"
                 )
 
         assert 5 == len(ticks)
@@ -484,7 +484,7 @@ class TestExecutor:
         """
         with ThreadPoolExecutor(1) as pool:
             done = await afan_out(
-                TALK, [partial(asay, "a")], executor=pool, on_error="keep"
+                CHAT, [partial(asay, "a")], executor=pool, on_error="keep"
             )
 
         assert "without executor" in str(done.failures[0].error)
@@ -512,7 +512,7 @@ class TestExecutor:
                     group.cancel_scope.cancel()
 
                 group.start_soon(cancel)
-                await afan_out(TALK, [slow] * 3, executor=pool, on_turn=turns.append)
+                await afan_out(CHAT, [slow] * 3, executor=pool, on_turn=turns.append)
 
             assert [[], [], ["so far"]] == sorted(map(texts, turns))
             go.set()
@@ -540,7 +540,7 @@ class TestExecutor:
 
         with ThreadPoolExecutor(2) as pool:
             done = await afan_out(
-                TALK,
+                CHAT,
                 [slow, partial(say, "b")],
                 executor=pool,
                 timeout_s=60,
@@ -568,7 +568,7 @@ class TestExecutor:
                 return anyio.run(main, backend=anyio_backend)
 
             steps = [partial(outer, name) for name in "ab"]
-            done = fan_out(TALK, steps, executor=pool)
+            done = fan_out(CHAT, steps, executor=pool)
 
         assert ["Go!", "a0", "a1", "a2", "b0", "b1", "b2"] == texts(done.state)
 
@@ -580,8 +580,8 @@ async def test_needs_anyio(monkeypatch):
     monkeypatch.setitem(sys.modules, "anyio", None)
     _waiting.require_anyio.cache_clear()
     try:
-        assert 2 == len(fan_out(TALK, [partial(say, "a")]).state)
+        assert 2 == len(fan_out(CHAT, [partial(say, "a")]).state)
         with pytest.raises(MissingExtraError, match=r"afan_out needs.*\[anyio\]"):
-            await afan_out(TALK, [hangs])
+            await afan_out(CHAT, [hangs])
     finally:
         _waiting.require_anyio.cache_clear()

@@ -26,7 +26,7 @@ dask: Any = pytest.importorskip("dask", reason="needs Dask (extra dask)")
 # Much here is handed over wrongly; what is right is for typing_tests to say.
 fan_out: Any = parallel.fan_out
 
-TALK = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
+CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
 
 
 def texts(state):
@@ -91,28 +91,28 @@ class TestDask:
         identities of its own; the bill is the sum.
         """
         steps = [partial(say_slowly, (3 - n) * 0.05, str(n)) for n in range(4)]
-        done = fan_out(TALK, [*steps, branches.process], executor=executor)
+        done = fan_out(CHAT, [*steps, branches.process], executor=executor)
         *said, process = texts(done.state)
 
         assert ["Go!", "0", "1", "2", "3"] == said
         assert int(process) != os.getpid()
         assert 60 == tokens(done.state)
-        assert TALK.id == done.state.id
+        assert CHAT.id == done.state.id
 
     def test_is_a_fold(self, executor):
         """
         It equals running the steps one by one and joining them.
         """
         steps = [partial(say, text) for text in "abc"]
-        laws.fan_out_is_a_fold(TALK.fork(), steps, executor=executor)
+        laws.fan_out_is_a_fold(CHAT.fork(), steps, executor=executor)
 
     def test_equal_steps_are_run_each(self, executor):
         """
         Equal steps, and equal fan-outs, are not taken for one.
         """
         step = partial(say, "a")
-        once = fan_out(TALK, [step, step], executor=executor).state
-        again = fan_out(TALK, [step, step], executor=executor).state
+        once = fan_out(CHAT, [step, step], executor=executor).state
+        again = fan_out(CHAT, [step, step], executor=executor).state
 
         assert ["Go!", "a", "a"] == texts(once)
         assert ["Go!", "a", "a", "a", "a"] == texts(once.join(again))
@@ -122,7 +122,7 @@ class TestDask:
         The error and what the step had kept come back together.
         """
         steps = [partial(say, "a"), branches.refused, partial(say, "c")]
-        done = fan_out(TALK, steps, executor=executor, on_error="keep")
+        done = fan_out(CHAT, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
 
         assert ["Go!", "a", "half of it", "c"] == texts(done.state)
@@ -135,7 +135,7 @@ class TestDask:
         branches had is kept.
         """
         done = fan_out(
-            TALK, [branches.fan_out_and_fail], executor=executor, on_error="keep"
+            CHAT, [branches.fan_out_and_fail], executor=executor, on_error="keep"
         )
         (failure,) = done.failures
 
@@ -153,7 +153,7 @@ class TestDask:
             "tblib.pickling_support", reason="comes with Dask"
         )
         with pytest.raises(FanOutError) as caught:
-            fan_out(TALK, [branches.refused])
+            fan_out(CHAT, [branches.refused])
         caught.value.add_note("noted")
         make, arguments, *_ = support.pickle_exception(caught.value)
         copy = make(*arguments)
@@ -171,7 +171,7 @@ class TestDask:
         """
         step = partial(branches.fail, branches.Unreadable)
         done = fan_out(
-            TALK, [step, partial(say, "b")], executor=executor, on_error="keep"
+            CHAT, [step, partial(say, "b")], executor=executor, on_error="keep"
         )
 
         assert ["Go!", "half of it", "b"] == texts(done.state)
@@ -187,7 +187,7 @@ class TestDask:
 
         word = "on the spot"
 
-        assert ["Go!", word] == texts(fan_out(TALK, [step], executor=executor).state)
+        assert ["Go!", word] == texts(fan_out(CHAT, [step], executor=executor).state)
 
     def test_time_is_up(self, executor, time_is_up, tmp_path):  # noqa: F811 - the fixture
         """
@@ -196,7 +196,7 @@ class TestDask:
         """
         go = tmp_path / "go"
         done = fan_out(
-            TALK,
+            CHAT,
             [partial(branches.say_after, str(go), "a"), partial(say, "b")],
             executor=executor,
             on_error="keep",
@@ -213,7 +213,7 @@ class TestDask:
         Dask runs a step whose worker died again, on another one.
         """
         done = fan_out(
-            TALK,
+            CHAT,
             [partial(branches.die_once, str(tmp_path / "died")), partial(say, "b")],
             executor=executor,
         )
@@ -230,7 +230,7 @@ class TestDask:
         before = client.run_on_scheduler(_allow_failures, 0)
         try:
             done = fan_out(
-                TALK,
+                CHAT,
                 [branches.die, partial(say, "b")],
                 executor=executor,
                 on_error="keep",

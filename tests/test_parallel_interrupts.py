@@ -25,7 +25,7 @@ from tests.test_parallel import Travels
 afan_out: Any = parallel.afan_out
 fan_out: Any = parallel.fan_out
 
-TALK = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
+CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
 
 # What runs where the fan-out was called.
 RUN_MODULES = [
@@ -66,7 +66,7 @@ class Bill:
 
     def __init__(self):
         self.paid: list[str] = []
-        self.state = TALK
+        self.state = CHAT
         self.executor: Any = None
 
     def step(self, text, state):
@@ -117,7 +117,7 @@ class TestAtEachOpcode:
 
         def run(bill):
             steps = bill.steps(bill.step)
-            fan_out(TALK, steps, executor=executor, on_turn=bill.on_turn)
+            fan_out(CHAT, steps, executor=executor, on_turn=bill.on_turn)
 
         moments = interrupt_at_each_opcode(
             run, Bill.check, prepare=Bill, modules=["conversation_state.parallel"]
@@ -137,7 +137,7 @@ class TestAtEachOpcode:
 
         def run(bill):
             steps = [partial(say, text) for text in "ab"]
-            fan_out(TALK, steps, executor=bill.executor, on_turn=bill.on_turn)
+            fan_out(CHAT, steps, executor=bill.executor, on_turn=bill.on_turn)
 
         def check(bill, completed):
             for future in bill.executor.futures:
@@ -160,7 +160,7 @@ class TestAtEachOpcode:
                 steps = bill.steps(bill.step)
                 return fan_out(state, steps, executor=busy, on_turn=bill.on_turn).state
 
-            fan_out(TALK, [outer], executor=Here())
+            fan_out(CHAT, [outer], executor=Here())
 
         with ThreadPoolExecutor(1) as busy:
             go = threading.Event()
@@ -185,12 +185,12 @@ class TestAtEachOpcode:
                 bill.kept_step("a", state)
                 return state
 
-            fan_out(TALK, [step], executor=Here(), on_turn=bill.on_turn)
+            fan_out(CHAT, [step], executor=Here(), on_turn=bill.on_turn)
 
         def check(bill, completed):
             # "a" was paid; whether it was noted depends on the moment.
             assert bill.find_missing() <= {"a"}
-            assert fan_out(TALK, bill.steps(bill.kept_step)).state
+            assert fan_out(CHAT, bill.steps(bill.kept_step)).state
 
         interrupt_at_each_opcode(run, check, prepare=Bill, modules=RUN_MODULES)
 
@@ -204,7 +204,7 @@ class TestAtEachOpcode:
         """
 
         async def main(bill):
-            await afan_out(TALK, bill.steps(bill.async_step), on_turn=bill.on_turn)
+            await afan_out(CHAT, bill.steps(bill.async_step), on_turn=bill.on_turn)
 
         def run(bill):
             anyio.run(main, bill, backend=backend)
@@ -240,7 +240,7 @@ class TestSignals:
 
         def run(bill):
             for _ in range(20):
-                fan_out(TALK, bill.steps(bill.step), on_turn=bill.on_turn)
+                fan_out(CHAT, bill.steps(bill.step), on_turn=bill.on_turn)
 
         interrupted = interrupt_by_signals(
             run, Bill.check, prepare=Bill, times=100, within_s=0.003
@@ -261,9 +261,9 @@ class TestSignals:
         def run(bill):
             for _ in range(20):
                 if nested:
-                    fan_out(TALK, [partial(fan, bill)], executor=Here())
+                    fan_out(CHAT, [partial(fan, bill)], executor=Here())
                 else:
-                    fan(bill, TALK)
+                    fan(bill, CHAT)
 
         def check(bill, completed):
             bill.check()
@@ -294,7 +294,7 @@ class TestSignals:
             await anyio.sleep_forever()
 
         async def main():
-            await afan_out(TALK, [step, step], on_turn=bill.on_turn)
+            await afan_out(CHAT, [step, step], on_turn=bill.on_turn)
 
         with pytest.raises(KeyboardInterrupt):
             trio.run(main)
@@ -316,7 +316,7 @@ class TestSignals:
                 nursery.start_soon(child)
 
         async def main():
-            await afan_out(TALK, [step], on_turn=bill.on_turn)
+            await afan_out(CHAT, [step], on_turn=bill.on_turn)
 
         with pytest.raises(KeyboardInterrupt):
             trio.run(main)

@@ -20,7 +20,7 @@ from tests.branches import SPENT, Refused, say, say_slowly
 # Much here is handed over wrongly; what is right is for typing_tests to say.
 fan_out: Any = parallel.fan_out
 
-TALK = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
+CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
 
 
 def texts(state):
@@ -58,14 +58,14 @@ class TestProcesses:
         identities of its own; the bill is the sum.
         """
         steps = [partial(say_slowly, (3 - n) * 0.02, str(n)) for n in range(4)]
-        done = fan_out(TALK, [*steps, branches.process], executor=pool)
+        done = fan_out(CHAT, [*steps, branches.process], executor=pool)
         *said, process = texts(done.state)
 
         assert ["Go!", "0", "1", "2", "3"] == said
         assert int(process) != os.getpid()
         assert 60 == tokens(done.state)
         assert 6 == len({entry.id for entry in done.state.entries})
-        assert TALK.id == done.state.id
+        assert CHAT.id == done.state.id
         assert done.state.join(done.state.fork().turn) is done.state
 
     def test_is_a_fold(self, pool):
@@ -73,7 +73,7 @@ class TestProcesses:
         It equals running the steps one by one and joining them.
         """
         laws.fan_out_is_a_fold(
-            TALK.fork(), [partial(say, text) for text in "abc"], executor=pool
+            CHAT.fork(), [partial(say, text) for text in "abc"], executor=pool
         )
 
     def test_turns_know_what_they_have_nothing_of(self, pool):
@@ -82,10 +82,10 @@ class TestProcesses:
         never left.
         """
         turns: list[Any] = []
-        fan_out(TALK, [partial(say, "a")], executor=pool, on_turn=turns.append)
+        fan_out(CHAT, [partial(say, "a")], executor=pool, on_turn=turns.append)
 
-        assert TALK.entries is turns[0].base_log()
-        assert TALK.ledger is turns[0].base_ledger()
+        assert CHAT.entries is turns[0].base_log()
+        assert CHAT.ledger is turns[0].base_ledger()
 
     def test_failures(self, pool):
         """
@@ -93,7 +93,7 @@ class TestProcesses:
         where it was raised.
         """
         steps = [partial(say, "a"), branches.refused, partial(say, "c")]
-        done = fan_out(TALK, steps, executor=pool, on_error="keep")
+        done = fan_out(CHAT, steps, executor=pool, on_error="keep")
         (failure,) = done.failures
 
         assert ["Go!", "a", "half of it", "c"] == texts(done.state)
@@ -109,7 +109,7 @@ class TestProcesses:
         branches had is kept.
         """
         done = fan_out(
-            TALK, [branches.fan_out_and_fail], executor=pool, on_error="keep"
+            CHAT, [branches.fan_out_and_fail], executor=pool, on_error="keep"
         )
         (failure,) = done.failures
 
@@ -125,7 +125,7 @@ class TestProcesses:
         that says what it was, with what the step had kept.
         """
         steps = [partial(branches.fail, kind), partial(say, "b")]
-        done = fan_out(TALK, steps, executor=pool, on_error="keep")
+        done = fan_out(CHAT, steps, executor=pool, on_error="keep")
         (failure,) = done.failures
 
         assert ["Go!", "half of it", "b"] == texts(done.state)
@@ -141,7 +141,7 @@ class TestProcesses:
         harms nobody else's branch.
         """
         steps = [partial(branches.fail, kind), partial(say, "b")]
-        done = fan_out(TALK, steps, executor=pool, on_error="keep")
+        done = fan_out(CHAT, steps, executor=pool, on_error="keep")
         (failure,) = done.failures
 
         assert ["Go!", "half of it", "b"] == texts(done.state)
@@ -152,7 +152,7 @@ class TestProcesses:
         """
         What is no state of the branch is refused there.
         """
-        done = fan_out(TALK, [branches.turn], executor=pool, on_error="keep")
+        done = fan_out(CHAT, [branches.turn], executor=pool, on_error="keep")
 
         assert "returned a Turn" in str(done.failures[0].error)
 
@@ -161,7 +161,7 @@ class TestProcesses:
         A step that can't be pickled is named, with what to do; others run.
         """
         steps = [partial(say, "a"), lambda state: state]
-        done = fan_out(TALK, steps, executor=pool, on_error="keep")
+        done = fan_out(CHAT, steps, executor=pool, on_error="keep")
         (failure,) = done.failures
 
         assert ["Go!", "a"] == texts(done.state)
@@ -176,7 +176,7 @@ class TestProcesses:
         """
         taken: list[Any] = []
         try:
-            fan_out(TALK, [branches.refused, branches.refused], executor=pool)
+            fan_out(CHAT, [branches.refused, branches.refused], executor=pool)
         except* Refused as group:
             taken.append(group)
 
@@ -188,9 +188,9 @@ class TestProcesses:
         A step that leaves the program leaves it, as it would here.
         """
         with pytest.raises(SystemExit):
-            fan_out(TALK, [branches.leave], executor=pool)
+            fan_out(CHAT, [branches.leave], executor=pool)
 
-        assert 2 == len(fan_out(TALK, [partial(say, "a")], executor=pool).state)
+        assert 2 == len(fan_out(CHAT, [partial(say, "a")], executor=pool).state)
 
     def test_a_process_dies(self):
         """
@@ -198,14 +198,14 @@ class TestProcesses:
         before is there.
         """
         with new_pool() as pool:
-            ready = fan_out(TALK, [partial(say, "x")], executor=pool)
+            ready = fan_out(CHAT, [partial(say, "x")], executor=pool)
             assert 2 == len(ready.state)
             steps = [partial(say, "a"), partial(say_slowly, 0.5, "b"), branches.die]
             turns: list[Any] = []
             done = fan_out(
-                TALK, steps, executor=pool, on_error="keep", on_turn=turns.append
+                CHAT, steps, executor=pool, on_error="keep", on_turn=turns.append
             )
-            broken = fan_out(TALK, [partial(say, "a")], executor=pool, on_error="keep")
+            broken = fan_out(CHAT, [partial(say, "a")], executor=pool, on_error="keep")
 
         assert "a" in texts(done.state)
         assert 2 == done.failures[-1].step
@@ -227,7 +227,7 @@ class TestProcesses:
             2, mp_context=multiprocessing.get_context("fork")
         ) as pool:
             done = fan_out(
-                TALK, [partial(say, str(n)) for n in range(6)], executor=pool
+                CHAT, [partial(say, str(n)) for n in range(6)], executor=pool
             )
 
         assert ["Go!", *"012345"] == texts(done.state)

@@ -638,17 +638,17 @@ class TestUnbilled:
         """
         In order; a conversation that cost something never costs $0.00.
         """
-        talk = Aggregator.new().add_user_prompt("Hi?")
-        talk = talk.add(answer(Usage(9, 1), "r1")).add(answer(Usage(8, 1)))
+        chat = Aggregator.new().add_user_prompt("Hi?")
+        chat = chat.add(answer(Usage(9, 1), "r1")).add(answer(Usage(8, 1)))
 
-        found = cost(talk)
+        found = cost(chat)
 
-        assert tuple(talk.entries)[1:] == found.unbilled
+        assert tuple(chat.entries)[1:] == found.unbilled
         assert "unknown: 2 responses (19 tokens) not in the ledger" == str(found)
         assert found == pickle.loads(pickle.dumps(found))
-        recorded = talk.record_responses()
+        recorded = chat.record_responses()
         assert () == cost(recorded).unbilled
-        assert recorded.ledger[-1].id == talk.entries[-1].id
+        assert recorded.ledger[-1].id == chat.entries[-1].id
 
     @pytest.mark.parametrize("response_id", ["", "r1"])
     def test_knows_what_was_recorded(self, response_id):
@@ -659,15 +659,15 @@ class TestUnbilled:
         said = Aggregator.new().add(answer(Usage(9, 1), response_id))
         usage = Usage(4 + 5, 1)
 
-        for talk in (
+        for chat in (
             said.record_responses(),
             said.add_usage(usage),
             said.add_usage(usage, key="request 7"),
             said.add_usage(usage, key=said.entries[0].id),
             Aggregator.new().add_response(answer(usage, response_id), key="mine"),
         ):
-            assert () == cost(talk).unbilled
-            twice = talk.add(answer(usage, response_id and "other"))
+            assert () == cost(chat).unbilled
+            twice = chat.add(answer(usage, response_id and "other"))
             assert (twice.entries[-1],) == cost(twice).unbilled
 
         other = said.add_usage(Usage(9, 2))
@@ -677,37 +677,37 @@ class TestUnbilled:
         """
         Counts once: the first of them is listed.
         """
-        talk = Aggregator.new(
+        chat = Aggregator.new(
             messages=[answer(Usage(9, 1), "r1", "a"), answer(Usage(9, 1), "r1", "b")]
         )
 
-        assert (talk.entries[0],) == cost(talk).unbilled
-        assert () == cost(talk.add_usage(Usage(9, 1))).unbilled
-        assert () == cost(talk.add_usage(Usage(7, 7), key="r1")).unbilled
+        assert (chat.entries[0],) == cost(chat).unbilled
+        assert () == cost(chat.add_usage(Usage(9, 1))).unbilled
+        assert () == cost(chat.add_usage(Usage(7, 7), key="r1")).unbilled
 
     def test_one_id_for_several_responses(self):
         """
         Some servers give every response one id: each different usage counts.
         """
-        talk = Aggregator.new(
+        chat = Aggregator.new(
             messages=[answer(Usage(9, 1), "id"), answer(Usage(8, 1), "id")]
         )
 
-        assert tuple(talk.entries) == cost(talk).unbilled
-        first = talk.add_usage(Usage(9, 1), key="id", model="plain")
-        assert (talk.entries[1],) == cost(first).unbilled
-        assert () == cost(talk.record_responses()).unbilled
+        assert tuple(chat.entries) == cost(chat).unbilled
+        first = chat.add_usage(Usage(9, 1), key="id", model="plain")
+        assert (chat.entries[1],) == cost(first).unbilled
+        assert () == cost(chat.record_responses()).unbilled
 
     def test_reports_nothing_where_nothing_was_reported(self):
         """
         No response, none with a usage, or one of nothing; and what has a
         ledger alone.
         """
-        talk = Aggregator.new().add_assistant_message("a").add(answer(None))
-        talk = talk.add(answer(Usage())).add_user_prompt("b")
+        chat = Aggregator.new().add_assistant_message("a").add(answer(None))
+        chat = chat.add(answer(Usage())).add_user_prompt("b")
 
-        assert () == cost(talk).unbilled
-        assert "$0.00" == str(cost(talk))
+        assert () == cost(chat).unbilled
+        assert "$0.00" == str(cost(chat))
 
         class Bill:
             ledger = ()
@@ -718,18 +718,18 @@ class TestUnbilled:
         """
         What came since the fork, and was not recorded since.
         """
-        talk = Aggregator.new().add(answer(Usage(9, 1), "r1")).fork()
-        talk = talk.add(answer(Usage(8, 1), "r2"))
+        chat = Aggregator.new().add(answer(Usage(9, 1), "r1")).fork()
+        chat = chat.add(answer(Usage(8, 1), "r2"))
 
-        assert (talk.entries[-1],) == cost(talk.turn).unbilled
-        assert () == cost(talk.record_responses(since=1).turn).unbilled
+        assert (chat.entries[-1],) == cost(chat.turn).unbilled
+        assert () == cost(chat.record_responses(since=1).turn).unbilled
 
     @given(our.aggregators())
-    def test_is_what_recording_adds(self, talk):
+    def test_is_what_recording_adds(self, chat):
         """
         After `record_responses` nothing is left, in any state.
         """
-        assert () == cost(talk.record_responses(), when=THEN).unbilled
+        assert () == cost(chat.record_responses(), when=THEN).unbilled
 
 
 class TestCost:
@@ -742,7 +742,7 @@ class TestCost:
         What is known is added, what is not is listed, in order, with the
         reason.
         """
-        talk = (
+        chat = (
             Aggregator.new()
             .add_usage(million(1), model="plain")
             .add_usage(Usage(7))
@@ -751,10 +751,10 @@ class TestCost:
             .add_usage(Usage(9), model="gift")
         )
 
-        found = cost(talk)
+        found = cost(chat)
 
         assert Decimal(18) == found.total
-        assert [talk.ledger[at] for at in (1, 3, 4)] == [
+        assert [chat.ledger[at] for at in (1, 3, 4)] == [
             line.entry for line in found.unpriced
         ]
         assert [
@@ -770,11 +770,11 @@ class TestCost:
         """
         A turn has a ledger, too: what came since the fork.
         """
-        talk = Aggregator.new().add_usage(million(1), model="plain").fork()
-        talk = talk.add_usage(million(2), model="plain")
+        chat = Aggregator.new().add_usage(million(1), model="plain").fork()
+        chat = chat.add_usage(million(2), model="plain")
 
-        assert Decimal(9) == cost(talk).total
-        assert Decimal(6) == cost(talk.turn).total
+        assert Decimal(9) == cost(chat).total
+        assert Decimal(6) == cost(chat.turn).total
 
     def test_an_empty_ledger_costs_nothing(self, monkeypatch):
         """
@@ -782,13 +782,13 @@ class TestCost:
         can price.
         """
         monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
-        talk = Aggregator.new()
+        chat = Aggregator.new()
 
-        assert Cost() == cost(talk)
-        assert Decimal(0) == cost(talk).total
-        assert 1 == len(cost(talk.add_usage(Usage(5))).unpriced)
+        assert Cost() == cost(chat)
+        assert Decimal(0) == cost(chat).total
+        assert 1 == len(cost(chat.add_usage(Usage(5))).unpriced)
         with pytest.raises(MissingExtraError, match=r"conversation-state\[prices\]"):
-            cost(talk.add_usage(Usage(5), model="plain"))
+            cost(chat.add_usage(Usage(5), model="plain"))
 
     def test_prices_of_the_time(self, registry):
         """
@@ -796,13 +796,13 @@ class TestCost:
         *when* is one time for all.
         """
         early = datetime(2024, 1, 1, tzinfo=UTC)
-        talk = (
+        chat = (
             Aggregator.new()
             .add_usage(million(1), model="cheaper", at=early)
             .add_usage(million(1), model="cheaper", at=THEN)
         )
         unknown = Aggregator.rebuild(
-            id=talk.id,
+            id=chat.id,
             parent_id=None,
             root_id=None,
             init_len=0,
@@ -811,11 +811,11 @@ class TestCost:
             ledger=[LedgerEntry("1", million(1), "cheaper")],
         )
 
-        found = cost(talk)
+        found = cost(chat)
 
         assert [Decimal(9), Decimal(3)] == [line.amount for line in found.lines]
         assert [early, THEN] == [line.at for line in found.lines]
-        assert Decimal(18) == cost(talk, when=early).total
+        assert Decimal(18) == cost(chat, when=early).total
         assert Decimal(3) == cost(unknown).total
         assert Decimal(9) == cost(unknown, when=early).total
 
@@ -823,7 +823,7 @@ class TestCost:
         """
         The lines of each model, in order, with their own sums; together all of them.
         """
-        talk = (
+        chat = (
             Aggregator.new()
             .add_usage(million(1), model="plain")
             .add_usage(Usage(7))
@@ -831,16 +831,16 @@ class TestCost:
             .add_usage(million(1), model="cheaper", at=THEN)
         )
 
-        found = cost(talk)
+        found = cost(chat)
         plain, unknown, cheaper = found.by_model.values()
 
         assert ["plain", "", "cheaper"] == [*found.by_model]
-        assert [talk.ledger[0], talk.ledger[2]] == [line.entry for line in plain.lines]
+        assert [chat.ledger[0], chat.ledger[2]] == [line.entry for line in plain.lines]
         assert Decimal(9) == plain.total
         assert million(3) == plain.usage
         assert (Decimal(0), 1) == (unknown.total, len(unknown.unpriced))
         assert found.total == plain.total + cheaper.total
-        assert talk.total_usage == found.usage
+        assert chat.total_usage == found.usage
 
     @given(branches())
     def test_of_a_join_is_that_of_its_distinct_entries(self, sides):
@@ -944,10 +944,10 @@ class TestCost:
         """
         Equal by content, and survives pickling.
         """
-        talk = Aggregator.new().add_usage(Usage(5), model="plain").add_usage(Usage(7))
+        chat = Aggregator.new().add_usage(Usage(5), model="plain").add_usage(Usage(7))
 
-        assert cost(talk) == cost(talk)
-        assert cost(talk) == pickle.loads(pickle.dumps(cost(talk)))
+        assert cost(chat) == cost(chat)
+        assert cost(chat) == pickle.loads(pickle.dumps(cost(chat)))
 
     @pytest.mark.parametrize("wrong", [None, [], Usage()])
     def test_refuses_what_has_no_ledger(self, wrong):

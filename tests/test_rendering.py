@@ -142,7 +142,7 @@ def check_markdown(messages):
             assert re.fullmatch(r"[a-z0-9 ,:+().\-]*", "".join(ours))
 
 
-TALK = [
+CHAT = [
     SystemMessage("You find trains."),
     UserMessage(
         [
@@ -300,8 +300,8 @@ class TestRenderTranscript:
         Heads at the start of lines, what they are about below; one empty line
         between messages.
         """
-        assert TEXT == render_transcript(TALK)
-        assert TEXT == render_transcript(TALK, format="text")
+        assert TEXT == render_transcript(CHAT)
+        assert TEXT == render_transcript(CHAT, format="text")
 
     @pytest.mark.parametrize(
         ("shown", "message"),
@@ -332,20 +332,20 @@ class TestRenderTranscript:
         """
         Heads are headings, what is said is quoted, data is code.
         """
-        assert MARKDOWN == render_transcript(TALK[:5], format="markdown")
+        assert MARKDOWN == render_transcript(CHAT[:5], format="markdown")
 
     @pytest.mark.parametrize("style", FORMATS)
     def test_of_states_and_views(self, style):
         """
         A state, its messages, a view and an iterator are all messages.
         """
-        state = Aggregator.new(messages=TALK[:4])
-        expected = render_transcript(TALK[:4], format=style)
+        state = Aggregator.new(messages=CHAT[:4])
+        expected = render_transcript(CHAT[:4], format=style)
 
         assert expected == render_transcript(state, format=style)
         assert expected == render_transcript(state.messages, format=style)
         assert expected == render_transcript(trim(state, None).messages, format=style)
-        assert expected == render_transcript(iter(TALK[:4]), format=style)
+        assert expected == render_transcript(iter(CHAT[:4]), format=style)
         assert "" == render_transcript([], format=style)
 
     @given(some, formats)

@@ -1383,9 +1383,9 @@ def test_messages_of_templates_are_messages():
     template = Template(
         SystemMessage("You help {who}."), Placeholder("history"), UserMessage("{ask}")
     )
-    talk = Aggregator.new(messages=[UserMessage("hi"), AssistantMessage("hello {x}")])
+    chat = Aggregator.new(messages=[UserMessage("hi"), AssistantMessage("hello {x}")])
 
-    made = template.format({"who": "Ann", "ask": "Why?", "history": talk})
+    made = template.format({"who": "Ann", "ask": "Why?", "history": chat})
     state = Aggregator.new(messages=made)
 
     assert all(isinstance(message, Message) for message in made)

@@ -1036,16 +1036,16 @@ class TestCopies:
         """
         States pickle as what they have in common, and come back so.
         """
-        talk = Aggregator.new()
-        timeline = Timeline.begin(talk)
+        chat = Aggregator.new()
+        timeline = Timeline.begin(chat)
         for i in range(500):
-            talk = talk.add_user_prompt(f"{i} " * 20)
-            timeline = timeline.commit(talk)
+            chat = chat.add_user_prompt(f"{i} " * 20)
+            timeline = timeline.commit(chat)
 
         data = pickle.dumps(timeline)
         states = [moment.state for moment in pickle.loads(data).moments]
 
-        assert len(data) < 3 * len(pickle.dumps(talk))
+        assert len(data) < 3 * len(pickle.dumps(chat))
         assert all(a.entries[0] is b.entries[0] for a, b in pairwise(states[1:]))
 
     def test_deep(self):

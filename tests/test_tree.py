@@ -87,7 +87,7 @@ class TestOf:
         ("given", "error", "problem"),
         [
             ([], ValueError, "at least one state"),
-            ([ASKED, "talk"], TypeError, "made of Aggregators and Timelines"),
+            ([ASKED, "chat"], TypeError, "made of Aggregators and Timelines"),
             ([Timeline.begin("a")], TypeError, "made of Aggregators and Timelines"),
         ],
     )

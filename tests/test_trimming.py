@@ -775,7 +775,7 @@ def _plain(message):
 
 def test_a_long_view_is_not_written_out():
     """
-    The view of a long talk is read lazily: its first message costs one.
+    The view of a long conversation is read lazily: its first message costs one.
     """
     history = [UserMessage("a")] * 10_000
     view = trim(history, None)

@@ -1,5 +1,5 @@
 """
-Summaries: one message for many, and one that grows with the talk.
+Summaries: one message for many, and one that grows with the conversation.
 """
 
 import asyncio
@@ -467,7 +467,7 @@ class TestPaid:
         The error has the summary and what it cost, after pickling too; the
         next turn goes on from there.
         """
-        state = talk(9)
+        state = chat(9)
         paid = AssistantMessage("s" * 400, response=self.META)
         steps = (rolling_summary(30, 4, lambda _: paid), fit())
 
@@ -618,7 +618,7 @@ class TestAwaited:
         assert ["[a]"] == texts(view)
 
 
-def talk(turns):
+def chat(turns):
     """
     A state of so many turns, each of a call and its result.
     """
@@ -698,7 +698,7 @@ class TestRollingSummary:
             return f"sum {len(asked)}"
 
         trimmer = Trimmer(None, rolling_summary(16, 4, summarise))
-        state, view = talk(0), TrimContext.of([])
+        state, view = chat(0), TrimContext.of([])
         for n in range(40):
             state = turn(state, n)
             view = trimmer(state, previous=view)
@@ -725,7 +725,7 @@ class TestRollingSummary:
         """
         The very same view, and *summarise* is not called.
         """
-        context = TrimContext.of(talk(3))
+        context = TrimContext.of(chat(3))
 
         assert context is rolling_summary(context.total_tokens, 2, broken)(context)
 
@@ -733,7 +733,7 @@ class TestRollingSummary:
         """
         The same message, so that a cached prefix stays good.
         """
-        state = talk(9)
+        state = chat(9)
         step = rolling_summary(30, 4, listing)
         view = trim(state, None, step)
 
@@ -752,7 +752,7 @@ class TestRollingSummary:
         """
         One that is too long itself stays: there is nothing new to read.
         """
-        state = talk(9)
+        state = chat(9)
         view = trim(state, None, rolling_summary(1, 4, lambda _: "long" * 50))
 
         later = trim(state, None, rolling_summary(1, 4, broken), previous=view)
@@ -764,7 +764,7 @@ class TestRollingSummary:
         """
         In another process, from the state and the summaries alone.
         """
-        state = talk(9)
+        state = chat(9)
         view = trim(state, None, rolling_summary(30, 4, lambda _: "sum"))
         summaries = decode(encode(list(view.summaries)))
 
@@ -780,7 +780,7 @@ class TestRollingSummary:
         A fork behind what is summed up takes the summary; one from before
         does not, for it would tell what was never history.
         """
-        state = talk(9)
+        state = chat(9)
         view = trim(state, None, rolling_summary(10, 2, lambda _: "sum"))
         covered = len(mark(view.summaries[0])["compacted"])
 
@@ -818,7 +818,7 @@ class TestRollingSummary:
         that the summary did not read, is not used; what is only too much for
         the view may be summed up in it.
         """
-        state = talk(9)
+        state = chat(9)
         step = rolling_summary(30, 4, lambda messages: f"{len(messages)} read")
         view = trim(state, None, step)
         (summary,) = view.summaries
@@ -852,7 +852,7 @@ class TestRollingSummary:
         A summary of what is before and behind a removed message does not stand for
         that message, and neither does the next one that is made of it.
         """
-        state = talk(9)
+        state = chat(9)
         step = rolling_summary(30, 4, lambda messages: f"{len(messages)} read")
 
         def hide(context):
@@ -874,7 +874,7 @@ class TestRollingSummary:
         After an undo below the limit, and in a fork that needs another one:
         going forth again reads nothing.
         """
-        state = talk(9)
+        state = chat(9)
         limit = TrimContext.of(state).total_tokens - 1
         step = rolling_summary(limit, 4, lambda messages: f"{len(messages)} read")
         view = trim(state, None, step)
@@ -916,7 +916,7 @@ class TestRollingSummary:
         """
         It still stands, the error is listed, and the next turn makes up for it.
         """
-        state = talk(9)
+        state = chat(9)
         view = trim(state, None, rolling_summary(30, 4, listing))
         state = state.add(UserMessage("and?"))
 
@@ -935,7 +935,7 @@ class TestRollingSummary:
         A few more than asked for, where calls would lose their results; and
         calls that are about to be answered, always.
         """
-        state = talk(3).add(UserMessage("q")).add(calls("z"))
+        state = chat(3).add(UserMessage("q")).add(calls("z"))
 
         for keep, kept in ((0, 1), (1, 1), (2, 2), (3, 3), (4, 5), (5, 5), (6, 6)):
             view = trim(state, None, rolling_summary(1, keep, lambda _: "sum"))
@@ -950,7 +950,7 @@ class TestRollingSummary:
         """
         step = rolling_summary(8, 2, lambda m: SystemMessage(f"{len(m)} messages"))
         trimmer = Trimmer(TokenBudget(context_window=9), step, fit())
-        state, view = talk(0), None
+        state, view = chat(0), None
         for n in range(9):
             state = turn(state, n)
             view = trimmer(state, previous=view)
@@ -963,7 +963,7 @@ class TestRollingSummary:
         """
         Marks that are none, or stand for something else, are not taken over.
         """
-        state = talk(5)
+        state = chat(5)
         ids = [entry.id for entry in state.entries]
         lies: tuple[dict[str, Any], ...] = (
             {},
@@ -991,7 +991,7 @@ class TestRollingSummary:
         """
         They have no identities; equal messages at the same positions do.
         """
-        history = list(talk(5).messages)
+        history = list(chat(5).messages)
         view = trim(history, None, rolling_summary(20, 2, lambda _: "sum"))
 
         later = trim(
@@ -1006,7 +1006,7 @@ class TestRollingSummary:
     @given(
         our.transcripts(max_size=12), st.integers(0, 30), st.integers(0, 5), st.data()
     )
-    def test_never_breaks_a_valid_talk(self, history, limit, keep, data):
+    def test_never_breaks_a_valid_chat(self, history, limit, keep, data):
         """
         Message by message, forked and not: valid, accounted for, and the state
         untouched.
@@ -1027,7 +1027,7 @@ class TestRollingSummary:
         """
         The async twin says the same.
         """
-        state = talk(5)
+        state = chat(5)
 
         view = asyncio.run(atrim(state, None, arolling_summary(9, 2, alisting)))
 

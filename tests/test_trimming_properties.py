@@ -1,5 +1,5 @@
 """
-What views promise: named properties, all small talks, steps in any order,
+What views promise: named properties, all small conversations, steps in any order,
 and starts that stay where they are.
 """
 
@@ -101,7 +101,7 @@ class TestProperties:
     @given(our.transcripts())
     def test_fit_starts_where_all_cuts_are_safe(self, history):
         """
-        In a valid talk: wherever both properties may be cut, and nowhere else.
+        In a valid conversation: wherever both properties may be cut, and nowhere else.
         """
         both = RESULTS_FOLLOW_CALLS.safe_cuts(history) & CALLS_KEEP_RESULTS.safe_cuts(
             history
@@ -225,7 +225,7 @@ def valid_runs(history):
 
 def telling(history):
     """
-    The budgets that the end of a talk just fills, or is just too big for, with
+    The budgets that the end of a conversation just fills, or just exceeds, with
     and without its leading system messages.
     """
     sizes = [by_characters(message) for message in history]
@@ -241,7 +241,7 @@ def telling(history):
     return sorted({limit for total in full for limit in (total - 1, total)} - {0})
 
 
-class TestAllSmallTalks:
+class TestAllSmallConversations:
     """
     Every conversation of up to four messages and a part of those of five, in `make
     fuzz` all of them, at every budget that separates two of its ends apart, beside
@@ -382,7 +382,7 @@ class TestAnyOrder:
 
 def turns(state, count):
     """
-    States of a talk, one after each message.
+    States of a conversation, one after each message.
     """
     for n in range(count):
         for message in (
@@ -576,7 +576,7 @@ class TestSharedPrefix:
 
     def test_slack_shares_more(self):
         """
-        What it is for: over a talk, successive views have more in common.
+        Its purpose: in a conversation, successive views have more in common.
         """
         budget = TokenBudget(context_window=60)
         shared = {}

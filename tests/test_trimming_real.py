@@ -28,7 +28,7 @@ from conversation_state.trimming import (
 
 
 @pytest.fixture(scope="module")
-def talks(recordings):
+def chats(recordings):
     """
     All of them, as states.
     """
@@ -51,14 +51,14 @@ def talks(recordings):
     ],
     ids=["fit", "keep_last", "keep_first_and_last", "tool_results", "rolling_summary"],
 )
-def test_a_fit_holds_at_sampled_budgets(talks, steps):
+def test_a_fit_holds_at_sampled_budgets(chats, steps):
     """
     Behind any steps: within the budget, valid, with the newest message, and
     with the system's; or an error that names a budget with a view.
     """
     draw = random.Random(11)
     fitted = 0
-    for state in talks:
+    for state in chats:
         whole = TrimContext.of(state).total_tokens
         for limit in draw.sample(range(1, whole + 1), 6):
             context = TrimContext.of(state, TokenBudget(context_window=limit))
@@ -82,21 +82,21 @@ def test_a_fit_holds_at_sampled_budgets(talks, steps):
             assert state.messages == view.original.messages
             fitted += not needed
 
-    assert fitted > len(talks)
+    assert fitted > len(chats)
 
 
-def test_slack_makes_successive_views_share_more(talks):
+def test_slack_makes_successive_views_share_more(chats):
     """
     Played message by message: with slack, much less is read anew, and a start
     that moved did so because it had to.
     """
     fresh = {}
-    longest = max(TrimContext.of(state).total_tokens for state in talks)
+    longest = max(TrimContext.of(state).total_tokens for state in chats)
     window, some = (3_000, 500) if longest > 6_000 else (120, 40)
     for slack in (0, some):
         trimmer = Trimmer(TokenBudget(context_window=window), fit(slack=slack))
         fresh[slack] = 0
-        for state in talks[:30]:
+        for state in chats[:30]:
             before = None
             for n in range(1, len(state) + 1):
                 try:
@@ -113,12 +113,12 @@ def test_slack_makes_successive_views_share_more(talks):
     assert fresh[0] > 1.5 * fresh[some] > 0
 
 
-def test_a_rolling_summary_reads_each_message_once(talks):
+def test_a_rolling_summary_reads_each_message_once(chats):
     """
     Over whole conversations: every message that is summed up went to the
     summariser once, in order, and the newest are all there.
     """
-    for state in talks[:30]:
+    for state in chats[:30]:
         read: list[Message] = []
 
         def summarise(messages, read=read):

@@ -148,7 +148,7 @@ def test_one_is_singular():
     timeline = Timeline.begin(state)
     other = state.fork().add_user_prompt("one")
     store = open_store("memory:")
-    head = store.save("talk", state)
+    head = store.save("chat", state)
     shown = [
         *[repr(state), str(state), repr(state.fork().add_user_prompt("a").turn)],
         *[repr(timeline), repr(timeline.moments[0])],

@@ -99,40 +99,40 @@ from conversation_state.trimming import Dropped, Element, Flaw, Trimmer, keep_la
 
 # States
 
-talk = Aggregator.new(messages=[UserMessage("hi")])
-assert_type(talk, Aggregator)
-assert_type(talk.add(UserMessage("hi")), Aggregator)
-assert_type(talk.add_usage(None, key="k", model="m"), Aggregator)
-assert_type(talk.fork(), Aggregator)
-assert_type(talk.fork(at=3), Aggregator)
-assert_type(talk.join(talk.fork(), talk.turn), Aggregator)
-assert_type(join(talk, talk.fork()), Aggregator)
-assert_type(talk.turn, Turn)
-assert_type(talk.checkpoint("before"), Checkpoint)
-assert_type(talk.checkpoint().restore(), Aggregator)
-assert_type(talk.checkpoint().merge_into(talk), Aggregator)
-assert_type(talk.id, UUID)
-assert_type(talk.parent_id, UUID | None)
-assert_type(talk.messages, Messages)
-assert_type(talk.messages[0], Message)
-assert_type(talk.messages[1:], Messages)
-assert_type(talk[0], Message)
-assert_type(list(talk), list[Message])
-assert_type(talk.entries, Log[Entry])
-assert_type(talk.entries[0].id, str)
-assert_type(talk.ledger, Log[LedgerEntry])
-assert_type(talk.usage, Usage)
-assert_type(talk.usage + None, Usage)
-assert_type(talk.usage | Usage(), Usage)
+chat = Aggregator.new(messages=[UserMessage("hi")])
+assert_type(chat, Aggregator)
+assert_type(chat.add(UserMessage("hi")), Aggregator)
+assert_type(chat.add_usage(None, key="k", model="m"), Aggregator)
+assert_type(chat.fork(), Aggregator)
+assert_type(chat.fork(at=3), Aggregator)
+assert_type(chat.join(chat.fork(), chat.turn), Aggregator)
+assert_type(join(chat, chat.fork()), Aggregator)
+assert_type(chat.turn, Turn)
+assert_type(chat.checkpoint("before"), Checkpoint)
+assert_type(chat.checkpoint().restore(), Aggregator)
+assert_type(chat.checkpoint().merge_into(chat), Aggregator)
+assert_type(chat.id, UUID)
+assert_type(chat.parent_id, UUID | None)
+assert_type(chat.messages, Messages)
+assert_type(chat.messages[0], Message)
+assert_type(chat.messages[1:], Messages)
+assert_type(chat[0], Message)
+assert_type(list(chat), list[Message])
+assert_type(chat.entries, Log[Entry])
+assert_type(chat.entries[0].id, str)
+assert_type(chat.ledger, Log[LedgerEntry])
+assert_type(chat.usage, Usage)
+assert_type(chat.usage + None, Usage)
+assert_type(chat.usage | Usage(), Usage)
 assert_type(sum([Usage(), Usage()], Usage()), Usage)
 
-talk.usage = Usage()  # type: ignore[misc]
-talk.messages = ()  # type: ignore[misc, assignment]
-talk.add("hi")  # type: ignore[arg-type]
-talk.add_user_prompt(AssistantMessage("hi"))  # type: ignore[arg-type]
-talk.join(talk.checkpoint())  # type: ignore[arg-type]
-talk.fork(3)  # type: ignore[call-arg]
-talk.add_usage(Usage(), "key")  # type: ignore[call-arg]
+chat.usage = Usage()  # type: ignore[misc]
+chat.messages = ()  # type: ignore[misc, assignment]
+chat.add("hi")  # type: ignore[arg-type]
+chat.add_user_prompt(AssistantMessage("hi"))  # type: ignore[arg-type]
+chat.join(chat.checkpoint())  # type: ignore[arg-type]
+chat.fork(3)  # type: ignore[call-arg]
+chat.add_usage(Usage(), "key")  # type: ignore[call-arg]
 
 # Messages
 
@@ -169,7 +169,7 @@ class MyState(Aggregator):  # type: ignore[misc]
 # Views
 
 counter: TokenCounter = by_characters  # nobody has to subclass anything
-view = trim(talk, TokenBudget(context_window=8_000), fit(), counter=counter)
+view = trim(chat, TokenBudget(context_window=8_000), fit(), counter=counter)
 assert_type(view, TrimContext)
 assert_type(view.messages, Sequence[Message])
 assert_type(view.elements, Sequence[Element])
@@ -186,9 +186,9 @@ def no_pleasantries(context: TrimContext) -> TrimContext:
     return context.remove(short)
 
 
-trim(talk, None, no_pleasantries)
+trim(chat, None, no_pleasantries)
 trim([UserMessage("hi")], None)
-trim(talk, 8_000)  # type: ignore[arg-type]
+trim(chat, 8_000)  # type: ignore[arg-type]
 view.total_tokens = 3  # type: ignore[misc]
 
 # Chunks
@@ -220,15 +220,15 @@ collect(numbers)  # type: ignore[arg-type]
 
 # Cells
 
-cell = Cell(talk)
+cell = Cell(chat)
 assert_type(cell, Cell[Aggregator])
 assert_type(cell.value, Aggregator)
 assert_type(cell.swap(lambda state: state.fork()), Aggregator)
-assert_type(cell.compare_and_set(talk, talk), bool)
+assert_type(cell.compare_and_set(chat, chat), bool)
 assert_type(cell.watch(lambda old, new: (old.id, new.id)), Watch[Aggregator])
 assert_type(cell.awatch(), AsyncIterator[Aggregator])
 cell.swap(len)  # type: ignore[arg-type]
-cell.value = talk  # type: ignore[misc]
+cell.value = chat  # type: ignore[misc]
 cell.watch(print, on_error=lambda error: error.args)
 
 # Branches
@@ -245,19 +245,19 @@ async def branches() -> None:
     """
     Which steps go with which executor.
     """
-    assert_type(await afan_out(talk, [step]), FanOut)
+    assert_type(await afan_out(chat, [step]), FanOut)
     assert_type(await cell.aswap(step), Aggregator)
-    await afan_out(talk, [save_progress], executor=ThreadPoolExecutor())
-    await afan_out(talk, [save_progress])  # type: ignore[list-item]
-    await afan_out(talk, [step], executor=ThreadPoolExecutor())  # type: ignore[list-item]
+    await afan_out(chat, [save_progress], executor=ThreadPoolExecutor())
+    await afan_out(chat, [save_progress])  # type: ignore[list-item]
+    await afan_out(chat, [step], executor=ThreadPoolExecutor())  # type: ignore[list-item]
 
 
-assert_type(fan_out(talk, [save_progress]), FanOut)
-assert_type(fan_out(talk, [save_progress]).state, Aggregator)
-assert_type(fan_out(talk, [save_progress]).failures, tuple[Failure, ...])
-fan_out(talk, [step])  # type: ignore[list-item]
-fan_out(talk, [save_progress], on_error="ignore")  # type: ignore[arg-type]
-fan_out(talk, [save_progress], on_turn=talk.join, timeout_s=3)
+assert_type(fan_out(chat, [save_progress]), FanOut)
+assert_type(fan_out(chat, [save_progress]).state, Aggregator)
+assert_type(fan_out(chat, [save_progress]).failures, tuple[Failure, ...])
+fan_out(chat, [step])  # type: ignore[list-item]
+fan_out(chat, [save_progress], on_error="ignore")  # type: ignore[arg-type]
+fan_out(chat, [save_progress], on_turn=chat.join, timeout_s=3)
 
 # Tools
 
@@ -285,9 +285,9 @@ render_transcript([hel], format="html")  # type: ignore[arg-type]
 
 # Timelines
 
-timeline = Timeline.begin(talk, "asked", limit=5, filter=lambda old, new: old != new)
+timeline = Timeline.begin(chat, "asked", limit=5, filter=lambda old, new: old != new)
 assert_type(timeline, Timeline[Aggregator])
-assert_type(timeline.commit(talk, "again", group="typing"), Timeline[Aggregator])
+assert_type(timeline.commit(chat, "again", group="typing"), Timeline[Aggregator])
 assert_type(timeline.undo().redo().redo("again"), Timeline[Aggregator])
 assert_type(timeline.goto(0).goto(timeline.moment), Timeline[Aggregator])
 assert_type(timeline.present, Aggregator)
@@ -300,13 +300,13 @@ assert_type(timeline.children(0), tuple[Moment[Aggregator], ...])
 assert_type(timeline.limit, int | None)
 
 timeline.commit("no state")  # type: ignore[arg-type]
-timeline.commit(talk, group=5)  # type: ignore[arg-type]
+timeline.commit(chat, group=5)  # type: ignore[arg-type]
 timeline.redo(5.0)  # type: ignore[arg-type]
 timeline.goto(5.0)  # type: ignore[arg-type]
 timeline.moment.label = "other"  # type: ignore[misc]
 # Comparing
 
-found = diff(talk, talk.fork())
+found = diff(chat, chat.fork())
 assert_type(found, Diff)
 assert_type(found.only_a, tuple[Entry, ...])
 assert_type(found.ledger.only_b, tuple[LedgerEntry, ...])
@@ -315,43 +315,43 @@ assert_type(found.same[0].b, Entry)
 assert_type(found.ledger.changed, tuple[Pair[LedgerEntry], ...])
 assert_type(found.reversed(), Diff)
 assert_type(found.html(names=("draft", "retry"), limit=5), str)
-diff(talk, talk.turn)  # type: ignore[arg-type]
-diff(talk, talk.checkpoint())  # type: ignore[arg-type]
+diff(chat, chat.turn)  # type: ignore[arg-type]
+diff(chat, chat.checkpoint())  # type: ignore[arg-type]
 found.text(names=("draft",))  # type: ignore[arg-type]
 found.common = 5  # type: ignore[misc]
 # Stores
 
 store = open_store("memory:")
 assert_type(store, Store)
-assert_type(store.save("talk", talk), Head)
-assert_type(store.load("talk"), Aggregator)
-assert_type(store.load("talk", at="label"), Aggregator)
-assert_type(store.load("talk", at=store.latest("talk"), last=20), Window)
-assert_type(store.load("talk", default=None), Aggregator | None)
-assert_type(store.load("talk", at=1, default=talk), Aggregator)
-assert_type(store.load("talk", last=20, default=None), Window | None)
-assert_type("talk" in store, bool)
-assert_type(store.update("talk", lambda state: state.add(hel)), Aggregator)
-assert_type(store.history("talk"), tuple[Head, ...])
-assert_type(store.latest("talk").labels, tuple[str, ...])
-assert_type(store.rollback("talk", "label", expecting=2), Head)
-store.rollback("talk")  # type: ignore[call-arg]
-store.save("talk", talk, expecting="1")  # type: ignore[arg-type]
-store.load("talk", at=1.5)  # type: ignore[call-overload]
-store.load("talk", "label")  # type: ignore[call-overload]
+assert_type(store.save("chat", chat), Head)
+assert_type(store.load("chat"), Aggregator)
+assert_type(store.load("chat", at="label"), Aggregator)
+assert_type(store.load("chat", at=store.latest("chat"), last=20), Window)
+assert_type(store.load("chat", default=None), Aggregator | None)
+assert_type(store.load("chat", at=1, default=chat), Aggregator)
+assert_type(store.load("chat", last=20, default=None), Window | None)
+assert_type("chat" in store, bool)
+assert_type(store.update("chat", lambda state: state.add(hel)), Aggregator)
+assert_type(store.history("chat"), tuple[Head, ...])
+assert_type(store.latest("chat").labels, tuple[str, ...])
+assert_type(store.rollback("chat", "label", expecting=2), Head)
+store.rollback("chat")  # type: ignore[call-arg]
+store.save("chat", chat, expecting="1")  # type: ignore[arg-type]
+store.load("chat", at=1.5)  # type: ignore[call-overload]
+store.load("chat", "label")  # type: ignore[call-overload]
 
 
 async def asynchronously() -> None:
-    assert_type(await store.aload("talk"), Aggregator)
-    assert_type(await store.aload("talk", last=20), Window)
-    assert_type(await store.aload("talk", at="label", last=20), Window)
-    assert_type(await store.aload("talk", default=None), Aggregator | None)
-    assert_type(await store.aload("talk", last=20, default=None), Window | None)
-    assert_type(await store.asave("talk", talk, expecting=2), Head)
+    assert_type(await store.aload("chat"), Aggregator)
+    assert_type(await store.aload("chat", last=20), Window)
+    assert_type(await store.aload("chat", at="label", last=20), Window)
+    assert_type(await store.aload("chat", default=None), Aggregator | None)
+    assert_type(await store.aload("chat", last=20, default=None), Window | None)
+    assert_type(await store.asave("chat", chat, expecting=2), Head)
     assert_type(await store.anames(prefix="a"), tuple[str, ...])
-    await store.asave("talk", talk, expecting="1")  # type: ignore[arg-type]
-    await store.aload("talk", "label")  # type: ignore[call-overload]
-    await store.arollback("talk")  # type: ignore[call-arg]
+    await store.asave("chat", chat, expecting="1")  # type: ignore[arg-type]
+    await store.aload("chat", "label")  # type: ignore[call-overload]
+    await store.arollback("chat")  # type: ignore[call-arg]
 
 
 class OneTable:
@@ -368,38 +368,38 @@ assert_type(saver.name("1", "messages", checkpoint_ns="a"), str)
 assert_type(
     saver.get_tuple({"configurable": {"thread_id": "1"}}), CheckpointTuple | None
 )
-assert_type(add_to_state(talk, [hel, Usage(1, 2)]), Aggregator)
+assert_type(add_to_state(chat, [hel, Usage(1, 2)]), Aggregator)
 checkpointer: BaseCheckpointSaver[Any] = saver
-ConversationStateSaver("sqlite:///talks.db")  # type: ignore[arg-type]
+ConversationStateSaver("sqlite:///chats.db")  # type: ignore[arg-type]
 saver.name(1)  # type: ignore[arg-type]
 
 
 class GraphState(TypedDict):
-    talk: Annotated[Aggregator, StateChannel]
+    chat: Annotated[Aggregator, StateChannel]
 
 
 memory: Backend = MemoryBackend()
 # LangChain
 
-history = langchain.StoreChatMessageHistory(store, "talk")
+history = langchain.StoreChatMessageHistory(store, "chat")
 assert_type(history.messages, list[BaseMessage])
 assert_type(history.state, Aggregator)
 assert_type(history.fork("again", at=2), langchain.StoreChatMessageHistory)
 assert_type(history.trimmed(Trimmer(None)), list[BaseMessage])
 assert_type(langchain.load(history.messages), tuple[Message, ...])
-assert_type(langchain.dump(talk.messages).lost, tuple[Lost, ...])
+assert_type(langchain.dump(chat.messages).lost, tuple[Lost, ...])
 assert_type(langchain.trimmed([], Trimmer(None)), list[BaseMessage])
 histories: BaseChatMessageHistory = history
 history.add_messages([hel])  # type: ignore[list-item]
 history.fork("again", "at")  # type: ignore[call-arg, arg-type]
-langchain.StoreChatMessageHistory("sqlite:///talks.db", "talk")  # type: ignore[arg-type]
+langchain.StoreChatMessageHistory("sqlite:///chats.db", "chat")  # type: ignore[arg-type]
 # The OpenAI Agents SDK
 
 session = agents.StoreSession(store, "alice", view=Trimmer(None, keep_last(5)))
 sdk_session: agents_sdk.Session = session
 assert_type(agents.StoreSession.from_url("memory:", "a"), agents.StoreSession)
 assert_type(agents.load([{"role": "user", "content": "hi"}]), tuple[Message, ...])
-assert_type(agents.dump(talk).lost, tuple[Lost, ...])
+assert_type(agents.dump(chat).lost, tuple[Lost, ...])
 agents.StoreSession("memory:", "alice")  # type: ignore[arg-type]
 agents.StoreSession(store, "alice", 5)  # type: ignore[call-arg, arg-type]
 
@@ -412,7 +412,7 @@ async def in_sessions(result: agents_sdk.RunResult) -> None:
     assert_type(await session.fork("bob", before_turn=-1), agents.StoreSession)
     assert_type(await session.history(), tuple[Head, ...])
     assert_type(await session.record(result, model="gpt-5"), Usage)
-    await session.record(talk)  # type: ignore[arg-type]
+    await session.record(chat)  # type: ignore[arg-type]
     await session.fork("bob", 5)  # type: ignore[call-arg]
 
 
@@ -423,7 +423,7 @@ hosted: ConversationStore = backend
 assert_type(backend, StoreBackend)
 assert_type(backend.store, Store)
 assert_type(pydantic_ai.load([]), tuple[Message, ...])
-assert_type(pydantic_ai.dump(talk.messages), Export)
+assert_type(pydantic_ai.dump(chat.messages), Export)
 trimmed = pydantic_ai.history_processor(Trimmer(None))
 assert_type(trimmed, Callable[[list[ModelMessage]], list[ModelMessage]])
 pydantic_ai.history_processor(8_000)  # type: ignore[arg-type]
@@ -431,8 +431,8 @@ capability: AbstractCapability[None] = pydantic_ai.TrimmedRequests(Trimmer(None)
 
 
 async def in_an_agent() -> None:
-    assert_type(await backend.load_state("talk"), Aggregator)
-    assert_type(await backend.load("talk"), Conversation | None)
+    assert_type(await backend.load_state("chat"), Aggregator)
+    assert_type(await backend.load("chat"), Conversation | None)
 
 
 async def tool_calls(state: Aggregator, function: Callable[[int], str]) -> None:
@@ -465,4 +465,4 @@ check_adapter(returns_a_state)  # type: ignore[arg-type]
 check_session(lambda name: agents.StoreSession(store, name))
 check_session(returns_a_state)  # type: ignore[arg-type]
 check_backend(MemoryBackend, is_kept=False)
-assert_type(format_code(talk), str)
+assert_type(format_code(chat), str)

@@ -153,14 +153,14 @@ EXCHANGES = st.tuples(
     st.lists(LATER_SYSTEM, max_size=2),
     st.lists(ANSWER, min_size=1, max_size=2),
 ).map(lambda made: [message for part in made for message in part])
-TALKS = st.tuples(
+CHATS = st.tuples(
     st.lists(LATER_SYSTEM | ANSWER, max_size=1),
     st.lists(EXCHANGES, max_size=2),
     st.lists(USER, max_size=1),
 ).map(lambda made: [*made[0], *[m for exchange in made[1] for m in exchange], *made[2]])
 SYSTEM = SAID | st.lists(TEXT, min_size=1, max_size=2)
-REQUESTS = both(exactly(messages=TALKS), some(system=SYSTEM)) | both(
-    exactly(messages=TALKS),
+REQUESTS = both(exactly(messages=CHATS), some(system=SYSTEM)) | both(
+    exactly(messages=CHATS),
     exactly(system=st.just([{"type": "tool_reference", "name": "f"}])),
 )
 
@@ -219,7 +219,7 @@ def answer(*blocks, **fields):
 
 def system(*blocks):
     """
-    A system message in JSON, in the middle of a talk.
+    A system message in JSON, in the middle of a conversation.
     """
     return {"role": "system", "content": list(blocks)}
 

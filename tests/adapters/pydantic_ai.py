@@ -119,7 +119,7 @@ EVERYTHING = [
         instructions="Speak English.",
         timestamp=NEW_YEAR,
         run_id="01980000-0000-7000-8000-000000000000",
-        conversation_id="talk",
+        conversation_id="chat",
         metadata={"tenant": 7, "conversation_state": {"anthropic": {"mine": 1}}},
     ),
     ModelResponse(

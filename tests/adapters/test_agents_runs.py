@@ -461,8 +461,8 @@ class TestCompaction:
         items, history = run(check())
 
         assert ["All of it."] == [item["content"][0]["text"] for item in items]
-        whole_talk = [head for head in history if head.length == 5]
-        assert "3 and 7." == run(session.state(at=whole_talk[0]))[-1].text
+        whole_chat = [head for head in history if head.length == 5]
+        assert "3 and 7." == run(session.state(at=whole_chat[0]))[-1].text
 
 
 def test_no_locked_database(tmp_path):

@@ -69,7 +69,7 @@ def session(store):
 
 
 @pytest.fixture
-def talk(session):
+def chat(session):
     """
     A session in which something was said.
     """
@@ -299,7 +299,7 @@ class TestItems:
         assert () == run(session.history())
         assert () == session.store.names()
 
-    def test_is_a_conversation(self, talk, store):
+    def test_is_a_conversation(self, chat, store):
         """
         What is saved is a state like others, for every adapter.
         """
@@ -308,7 +308,7 @@ class TestItems:
         assert ["user", "assistant", "tool", "tool", "assistant"] == [
             message.role for message in state
         ]
-        assert state == run(talk.state())
+        assert state == run(chat.state())
         chat = openai_chat.dump(state).payload["messages"]
         assert ["c1", "c2"] == [one["id"] for one in chat[1]["tool_calls"]]
         assert ["c1", "c2"] == [one.get("tool_call_id") for one in chat[2:4]]
@@ -336,11 +336,11 @@ class TestItems:
         run(session.add_items([user("And now?")]))
         assert [*state.entries] == [*store.load("alice").entries][:5]
 
-    def test_limit_reads_the_end(self, store, talk, monkeypatch):
+    def test_limit_reads_the_end(self, store, chat, monkeypatch):
         """
         A limit reads the window it needs, and not what came before.
         """
-        run(talk.add_items([user("again"), *PARALLEL[1:]] * 30))
+        run(chat.add_items([user("again"), *PARALLEL[1:]] * 30))
         asked = []
         load = store.load
 
@@ -349,21 +349,21 @@ class TestItems:
             return load(name, **options)
 
         monkeypatch.setattr(store, "load", watched)
-        items = run(talk.get_items(3))
+        items = run(chat.get_items(3))
 
         assert as_json(PARALLEL[-3:]) == as_json(items)
         assert asked
         assert all(options["last"] <= 7 for options in asked)
 
     @pytest.mark.parametrize("limit", [-1, 1.5, True, "5"])
-    def test_no_limit(self, talk, limit):
+    def test_no_limit(self, chat, limit):
         """
         What is no number of items is refused.
         """
         with pytest.raises(ValueError, match="limit: expected"):
-            run(talk.get_items(limit))
+            run(chat.get_items(limit))
 
-    def test_settings_limit(self, store, talk):
+    def test_settings_limit(self, store, chat):
         """
         The limit of the settings holds where none is asked for.
         """
@@ -372,24 +372,24 @@ class TestItems:
         assert as_json(PARALLEL[-2:]) == as_json(run(other.get_items()))
         assert as_json(PARALLEL[-1:]) == as_json(run(other.get_items(1)))
 
-    def test_theirs_to_change(self, talk):
+    def test_theirs_to_change(self, chat):
         """
         Items are the caller's to change, and change nothing here.
         """
-        items = run(talk.get_items())
+        items = run(chat.get_items())
         items[0]["content"] = "Neither."
         del items[1:]
 
-        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+        assert as_json(PARALLEL) == as_json(run(chat.get_items()))
 
-    def test_all_or_none(self, talk):
+    def test_all_or_none(self, chat):
         """
         If one item can't be kept, none is, and the error says which.
         """
         with pytest.raises(DecodeError, match=r"\$\[1\].content"):
-            run(talk.add_items([user("a"), user(float("nan"))]))
+            run(chat.add_items([user("a"), user(float("nan"))]))
 
-        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+        assert as_json(PARALLEL) == as_json(run(chat.get_items()))
 
     @pytest.mark.parametrize("items", [None, "hi", {}, user("hi"), [None]])
     def test_no_items(self, session, items):
@@ -401,36 +401,36 @@ class TestItems:
 
         assert () == session.store.names()
 
-    def test_erased(self, store, talk):
+    def test_erased(self, store, chat):
         """
         Where what was said is erased, the session goes on: calls and results
         have their ids still.
         """
         for entry in store.load("alice").entries:
             store.erase(entry.id, reason="asked for")
-        run(talk.add_items([thought("Again."), call()]))
-        items = run(talk.get_items())
+        run(chat.add_items([thought("Again."), call()]))
+        items = run(chat.get_items())
 
         assert "Both." not in as_json(items)
         assert "c1" in [item.get("call_id") for item in items]
         assert () == TrimContext.of(store.load("alice").messages[:-1]).problems()
 
     @pytest.mark.parametrize("text", ["a\0b", "\ufffd", "x" * 1_000_000, "\U0001f600"])
-    def test_texts(self, talk, text):
+    def test_texts(self, chat, text):
         """
         Texts of any kind and length come back as they were.
         """
-        run(talk.add_items([user(text)]))
+        run(chat.add_items([user(text)]))
 
-        assert [user(text)] == run(talk.get_items(1))
+        assert [user(text)] == run(chat.get_items(1))
 
-    def test_halves_of_pairs(self, talk):
+    def test_halves_of_pairs(self, chat):
         """
         Half of a surrogate pair, which no UTF-8 can carry, becomes U+FFFD.
         """
-        run(talk.add_items([user("a\ud83d")]))
+        run(chat.add_items([user("a\ud83d")]))
 
-        assert [user("a\ufffd")] == run(talk.get_items(1))
+        assert [user("a\ufffd")] == run(chat.get_items(1))
 
     def test_same_twice(self, session):
         """
@@ -474,58 +474,58 @@ class TestItems:
 
 
 class TestPop:
-    def test_each_item(self, talk):
+    def test_each_item(self, chat):
         """
         One item at a time, from the end, until there is none.
         """
-        popped = [run(talk.pop_item()) for _ in range(len(PARALLEL) + 1)]
+        popped = [run(chat.pop_item()) for _ in range(len(PARALLEL) + 1)]
 
         assert as_json([*PARALLEL[::-1], None]) == as_json(popped)
-        assert [] == run(talk.get_items())
+        assert [] == run(chat.get_items())
 
-    def test_tool_pairs(self, talk):
+    def test_tool_pairs(self, chat):
         """
         Half of a pair may be popped and added again: the conversation is what
         it was.
         """
-        before = run(talk.state())
-        popped = [run(talk.pop_item()) for _ in range(4)]
-        run(talk.add_items(popped[::-1]))
-        after = run(talk.state())
+        before = run(chat.state())
+        popped = [run(chat.pop_item()) for _ in range(4)]
+        run(chat.add_items(popped[::-1]))
+        after = run(chat.state())
 
         assert before.messages == after.messages
         assert before.id == after.id
 
-    def test_stays_in_the_history(self, talk):
+    def test_stays_in_the_history(self, chat):
         """
         What was popped is a revision ago.
         """
-        run(talk.pop_item())
+        run(chat.pop_item())
 
-        assert "Both." == texts_of(run(talk.state(at=1)))[-1]
+        assert "Both." == texts_of(run(chat.state(at=1)))[-1]
 
 
 class TestClear:
-    def test_nothing_is_left(self, talk):
+    def test_nothing_is_left(self, chat):
         """
         No items, and what is added next is the first.
         """
-        run(talk.clear_session())
+        run(chat.clear_session())
 
-        assert [] == run(talk.get_items())
-        run(talk.add_items([user("hi")]))
-        assert [user("hi")] == run(talk.get_items())
+        assert [] == run(chat.get_items())
+        run(chat.add_items([user("hi")]))
+        assert [user("hi")] == run(chat.get_items())
 
-    def test_stays_in_the_history(self, talk):
+    def test_stays_in_the_history(self, chat):
         """
         What was there is a revision ago, and what was spent is spent.
         """
-        run(talk.record(a_run("r1")))
-        run(talk.clear_session())
-        state = run(talk.rollback(2))
+        run(chat.record(a_run("r1")))
+        run(chat.clear_session())
+        state = run(chat.rollback(2))
 
         assert "Both." == texts_of(state)[-1]
-        assert 110 == run(talk.state(at=3)).total_usage.total_tokens
+        assert 110 == run(chat.state(at=3)).total_usage.total_tokens
 
 
 class TestAtOnce:
@@ -569,7 +569,7 @@ class TestAtOnce:
         }
         assert [] == left
 
-    def test_somebody_was_first(self, store, talk, monkeypatch):
+    def test_somebody_was_first(self, store, chat, monkeypatch):
         """
         Where somebody adds in the moment between reading and writing, what is
         popped is what they added, and what is added stands behind it.
@@ -583,12 +583,12 @@ class TestAtOnce:
 
         monkeypatch.setattr(store, "save", saved)
 
-        assert user("late") == run(talk.pop_item())
-        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+        assert user("late") == run(chat.pop_item())
+        assert as_json(PARALLEL) == as_json(run(chat.get_items()))
 
         late.append(user("late"))
-        run(talk.add_items([user("mine")]))
-        assert [user("late"), user("mine")] == run(talk.get_items(2))
+        run(chat.add_items([user("mine")]))
+        assert [user("late"), user("mine")] == run(chat.get_items(2))
 
     def test_threads_and_stores(self, tmp_path):
         """
@@ -863,87 +863,87 @@ class TestView:
 
 
 class TestHistory:
-    def test_label_and_rollback(self, talk):
+    def test_label_and_rollback(self, chat):
         """
         A label is a place to go back to; what came after stays in the
         history, and what was spent is spent.
         """
-        head = run(talk.label("before booking"))
-        run(talk.add_items([user("Book it.")]))
-        run(talk.record(a_run("r1")))
-        state = run(talk.rollback("before booking"))
+        head = run(chat.label("before booking"))
+        run(chat.add_items([user("Book it.")]))
+        run(chat.record(a_run("r1")))
+        state = run(chat.rollback("before booking"))
 
         assert ("before booking",) == head.labels
-        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
-        assert state == run(talk.state())
+        assert as_json(PARALLEL) == as_json(run(chat.get_items()))
+        assert state == run(chat.state())
         assert 110 == state.total_usage.total_tokens
-        assert "Book it." == texts_of(run(talk.state(at=3)))[-1]
-        assert [4, 3, 2, 1] == [one.revision for one in run(talk.history())]
-        assert [4] == [one.revision for one in run(talk.history(limit=1))]
-        assert [*run(talk.state(at=1)).entries] == [*state.entries]
+        assert "Book it." == texts_of(run(chat.state(at=3)))[-1]
+        assert [4, 3, 2, 1] == [one.revision for one in run(chat.history())]
+        assert [4] == [one.revision for one in run(chat.history(limit=1))]
+        assert [*run(chat.state(at=1)).entries] == [*state.entries]
 
-    def test_rollback_to_a_head(self, talk):
+    def test_rollback_to_a_head(self, chat):
         """
         A head that was kept is a place, too.
         """
-        (head,) = run(talk.history())
-        run(talk.pop_item())
-        run(talk.rollback(head))
+        (head,) = run(chat.history())
+        run(chat.pop_item())
+        run(chat.rollback(head))
 
-        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+        assert as_json(PARALLEL) == as_json(run(chat.get_items()))
 
-    def test_rollback_to_what_had_more(self, talk):
+    def test_rollback_to_what_had_more(self, chat):
         """
         What was spent stays in the bill also where a state with a shorter ledger
         took the place of the head.
         """
-        (head,) = run(talk.history())
-        state = run(talk.state()).add_usage(Usage(5), key="spent")
-        spent = talk.store.save(talk.session_id, state)
-        talk.store.save(
-            talk.session_id, talk.store.load(talk.session_id, at=head), expecting=spent
+        (head,) = run(chat.history())
+        state = run(chat.state()).add_usage(Usage(5), key="spent")
+        spent = chat.store.save(chat.session_id, state)
+        chat.store.save(
+            chat.session_id, chat.store.load(chat.session_id, at=head), expecting=spent
         )
-        back = run(talk.rollback(spent))
+        back = run(chat.rollback(spent))
 
         assert ["spent"] == [entry.id for entry in back.ledger]
-        assert back == run(talk.state())
+        assert back == run(chat.state())
 
-    def test_rollback_before_a_turn(self, talk):
+    def test_rollback_before_a_turn(self, chat):
         """
         Before a user's message, counted from either end.
         """
-        run(talk.add_items([user("Book it."), *PARALLEL[-1:]]))
+        run(chat.add_items([user("Book it."), *PARALLEL[-1:]]))
 
-        state = run(talk.rollback(before_turn=-1))
-        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+        state = run(chat.rollback(before_turn=-1))
+        assert as_json(PARALLEL) == as_json(run(chat.get_items()))
         assert 5 == len(state)
-        run(talk.rollback(2, before_turn=1))
-        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
-        run(talk.rollback(before_turn=0))
-        assert [] == run(talk.get_items())
+        run(chat.rollback(2, before_turn=1))
+        assert as_json(PARALLEL) == as_json(run(chat.get_items()))
+        run(chat.rollback(before_turn=0))
+        assert [] == run(chat.get_items())
 
-    def test_rollback_nowhere(self, talk):
+    def test_rollback_nowhere(self, chat):
         """
         Where it can't go it says so, and stays.
         """
         with pytest.raises(TypeError, match="before_turn"):
-            run(talk.rollback())
+            run(chat.rollback())
         with pytest.raises(NotSavedError):
-            run(talk.rollback("no such label"))
+            run(chat.rollback("no such label"))
         with pytest.raises(IndexError, match="1 message"):
-            run(talk.rollback(before_turn=1))
+            run(chat.rollback(before_turn=1))
         with pytest.raises(NotSavedError):
-            run(StoreSession(talk.store, "bob").rollback(1))
+            run(StoreSession(chat.store, "bob").rollback(1))
 
-        assert 1 == len(run(talk.history()))
+        assert 1 == len(run(chat.history()))
 
-    def test_to_where_it_is(self, talk):
+    def test_to_where_it_is(self, chat):
         """
         Going back to where it is changes nothing.
         """
-        run(talk.rollback(1))
+        run(chat.rollback(1))
 
-        assert 1 == len(run(talk.history()))
+        assert 1 == len(run(chat.history()))
 
     def test_nothing_yet(self, session):
         """
@@ -956,84 +956,84 @@ class TestHistory:
 
 
 class TestFork:
-    def test_goes_its_own_way(self, talk):
+    def test_goes_its_own_way(self, chat):
         """
         Both have one past and futures of their own.
         """
-        other = run(talk.fork("alice, by bus"))
+        other = run(chat.fork("alice, by bus"))
         run(other.add_items([user("By bus.")]))
-        run(talk.add_items([user("By train.")]))
+        run(chat.add_items([user("By train.")]))
 
         assert "alice, by bus" == other.session_id
         assert as_json([*PARALLEL, user("By bus.")]) == as_json(run(other.get_items()))
-        assert [user("By train.")] == run(talk.get_items(1))
-        assert run(talk.state()).id == run(other.state()).parent_id
+        assert [user("By train.")] == run(chat.get_items(1))
+        assert run(chat.state()).id == run(other.state()).parent_id
 
-    def test_copies_nothing(self, store, talk):
+    def test_copies_nothing(self, store, chat):
         """
         A fork adds no message to the store, wherever it is taken.
         """
-        run(talk.add_items([user("x"), *PARALLEL[1:]] * 20))
+        run(chat.add_items([user("x"), *PARALLEL[1:]] * 20))
 
         def rows():
             with store._core.backend.reading() as tx:
                 return len(tx.scan("entries", None, None))
 
         before = rows()
-        run(talk.fork("one"))
-        run(talk.fork("two", at=1))
-        run(talk.fork("three", before_turn=-1))
+        run(chat.fork("one"))
+        run(chat.fork("two", at=1))
+        run(chat.fork("three", before_turn=-1))
 
         assert before == rows()
 
-    def test_edit_and_ask_again(self, talk):
+    def test_edit_and_ask_again(self, chat):
         """
         From before a user's message on, another one is said.
         """
-        run(talk.add_items([user("Book it."), *PARALLEL[-1:]]))
-        retry = run(talk.fork("retry", before_turn=-1))
+        run(chat.add_items([user("Book it."), *PARALLEL[-1:]]))
+        retry = run(chat.fork("retry", before_turn=-1))
         run(retry.add_items([user("Book both.")]))
 
         assert as_json([*PARALLEL, user("Book both.")]) == as_json(
             run(retry.get_items())
         )
-        assert user("Book it.") == run(talk.get_items(2))[0]
+        assert user("Book it.") == run(chat.get_items(2))[0]
 
-    def test_at(self, talk):
+    def test_at(self, chat):
         """
         From any moment there was.
         """
-        run(talk.label("then"))
-        run(talk.add_items([user("a"), user("b")]))
+        run(chat.label("then"))
+        run(chat.add_items([user("a"), user("b")]))
 
         assert as_json(PARALLEL) == as_json(
-            run(run(talk.fork("one", at="then")).get_items())
+            run(run(chat.fork("one", at="then")).get_items())
         )
-        two = run(talk.fork("two", at=2, before_turn=2))
+        two = run(chat.fork("two", at=2, before_turn=2))
         assert [user("a")] == run(two.get_items(1))
-        three = run(talk.fork("three", at=1, before_turn=-1))
+        three = run(chat.fork("three", at=1, before_turn=-1))
         assert [] == run(three.get_items())
 
-    def test_taken(self, talk):
+    def test_taken(self, chat):
         """
         An id that is taken is not written over.
         """
-        run(talk.fork("bob"))
+        run(chat.fork("bob"))
 
         with pytest.raises(StaleHeadError):
-            run(talk.fork("bob"))
+            run(chat.fork("bob"))
         with pytest.raises(StaleHeadError):
-            run(talk.fork("bob", before_turn=0))
+            run(chat.fork("bob", before_turn=0))
 
-    def test_pop_beyond_the_fork(self, talk):
+    def test_pop_beyond_the_fork(self, chat):
         """
         A fork may take away what it inherited, and the other keeps it.
         """
-        other = run(talk.fork("bob"))
+        other = run(chat.fork("bob"))
         popped = [run(other.pop_item()) for _ in PARALLEL]
 
         assert as_json(PARALLEL[::-1]) == as_json(popped)
-        assert as_json(PARALLEL) == as_json(run(talk.get_items()))
+        assert as_json(PARALLEL) == as_json(run(chat.get_items()))
 
     def test_nothing_yet(self, session):
         """
@@ -1064,55 +1064,55 @@ def a_run(*ids, **counts):
 
 
 class TestRecord:
-    def test_once(self, talk):
+    def test_once(self, chat):
         """
         A run that is recorded again, here or in a fork, is paid once.
         """
         spent = a_run("r1", "r2")
-        run(talk.record(spent, model="gpt-5"))
-        other = run(talk.fork("bob"))
+        run(chat.record(spent, model="gpt-5"))
+        other = run(chat.fork("bob"))
 
-        assert 220 == run(talk.record(spent, model="gpt-5")).total_tokens
+        assert 220 == run(chat.record(spent, model="gpt-5")).total_tokens
         assert 220 == run(other.record(spent, model="gpt-5")).total_tokens
-        assert ["gpt-5"] * 2 == [one.model for one in run(talk.state()).ledger]
-        assert 2 == len(run(talk.history()))
+        assert ["gpt-5"] * 2 == [one.model for one in run(chat.state()).ledger]
+        assert 2 == len(run(chat.history()))
 
     @pytest.mark.parametrize("nameless", [None, "", "__fake_id__"])
-    def test_without_ids(self, talk, nameless):
+    def test_without_ids(self, chat, nameless):
         """
         Responses without an id are told apart, and known again, by what they
         are and not by what they say.
         """
         one, two = a_run(nameless, nameless), a_run(nameless)
-        run(talk.record(one))
-        run(talk.record(one))
+        run(chat.record(one))
+        run(chat.record(one))
 
-        assert 330 == run(talk.record(two)).total_tokens
-        assert 3 == len(run(talk.state()).ledger)
+        assert 330 == run(chat.record(two)).total_tokens
+        assert 3 == len(run(chat.state()).ledger)
 
-    def test_without_ids_after_others(self, talk):
+    def test_without_ids_after_others(self, chat):
         """
         A response in the place in memory of one that is gone is another one.
         """
         for _ in range(50):
-            spent = run(talk.record(a_run(None)))
+            spent = run(chat.record(a_run(None)))
 
         assert 50 * 110 == spent.total_tokens
         gc.collect()
         assert not agents._usage._keys
 
-    def test_request_ids(self, talk):
+    def test_request_ids(self, chat):
         """
         The id of a request will do where the response has none.
         """
         first, again = a_run(None), a_run(None)
         for one in (first, again):
             one.raw_responses[0].request_id = "req_1"
-            run(talk.record(one))
+            run(chat.record(one))
 
-        assert ["req_1"] == [one.id for one in run(talk.state()).ledger]
+        assert ["req_1"] == [one.id for one in run(chat.state()).ledger]
 
-    def test_inclusive(self, talk):
+    def test_inclusive(self, chat):
         """
         What was read from the cache, written to it, or thought, is a part of
         what went in and came out.
@@ -1124,7 +1124,7 @@ class TestRecord:
             ),
             output_tokens_details=SimpleNamespace(reasoning_tokens=5),
         )
-        told = run(talk.record(spent))
+        told = run(chat.record(spent))
 
         assert 100 == told.prompt_tokens
         assert 10 == told.completion_tokens
@@ -1132,39 +1132,39 @@ class TestRecord:
         assert 5 == told.completion_tokens_details.reasoning_tokens
         assert {"cache_write_tokens": 8} == dict(told.extra)
 
-    def test_nothing_cached(self, talk):
+    def test_nothing_cached(self, chat):
         """
         A zero that says nothing is left out.
         """
         details = SimpleNamespace(cached_tokens=0, cache_write_tokens=0)
-        told = run(talk.record(a_run("r1", input_tokens_details=details)))
+        told = run(chat.record(a_run("r1", input_tokens_details=details)))
 
         assert PromptTokensDetails() == told.prompt_tokens_details
         assert {} == dict(told.extra)
 
-    def test_no_total(self, talk):
+    def test_no_total(self, chat):
         """
         Without a total it is what went in and what came out.
         """
-        assert 110 == run(talk.record(a_run("r1", total_tokens=0))).total_tokens
+        assert 110 == run(chat.record(a_run("r1", total_tokens=0))).total_tokens
 
-    def test_not_told(self, talk):
+    def test_not_told(self, chat):
         """
         A response that does not say what it cost is no entry.
         """
         counts = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 
-        assert Usage() == run(talk.record(a_run("r1", **counts)))
-        assert () == tuple(run(talk.state()).ledger)
+        assert Usage() == run(chat.record(a_run("r1", **counts)))
+        assert () == tuple(run(chat.state()).ledger)
 
-    def test_other_usage(self, talk):
+    def test_other_usage(self, chat):
         """
         One response with two prices is an error.
         """
-        run(talk.record(a_run("r1")))
+        run(chat.record(a_run("r1")))
 
         with pytest.raises(InvalidUsageError):
-            run(talk.record(a_run("r1"), model="gpt-5"))
+            run(chat.record(a_run("r1"), model="gpt-5"))
 
     def test_before_anything_was_said(self, session):
         """
@@ -1173,12 +1173,12 @@ class TestRecord:
         assert 110 == run(session.record(a_run("r1"))).total_tokens
         assert [] == run(session.get_items())
 
-    def test_no_run(self, talk):
+    def test_no_run(self, chat):
         """
         What is no result of a run is refused.
         """
         with pytest.raises(TypeError, match=r"Runner\.run"):
-            run(talk.record(Usage(prompt_tokens=5)))
+            run(chat.record(Usage(prompt_tokens=5)))
 
 
 def test_not_pickled(session):

@@ -699,8 +699,8 @@ class TestCrossing:
         Real conversations cross over and back: texts, roles, ids, names and
         arguments; where an assistant says and calls, that is two messages.
         """
-        for talk in lines(recordings / "transcripts" / "airline.jsonl"):
-            loaded = openai_chat.load(talk)
+        for chat in lines(recordings / "transcripts" / "airline.jsonl"):
+            loaded = openai_chat.load(chat)
             back = load(copy.deepcopy(dump(loaded).payload))
 
             split = [half for message in loaded for half in halves(message)]

@@ -101,7 +101,7 @@ NO_PLACE = {
 
 
 @cache
-def talks(data: Path, source: str) -> list[tuple[str, tuple[Message, ...]]]:
+def chats(data: Path, source: str) -> list[tuple[str, tuple[Message, ...]]]:
     """
     All recorded conversations of *source*, and their names.
     """
@@ -203,7 +203,7 @@ class TestRecorded:
         is of which call, is the same there, or is listed as lost; and what is
         said there is the same when it is said once more.
         """
-        for name, messages in talks(recordings, source):
+        for name, messages in chats(recordings, source):
             export = FORMATS[target].dump(messages)
             arrived = FORMATS[target].load(export.payload)
 
@@ -217,7 +217,7 @@ class TestRecorded:
         And so it is when it comes home again.
         """
         adapter = PROVIDERS[source]
-        for name, messages in talks(recordings, source):
+        for name, messages in chats(recordings, source):
             there = FORMATS[target].load(FORMATS[target].dump(messages).payload)
 
             export = adapter.dump(there)
@@ -232,7 +232,7 @@ class TestRecorded:
         """
         What is sent to a provider is what that provider takes.
         """
-        for name, messages in talks(recordings, source):
+        for name, messages in chats(recordings, source):
             assert (name, []) == (name, broken_rules(messages, target))
 
     @pytest.mark.parametrize(("source", "target"), WAYS)
@@ -240,7 +240,7 @@ class TestRecorded:
         """
         What one provider signed, or encrypted, no other is sent.
         """
-        for _, messages in talks(recordings, source):
+        for _, messages in chats(recordings, source):
             sent = as_json(FORMATS[target].dump(messages).payload)
             signed = signatures(PROVIDERS[source].dump(messages).payload)
 
@@ -253,7 +253,7 @@ class TestRecorded:
         """
         lost = {
             lost.what
-            for _, messages in talks(recordings, source)
+            for _, messages in chats(recordings, source)
             for lost in FORMATS[target].dump(messages).lost
         }
 

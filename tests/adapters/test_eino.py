@@ -926,8 +926,8 @@ class TestCrossing:
         Real conversations cross over and back: texts, roles, ids, names and
         arguments, and nothing is lost.
         """
-        for talk in lines(recordings / "transcripts" / "airline.jsonl"):
-            loaded = openai_chat.load(talk)
+        for chat in lines(recordings / "transcripts" / "airline.jsonl"):
+            loaded = openai_chat.load(chat)
             export = dump(loaded)
             back = load(copy.deepcopy(export.payload))
 

@@ -75,9 +75,9 @@ class TestDump:
     What was made by hand is said in the format's own words.
     """
 
-    def test_talk(self):
+    def test_chat(self):
         """
-        A talk is its instruction and its contents.
+        A conversation is its instruction and its contents.
         """
         export = dump(
             [
@@ -817,7 +817,7 @@ class TestCrossing:
 
     def test_there_and_back(self):
         """
-        What Chat Completions said of a talk is not lost on the way.
+        What Chat Completions recorded of a conversation is not lost on the way.
         """
         messages = load_chat(
             [

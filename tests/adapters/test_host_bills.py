@@ -153,10 +153,10 @@ def of_langchain(store):
     A LangChain history.
     """
     first, second = langchain_answers()
-    history = StoreChatMessageHistory(store, "talk")
+    history = StoreChatMessageHistory(store, "chat")
     history.add_messages([HumanMessage("What time is it?"), first])
     history.add_messages([ToolMessage("12:00", tool_call_id="call_1"), second])
-    return store.load("talk")
+    return store.load("chat")
 
 
 class GraphState(TypedDict):
@@ -180,10 +180,10 @@ def of_langgraph(store):
 
     graph.add_edge(f"step {len(steps) - 1}", END)
     saver = ConversationStateSaver(store)
-    config: Any = {"configurable": {"thread_id": "talk"}}
+    config: Any = {"configurable": {"thread_id": "chat"}}
     compiled = graph.compile(checkpointer=saver)
     compiled.invoke({"messages": [HumanMessage("What time is it?")]}, config)
-    return store.load(saver.name("talk"))
+    return store.load(saver.name("chat"))
 
 
 def pydantic_ai_history():
@@ -229,13 +229,13 @@ def of_pydantic_ai(store):
 
     async def save():
         backend: Any = StoreBackend(store)
-        conversation = Conversation(conversation_id="talk")
+        conversation = Conversation(conversation_id="chat")
         for message in history:
             conversation.messages.append(message)
             await backend.save(conversation)
 
     asyncio.run(save())
-    return store.load("talk")
+    return store.load("chat")
 
 
 def of_pydantic_ai_messages(_store):
@@ -279,13 +279,13 @@ def of_agents(store):
         responses.append(AgentsResponse([], counted, response["id"]))
 
     async def run():
-        session = StoreSession(store, "talk")
+        session = StoreSession(store, "chat")
         await session.add_items(items)
         result: Any = SimpleNamespace(raw_responses=responses)
         await session.record(result, model=MODEL)
 
     asyncio.run(run())
-    return store.load("talk")
+    return store.load("chat")
 
 
 HOSTS = [

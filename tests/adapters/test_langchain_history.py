@@ -58,7 +58,7 @@ def history(store):
     """
     A history in which nothing was said.
     """
-    return History(store, "talk")
+    return History(store, "chat")
 
 
 def texts(messages):
@@ -84,7 +84,7 @@ class TestMaking:
         It is a history of LangChain's, and says what it is.
         """
         assert isinstance(history, BaseChatMessageHistory)
-        assert "<StoreChatMessageHistory 'talk' in memory:>" == repr(history)
+        assert "<StoreChatMessageHistory 'chat' in memory:>" == repr(history)
 
     @pytest.mark.parametrize("wrong", ["", "x" * 501, "a\0b", "\ud800"])
     def test_names(self, store, wrong):
@@ -99,11 +99,11 @@ class TestMaking:
         So is what is no store, and what is no trimmer.
         """
         with pytest.raises(TypeError, match="from_url"):
-            History("sqlite:///chats.db", "talk")
+            History("sqlite:///chats.db", "chat")
         with pytest.raises(TypeError, match="Trimmer"):
-            History(store, "talk", view=fit())
+            History(store, "chat", view=fit())
         with pytest.raises(TypeError, match="Trimmer"):
-            History(store, "talk").trimmed(lambda said: said)
+            History(store, "chat").trimmed(lambda said: said)
         with pytest.raises(AttributeError, match="Nothing"):
             langchain.Nothing  # noqa: B018 - asking is what is tested
 
@@ -117,18 +117,18 @@ class TestMaking:
             History.from_url(url, "")
         assert ["chats.db"] == [path.name for path in tmp_path.iterdir()]
 
-        async def talk():
-            async with History.from_url(url, "talk") as one:
+        async def chat():
+            async with History.from_url(url, "chat") as one:
                 await one.aadd_messages([HumanMessage("hi")])
                 return one
 
-        own = asyncio.run(talk())
+        own = asyncio.run(chat())
         assert ["chats.db"] == [path.name for path in tmp_path.iterdir()]
         own.close()
 
         with history:
             history.add_user_message("hi")
-        assert 1 == len(store.load("talk"))
+        assert 1 == len(store.load("chat"))
 
 
 class TestAdding:
@@ -150,8 +150,8 @@ class TestAdding:
         history.add_messages([HumanMessage("a"), AIMessage("b")])
         history.add_messages([HumanMessage("c")])
 
-        assert [2, 1] == [head.revision for head in store.history("talk")]
-        assert ["a", "b"] == [one.text for one in store.load("talk", at=1)]
+        assert [2, 1] == [head.revision for head in store.history("chat")]
+        assert ["a", "b"] == [one.text for one in store.load("chat", at=1)]
 
     def test_all_or_none(self, store, history):
         """
@@ -169,7 +169,7 @@ class TestAdding:
         What anybody saves under the name is LangChain's, too.
         """
         history.add_user_message("a")
-        store.update("talk", lambda state: state.add_assistant_message("b"))
+        store.update("chat", lambda state: state.add_assistant_message("b"))
 
         assert [HumanMessage("a"), AIMessage("b")] == history.messages
         assert ["a", "b"] == [
@@ -237,7 +237,7 @@ class TestState:
         """
         history.add_user_message("hi")
 
-        assert store.load("talk") == history.state == asyncio.run(history.astate())
+        assert store.load("chat") == history.state == asyncio.run(history.astate())
 
 
 class TestFork:
@@ -275,10 +275,10 @@ class TestFork:
 
         history.add_user_message("a")
         with pytest.raises(StaleHeadError):
-            history.fork("talk")
+            history.fork("chat")
         with pytest.raises(ValueError, match="session_id"):
             history.fork("")
-        assert ["talk"] == list(history.store.names())
+        assert ["chat"] == list(history.store.names())
 
 
 class TestClear:
@@ -292,7 +292,7 @@ class TestClear:
 
         assert ("again",) == history.store.names()
         with pytest.raises(NotSavedError):
-            history.store.load("talk", at=1)
+            history.store.load("chat", at=1)
 
     def test_another_conversation(self, history):
         """
@@ -304,11 +304,11 @@ class TestClear:
         history.add_user_message("b")
 
         assert before != history.state.id
-        assert 1 == history.store.latest("talk").revision
+        assert 1 == history.store.latest("chat").revision
 
 
 CALL = {"id": "c", "name": "f", "args": {}}
-TALK = [
+CHAT = [
     SystemMessage("s"),
     HumanMessage("first " * 20),
     AIMessage("", tool_calls=[CALL]),
@@ -327,15 +327,15 @@ class TestTrimmed:
         for tokens in range(2, 120):
             try:
                 shown = trimmed(
-                    TALK, Trimmer(TokenBudget(context_window=tokens), fit())
+                    CHAT, Trimmer(TokenBudget(context_window=tokens), fit())
                 )
             except BudgetExceededError:
                 continue
 
             kinds = [type(message).__name__ for message in shown]
             assert ("ToolMessage" in kinds) is (2 <= kinds.count("AIMessage"))
-            assert shown[-1] is TALK[-1]
-            assert all(any(one is given for given in TALK) for one in shown)
+            assert shown[-1] is CHAT[-1]
+            assert all(any(one is given for given in CHAT) for one in shown)
 
     def test_a_stopped_call_hides_nothing(self):
         """
@@ -361,7 +361,7 @@ class TestTrimmed:
             return "summary"
 
         view = Trimmer(None, rolling_summary(5, 1, summarise))
-        history: Any = History(store, "talk", view=view)
+        history: Any = History(store, "chat", view=view)
         assert None is getattr(history, "last_view")  # noqa: B009 - not narrowed
         history.add_messages([HumanMessage("some words") for _ in range(4)])
 
@@ -383,7 +383,7 @@ class TestTrimmed:
 
         steps = rolling_summary(5, 1, summarise), fit()
         view = Trimmer(TokenBudget(context_window=1), *steps)
-        history: Any = History(store, "talk", view=view)
+        history: Any = History(store, "chat", view=view)
         history.add_messages([HumanMessage("some words") for _ in range(4)])
         for _ in range(2):
             with pytest.raises(BudgetExceededError):
@@ -397,10 +397,10 @@ class TestTrimmed:
         """
         trimmer = Trimmer(None, shorten_tool_results(5))
 
-        shown: list[Any] = trimmed(TALK, trimmer)
+        shown: list[Any] = trimmed(CHAT, trimmer)
 
-        assert [type(one) for one in TALK] == [type(one) for one in shown]
-        assert len(str(shown[3].text)) < len(str(TALK[3].text))
+        assert [type(one) for one in CHAT] == [type(one) for one in shown]
+        assert len(str(shown[3].text)) < len(str(CHAT[3].text))
         assert "c" == shown[3].tool_call_id
 
     def test_what_could_not_be_kept(self):
@@ -432,21 +432,21 @@ class TestTrimmed:
         trimmer = Trimmer(None, keep_last(1))
         chain: Any = RunnableLambda(lambda said: trimmed(said, trimmer)) | texts
 
-        assert ["s", "last"] == chain.invoke(TALK)
+        assert ["s", "last"] == chain.invoke(CHAT)
 
     def test_of_a_history(self, store, history):
         """
         A history shows what is trimmed of it, always or once, and stores all.
         """
-        history.add_messages(TALK)
+        history.add_messages(CHAT)
         trimmer = Trimmer(None, keep_last(2))
-        viewed = History(store, "talk", view=trimmer)
+        viewed = History(store, "chat", view=trimmer)
 
-        assert [TALK[0], *TALK[-2:]] == history.trimmed(trimmer)
-        assert [TALK[0], *TALK[-2:]] == asyncio.run(history.atrimmed(trimmer))
-        assert [TALK[0], *TALK[-2:]] == viewed.messages
-        assert [TALK[0], *TALK[-2:]] == viewed.fork("again").messages
-        assert TALK == history.messages
+        assert [CHAT[0], *CHAT[-2:]] == history.trimmed(trimmer)
+        assert [CHAT[0], *CHAT[-2:]] == asyncio.run(history.atrimmed(trimmer))
+        assert [CHAT[0], *CHAT[-2:]] == viewed.messages
+        assert [CHAT[0], *CHAT[-2:]] == viewed.fork("again").messages
+        assert CHAT == history.messages
         assert 6 == len(viewed.state)
 
     def test_steps_that_are_awaited(self, history):
@@ -458,9 +458,9 @@ class TestTrimmed:
             await asyncio.sleep(0)
             return keep_last(1)(view)
 
-        history.add_messages(TALK)
+        history.add_messages(CHAT)
 
-        assert [TALK[0], TALK[-1]] == asyncio.run(history.atrimmed(Trimmer(None, last)))
+        assert [CHAT[0], CHAT[-1]] == asyncio.run(history.atrimmed(Trimmer(None, last)))
 
 
 class TestInLangChain:
@@ -492,7 +492,7 @@ class TestInLangChain:
         loop.
         """
         chain = self.chain(self.model("a", "b", "c"), store)
-        config = {"configurable": {"session_id": "talk"}}
+        config = {"configurable": {"session_id": "chat"}}
 
         chain.invoke("1", config=config)
         chain.invoke([HumanMessage("2")], config=config)
@@ -514,7 +514,7 @@ class TestInLangChain:
         view = Trimmer(None, keep_last(1))
         chain = self.chain(RunnableLambda(answer), store, view=view)
         for text in ("1", "2", "3"):
-            chain.invoke(text, config={"configurable": {"session_id": "talk"}})
+            chain.invoke(text, config={"configurable": {"session_id": "chat"}})
 
         assert [["1"], ["yes", "2"], ["yes", "3"]] == seen
         assert ["1", "yes", "2", "yes", "3", "yes"] == texts(history.messages)
@@ -526,7 +526,7 @@ def test_what_langchain_has_no_word_for(store, history):
     """
     history.add_user_message("a")
     said = UserMessage("b", metadata={"mine": 1})
-    store.update("talk", lambda state: state.add(said))
+    store.update("chat", lambda state: state.add(said))
 
     assert ["a", "b"] == texts(history.messages)
     (lost,) = langchain.dump(history.state.messages).lost
@@ -537,7 +537,7 @@ def test_a_store_that_is_gone(tmp_path):
     """
     Errors of the store are the caller's to see.
     """
-    history = History.from_url(f"sqlite:///{tmp_path}/chats.db", "talk")
+    history = History.from_url(f"sqlite:///{tmp_path}/chats.db", "chat")
     history.close()
 
     with pytest.raises(StoreError):

@@ -310,7 +310,7 @@ class State(TypedDict):
     A graph's state with one of ours in it.
     """
 
-    talk: Annotated[Aggregator, StateChannel]
+    chat: Annotated[Aggregator, StateChannel]
 
 
 class TestChannel:
@@ -335,14 +335,14 @@ class TestChannel:
         model = Model()
         saver = saver_of(store)
         builder: Any = StateGraph(State)
-        builder.add_node("answer", lambda state: {"talk": model(state)["messages"]})
+        builder.add_node("answer", lambda state: {"chat": model(state)["messages"]})
         builder.add_edge(START, "answer")
         graph = builder.compile(checkpointer=saver)
-        graph.invoke({"talk": HumanMessage("a")}, CONFIG)
-        last = graph.invoke({"talk": HumanMessage("b")}, CONFIG)["talk"]
+        graph.invoke({"chat": HumanMessage("a")}, CONFIG)
+        last = graph.invoke({"chat": HumanMessage("b")}, CONFIG)["chat"]
 
-        assert last == store.load(saver.name("1", "talk"))
-        assert [100, 200] == bill(store, saver.name("1", "talk"))
+        assert last == store.load(saver.name("1", "chat"))
+        assert [100, 200] == bill(store, saver.name("1", "chat"))
 
     def test_goes_back(self, stores):
         """
@@ -352,26 +352,26 @@ class TestChannel:
         store, again = stores
         model = Model()
         builder: Any = StateGraph(State)
-        builder.add_node("answer", lambda state: {"talk": model(state)["messages"]})
+        builder.add_node("answer", lambda state: {"chat": model(state)["messages"]})
         builder.add_edge(START, "answer")
 
         def turn(store, text, config=CONFIG):
             graph = builder.compile(checkpointer=saver_of(store))
-            talk = graph.invoke({"talk": HumanMessage(text)}, config)["talk"]
-            return graph.get_state(CONFIG).config, talk
+            chat = graph.invoke({"chat": HumanMessage(text)}, config)["chat"]
+            return graph.get_state(CONFIG).config, chat
 
         early, _ = turn(store, "a")
         turn(store, "b")
         turn(store, "c", early)
-        _, talk = turn(again(), "d")
-        name = "langgraph/1/talk"
+        _, chat = turn(again(), "d")
+        name = "langgraph/1/chat"
 
-        assert [100, 300, 400] == [each.usage.total_tokens for each in talk.ledger]
+        assert [100, 300, 400] == [each.usage.total_tokens for each in chat.ledger]
         assert [100, 200, 300, 400] == sorted(bill(store, name))
-        assert talk.entries == store.load(name).entries
-        assert talk == saver_of(again()).get_tuple(CONFIG).checkpoint[
+        assert chat.entries == store.load(name).entries
+        assert chat == saver_of(again()).get_tuple(CONFIG).checkpoint[
             "channel_values"
-        ].get("talk")
+        ].get("chat")
 
         saver_of(store).prune(["1"])
 

@@ -24,7 +24,7 @@ class State(TypedDict):
     A graph's state with one of ours in it.
     """
 
-    talk: Annotated[Aggregator, StateChannel]
+    chat: Annotated[Aggregator, StateChannel]
     done: Annotated[list[str], operator.add]
 
 
@@ -110,34 +110,34 @@ class TestChannel:
         whatever they gave; and the bill is the sum.
         """
         graph = built(
-            lambda state: {"talk": state["talk"].add_assistant_message("b")},
-            lambda _state: {"talk": [AIMessage("c"), Usage(1, 1)]},
-            lambda state: {"talk": state["talk"].fork().add_user_prompt("d")},
+            lambda state: {"chat": state["chat"].add_assistant_message("b")},
+            lambda _state: {"chat": [AIMessage("c"), Usage(1, 1)]},
+            lambda state: {"chat": state["chat"].fork().add_user_prompt("d")},
             lambda _state: {"done": ["e"]},
         )
-        talk = graph.invoke({"talk": UserMessage("a")})["talk"]
+        chat = graph.invoke({"chat": UserMessage("a")})["chat"]
 
-        assert [*"abcd"] == texts(talk)
-        assert 2 == talk.total_usage.total_tokens
+        assert [*"abcd"] == texts(chat)
+        assert 2 == chat.total_usage.total_tokens
 
     def test_begins(self):
         """
         A state that is given to nothing stays the one it is; and where nobody
         says anything there is none.
         """
-        talk = Aggregator.new().add_user_prompt("a")
+        chat = Aggregator.new().add_user_prompt("a")
 
-        assert talk is built(lambda _: None).invoke({"talk": talk})["talk"]
-        assert "talk" not in built(lambda _: None).invoke({"done": ["x"]})
+        assert chat is built(lambda _: None).invoke({"chat": chat})["chat"]
+        assert "chat" not in built(lambda _: None).invoke({"done": ["x"]})
 
     def test_overwrite(self):
         """
         LangGraph's `Overwrite` puts another state in its place.
         """
-        talk = Aggregator.new().add_user_prompt("a").add_user_prompt("b")
-        graph = built(lambda s: {"talk": Overwrite(s["talk"].fork(at=1))})
+        chat = Aggregator.new().add_user_prompt("a").add_user_prompt("b")
+        graph = built(lambda s: {"chat": Overwrite(s["chat"].fork(at=1))})
 
-        assert ["a"] == texts(graph.invoke({"talk": talk})["talk"])
+        assert ["a"] == texts(graph.invoke({"chat": chat})["chat"])
 
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     def test_handed_on(self, durability):
@@ -147,19 +147,19 @@ class TestChannel:
         """
 
         def ask(state):
-            answer = interrupt(state["talk"])
-            return {"talk": Overwrite(answer)}
+            answer = interrupt(state["chat"])
+            return {"chat": Overwrite(answer)}
 
         builder: Any = StateGraph(State)
         builder.add_node("ask", ask)
-        builder.add_node("tell", lambda state: {"talk": state["talk"].messages[-1]})
+        builder.add_node("tell", lambda state: {"chat": state["chat"].messages[-1]})
         builder.add_edge(START, "ask")
         builder.add_conditional_edges(
-            "ask", lambda state: [Send("tell", {"talk": state["talk"].fork(at=1)})]
+            "ask", lambda state: [Send("tell", {"chat": state["chat"].fork(at=1)})]
         )
         with open_store("memory:") as store:
             graph = builder.compile(saver_of(store), interrupt_before=["tell"])
-            start = {"talk": [UserMessage("a"), UserMessage("b")]}
+            start = {"chat": [UserMessage("a"), UserMessage("b")]}
             asked = graph.invoke(start, CONFIG, durability=durability)
             state = asked["__interrupt__"][0].value
             answer: Any = Command(resume=state.fork(at=1).add_user_prompt("c"))
@@ -170,7 +170,7 @@ class TestChannel:
             done = graph.invoke(None, CONFIG, durability=durability)
 
             assert ["a", "b"] == texts(state)
-            assert ["a", "c", "a"] == texts(done["talk"])
+            assert ["a", "c", "a"] == texts(done["chat"])
 
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     def test_kept(self, durability):
@@ -180,12 +180,12 @@ class TestChannel:
         with open_store("memory:") as store:
             saver = saver_of(store)
             graph = built(
-                lambda state: {"talk": AIMessage(f"{len(state['talk'])}")},
+                lambda state: {"chat": AIMessage(f"{len(state['chat'])}")},
                 checkpointer=saver,
             )
 
             def turn(text):
-                given = {"talk": HumanMessage(text)}
+                given = {"chat": HumanMessage(text)}
                 return graph.invoke(given, CONFIG, durability=durability)
 
             turn("a")
@@ -193,13 +193,13 @@ class TestChannel:
             turn("b")
             last = turn("c")
 
-            assert ["a", "1", "b", "3", "c", "5"] == texts(last["talk"])
-            assert last["talk"] == store.load(saver.name("1", "talk"))
+            assert ["a", "1", "b", "3", "c", "5"] == texts(last["chat"])
+            assert last["chat"] == store.load(saver.name("1", "chat"))
             assert last == graph.get_state(CONFIG).values
 
-            forked = graph.invoke({"talk": UserMessage("d")}, early)["talk"]
+            forked = graph.invoke({"chat": UserMessage("d")}, early)["chat"]
 
             assert ["a", "1", "d", "3"] == texts(forked)
-            assert 2 == forked.entries.common_prefix(last["talk"].entries)
-            assert [*"abc", "d"] == texts(last["talk"].join(forked))[::2]
+            assert 2 == forked.entries.common_prefix(last["chat"].entries)
+            assert [*"abc", "d"] == texts(last["chat"].join(forked))[::2]
             assert () == store.verify()

@@ -135,7 +135,7 @@ def _write_turns(url, who, count, barrier):
 class TestWriters:
     def test_processes(self, tmp_path):
         """
-        Two processes that talk in one thread lose nothing: each turn is there
+        Two processes that write to one thread lose nothing: each turn is there
         once, in its writer's order, with its answer after it. Each is one
         checkpoint: where there are more, those before the refused one stay.
         """

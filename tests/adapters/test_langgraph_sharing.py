@@ -315,11 +315,11 @@ class TestMessages:
             assert MESSAGES == back
             assert [*map(type, MESSAGES)] == [*map(type, back)]
 
-        talk = store.load(saver.name("1"))
-        roles = [m["role"] for m in openai_chat.dump(talk).payload["messages"]]
+        chat = store.load(saver.name("1"))
+        roles = [m["role"] for m in openai_chat.dump(chat).payload["messages"]]
 
         assert ["system", "user", "assistant", "tool", "assistant"] == roles
-        assert "Be brief." == anthropic.dump(talk).payload["system"]
+        assert "Be brief." == anthropic.dump(chat).payload["system"]
 
     @pytest.mark.parametrize(
         "odd",
@@ -627,7 +627,7 @@ class TestMessages:
 
         saver = saver_of(store, serde=EncryptedSerializer(Cipher()))
         messages = [HumanMessage("secret", id="1")]
-        config = put(saver, {"messages": messages, "talk": Aggregator.new()})
+        config = put(saver, {"messages": messages, "chat": Aggregator.new()})
 
         assert messages == got(saver, config)["messages"]
         assert () == store.names()
@@ -657,11 +657,11 @@ class TestOurs:
         Values of ours come back equal, on their own and inside of others.
         """
         saver = saver_of(store)
-        talk = Aggregator.new().add_user_prompt("a").add_assistant_message("b")
-        talk = talk.fork().add_user_prompt("c").add_usage(None)
+        chat = Aggregator.new().add_user_prompt("a").add_assistant_message("b")
+        chat = chat.fork().add_user_prompt("c").add_usage(None)
         values = {
-            "talk": talk,
-            "inside": {"x": [talk, [UserMessage("d"), 1]], "y": {"plain": 1}},
+            "chat": chat,
+            "inside": {"x": [chat, [UserMessage("d"), 1]], "y": {"plain": 1}},
             "empty": Aggregator.new(),
         }
         config = put(saver, values)
@@ -669,17 +669,17 @@ class TestOurs:
         for each in (saver, saver_of(store)):
             assert values == got(each, config)
 
-        assert talk == store.load(saver.name("1", "talk"))
-        saver.put_writes(config, [("talk", talk), ("x", [UserMessage("e")])], "task")
+        assert chat == store.load(saver.name("1", "chat"))
+        saver.put_writes(config, [("chat", chat), ("x", [UserMessage("e")])], "task")
 
         pending = saver.get_tuple(config).pending_writes
 
-        assert [("task", "talk", talk), ("task", "x", [UserMessage("e")])] == pending
+        assert [("task", "chat", chat), ("task", "x", [UserMessage("e")])] == pending
 
     @pytest.mark.parametrize(
         "wrap",
         [
-            lambda value: Send("node", {"talk": value}),
+            lambda value: Send("node", {"chat": value}),
             lambda value: Send("node", value),
             Overwrite,
             lambda value: [Interrupt(value, id="1")],
@@ -724,7 +724,7 @@ class TestOurs:
         What was given is as it was.
         """
         saver = saver_of(store)
-        inner = {"talk": Aggregator.new()}
+        inner = {"chat": Aggregator.new()}
         sent = Send("node", inner)
         config = put(saver, {"x": sent})
         saver.put_writes(config, [("y", sent)], "task")
@@ -752,20 +752,20 @@ class TestOurs:
         A state that grows is kept as what is new in it.
         """
         saver = saver_of(store)
-        talk = Aggregator.new().extend([UserMessage("x")] * 100)
-        config = put(saver, {"talk": talk})
+        chat = Aggregator.new().extend([UserMessage("x")] * 100)
+        config = put(saver, {"chat": chat})
         before = rows_of(store)
-        config = put(saver, {"talk": talk.add_user_prompt("y")}, config)
+        config = put(saver, {"chat": chat.add_user_prompt("y")}, config)
 
         assert 1 == (rows_of(store) - before)["entries"]
-        assert 101 == len(got(saver_of(store), config)["talk"])
+        assert 101 == len(got(saver_of(store), config)["chat"])
 
         saver.prune(["1"])
         store.collect_garbage()
 
         assert [config] == [each.config for each in saver_of(store).list(None)]
-        assert talk.add_user_prompt("y").messages == (
-            got(saver_of(store), config)["talk"].messages
+        assert chat.add_user_prompt("y").messages == (
+            got(saver_of(store), config)["chat"].messages
         )
 
 

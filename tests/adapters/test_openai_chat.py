@@ -93,17 +93,17 @@ class TestRecorded:
         """
         A hundred conversations of an agent come back as they were.
         """
-        talks = lines(recordings / "transcripts" / "airline.jsonl")
+        chats = lines(recordings / "transcripts" / "airline.jsonl")
 
-        for talk in talks:
-            loaded = load(talk)
+        for chat in chats:
+            loaded = load(chat)
             export = dump(loaded)
             assert () == export.lost
-            assert as_json(talk["messages"]) == as_json(export.payload["messages"])
+            assert as_json(chat["messages"]) == as_json(export.payload["messages"])
             assert all(not message.metadata for message in loaded)
             assert [
                 call["function"]["arguments"]
-                for message in talk["messages"]
+                for message in chat["messages"]
                 for call in message.get("tool_calls") or []
             ] == [
                 call.arguments
@@ -111,7 +111,7 @@ class TestRecorded:
                 for call in getattr(message, "tool_calls", ())
             ]
 
-        assert (100 if is_large(recordings) else 4) == len(talks)
+        assert (100 if is_large(recordings) else 4) == len(chats)
 
     def test_requests(self, recordings):
         """

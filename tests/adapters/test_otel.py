@@ -45,7 +45,7 @@ INPUT = "gen_ai.input.messages"
 OUTPUT = "gen_ai.output.messages"
 REASONS = "gen_ai.response.finish_reasons"
 
-TALK = [
+CHAT = [
     SystemMessage("Be brief."),
     UserMessage("What time is it?", name="ann"),
     AssistantMessage(tool_calls=[ToolCall("c1", "clock", '{"city": "Oslo"}')]),
@@ -113,7 +113,7 @@ def shape(value):
 
 
 class TestPayload:
-    def test_talk(self):
+    def test_chat(self):
         """
         A conversation with instructions, a call, its result and an answer.
         """
@@ -157,7 +157,7 @@ class TestPayload:
                 ],
                 REASONS: ["stop"],
             }
-        ) == dump(TALK)
+        ) == dump(CHAT)
 
     @given(st.lists(messages(), max_size=4), st.data())
     def test_is_valid(self, said, data):
@@ -270,9 +270,9 @@ class TestSplit:
         """
         The output is the last message if the model gave it, else nothing.
         """
-        assert OUTPUT not in dump(TALK[:-1]).payload
-        assert [] == [m for m in dump(TALK[:-1]).payload[INPUT] if "finish_reason" in m]
-        assert 1 == len(dump(TALK).payload[OUTPUT])
+        assert OUTPUT not in dump(CHAT[:-1]).payload
+        assert [] == [m for m in dump(CHAT[:-1]).payload[INPUT] if "finish_reason" in m]
+        assert 1 == len(dump(CHAT).payload[OUTPUT])
 
     @pytest.mark.parametrize(
         ("output", "shown"),
@@ -289,7 +289,7 @@ class TestSplit:
         The output is as many of the last messages as are asked for, be they
         choices or the work of an agent.
         """
-        payload = dump(TALK, output=output).payload
+        payload = dump(CHAT, output=output).payload
 
         assert shown == tuple(
             len(payload.get(key, [])) for key in (INSTRUCTIONS, INPUT, OUTPUT)
@@ -301,7 +301,7 @@ class TestSplit:
         More than there is can't be output.
         """
         with pytest.raises(ValueError, match=f"output is {output}; expected .* 0 to 5"):
-            dump(TALK, output=output)
+            dump(CHAT, output=output)
 
     def test_instructions(self):
         """
@@ -526,9 +526,9 @@ class TestLost:
         """
         again = AssistantMessage(tool_calls=[ToolCall("c1", "watch")])
 
-        assert [] == lost(*TALK, again, TALK[3].replace(tool_name="watch"))
+        assert [] == lost(*CHAT, again, CHAT[3].replace(tool_name="watch"))
         assert [("messages[3]", "tool_name")] == lost(
-            *TALK[:3], TALK[3].replace(tool_name="watch")
+            *CHAT[:3], CHAT[3].replace(tool_name="watch")
         )
 
 
@@ -538,8 +538,8 @@ class TestRecorded:
         Real conversations are valid, and lose nothing but what is OpenAI's
         own.
         """
-        for talk in lines(recordings / "transcripts" / "airline.jsonl"):
-            loaded = openai_chat.load(talk)
+        for chat in lines(recordings / "transcripts" / "airline.jsonl"):
+            loaded = openai_chat.load(chat)
             export = dump(loaded)
 
             assert [] == [*PAYLOAD.iter_errors(export.payload)]

@@ -337,19 +337,19 @@ class TestDump:
     """
 
     @given(transcripts())
-    def test_others(self, talk):
+    def test_others(self, chat):
         """
         Whatever was said anywhere is a history that Pydantic AI takes, with
         the same calls, answered by the same results.
         """
-        export = dump(talk)
+        export = dump(chat)
         parts = [part for message in export.payload for part in message.parts]
-        calls = [call for one in talk for call in getattr(one, "tool_calls", ())]
+        calls = [call for one in chat for call in getattr(one, "tool_calls", ())]
         called = [part for part in parts if isinstance(part, ToolCallPart)]
         answered = [part for part in parts if isinstance(part, ToolReturnPart)]
 
         said = [(call.id, call.name, call.arguments) for call in calls]
-        results = [one.tool_call_id for one in talk if isinstance(one, ToolMessage)]
+        results = [one.tool_call_id for one in chat if isinstance(one, ToolMessage)]
 
         assert sorted(said) == sorted(
             [(part.tool_call_id, part.tool_name, part.args) for part in called]
@@ -361,11 +361,11 @@ class TestDump:
         """
         What stands between two answers is one request.
         """
-        talk = [
+        chat = [
             *(SystemMessage("Be brief."), UserMessage("Hi!"), AssistantMessage("Hi.")),
             *(UserMessage("One"), UserMessage("Two")),
         ]
-        kinds = [[part.part_kind for part in one.parts] for one in dump(talk).payload]
+        kinds = [[part.part_kind for part in one.parts] for one in dump(chat).payload]
 
         assert [
             ["system-prompt", "user-prompt"],
@@ -377,15 +377,15 @@ class TestDump:
         """
         What is added to a history is a request of its own.
         """
-        talk = [*load([asks("Hi!")]), UserMessage("And?")]
+        chat = [*load([asks("Hi!")]), UserMessage("And?")]
 
-        assert 2 == len(dump(talk).payload)
+        assert 2 == len(dump(chat).payload)
 
     def test_loses_nothing_in_silence(self):
         """
         What Pydantic AI has no word for is listed.
         """
-        talk = [
+        chat = [
             UserMessage([FilePart(data=b"x", media_type="text/plain", name="a.txt")]),
             UserMessage([FilePart(data=b"x")]),
             AssistantMessage(
@@ -403,7 +403,7 @@ class TestDump:
         assert [
             *("name", "media_type", "name", "refusal", "image", "odd"),
             *("total_tokens", "parts"),
-        ] == [lost.what for lost in dump(talk).lost]
+        ] == [lost.what for lost in dump(chat).lost]
 
     def test_edited(self):
         """
@@ -439,8 +439,8 @@ class TestDump:
         A signed thought is sent only to the provider that signed it.
         """
         signed = ThinkingPart("Hm.", signature="c2ln", provider_name="anthropic")
-        talk = load([ModelResponse(parts=[signed], timestamp=NEW_YEAR)])
-        (block,) = anthropic.dump(talk).payload["messages"][0]["content"]
+        chat = load([ModelResponse(parts=[signed], timestamp=NEW_YEAR)])
+        (block,) = anthropic.dump(chat).payload["messages"][0]["content"]
         theirs = [
             AssistantMessage(
                 [ReasoningPart("Hm.", "c2ln", metadata=with_notes(name, {"signed": 1}))]
@@ -481,10 +481,10 @@ class TestDump:
         Messages of no known time are dumped the same each time, and no time
         comes back.
         """
-        talk = [UserMessage("Hi!"), AssistantMessage("Hi.")]
+        chat = [UserMessage("Hi!"), AssistantMessage("Hi.")]
 
-        assert dump(talk) == dump(talk)
-        assert [None, None] == [one.timestamp for one in ours(dump(talk).payload)]
+        assert dump(chat) == dump(chat)
+        assert [None, None] == [one.timestamp for one in ours(dump(chat).payload)]
 
 
 class TestLoadUsage:

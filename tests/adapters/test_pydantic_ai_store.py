@@ -62,7 +62,7 @@ def store():
         yield opened
 
 
-async def grown(backend, turns, conversation_id="talk"):
+async def grown(backend, turns, conversation_id="chat"):
     """
     A conversation that was saved after each of so many turns.
     """
@@ -103,9 +103,9 @@ class TestAsTheOwnStore:
 
         async def use(backend):
             saved = await grown(backend, 5)
-            found = await backend.load("talk")
-            last = [await backend.load("talk", limit=limit) for limit in range(12)]
-            entries = await backend.load_entries("talk", limit=3)
+            found = await backend.load("chat")
+            last = [await backend.load("chat", limit=limit) for limit in range(12)]
+            entries = await backend.load_entries("chat", limit=3)
             parents = [entry.parent_id for entry in entries]
             ids = [entry.id for entry in entries]
             return (
@@ -127,17 +127,17 @@ class TestAsTheOwnStore:
         async def use(backend):
             saved = await grown(backend, 3)
             branch = await backend.branch(
-                "talk", at=3, expected_revision=saved.revision
+                "chat", at=3, expected_revision=saved.revision
             )
             branch.messages.append(says("Another answer."))
             await backend.save(branch)
-            record = await backend.read_record("talk")
+            record = await backend.read_record("chat")
             (tip,) = record.branches
             back = await backend.branch(
-                "talk", from_entry=tip, expected_revision=record.revision
+                "chat", from_entry=tip, expected_revision=record.revision
             )
             nothing = await backend.branch(
-                "talk", at=0, expected_revision=back.revision
+                "chat", at=0, expected_revision=back.revision
             )
             return [dump_of(one.messages) for one in (branch, back, nothing)]
 
@@ -155,8 +155,8 @@ class TestAsTheOwnStore:
             saved.new_message_index = None
             saved.messages[2:5] = [asks("Summary")]
             new = await backend.save(saved)
-            record = await backend.read_record("talk")
-            found = await backend.load("talk")
+            record = await backend.read_record("chat")
+            found = await backend.load("chat")
             return dump_of(found.messages), len(new), len(record.branches)
 
         assert (2, 1) == asyncio.run(same_in_both(use))[1:]
@@ -168,11 +168,11 @@ class TestAsTheOwnStore:
 
         async def use(backend):
             await grown(backend, 3)
-            whole = await backend.fork("talk", new_conversation_id="whole")
-            some = await backend.fork("talk", at=2, new_conversation_id="some")
+            whole = await backend.fork("chat", new_conversation_id="whole")
+            some = await backend.fork("chat", at=2, new_conversation_id="some")
             some.messages.append(asks("And?"))
             await backend.save(some)
-            await backend.delete("talk")
+            await backend.delete("chat")
             records = await backend.list_conversations()
             return (
                 [dump_of(one.messages) for one in (whole, some)],
@@ -192,11 +192,11 @@ class TestAsTheOwnStore:
 
         async def use(backend):
             saved = await grown(backend, 1)
-            stale = await backend.load("talk")
+            stale = await backend.load("chat")
             saved.usage = RunUsage(requests=7)
             await backend.save(saved)
             told = []
-            for late in (stale, Conversation(conversation_id="talk")):
+            for late in (stale, Conversation(conversation_id="chat")):
                 late.messages += turn(9)
                 try:
                     await backend.save(late)
@@ -206,17 +206,17 @@ class TestAsTheOwnStore:
             for options in ({"at": 7}, {"from_entry": "none"}):
                 try:
                     await backend.branch(
-                        "talk", expected_revision=saved.revision, **options
+                        "chat", expected_revision=saved.revision, **options
                     )
                 except UserError as error:
                     told.append(str(error))
 
-            found = await backend.load("talk")
+            found = await backend.load("chat")
             return told, found.usage, dump_of(found.messages)
 
         told, usage, _ = asyncio.run(same_in_both(use))
 
-        assert ["talk", "talk"] == told[:2]
+        assert ["chat", "chat"] == told[:2]
         assert 7 == usage.requests
 
     def test_scopes(self):
@@ -248,12 +248,12 @@ class TestAsTheOwnStore:
 
         async def use(backend):
             waiting = calls("c1")
-            paused = Conversation(conversation_id="talk", messages=[asks("?"), waiting])
+            paused = Conversation(conversation_id="chat", messages=[asks("?"), waiting])
             paused.deferred_tool_requests = DeferredToolRequests(
                 approvals=list(waiting.parts), metadata={"c1": {"why": "costs"}}
             )
             await backend.save(paused)
-            return (await backend.load("talk")).deferred_tool_requests
+            return (await backend.load("chat")).deferred_tool_requests
 
         assert "costs" == asyncio.run(same_in_both(use)).metadata["c1"]["why"]
 
@@ -263,8 +263,8 @@ class TestAsTheOwnStore:
         """
 
         async def use(backend):
-            await backend.save(Conversation(conversation_id="talk"))
-            found = await backend.load("talk")
+            await backend.save(Conversation(conversation_id="chat"))
+            found = await backend.load("chat")
             return found.messages, len(await backend.list_conversations())
 
         assert ([], 1) == asyncio.run(same_in_both(use))
@@ -277,8 +277,8 @@ class TestAsTheOwnStore:
 
         async def use(backend):
             saved = await grown(backend, 3)
-            entries = await backend.load_entries("talk")
-            await backend.branch("talk", at=1, expected_revision=saved.revision)
+            entries = await backend.load_entries("chat")
+            await backend.branch("chat", at=1, expected_revision=saved.revision)
             other = backend
             if isinstance(backend, StoreBackend):
                 other = StoreBackend(backend.store)
@@ -310,11 +310,11 @@ class TestStates:
         """
         backend: Any = StoreBackend(store)
         asyncio.run(grown(backend, 3))
-        state = asyncio.run(backend.load_state("talk"))
+        state = asyncio.run(backend.load_state("chat"))
 
-        assert state == store.load("talk")
+        assert state == store.load("chat")
         assert 7 == len(state)
-        assert 3 == len(asyncio.run(backend.load_state("talk", at=1)))
+        assert 3 == len(asyncio.run(backend.load_state("chat", at=1)))
 
         with pytest.raises(NotSavedError):
             asyncio.run(backend.load_state("none"))
@@ -328,8 +328,8 @@ class TestStates:
         stale = asyncio.run(grown(backend, 1))
         stale.deferred_tool_requests = DeferredToolRequests()
         asyncio.run(backend.save(stale))
-        store.update("talk", lambda state: state.add(UserMessage("From elsewhere")))
-        found = asyncio.run(backend.load("talk"))
+        store.update("chat", lambda state: state.add(UserMessage("From elsewhere")))
+        found = asyncio.run(backend.load("chat"))
 
         assert ["From elsewhere"] == dump_of(found.messages)[-1]
         assert found.deferred_tool_requests is None
@@ -341,8 +341,8 @@ class TestStates:
         found.messages += turn(2)
         asyncio.run(backend.save(found))
 
-        assert 5 == len(asyncio.run(backend.load("talk")).messages)
-        assert [] == asyncio.run(backend.read_record("talk")).branches
+        assert 5 == len(asyncio.run(backend.load("chat")).messages)
+        assert [] == asyncio.run(backend.read_record("chat")).branches
 
     def test_strangers(self, store):
         """
@@ -370,23 +370,23 @@ class TestStates:
         """
         backend: Any = StoreBackend(store)
 
-        async def talk():
+        async def chat():
             saved = await grown(backend, 3)
             await backend.save(saved)
-            await backend.fork("talk", at=2, new_conversation_id="fork")
+            await backend.fork("chat", at=2, new_conversation_id="fork")
             saved.new_message_index = None
             saved.messages[0:2] = [asks("Summary")]
             await backend.save(saved)
-            await backend.branch("talk", at=1, expected_revision=saved.revision)
+            await backend.branch("chat", at=1, expected_revision=saved.revision)
 
-        asyncio.run(talk())
-        talk_usage = store.load("talk").total_usage
+        asyncio.run(chat())
+        chat_usage = store.load("chat").total_usage
         fork = store.load("fork")
 
-        assert (30, 3) == (talk_usage.prompt_tokens, talk_usage.completion_tokens)
+        assert (30, 3) == (chat_usage.prompt_tokens, chat_usage.completion_tokens)
         assert 33 == fork.total_usage.total_tokens
         assert 0 == fork.usage.total_tokens
-        assert 33 == fork.join(store.load("talk")).total_usage.total_tokens
+        assert 33 == fork.join(store.load("chat")).total_usage.total_tokens
 
     def test_bill_of_what_was_left(self, store):
         """
@@ -394,24 +394,24 @@ class TestStates:
         """
         backend: Any = StoreBackend(store)
 
-        async def talk():
+        async def chat():
             saved = await grown(backend, 3)
             branch = await backend.branch(
-                "talk", at=1, expected_revision=saved.revision
+                "chat", at=1, expected_revision=saved.revision
             )
             branch.messages.append(says("Another answer.", **with_usage(9)))
             await backend.save(branch)
-            record = await backend.read_record("talk")
+            record = await backend.read_record("chat")
             await backend.branch(
-                "talk", from_entry=record.branches[0], expected_revision=record.revision
+                "chat", from_entry=record.branches[0], expected_revision=record.revision
             )
 
-        asyncio.run(talk())
+        asyncio.run(chat())
 
         assert [0, 1, 2, 9] == [
-            entry.usage.completion_tokens for entry in store.load("talk").ledger
+            entry.usage.completion_tokens for entry in store.load("chat").ledger
         ]
-        assert 7 == len(store.load("talk"))
+        assert 7 == len(store.load("chat"))
 
     def test_the_last_of_it(self, store):
         """
@@ -420,9 +420,9 @@ class TestStates:
         """
         backend: Any = StoreBackend(store)
         asyncio.run(grown(backend, 40))
-        entries = asyncio.run(backend.load_entries("talk"))
+        entries = asyncio.run(backend.load_entries("chat"))
         for limit in (0, 1, 2, 3, 6, 10, 17, 79, 80, 81):
-            last = asyncio.run(backend.load_entries("talk", limit=limit))
+            last = asyncio.run(backend.load_entries("chat", limit=limit))
 
             assert entries[len(entries) - min(limit, 80) :] == last
 
@@ -440,10 +440,10 @@ class TestStates:
             says("c", usage=RequestUsage(output_tokens=4)),
         ]
         asyncio.run(
-            backend.save(Conversation(conversation_id="talk", messages=messages))
+            backend.save(Conversation(conversation_id="chat", messages=messages))
         )
 
-        assert 7 == store.load("talk").total_usage.completion_tokens
+        assert 7 == store.load("chat").total_usage.completion_tokens
 
     def test_small(self):
         """
@@ -459,16 +459,16 @@ class TestStates:
         store = Store(RecordingBackend(MemoryBackend(), told))
         backend: Any = StoreBackend(store)
 
-        async def talk():
+        async def chat():
             saved = await grown(backend, 40)
             counts = [sum(added)]
             saved.messages += turn(99)
             await backend.save(saved)
             counts.append(sum(added))
-            await backend.fork("talk", at=9, new_conversation_id="fork")
+            await backend.fork("chat", at=9, new_conversation_id="fork")
             counts.append(sum(added))
             branch = await backend.branch(
-                "talk", at=50, expected_revision=saved.revision
+                "chat", at=50, expected_revision=saved.revision
             )
             counts.append(sum(added))
             branch.usage = RunUsage(requests=1)
@@ -476,7 +476,7 @@ class TestStates:
             counts.append(sum(added))
             return counts
 
-        counts = asyncio.run(talk())
+        counts = asyncio.run(chat())
         steps = [after - before for before, after in pairwise(counts)]
 
         # One of each is the record.
@@ -502,10 +502,10 @@ class TestStates:
 
         backend: Any = StoreBackend(Store(Backend(MemoryBackend(), calls.append)))
 
-        async def talk(turns):
-            await grown(backend, turns, f"talk {turns}")
+        async def chat(turns):
+            await grown(backend, turns, f"chat {turns}")
             del calls[:], blocks[:]
-            conversation = await backend.load(f"talk {turns}")
+            conversation = await backend.load(f"chat {turns}")
             loading = len(calls), [*blocks]
             del calls[:], blocks[:]
             conversation.messages += turn(99, **with_usage(99))
@@ -515,7 +515,7 @@ class TestStates:
             written = [each.table for each in calls if each.verb == "add"]
             return loading, saving, written
 
-        few, many = asyncio.run(talk(3)), asyncio.run(talk(30))
+        few, many = asyncio.run(chat(3)), asyncio.run(chat(30))
         rows = ["revisions", "entries", "ledger", "revisions", "entries"]
 
         assert few == many
@@ -533,8 +533,8 @@ class TestStates:
         def save(number):
             with StoreBackend.from_url(url) as own:
 
-                async def talk():
-                    conversation: Any = await own.load("talk")
+                async def chat():
+                    conversation: Any = await own.load("chat")
                     together.wait()
                     conversation.messages += turn(number)
                     try:
@@ -544,7 +544,7 @@ class TestStates:
 
                     return True
 
-                return asyncio.run(talk())
+                return asyncio.run(chat())
 
         together = Barrier(4, timeout=60)
         with ThreadPoolExecutor(4) as threads:
@@ -552,7 +552,7 @@ class TestStates:
 
         assert 1 == sum(saved)
         with StoreBackend.from_url(url) as last:
-            back: Any = asyncio.run(last.load("talk"))
+            back: Any = asyncio.run(last.load("chat"))
 
             assert 6 == len(back.messages)
             assert () == last.store.verify()
@@ -573,20 +573,20 @@ class TestStates:
         """
         url = f"sqlite:///{tmp_path}/chats.db"
 
-        async def talk():
+        async def chat():
             async with (
                 StoreBackend.from_url(url) as one,
                 StoreBackend.from_url(url) as two,
             ):
                 saved = await grown(one, 3)
                 branch = await two.branch(
-                    "talk", at=2, expected_revision=saved.revision
+                    "chat", at=2, expected_revision=saved.revision
                 )
                 branch.messages += turn(7)
                 await two.save(branch)
-                record: Any = await one.read_record("talk")
+                record: Any = await one.read_record("chat")
                 back = await one.branch(
-                    "talk",
+                    "chat",
                     from_entry=record.branches[0],
                     expected_revision=record.revision,
                 )
@@ -595,7 +595,7 @@ class TestStates:
 
                 return saved.messages == back.messages, two.store.verify()
 
-        assert (True, ()) == asyncio.run(talk())
+        assert (True, ()) == asyncio.run(chat())
 
     def test_agent(self, store):
         """
@@ -611,16 +611,16 @@ class TestStates:
             """
             return "noon"
 
-        async def talk():
+        async def chat():
             for _ in range(3):
-                found = await backend.load("talk")
-                found = found or Conversation(conversation_id="talk")
+                found = await backend.load("chat")
+                found = found or Conversation(conversation_id="chat")
                 await backend.save(await agent.run("When?", conversation=found))
 
-            return await backend.load("talk")
+            return await backend.load("chat")
 
-        found = asyncio.run(talk())
-        state = store.load("talk")
+        found = asyncio.run(chat())
+        state = store.load("chat")
 
         assert 8 == len(found.messages)
         assert ["system", "user", "assistant", "tool", "assistant"] == [
@@ -643,7 +643,7 @@ class TestWrite:
         one = ConversationEntry(parent_id=None, message=asks("Hi!"))
         two = ConversationEntry(parent_id="other", message=asks("Hi!"))
         for entries, head in (([one, two], two.id), ([one, one], one.id), ([one], "x")):
-            record = ConversationRecord(conversation_id="talk", head_id=head)
+            record = ConversationRecord(conversation_id="chat", head_id=head)
             with pytest.raises(ValueError, match="expected a chain"):
                 asyncio.run(
                     backend.write_record(
@@ -657,7 +657,7 @@ class TestWrite:
         """
         A history that continues an unknown one is a conflict.
         """
-        record = ConversationRecord(conversation_id="talk", head_id="gone")
+        record = ConversationRecord(conversation_id="chat", head_id="gone")
         with pytest.raises(ConversationConflict):
             asyncio.run(
                 StoreBackend(store).write_record(record, expected_revision=None)
@@ -678,8 +678,8 @@ class TestWrite:
         with pytest.raises(ValueError, match=r"(?i)serializ|object"):
             asyncio.run(backend.save(saved))
 
-        assert 1 == store.latest("talk").revision
-        assert 2 == len(asyncio.run(backend.load("talk")).messages)
+        assert 1 == store.latest("chat").revision
+        assert 2 == len(asyncio.run(backend.load("chat")).messages)
 
     def test_delete(self, store):
         """
@@ -687,10 +687,10 @@ class TestWrite:
         """
         backend: Any = StoreBackend(store)
         saved = asyncio.run(grown(backend, 1))
-        asyncio.run(backend.delete_record("talk", expected_revision=saved.revision))
+        asyncio.run(backend.delete_record("chat", expected_revision=saved.revision))
 
         assert () == store.names()
-        assert asyncio.run(backend.read_record("talk")) is None
+        assert asyncio.run(backend.read_record("chat")) is None
 
     def test_misuse(self):
         """
@@ -703,9 +703,9 @@ class TestWrite:
         """
         Ids that are no names get one, each another; records never clash.
         """
-        ids = ["", "x" * 999, "a\0", "pydantic_ai:record:talk", "pydantic_ai:odd:1"]
+        ids = ["", "x" * 999, "a\0", "pydantic_ai:record:chat", "pydantic_ai:odd:1"]
         names = [StoreBackend.name_of(id) for id in ids]
 
-        assert "talk" == StoreBackend.name_of("talk")
+        assert "chat" == StoreBackend.name_of("chat")
         assert len(ids) == len({*ids, *names} - {*ids})
         assert all(name.startswith("pydantic_ai:odd:") for name in names)

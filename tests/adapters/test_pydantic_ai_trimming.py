@@ -54,7 +54,7 @@ def within(tokens, *steps, **options):
     return Trimmer(TokenBudget(context_window=tokens), *steps, **options)
 
 
-def talk(turns, **fields):
+def chat(turns, **fields):
     """
     A history with a system prompt and so many questions and answers, and one
     question more.
@@ -123,7 +123,7 @@ class TestHistoryProcessor:
         What is kept are the very messages; the request that holds the system
         prompt is left with that.
         """
-        history = talk(9)
+        history = chat(9)
         kept = processor(within(60))(history)
 
         assert [SystemPromptPart] == [type(part) for part in kept[0].parts]
@@ -136,7 +136,7 @@ class TestHistoryProcessor:
         """
         A history that fits is what it was.
         """
-        history = talk(3)
+        history = chat(3)
         kept = processor(within(9_999))(history)
 
         assert [id(message) for message in history] == [id(message) for message in kept]
@@ -145,7 +145,7 @@ class TestHistoryProcessor:
         """
         A request that is kept in part is the same object each time.
         """
-        process, history = processor(within(60)), talk(9)
+        process, history = processor(within(60)), chat(9)
 
         assert process(history)[0] is process(history)[0]
 
@@ -153,7 +153,7 @@ class TestHistoryProcessor:
         """
         A message whose parts were replaced is another one, also to the budget.
         """
-        process, history = processor(within(60)), talk(3)
+        process, history = processor(within(60)), chat(3)
         before = process(history)
         history[-1].parts = [UserPromptPart("new " * 40)]
         after = process(history)
@@ -167,7 +167,7 @@ class TestHistoryProcessor:
         No result without its call, whatever is left out; the newest request
         is always there.
         """
-        history = talk(0)
+        history = chat(0)
         for at, size in enumerate(turns):
             ids = [f"c{at}.{one}" for one in range(size)]
             history += [calls(*ids), answers(*ids)] if size else [says("x" * 40)]
@@ -204,7 +204,7 @@ class TestHistoryProcessor:
         All that stands before a call without a result is shown, and an answer
         to the call, by any trimmer without steps.
         """
-        history = [*talk(9), calls("c"), asks("still there?")]
+        history = [*chat(9), calls("c"), asks("still there?")]
 
         shown: Any = history_processor(trimmer)(history)
 
@@ -225,7 +225,7 @@ class TestHistoryProcessor:
         async def asummarise(messages):
             return summarise(messages)
 
-        history = talk(9)
+        history = chat(9)
         longer = [*history, says("an answer"), asks("more?")]
         trimmer = within(8_000, rolling_summary(60, 2, summarise))
         later = within(8_000, arolling_summary(60, 2, asummarise))
@@ -270,7 +270,7 @@ class TestHistoryProcessor:
         """
         A summary is a request of its own, in the place of what it sums up.
         """
-        history = talk(3)
+        history = chat(3)
         step = compact(range(2, 6), lambda messages: f"{len(messages)} messages")
         kept = processor(within(999, step))(history)
 
@@ -283,9 +283,9 @@ class TestHistoryProcessor:
         Instructions take up room once, however often they are said.
         """
         told = {"instructions": "x" * 80}
-        plain = processor(within(100))(talk(9))
-        kept = processor(within(100))(talk(9, **told))
-        none = processor(within(100 + 20))(talk(9, **told))
+        plain = processor(within(100))(chat(9))
+        kept = processor(within(100))(chat(9, **told))
+        none = processor(within(100 + 20))(chat(9, **told))
 
         assert len(kept) < len(plain) == len(none)
 
@@ -300,7 +300,7 @@ class TestHistoryProcessor:
             return by_characters(message)
 
         process = processor(within(9_999, counter=counter))
-        history = talk(0, instructions="Be kind.")
+        history = chat(0, instructions="Be kind.")
         for turn in range(50):
             history += [says(f"answer {turn}"), asks(f"question {turn}")]
             process(list(history))
@@ -312,7 +312,7 @@ class TestHistoryProcessor:
         What is gone from memory is remembered by nobody.
         """
         process = processor(within(9_999))
-        process(talk(3))
+        process(chat(3))
         gc.collect()
         cells = [cell.cell_contents for cell in process.__closure__]
         (known,) = [one for one in cells if hasattr(one, "_found")]
@@ -323,7 +323,7 @@ class TestHistoryProcessor:
         """
         With slack, a request begins as the one before did, most of the time.
         """
-        process, history = processor(within(150, fit(slack=60))), talk(0)
+        process, history = processor(within(150, fit(slack=60))), chat(0)
         begins = []
         for turn in range(30):
             history += [says(f"answer {turn} " * 2), asks(f"question {turn} " * 2)]
@@ -342,7 +342,7 @@ class TestHistoryProcessor:
         """
         Any function from messages to a view is a trimmer.
         """
-        assert len(processor(trimmer)(talk(9))) < 19
+        assert len(processor(trimmer)(chat(9))) < 19
 
     def test_newest_left_out(self):
         """
@@ -351,7 +351,7 @@ class TestHistoryProcessor:
         process = processor(lambda said: TrimContext.of(said).remove([3, 4]))
 
         with pytest.raises(InvalidTranscriptError, match="leaves out messages"):
-            process(talk(1))
+            process(chat(1))
 
     def test_misuse(self):
         """
@@ -361,7 +361,7 @@ class TestHistoryProcessor:
             processor(TokenBudget(context_window=9))
 
         with pytest.raises(TypeError, match="returns a TrimContext, got a list"):
-            processor(list)(talk(1))
+            processor(list)(chat(1))
 
         with pytest.raises(TypeError, match="expected a Trimmer, got a function"):
             awaited(lambda said: said)
@@ -378,7 +378,7 @@ def said(agent, turns):
     The history after so many turns of an agent.
     """
 
-    async def talk():
+    async def chat():
         history = None
         for turn in range(turns):
             result = await agent.run(f"{turn}", message_history=history)
@@ -386,7 +386,7 @@ def said(agent, turns):
 
         return history
 
-    return asyncio.run(talk())
+    return asyncio.run(chat())
 
 
 class TestAgents:
@@ -431,7 +431,7 @@ class TestAgents:
             return view.remove(range(1, 3))
 
         process = awaited(within(9_999, summed_up, keep_last(9)))
-        history = talk(4)
+        history = chat(4)
         kept = asyncio.run(process(history))
 
         assert len(history) - 1 == len(kept)
@@ -440,7 +440,7 @@ class TestAgents:
         """
         The history that was given is what it was.
         """
-        history = talk(5)
+        history = chat(5)
         before = copy.deepcopy(history)
         processor(within(60))(history)
 

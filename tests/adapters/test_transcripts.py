@@ -160,7 +160,7 @@ def problems(read, document):
     return [str(one) for one in caught.value.problems]
 
 
-def talk(*turns, **beside):
+def chat(*turns, **beside):
     """
     A record of these *turns*.
     """
@@ -208,10 +208,10 @@ class TestLoad:
         A system prompt beside the turns comes first; an empty one is none.
         """
         assert (SystemMessage("Be brief."), UserMessage("hi")) == several(
-            talk(ASKED, system="Be brief.")
+            chat(ASKED, system="Be brief.")
         )
-        assert (UserMessage("hi"),) == several(talk(ASKED, system=""))
-        assert (UserMessage("hi"),) == several(talk(ASKED, system=None))
+        assert (UserMessage("hi"),) == several(chat(ASKED, system=""))
+        assert (UserMessage("hi"),) == several(chat(ASKED, system=None))
 
     def test_prompt_and_completion(self):
         """
@@ -288,7 +288,7 @@ class TestLoad:
         """
         Half of a surrogate pair is U+FFFD, wherever it stood, and noted.
         """
-        record = talk(
+        record = chat(
             {"from": "human", "value": "a\ud800"},
             {"from": "function_call", "value": '{"name": "f\\ud800", "arguments": {}}'},
             {"from": "function_call", "value": "no call \ud800"},
@@ -313,7 +313,7 @@ class TestCalls:
         written.
         """
         called, answered = several(
-            talk(
+            chat(
                 {"from": "function_call", "value": CALLED},
                 {"from": "observation", "value": "12:30"},
             )
@@ -331,7 +331,7 @@ class TestCalls:
         them in order, or by the tool's name.
         """
         messages = several(
-            talk(
+            chat(
                 ASKED,
                 {"from": "function_call", "value": '{"name": "a"}', "weight": 1},
                 {"from": "function_call", "value": '[{"name": "b"}, {"name": "c"}]'},
@@ -357,7 +357,7 @@ class TestCalls:
         next one.
         """
         called, first, second = several(
-            talk(
+            chat(
                 {"from": "tool_call", "value": '[{"name": "a", "id": "x"}]'},
                 {"from": "tool_call", "value": '{"name": "b"}'},
                 {"from": "tool", "value": "1", "tool_call_id": "x"},
@@ -487,7 +487,7 @@ class TestCalls:
             {"from": "tool", "name": f"f{n}", "value": ""} for n in range(10_000)
         ]
 
-        called, *answered = several(talk(*calls, *reversed(results)))
+        called, *answered = several(chat(*calls, *reversed(results)))
 
         assert [call.id for call in called.tool_calls] == [
             each.tool_call_id for each in reversed(answered)
@@ -510,7 +510,7 @@ class TestWrong:
         """
         All that is wrong is told, each with its path.
         """
-        record = talk(
+        record = chat(
             {"from": "narrator", "value": "x"},
             7,
             {"from": "human"},
@@ -612,16 +612,16 @@ class TestLaws:
         A hundred conversations of an agent load as OpenAI's adapter loads
         them, and as valid ones.
         """
-        talks = lines(recordings / "transcripts" / "airline.jsonl")
+        chats = lines(recordings / "transcripts" / "airline.jsonl")
 
-        for each in talks:
+        for each in chats:
             loaded = load(each)
             assert [bare(m) for m in openai_chat.load(each)] == [
                 bare(m) for m in loaded
             ]
             assert () == TrimContext.of(loaded).problems()
 
-        assert (100 if is_large(recordings) else 4) == len(talks)
+        assert (100 if is_large(recordings) else 4) == len(chats)
 
 
 def as_lines(*records):
@@ -636,7 +636,7 @@ class TestLines:
         """
         A record a line, with its name, its line and what it says beside it.
         """
-        text = as_lines(talk(ASKED, id="a", tools="[]"), talk(SAID, id=7), [ASKED])
+        text = as_lines(chat(ASKED, id="a", tools="[]"), chat(SAID, id=7), [ASKED])
 
         first, second, third = loaded(text)
 
@@ -648,7 +648,7 @@ class TestLines:
         """
         What no message is made of is in the keys, whatever its name.
         """
-        record = {**talk(ASKED), "id": ["x"], "prompt": "p", "items": [], "role": 1}
+        record = {**chat(ASKED), "id": ["x"], "prompt": "p", "items": [], "role": 1}
         (found,) = loaded(as_lines(record))
 
         assert {"id": ("x",), "prompt": "p", "items": (), "role": 1} == found.keys
@@ -657,7 +657,7 @@ class TestLines:
         """
         Lines are a text, an open file, or a list.
         """
-        text = "\ufeff" + as_lines(talk(ASKED), talk(SAID))
+        text = "\ufeff" + as_lines(chat(ASKED), chat(SAID))
         path = tmp_path / "chats.jsonl"
         path.write_text(text, encoding="utf-8", newline="\r\n")
 
@@ -687,7 +687,7 @@ class TestLines:
             {"role": "user", "content": "hi"},
             {"role": "assistant", "content": "yo"},
         )
-        text = as_lines(asked, said) + "\n \n" + as_lines(asked, talk(ASKED), said)
+        text = as_lines(asked, said) + "\n \n" + as_lines(asked, chat(ASKED), said)
 
         found = [*load_lines(text)]
 
@@ -715,7 +715,7 @@ class TestLines:
         The first bad line is an error that names it and all that is wrong with
         it, after the lines before it were given.
         """
-        given = load_lines(as_lines(talk(ASKED), talk({"from": "x"}, 5), talk(SAID)))
+        given = load_lines(as_lines(chat(ASKED), chat({"from": "x"}, 5), chat(SAID)))
 
         assert 1 == next(given).line
         with pytest.raises(DecodeError) as caught:
@@ -744,7 +744,7 @@ class TestLines:
         """
         A broken line is told in its place, and the rest loads.
         """
-        text = as_lines(talk(ASKED)) + bad + "\n" + as_lines(talk(SAID))
+        text = as_lines(chat(ASKED)) + bad + "\n" + as_lines(chat(SAID))
 
         first, broken, last = results(text)
 

@@ -173,7 +173,7 @@ def contended(url, processes, seconds, *, names):
     found: Counter[str] = Counter()
     start = time.time()
     kids = [
-        Kid(url, f"talk {who % names}", who, start + seconds)
+        Kid(url, f"chat {who % names}", who, start + seconds)
         for who in range(processes)
     ]
     for kid in kids:
@@ -255,7 +255,7 @@ def killed(url, seconds, *, server=None, at_once=2):
     alive: list[Kid] = []
     while time.time() < until or not found["saves"] or halt_at is not None:
         while len(alive) < at_once:
-            alive.append(Kid(url, f"talk {len(kids) % 2}", len(kids), until + 60))
+            alive.append(Kid(url, f"chat {len(kids) % 2}", len(kids), until + 60))
             kids.append(alive[-1])
 
         time.sleep(luck.uniform(0.02, 0.4))

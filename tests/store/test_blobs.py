@@ -56,14 +56,14 @@ class TestKeeping:
             ]
         )
         store = Store(backend)
-        store.save("talk", state)
+        store.save("chat", state)
 
-        assert state == Store(backend).load("talk")
-        assert state[2:] == list(Store(backend).load("talk", last=3).messages)
+        assert state == Store(backend).load("chat")
+        assert state[2:] == list(Store(backend).load("chat", last=3).messages)
         assert {one, two} == {data for _, _, data in blobs(backend)}
         assert () == store.verify()
 
-        store.save("talk", state.add_user_prompt("and?"))
+        store.save("chat", state.add_user_prompt("and?"))
         for entry in state.entries:
             assert 0 == len(store.verify())
             store.erase(entry.id, reason="asked for")
@@ -89,14 +89,14 @@ class TestKeeping:
         """
         data = bytes(100_000)
         shown = UserMessage([ImagePart(data=data), ImagePart(data=b"x" * 5_000)])
-        Store(backend).save("talk", Aggregator.new(messages=[shown] * 100))
+        Store(backend).save("chat", Aggregator.new(messages=[shown] * 100))
         read = count()
 
         def told(call):
             if call[:2] == ("get", "blobs"):
                 next(read)
 
-        loaded = Store(RecordingBackend(backend, told)).load("talk")
+        loaded = Store(RecordingBackend(backend, told)).load("chat")
 
         assert 2 == next(read)
         assert [shown] * 100 == list(loaded)

@@ -24,7 +24,7 @@ from conversation_state.usage import Usage
 from tests.counts import COUNTS
 from tests.profiles import is_thorough
 
-TALK = Aggregator.new().add_user_prompt("When is the next train?")
+CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 LARGE = bytes(range(256)) * 20
 # Which damage is told of which table: the row's own, or those beside it.
 TOLD = {
@@ -44,22 +44,22 @@ def lived_in(store):
     """
     shown = UserMessage([ImagePart(data=LARGE), ImagePart(data=LARGE + b"x")])
     call = AssistantMessage("é", tool_calls=[ToolCall("c1", "clock", '{"a": 1}')])
-    state = TALK.add(call).add_usage(Usage(3, 1), model="m", key="paid").add(shown)
+    state = CHAT.add(call).add_usage(Usage(3, 1), model="m", key="paid").add(shown)
     fork = state.fork(at=2).add_user_prompt("and?").add_usage(Usage(1, 1))
-    store.save("talk", TALK, label="first")
-    store.save("talk", state, label="second")
-    store.label("talk", "also the second")
-    store.label("talk", "moved", at=1)
-    store.label("talk", "moved", at=2)
+    store.save("chat", CHAT, label="first")
+    store.save("chat", state, label="second")
+    store.label("chat", "also the second")
+    store.label("chat", "moved", at=1)
+    store.label("chat", "moved", at=2)
     store.save("fork", fork)
     store.save("apart", Aggregator.new().add_user_prompt("apart").join(fork))
     store.save("empty", Aggregator.new())
     store.erase(state.entries[0].id, reason="asked for")
-    store.save("talk", store.load("talk").add_user_prompt("more"))
-    undone = Timeline.begin(TALK, "start").commit(fork, "one", group="typing")
+    store.save("chat", store.load("chat").add_user_prompt("more"))
+    undone = Timeline.begin(CHAT, "start").commit(fork, "one", group="typing")
     undone = undone.undo().commit(state).undo().redo("one")
     store.save_timeline("undone", undone)
-    store.save_timeline("begun", Timeline.begin(TALK, "begun"))
+    store.save_timeline("begun", Timeline.begin(CHAT, "begun"))
     store.save("gone", Aggregator.new().add_user_prompt("gone"))
     store.delete("gone")
     write(store, lambda rows: rows.put(b"bare", b"of a host"))
@@ -259,7 +259,7 @@ class TestEveryRow:
         """
         backend = MemoryBackend()
         store = Store(backend)
-        store.save("ann", TALK)
+        store.save("ann", CHAT)
         store.save("bob", Aggregator.new().add_user_prompt("of bob"))
         with backend.writing() as rows:
             (_, *ann), (bob, *_) = rows.scan("revisions", None, None)
@@ -273,7 +273,7 @@ class TestEveryRow:
             lambda store: store.history("bob"),
             lambda store: store.fork("bob", "fork"),
             lambda store: store.label("bob", "kept"),
-            lambda store: store.save("bob", TALK),
+            lambda store: store.save("bob", CHAT),
             lambda store: store.collect_garbage(),
         ):
             with pytest.raises(StoreError, match=r"revision 1 is not what was written"):
@@ -281,25 +281,25 @@ class TestEveryRow:
 
         (damage,) = store.verify()
         assert "revision 1 of 'bob'" == damage.id
-        assert TALK == Store(backend).load("ann")
+        assert CHAT == Store(backend).load("ann")
 
     def test_doubled(self):
         """
         A newest revision that is there twice is found, and is not the head.
         """
         backend = MemoryBackend()
-        Store(backend).save("talk", TALK)
+        Store(backend).save("chat", CHAT)
         with backend.writing() as rows:
             ((place, *row),) = rows.scan("revisions", None, None)
             rows.add("revisions", [(place + 1, *row)])
 
         store = Store(backend)
 
-        assert ["revision 2 of 'talk'"] == [damage.id for damage in store.verify()]
+        assert ["revision 2 of 'chat'"] == [damage.id for damage in store.verify()]
         with pytest.raises(StoreError, match="revision 2"):
-            store.load("talk")
+            store.load("chat")
 
-        assert TALK == store.load("talk", at=1)
+        assert CHAT == store.load("chat", at=1)
 
     @pytest.mark.parametrize(
         ("change", "where", "label"),
@@ -328,8 +328,8 @@ class TestEveryRow:
         """
         backend = MemoryBackend()
         store = Store(backend)
-        store.save("talk", TALK, label="kept")
-        store.save("talk", TALK.add_user_prompt("more"), label="more")
+        store.save("chat", CHAT, label="kept")
+        store.save("chat", CHAT.add_user_prompt("more"), label="more")
         with backend.writing() as rows:
             (one, _), (_, two) = rows.scan("labels", None, None)
             change(rows, one, two)
@@ -338,7 +338,7 @@ class TestEveryRow:
 
         assert where in {damage.where for damage in fresh.verify()}
         with pytest.raises(StoreError):
-            fresh.load("talk", at=label)
+            fresh.load("chat", at=label)
 
     @pytest.mark.parametrize("table", ["starts", "branches"])
     def test_nothing_is_saved_elsewhere(self, table):
@@ -348,8 +348,8 @@ class TestEveryRow:
         """
         backend = MemoryBackend()
         store = Store(backend)
-        forks = [TALK.fork().add_user_prompt(f"fork {n}") for n in range(2)]
-        store.save("talk", TALK)
+        forks = [CHAT.fork().add_user_prompt(f"fork {n}") for n in range(2)]
+        store.save("chat", CHAT)
         for fork in forks:
             store.save(fork[-1].text, fork)
 
@@ -370,7 +370,7 @@ class TestEveryRow:
         """
         backend = MemoryBackend()
         store = Store(backend)
-        store.save("talk", TALK.add_usage(Usage(1)))
+        store.save("chat", CHAT.add_usage(Usage(1)))
         with backend.writing() as rows:
             ((place, *_),) = rows.scan("entries", None, None)
             ((_, *paid),) = rows.scan("ledger", None, None)
@@ -388,11 +388,11 @@ class TestOutOfOrder:
         """
         path = tmp_path / "chats.db"
         with open_store(f"sqlite:///{path}") as store:
-            state = TALK
+            state = CHAT
             for turn in range(20):
                 state = state.add_user_prompt(f"{turn}")
-                store.save("talk", state)
-                store.save(f"talk {turn}", state)
+                store.save("chat", state)
+                store.save(f"chat {turn}", state)
 
         reads = []
         scan = SqliteBlock.scan
@@ -461,25 +461,25 @@ class TestErased:
         somebody may still have what was erased; all is loaded as before.
         """
         backend = MemoryBackend()
-        state = TALK.add_user_prompt("secret").add_user_prompt("more")
+        state = CHAT.add_user_prompt("secret").add_user_prompt("more")
         store = Store(backend)
-        store.save("talk", state)
+        store.save("chat", state)
         for entry in state.entries[1:]:
             store.erase(entry.id, reason="asked for")
 
-        stone = store.load("talk")
+        stone = store.load("chat")
         with backend.writing() as rows:
             change(rows)
 
         fresh = Store(backend)
 
-        assert stone == fresh.load("talk")
-        for name in ("talk", "new"):
+        assert stone == fresh.load("chat")
+        for name in ("chat", "new"):
             with pytest.raises(StoreError, match=r"note of an erasure.*verify\(\)"):
                 fresh.save(name, state.fork().add_user_prompt("and?"), expecting=None)
 
         with pytest.raises(StoreError, match="note of an erasure"):
-            fresh.save("talk", fresh.load("talk").add_user_prompt("and?"))
+            fresh.save("chat", fresh.load("chat").add_user_prompt("and?"))
 
         assert "changes" in {damage.where for damage in fresh.verify()}
 
@@ -489,17 +489,17 @@ class TestErased:
         """
         backend = MemoryBackend()
         store = Store(backend)
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         with backend.reading() as rows:
             ((place, _, body, content, _),) = rows.scan("entries", None, None)
 
-        store.erase(TALK.entries[0].id, reason="asked for")
+        store.erase(CHAT.entries[0].id, reason="asked for")
         with backend.writing() as rows:
             rows.set("entries", place, body=body, content=content)
 
         (damage,) = store.verify()
 
-        assert ("entries", TALK.entries[0].id) == (damage.where, damage.id)
+        assert ("entries", CHAT.entries[0].id) == (damage.where, damage.id)
         assert "erased" in damage.what
 
 
@@ -577,7 +577,7 @@ class TestFile:
         path = tmp_path / "chats.db"
         with open_store(f"sqlite:///{path}") as store:
             for name in "abc":
-                store.save(name, TALK.fork().add_user_prompt(name))
+                store.save(name, CHAT.fork().add_user_prompt(name))
 
             assert () == store.verify()
             connection = sqlite3.connect(path)
@@ -647,8 +647,8 @@ class TestLoad:
         """
         backend = MemoryBackend()
         store = Store(backend)
-        store.save("talk", TALK.add_user_prompt("more").add_user_prompt("last"))
-        state = store.load("talk")
+        store.save("chat", CHAT.add_user_prompt("more").add_user_prompt("last"))
+        state = store.load("chat")
 
         with backend.writing() as rows:
             row = rows.scan("entries", None, None)[1]
@@ -657,13 +657,13 @@ class TestLoad:
 
         for last in (None, 2):
             with pytest.raises(StoreError, match=why) as caught:
-                Store(backend).load("talk", last=last)
+                Store(backend).load("chat", last=last)
 
             assert state.entries[1].id in str(caught.value)
             assert "verify()" in str(caught.value)
 
         if column != "digest":
-            window = Store(backend).load("talk", last=1)
+            window = Store(backend).load("chat", last=1)
             assert ["last"] == [message.text for message in window.messages]
 
     def test_hostile_numbers(self):
@@ -679,9 +679,9 @@ class TestLoad:
         ):
             backend = MemoryBackend()
             store = Store(backend)
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             with backend.writing() as rows:
                 rows.set("revisions", 1 << 32 | 1, **{column: value})
 
             with pytest.raises(StoreError, match=r"verify\(\)"):
-                Store(backend).load("talk")
+                Store(backend).load("chat")

@@ -27,7 +27,7 @@ from conversation_state.store.backends.sqlite._block import SqliteBlock
 from conversation_state.usage import Usage
 from tests.store.writers import change_own_names
 
-TALK = Aggregator.new().add_user_prompt("When is the next train?")
+CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 SECRETS = ("hunter2-" * 4, "gehëim-ß漢-" * 4)
 
 
@@ -81,12 +81,12 @@ class TestErase:
         it was said and shared, also where others have the file open.
         """
         said = messages_with(secret)[kind]
-        state = TALK.add(said).add_user_prompt("last").add_usage(Usage(1, 1), key="k")
+        state = CHAT.add(said).add_user_prompt("last").add_usage(Usage(1, 1), key="k")
         with open_store(url) as store, open_store(url) as other:
-            store.save("talk", state)
+            store.save("chat", state)
             store.save("fork", state.fork().add_user_prompt("fork"))
             other.save("apart", Aggregator.new().add_user_prompt("a").join(state))
-            other.load("talk")
+            other.load("chat")
             data = raw(tmp_path)
             shown = secret.encode() * 20 if kind in {5, 6} else secret.encode()
             assert shown in data or b"base64" in data or kind == 6
@@ -99,12 +99,12 @@ class TestErase:
                 bytes_of = getattr(part, "data", None)
                 assert bytes_of is None or bytes_of[:200] not in raw(tmp_path)
 
-            assert {"talk", "fork", "apart"} == {*other.names()}
+            assert {"chat", "fork", "apart"} == {*other.names()}
             for name in other.names():
-                talk = other.load(name)
-                (stone,) = [m for m in talk.messages if ERASED in m.metadata]
+                chat = other.load(name)
+                (stone,) = [m for m in chat.messages if ERASED in m.metadata]
                 assert receipt.content == stone.metadata[ERASED]["content"]
-                assert ["k"] == [entry.id for entry in talk.ledger]
+                assert ["k"] == [entry.id for entry in chat.ledger]
 
             assert () == store.verify() == other.verify()
 
@@ -117,18 +117,18 @@ class TestErase:
         """
         chosen = random.Random(1)
         with open_store(url) as store:
-            talks = [TALK.fork().add_user_prompt(f"{i}") for i in range(6)]
-            for i, talk in enumerate(talks):
-                store.save(f"talk {i}", talk)
+            chats = [CHAT.fork().add_user_prompt(f"{i}") for i in range(6)]
+            for i, chat in enumerate(chats):
+                store.save(f"chat {i}", chat)
 
             secret_of = {}
             for turn in range(300):
                 i = chosen.randrange(6)
                 secret = f"secret-{turn:03}-"
                 said = secret * chosen.randrange(1, 90)
-                talks[i] = talks[i].add_user_prompt(said)
-                secret_of[talks[i].entries[-1].id] = secret
-                store.save(f"talk {i}", talks[i])
+                chats[i] = chats[i].add_user_prompt(said)
+                secret_of[chats[i].entries[-1].id] = secret
+                store.save(f"chat {i}", chats[i])
 
             erased = [id for n, id in enumerate(secret_of) if n % 7]
             for id in erased:
@@ -146,16 +146,16 @@ class TestErase:
         Whoever still has it, here or in another process, saves a tombstone;
         after a vacuum as well.
         """
-        state = TALK.add_user_prompt(SECRETS[0])
+        state = CHAT.add_user_prompt(SECRETS[0])
         with open_store(url) as store, open_store(url) as other:
-            other.save("talk", state, label="kept")
-            head = store.latest("talk")
+            other.save("chat", state, label="kept")
+            head = store.latest("chat")
             store.erase(state.entries[1].id, reason="asked for")
             store.collect_garbage(vacuum=True)
-            assert head == store.latest("talk", at="kept")
+            assert head == store.latest("chat", at="kept")
             for i, saving in enumerate((store, other)):
                 saving.save(f"again {i}", state.fork().add_user_prompt("and?"))
-                saving.save("talk", state.add_user_prompt(f"and {i}?"), expecting=i + 1)
+                saving.save("chat", state.add_user_prompt(f"and {i}?"), expecting=i + 1)
 
             for name in store.names():
                 store.delete(name)
@@ -178,10 +178,10 @@ class TestErase:
         What is erased while a timeline is loaded or saved does not come back from
         what is remembered of it.
         """
-        secret = TALK.add_user_prompt("secret")
-        timeline = Timeline.begin(TALK).commit(secret)
+        secret = CHAT.add_user_prompt("secret")
+        timeline = Timeline.begin(CHAT).commit(secret)
         with open_store(url) as store:
-            store.save_timeline("talk", timeline)
+            store.save_timeline("chat", timeline)
 
         with open_store(url) as store:
             leave = SqliteBlock.__exit__
@@ -192,17 +192,17 @@ class TestErase:
                 if not is_erased:
                     is_erased.append(True)
                     store.erase(secret.entries[-1].id, reason="asked for")
-                    store.load("talk")
+                    store.load("chat")
 
             monkeypatch.setattr(SqliteBlock, "__exit__", leave_late)
             if verb == "load":
-                store.load_timeline("talk")
+                store.load_timeline("chat")
             else:
                 more = timeline.commit(secret.add_user_prompt("more"))
-                store.save_timeline("talk", more)
+                store.save_timeline("chat", more)
 
             assert is_erased
-            states = [moment.state for moment in store.load_timeline("talk").moments]
+            states = [moment.state for moment in store.load_timeline("chat").moments]
 
         assert "secret" not in {each.text for state in states for each in state}
 
@@ -213,10 +213,10 @@ class TestErase:
         """
         large = (SECRETS[0] * 40_000).encode()
         with open_store(url) as store:
-            store.save("kept", TALK)
-            state = TALK.add(UserMessage([ImagePart(data=large)]))
-            store.save("talk", state.add_user_prompt(SECRETS[1]))
-            store.delete("talk")
+            store.save("kept", CHAT)
+            state = CHAT.add(UserMessage([ImagePart(data=large)]))
+            store.save("chat", state.add_user_prompt(SECRETS[1]))
+            store.delete("chat")
             collected = store.collect_garbage(vacuum=True)
 
             assert (2, 1) == (collected.entries, collected.blobs)
@@ -224,7 +224,7 @@ class TestErase:
             for secret in SECRETS:
                 assert not is_there(tmp_path, secret)
 
-            assert TALK == store.load("kept")
+            assert CHAT == store.load("kept")
 
         assert 100_000 > (tmp_path / "chats.db").stat().st_size
 
@@ -241,25 +241,25 @@ class TestRemains:
         the receipt says so; to erase it again when they are done removes it.
         """
         with open_store(f"{url}?timeout_s=0") as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             other = sqlite3.connect(tmp_path / "chats.db", isolation_level=None)
             other.execute("BEGIN")
             other.execute("SELECT * FROM entries").fetchall()
-            receipt = store.erase(TALK.entries[0].id, reason="asked for")
+            receipt = store.erase(CHAT.entries[0].id, reason="asked for")
 
             assert "vacuum=True" in receipt.remains
             assert "chats.db-wal" in receipt.remains
             assert 1 == receipt.rows
-            assert "" == store.load("talk")[0].text
+            assert "" == store.load("chat")[0].text
 
-            store.delete("talk")
+            store.delete("chat")
             collected = store.collect_garbage()
 
             assert "chats.db-wal" in collected.remains
             assert 1 == collected.entries
 
             other.execute("COMMIT")
-            again = store.erase(TALK.entries[0].id, reason="asked for")
+            again = store.erase(CHAT.entries[0].id, reason="asked for")
 
             assert "" == again.remains
             assert b"next train" not in raw(tmp_path)
@@ -283,7 +283,7 @@ class TestRemains:
         fcntl = pytest.importorskip("fcntl")
         assert fcntl
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             shared_memory = str(tmp_path / "chats.db-shm")
             command = [sys.executable, "-c", textwrap.dedent(script), shared_memory]
             with subprocess.Popen(
@@ -301,7 +301,7 @@ class TestRemains:
 
                 monkeypatch.setattr(time, "sleep", end)
                 if verb == "erase":
-                    receipt = store.erase(TALK.entries[0].id, reason="asked for")
+                    receipt = store.erase(CHAT.entries[0].id, reason="asked for")
 
                     assert "" == receipt.remains
                     assert b"next train" not in raw(tmp_path)
@@ -316,15 +316,15 @@ class TestRemains:
         Where the log can't be emptied, the receipt has SQLite's own words.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
             def fail(_block):
                 raise sqlite3.OperationalError("disk I/O error")
 
             with monkeypatch.context() as patch:
                 patch.setattr(SqliteBlock, "empty_log", fail)
-                receipt = store.erase(TALK.entries[0].id, reason="asked for")
-                store.delete("talk")
+                receipt = store.erase(CHAT.entries[0].id, reason="asked for")
+                store.delete("chat")
                 collected = store.collect_garbage()
 
             assert receipt.remains.endswith("succeeded: disk I/O error")
@@ -340,11 +340,11 @@ class TestVacuum:
         which says so, and does it when they are done.
         """
         with open_store(f"{url}?timeout_s=0") as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             other = sqlite3.connect(tmp_path / "chats.db", isolation_level=None)
             other.execute("BEGIN")
             other.execute("SELECT * FROM entries").fetchall()
-            store.erase(TALK.entries[0].id, reason="asked for")
+            store.erase(CHAT.entries[0].id, reason="asked for")
             with pytest.raises(StoreError, match=r"db-wal for longer.*try again"):
                 store.collect_garbage(vacuum=True)
 
@@ -391,12 +391,12 @@ class TestCollect:
         """
         from conversation_state.store import _maintenance  # noqa: PLC0415 - only here
 
-        state = TALK.extend([UserMessage("x")] * 5).add_usage(Usage(1))
+        state = CHAT.extend([UserMessage("x")] * 5).add_usage(Usage(1))
         with open_store(url) as store, open_store(url) as other:
-            store.save("talk", state)
+            store.save("chat", state)
             store.save("fork", state.fork().add_user_prompt("fork"))
             store.save("kept", Aggregator.new())
-            store.delete("talk")
+            store.delete("chat")
             store.delete("fork")
             found = _maintenance._find_garbage
 
@@ -432,8 +432,8 @@ class TestCollect:
         # Making what was removed unreadable waits for the reader that is open.
         url = f"{url}?timeout_s=0.1"
         with open_store(url) as store, open_store(url) as other:
-            store.save("talk", TALK.add_user_prompt("x"))
-            store.delete("talk")
+            store.save("chat", CHAT.add_user_prompt("x"))
+            store.delete("chat")
             monkeypatch.setattr(_maintenance, "_find_garbage", late)
             second = store.collect_garbage()
 
@@ -446,9 +446,9 @@ class TestCollect:
         In a store where something that is needed is gone nothing is let go of.
         """
         with open_store(url) as store:
-            store.save("talk", TALK.add_user_prompt("one"))
-            store.save("fork", TALK.fork().add_user_prompt("two"))
-            store.delete("talk")
+            store.save("chat", CHAT.add_user_prompt("one"))
+            store.save("fork", CHAT.fork().add_user_prompt("two"))
+            store.delete("chat")
             with store._core.backend.writing() as rows:
                 *_, (branch, _, _) = rows.scan("branches", None, None)
                 rows.remove("branches", branch, branch + 1)
@@ -464,11 +464,11 @@ class TestCollect:
         A name that is gone is gone also after collecting, and a new one is new.
         """
         with open_store(url) as store:
-            head = store.save("talk", TALK)
-            store.delete("talk")
+            head = store.save("chat", CHAT)
+            store.delete("chat")
             store.collect_garbage(vacuum=True)
             with pytest.raises(NotSavedError):
-                store.load("talk")
+                store.load("chat")
 
             with pytest.raises(StaleHeadError):
-                store.save("talk", TALK, expecting=head)
+                store.save("chat", CHAT, expecting=head)

@@ -78,7 +78,7 @@ def run(script, url):
     return done.stdout.splitlines()
 
 
-def saved(url, name="talk"):
+def saved(url, name="chat"):
     """
     What is there when all processes are gone.
     """
@@ -114,11 +114,11 @@ class TestWorks:
                     store = open_store(url)
 
                 for i in range(20):
-                    append(store, "talk", f"child {{i}}")
+                    append(store, "chat", f"child {{i}}")
 
                 closed.wait(60)
                 for i in range(20, 40):
-                    append(store, "talk", f"child {{i}}")
+                    append(store, "chat", f"child {{i}}")
 
                 if {own}:
                     store.close()
@@ -126,11 +126,11 @@ class TestWorks:
             fork = multiprocessing.get_context("fork")
             closed = fork.Event()
             with open_store(url) as store:
-                append(store, "talk", "before")
+                append(store, "chat", "before")
                 process = fork.Process(target=work, args=(store, closed))
                 process.start()
                 for i in range(20):
-                    append(store, "talk", f"parent {{i}}")
+                    append(store, "chat", f"parent {{i}}")
 
             closed.set()
             process.join()
@@ -151,19 +151,19 @@ class TestWorks:
         """
         script = """
             store = open_store(url)
-            append(store, "talk", "parent")
+            append(store, "chat", "parent")
 
             def grandchild():
-                append(store, "talk", "grandchild")
+                append(store, "chat", "grandchild")
 
             def child():
-                append(store, "talk", "child")
+                append(store, "chat", "child")
                 assert 0 == in_child(grandchild)
-                append(store, "talk", "child again")
+                append(store, "chat", "child again")
 
             print(in_child(child))
-            append(store, "talk", "parent again")
-            print(texts(store, "talk"))
+            append(store, "chat", "parent again")
+            print(texts(store, "chat"))
         """
 
         code, texts = run(script, url)
@@ -180,7 +180,7 @@ class TestWorks:
         """
         script = """
             store, other = open_store(url), open_store(url)
-            append(store, "talk", "before")
+            append(store, "chat", "before")
             stop = threading.Event()
 
             counts = {"one": 0, "two": 0}
@@ -198,7 +198,7 @@ class TestWorks:
                 thread.start()
 
             codes = [
-                in_child(lambda: append(store, "talk", f"child {n}"))
+                in_child(lambda: append(store, "chat", f"child {n}"))
                 for n in range(20)
             ]
             stop.set()
@@ -226,11 +226,11 @@ class TestWorks:
         script = """
             stores = [open_store(f"{url}/{n}.db") for n in range(3)]
             for store in stores:
-                append(store, "talk", "parent")
+                append(store, "chat", "parent")
 
-            print(in_child(lambda: [append(s, "talk", "child") for s in stores]))
+            print(in_child(lambda: [append(s, "chat", "child") for s in stores]))
             for store in stores:
-                append(store, "talk", "parent again")
+                append(store, "chat", "parent again")
                 store.close()
         """
         url = f"sqlite:///{tmp_path}"
@@ -246,7 +246,7 @@ class TestWorks:
         """
         script = """
             store = open_store(url)
-            append(store, "talk", "parent")
+            append(store, "chat", "parent")
             opened, over = threading.Event(), threading.Event()
 
             def hold():
@@ -260,9 +260,9 @@ class TestWorks:
             opened.wait(60)
 
             def child():
-                append(store, "talk", "child")
+                append(store, "chat", "child")
                 assert () == store.verify()
-                print(texts(store, "talk"))
+                print(texts(store, "chat"))
 
             print(in_child(child))
             over.set()
@@ -287,7 +287,7 @@ class TestRefused:
         script = """
             _connection.PATIENCE_S = 0
             store = open_store(url)
-            append(store, "talk", "before")
+            append(store, "chat", "before")
             opened, over = threading.Event(), threading.Event()
 
             def hold():
@@ -299,8 +299,8 @@ class TestRefused:
             holder.start()
             opened.wait(60)
             for work in (
-                lambda: append(store, "talk", "child"),
-                lambda: store.load("talk"),
+                lambda: append(store, "chat", "child"),
+                lambda: store.load("chat"),
                 lambda: store.save("new", start),
                 lambda: store.verify(),
                 lambda: store.collect_garbage(vacuum=True),
@@ -309,10 +309,10 @@ class TestRefused:
             ):
                 print(in_child(work))
 
-            append(store, "talk", "after")
+            append(store, "chat", "after")
             over.set()
             holder.join()
-            print(in_child(lambda: append(store, "talk", "child")))
+            print(in_child(lambda: append(store, "chat", "child")))
         """
 
         *said, last = run(script, file_url)
@@ -331,7 +331,7 @@ class TestRefused:
         """
         script = """
             store = open_store(url)
-            append(store, "talk", "before")
+            append(store, "chat", "before")
             pid = None
             try:
                 with store._core.backend.writing() as block:
@@ -343,7 +343,7 @@ class TestRefused:
             if not pid:
                 signal.alarm(60)
                 for work in (
-                    lambda: append(store, "talk", "child"),
+                    lambda: append(store, "chat", "child"),
                     lambda: open_store(url),
                 ):
                     try:
@@ -353,7 +353,7 @@ class TestRefused:
 
                 # What else is opened is none of what was inherited.
                 with open_store(f"{url}.other") as other:
-                    append(other, "talk", "child")
+                    append(other, "chat", "child")
 
                 sys.exit()
 
@@ -361,7 +361,7 @@ class TestRefused:
             with store._core.backend.reading() as block:
                 print(block.get("branches", 99))
 
-            append(store, "talk", "after")
+            append(store, "chat", "after")
         """
 
         *said, row = run(script, file_url)
@@ -370,7 +370,7 @@ class TestRefused:
         assert 3 == len(said)
         assert all(self.IN_USE in problem for problem in said)
         with open_store(file_url) as store:
-            texts = [message.text for message in store.load("talk")][1:]
+            texts = [message.text for message in store.load("chat")][1:]
 
         assert ["before", "after"] == texts
         assert ["child"] == saved(f"{file_url}.other")
@@ -385,12 +385,12 @@ class TestRefused:
 
         script = """
             store = open_store(url)
-            append(store, "talk", "before")
+            append(store, "chat", "before")
             other = sqlite3.connect(url.removeprefix("sqlite:///"))
             other.execute("SELECT count(*) FROM names").fetchall()
-            print(in_child(lambda: append(store, "talk", "child")))
+            print(in_child(lambda: append(store, "chat", "child")))
             other.close()
-            print(in_child(lambda: append(store, "talk", "child")))
+            print(in_child(lambda: append(store, "chat", "child")))
         """
 
         problem, *codes = run(script, file_url)
@@ -405,10 +405,10 @@ class TestRefused:
         """
         script = """
             store = open_store(url)
-            append(store, "talk", "before")
+            append(store, "chat", "before")
             fork = ctypes.PyDLL(None).fork
-            print(in_child(lambda: append(store, "talk", "child"), fork=fork))
-            append(store, "talk", "after")
+            print(in_child(lambda: append(store, "chat", "child"), fork=fork))
+            append(store, "chat", "after")
         """
 
         problem, code = run(script, file_url)
@@ -425,7 +425,7 @@ class TestRefused:
         script = """
             _connection.PATIENCE_S = 0
             store = open_store(url)
-            append(store, "talk", "before")
+            append(store, "chat", "before")
             opened, over = threading.Event(), threading.Event()
 
             def hold():
@@ -442,7 +442,7 @@ class TestRefused:
                 os.close(tell)
                 os.read(told, 1)
                 try:
-                    store.load("talk")
+                    store.load("chat")
                 except StoreError:
                     store.close()
 
@@ -450,13 +450,13 @@ class TestRefused:
 
             over.set()
             holder.join()
-            append(store, "talk", "after")
+            append(store, "chat", "after")
             store.close()
             other = open_store(url)
-            append(other, "talk", "more")
+            append(other, "chat", "more")
             os.close(tell)
             print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-            append(other, "talk", "last")
+            append(other, "chat", "last")
         """
 
         assert ["0"] == run(script, file_url)
@@ -471,10 +471,10 @@ def test_pool_is_closed(file_url):
     script = """
         path = url.removeprefix("sqlite:///")
         store = open_store(url)
-        append(store, "talk", "before")
+        append(store, "chat", "before")
         print(os.path.exists(f"{path}-wal"))
         print(in_child(lambda: print(os.path.exists(f"{path}-wal"))))
-        append(store, "talk", "after")
+        append(store, "chat", "after")
         print(os.path.exists(f"{path}-wal"))
     """
 

@@ -15,9 +15,9 @@ from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.store.backends.sqlite._block import SQLITE
 from conversation_state.store.schema import Name, make_sealed
 
-TALK = Aggregator.new().add_user_prompt("When is the next train?")
+CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 MANY = 2_000
-ARGUMENTS = ("talk 7", "talk 8", 10)
+ARGUMENTS = ("chat 7", "chat 8", 10)
 
 
 def save_some(url, count):
@@ -26,9 +26,9 @@ def save_some(url, count):
     """
     with open_store(url) as store:
         for at in range(0, count, 100):
-            names = [f"talk {number}" for number in range(at, min(at + 100, count))]
-            store.save_all(dict.fromkeys(names, TALK))
-            store.save_all(dict.fromkeys(names, TALK.add_user_prompt("And back?")))
+            names = [f"chat {number}" for number in range(at, min(at + 100, count))]
+            store.save_all(dict.fromkeys(names, CHAT))
+            store.save_all(dict.fromkeys(names, CHAT.add_user_prompt("And back?")))
 
 
 def run_counted(path):
@@ -128,7 +128,7 @@ class TestDamage:
         the list in silence.
         """
         backend = MemoryBackend()
-        Store(backend).save("talk", TALK)
+        Store(backend).save("chat", CHAT)
         with backend.writing() as rows:
             rows.remove(table, None, None)
 
@@ -141,15 +141,15 @@ class TestDamage:
         """
         backend = MemoryBackend()
         store = Store(backend)
-        store.save("talk", TALK)
-        store.annotate("talk", {"title": "ours"})
+        store.save("chat", CHAT)
+        store.annotate("chat", {"title": "ours"})
         with backend.writing() as rows:
             ((_, number, *_),) = rows.scan("names", None, None)
             seal = make_sealed(Name, "other", number, b'{"title":"theirs"}').seal
-            rows.set("names", "talk", notes=b'{"title":"theirs"}', seal=seal)
+            rows.set("names", "chat", notes=b'{"title":"theirs"}', seal=seal)
 
-        for verb in (store.heads, lambda: store.notes("talk")):
-            with pytest.raises(StoreError, match="the name 'talk' is damaged"):
+        for verb in (store.heads, lambda: store.notes("chat")):
+            with pytest.raises(StoreError, match="the name 'chat' is damaged"):
                 verb()
 
         assert "names" in {damage.where for damage in store.verify()}

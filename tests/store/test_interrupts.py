@@ -15,18 +15,18 @@ from conversation_state.store import open_store
 from conversation_state.store._transaction import Transaction
 from tests.interrupts import interrupt_at_each_opcode, interrupt_by_signals
 
-TALK = Aggregator.new().add_user_prompt("When is the next train?")
-MORE = TALK.add_user_prompt("and?")
+CHAT = Aggregator.new().add_user_prompt("When is the next train?")
+MORE = CHAT.add_user_prompt("and?")
 
 # What is in the way of a store for good ends with an error after so long.
 PATIENCE = "?timeout_s=20"
 
 VERBS = {
-    "save": lambda store: store.save("talk", MORE),
-    "first save": lambda store: store.save("new", TALK.fork()),
-    "load": lambda store: store.load("talk"),
-    "fork": lambda store: store.fork("talk", "new"),
-    "erase": lambda store: store.erase(TALK.entries[0].id, reason="asked"),
+    "save": lambda store: store.save("chat", MORE),
+    "first save": lambda store: store.save("new", CHAT.fork()),
+    "load": lambda store: store.load("chat"),
+    "fork": lambda store: store.fork("chat", "new"),
+    "erase": lambda store: store.erase(CHAT.entries[0].id, reason="asked"),
     "collect": lambda store: store.collect_garbage(),
 }
 
@@ -37,16 +37,16 @@ def check_whole(store, completed):
     on with it.
     """
     del completed
-    assert store.load("talk").messages in (
-        TALK.messages,
+    assert store.load("chat").messages in (
+        CHAT.messages,
         MORE.messages,
-        store.load("talk", at=1).messages,
+        store.load("chat", at=1).messages,
     )
     errors = []
 
     def go_on():
         try:
-            store.save("elsewhere", TALK.fork())
+            store.save("elsewhere", CHAT.fork())
         except BaseException as error:  # noqa: BLE001 - raised below
             errors.append(error)
 
@@ -80,7 +80,7 @@ def prepare(request, tmp_path):
             url = f"sqlite:///{tmp_path}/{len(made)}.db{PATIENCE}"
 
         store = open_store(url)
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         return store
 
     return prepare
@@ -118,7 +118,7 @@ def goes_on(check):
     """
 
     def check_after(store, completed):
-        store.save("here", TALK.fork())
+        store.save("here", CHAT.fork())
         check(store, completed)
 
     return check_after
@@ -166,7 +166,7 @@ def test_each_instruction_of_a_server(pg_url, is_writing, is_kept):
             if is_writing:
                 transaction.tables.new_number()
             else:
-                transaction.tables.get("names", "talk")
+                transaction.tables.get("names", "chat")
 
     def check(_, completed):
         del completed

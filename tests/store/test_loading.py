@@ -16,7 +16,7 @@ PAGES = [0, 999, 1000, 2499]
 
 def kept(*, shown=(), erased=()):
     """
-    A backend that keeps a talk of three pages, the state, and places by
+    A backend with a conversation of three pages, the state, and places by
     position.
     """
     said = [
@@ -28,7 +28,7 @@ def kept(*, shown=(), erased=()):
     state = Aggregator.new(messages=said)
     backend = MemoryBackend()
     store = Store(backend)
-    store.save("talk", state)
+    store.save("chat", state)
     for at in erased:
         store.erase(state.entries[at].id, reason="asked for")
 
@@ -57,7 +57,7 @@ class TestLoad:
         other = (at + 1) % 2500
         backend, state, _ = kept(shown=[at], erased=[other])
 
-        loaded = Store(backend).load("talk")
+        loaded = Store(backend).load("chat")
 
         assert state.entries[at] == loaded.entries[at]
         assert "" == loaded[other].text
@@ -72,7 +72,7 @@ class TestLoad:
         """
         backend, state, _ = plain
 
-        loaded = Store(backend).load("talk")
+        loaded = Store(backend).load("chat")
 
         for length in (1, 31, 32, 1000, 1001, 2500):
             assert ENTRIES.digest(state.entries.take(length)) == ENTRIES.digest(
@@ -102,13 +102,13 @@ class TestLoad:
             rows.set("entries", places[at], **{column: change(value)})
 
         with pytest.raises(StoreError, match="verify") as caught:
-            Store(backend).load("talk")
+            Store(backend).load("chat")
 
         with backend.writing() as rows:
             rows.set("entries", places[at], **{column: value})
 
         assert state.entries[at].id in str(caught.value)
-        assert state == Store(backend).load("talk")
+        assert state == Store(backend).load("chat")
 
     @pytest.mark.parametrize("at", PAGES[1:])
     def test_false_tombstones(self, at):
@@ -122,7 +122,7 @@ class TestLoad:
             rows.set("entries", places[at], body=other)
 
         with pytest.raises(StoreError, match="not the one that was put") as caught:
-            Store(backend).load("talk")
+            Store(backend).load("chat")
 
         assert state.entries[at].id in str(caught.value)
 
@@ -136,4 +136,4 @@ class TestLoad:
             rows.remove("entries", places[at], places[at] + 7)
 
         with pytest.raises(StoreError, match=f"the entries from {at} on are missing"):
-            Store(backend).load("talk")
+            Store(backend).load("chat")

@@ -24,39 +24,39 @@ def test_a_life(run):
     Imported, looked at, forked, labelled, rolled back, trimmed, exported, erased,
     deleted, collected and verified, over and over.
     """
-    path = run.write(line("talk"), line("other"))
+    path = run.write(line("chat"), line("other"))
 
     assert "2 conversations: 2 imported.\n" == run("import", path).stdout
     assert "2 conversations: 2 unchanged.\n" == run("import", path).stdout
-    assert ["other", "talk"] == [each["name"] for each in run.json("names")]
+    assert ["chat", "other"] == [each["name"] for each in run.json("names")]
 
-    run("label", "talk", "first")
+    run("label", "chat", "first")
     longer = [*json.loads(line())["messages"], {"role": "user", "content": "Thanks!"}]
-    path = run.write(line("talk", longer))
+    path = run.write(line("chat", longer))
 
     assert "1 conversation: 1 extended.\n" == run("import", path).stdout
     assert [(2, []), (1, ["first"])] == [
-        (each["revision"], each["labels"]) for each in run.json("log", "talk")
+        (each["revision"], each["labels"]) for each in run.json("log", "chat")
     ]
 
-    said = run("show", "talk", "--last", "1").stdout
+    said = run("show", "chat", "--last", "1").stdout
     assert "Thanks!" in said
     assert "12:30." not in said
 
-    (found,) = run.json("diff", "talk@first", "talk")
+    (found,) = run.json("diff", "chat@first", "chat")
     assert (5, 1) == (found["common"], len(found["only_b"]))
-    (view,) = run.json("trim", "talk", "--limit", "1000")
+    (view,) = run.json("trim", "chat", "--limit", "1000")
     assert 6 == len(view["kept"])
 
-    run("fork", "talk", "fork", "--at", "first")
-    (back,) = run.json("rollback", "talk", "first")
+    run("fork", "chat", "fork", "--at", "first")
+    (back,) = run.json("rollback", "chat", "first")
     assert (3, 5) == (back["revision"], back["messages"])
 
-    out = run.folder / "talk.json"
+    out = run.folder / "chat.json"
     run("export", "fork", "--format", "openai_chat", "-o", out)
     assert "12:30." == json.loads(out.read_text())["messages"][-1]["content"]
 
-    (receipt,) = run.json("erase", "talk", "2", "--reason", "asked", "--yes")
+    (receipt,) = run.json("erase", "chat", "2", "--reason", "asked", "--yes")
     assert 1 == receipt["rows"]
     assert "Oslo?" not in run("show", "fork").stdout
     (gone,) = run.json("delete", "other", "--yes")
@@ -70,7 +70,7 @@ def test_no_server(run):
     """
     A server that is not there is told of, without a password.
     """
-    gone = "postgresql+psycopg://me:secret@127.0.0.1:1/talks?timeout_s=2"
+    gone = "postgresql+psycopg://me:secret@127.0.0.1:1/chats?timeout_s=2"
     result = run("names", url=gone, status=2)
 
     assert "can't be reached" in result.stderr

@@ -36,7 +36,7 @@ from tests.store.wire import Wire
 from tests.store.writers import open_and_save
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TALK = Aggregator.new().add_user_prompt("When is the next train?")
+CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 OPEN = "SELECT pid FROM pg_stat_activity WHERE application_name = %s"
 
 
@@ -85,19 +85,19 @@ class TestTrips:
         """
         A save of what is new is one trip, whatever is new in it.
         """
-        state = TALK
-        over.save("talk", state)
+        state = CHAT
+        over.save("chat", state)
         for i in range(3):
             state = state.add(UserMessage(f"{i}")).add_user_prompt("and?")
             before = wire.trips
-            over.save("talk", state, label="kept" if i == 2 else "")
+            over.save("chat", state, label="kept" if i == 2 else "")
             # A label is looked for first.
             assert before + (2 if i == 2 else 1) == wire.trips
 
     def test_others(self, over, wire, server, schema):
         """
-        What else is done often takes few trips, however long the talk is;
-        once a connection knows the statements.
+        The other frequent calls take few round trips, however long the
+        conversation is, once a connection knows the statements.
         """
 
         def trips(name, length):
@@ -126,9 +126,9 @@ class TestSideBySide:
         Blocks that begin by adding on condition run beside each other, and
         none of them beside one that may do anything.
         """
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         backend: Any = store._core.backend
-        given = [("names", "talk")]
+        given = [("names", "chat")]
         with open_store(f"{pg_url}&timeout_s=0.2") as hasty:
             other: Any = hasty._core.backend
             with backend.writing() as ours:
@@ -138,15 +138,15 @@ class TestSideBySide:
                     theirs.add("starts", [(b"b", 2)], if_exists=given)
 
                 with pytest.raises(StoreError, match="timeout_s"):
-                    hasty.label("talk", "here")
+                    hasty.label("chat", "here")
 
             with backend.writing() as ours:
-                assert ours.get("names", "talk", ("number",)) == (1,)
+                assert ours.get("names", "chat", ("number",)) == (1,)
                 with pytest.raises(StoreError, match="timeout_s"):  # noqa: SIM117 - the block waits
                     with other.writing() as theirs:
                         theirs.add("starts", [(b"c", 3)], if_exists=given)
 
-            hasty.label("talk", "here")
+            hasty.label("chat", "here")
 
         with backend.reading() as rows:
             keys = rows.scan("starts", b"a", b"d", columns=("digest",))
@@ -157,27 +157,27 @@ class TestSideBySide:
         """
         A block that reads sees one moment, whatever others save meanwhile.
         """
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         with open_store(pg_url) as other, store._core.backend.reading() as rows:
             before = rows.scan("revisions", None, None)
-            other.save("talk", TALK.add_user_prompt("and?"))
+            other.save("chat", CHAT.add_user_prompt("and?"))
 
             assert before == rows.scan("revisions", None, None)
 
-        assert 2 == store.latest("talk").revision
+        assert 2 == store.latest("chat").revision
 
     def test_after_a_conflict(self, store):
         """
         A connection on which a block failed is as good as any: also for what
         was to be said for the first time after the failure.
         """
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         backend: Any = store._core.backend
-        for given in ([("names", "nobody")], [("names", "talk")]):
+        for given in ([("names", "nobody")], [("names", "chat")]):
             try:
                 with backend.writing() as rows:
                     rows.add("starts", [(b"a", 1)], if_exists=given)
-                    rows.set("names", "talk", number=1)
+                    rows.set("names", "chat", number=1)
             except ConflictError:
                 assert [("names", "nobody")] == given
 
@@ -191,16 +191,16 @@ class TestWireIsCut:
         Where the answer to a COMMIT is lost, the error says so, and to save
         once more is safe: once it is there.
         """
-        over.save("talk", TALK)
-        more = TALK.add_user_prompt("and?")
+        over.save("chat", CHAT)
+        more = CHAT.add_user_prompt("and?")
         wire.cut(4, is_after=True)
         with pytest.raises(UnknownOutcomeError, match="unknown") as caught:
-            over.save("talk", more)
+            over.save("chat", more)
 
         assert wire.mend()
         assert isinstance(pickle.loads(pickle.dumps(caught.value)), StoreError)
-        assert 2 == over.save("talk", more).revision
-        assert [2, 1] == [head.revision for head in over.history("talk")]
+        assert 2 == over.save("chat", more).revision
+        assert [2, 1] == [head.revision for head in over.history("chat")]
 
 
 class TestInterrupted:
@@ -211,16 +211,16 @@ class TestInterrupted:
         to it.
         """
         steps = (
-            lambda store, state: store.save("talk", state, expecting=len(state) - 1),
-            lambda store, state: store.load("talk", last=2),
+            lambda store, state: store.save("chat", state, expecting=len(state) - 1),
+            lambda store, state: store.load("chat", last=2),
         )
         count = 0
         with open_store(f"{pg_url}&timeout_s=5&pool_size=2") as store:
-            state = TALK
-            store.save("talk", state)
+            state = CHAT
+            store.save("chat", state)
             for step in steps:
                 for at in range(3, 10_000, 7):
-                    state = store.load("talk").add_user_prompt(f"{at}")
+                    state = store.load("chat").add_user_prompt(f"{at}")
                     if not injection.stopped(lambda: step(store, state), at):  # noqa: B023 - called at once
                         break
 
@@ -235,13 +235,13 @@ class TestInterrupted:
         3.14 on, is replaced, and no thread waits for it.
         """
         with open_store(f"{pg_url}&timeout_s=5&pool_size=1") as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             backend: Any = store._core.backend
             with backend.reading() as block:
                 held = block._link.connection
                 held.lock.__enter__()
 
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
             assert held.closed
 
 
@@ -251,36 +251,36 @@ class TestServerIsGone:
         A connection that the server hung up on while nobody used it is
         replaced, and nobody hears of it.
         """
-        state = TALK
+        state = CHAT
         for i in range(5):
             state = state.add_user_prompt(f"{i}")
-            store.save("talk", state)
+            store.save("chat", state)
             server.run(
                 "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
                 "WHERE pid <> pg_backend_pid() AND application_name = %s",
                 "conversation_state",
             )
 
-        assert state == store.load("talk")
+        assert state == store.load("chat")
 
     def test_hung_up_in_a_block(self, server, store):
         """
         A block whose connection is cut changed nothing, and says so; the next
         one has another.
         """
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         backend: Any = store._core.backend
         with pytest.raises(StoreError, match="lost, and nothing was changed"):  # noqa: SIM117, PT012 - the inner one is cut
             with backend.writing() as block:
-                block.set("names", "talk", number=7)
-                assert (7,) == block.get("names", "talk", ("number",))
+                block.set("names", "chat", number=7)
+                assert (7,) == block.get("names", "chat", ("number",))
                 server.run(
                     "SELECT pg_terminate_backend(%s, 10000)",
                     block._link.connection.info.backend_pid,
                 )
-                block.get("names", "talk")
+                block.get("names", "chat")
 
-        assert TALK == store.load("talk")
+        assert CHAT == store.load("chat")
 
     def test_restarted(self, alone):
         """
@@ -288,7 +288,7 @@ class TestServerIsGone:
         is back the same store goes on, with all it had acknowledged.
         """
         for signal in ("SIGINT", "SIGQUIT"):
-            store = open_store(alone.url("talks"))
+            store = open_store(alone.url("chats"))
             state = Aggregator.new().add_user_prompt(signal)
             store.save(signal, state)
             alone.halt(signal)
@@ -298,7 +298,7 @@ class TestServerIsGone:
                     store.save(signal, state.add_user_prompt("away"))
 
             with pytest.raises(StoreError, match="can't be reached"):
-                open_store(alone.url("talks"))
+                open_store(alone.url("chats"))
 
             alone.start()
             state = state.add_user_prompt("back")
@@ -356,13 +356,13 @@ class TestServerRefuses:
         """
         with open_store(server.url(schema, "&pool_size=1&timeout_s=1")) as store:
             backend: Any = store._core.backend
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             with backend.reading(), ThreadPoolExecutor(1) as threads:
-                waiting = threads.submit(store.load, "talk")
+                waiting = threads.submit(store.load, "chat")
                 with pytest.raises(StoreError, match="pool_size"):
                     waiting.result(30)
 
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
 
         name = f"few_{schema}"
         server.run(f"CREATE ROLE {name} LOGIN SUPERUSER")
@@ -382,29 +382,29 @@ class TestServerRefuses:
         with open_store(server.url(schema, "&pool_size=2&timeout_s=5")) as store:
             backend: Any = store._core.backend
             with backend.reading() as rows:
-                assert None is rows.get("names", "talk")
-                store.save("talk", TALK)
-                assert None is rows.get("names", "talk")
+                assert None is rows.get("names", "chat")
+                store.save("chat", CHAT)
+                assert None is rows.get("names", "chat")
 
             with backend.writing() as rows:
                 rows.new_number()
-                assert TALK == store.load("talk")
+                assert CHAT == store.load("chat")
                 rows.new_number()
 
             with abandoned, backend.writing() as rows:
                 rows.new_number()
-                store.save("another", TALK.fork())
+                store.save("another", CHAT.fork())
                 rows.new_number()
 
-            assert ("another", "talk") == store.names()
+            assert ("another", "chat") == store.names()
 
         with open_store(server.url(schema, "&pool_size=1&timeout_s=5")) as store:
             backend = store._core.backend
             with abandoned, backend.reading() as rows:
-                rows.get("names", "talk")
-                store.save("third", TALK.fork())
+                rows.get("names", "chat")
+                store.save("third", CHAT.fork())
 
-            assert ("another", "talk", "third") == store.names()
+            assert ("another", "chat", "third") == store.names()
 
     def test_read_only(self, server, schema, pg_url):
         """
@@ -414,60 +414,60 @@ class TestServerRefuses:
             open_store(f"{pg_url}&mode=ro")
 
         with open_store(pg_url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
         standby = "&options=-c%20default_transaction_read_only%3Don"
         for options in ("&mode=ro", standby):
             with open_store(pg_url + options) as store:
-                assert TALK == store.load("talk")
+                assert CHAT == store.load("chat")
                 with pytest.raises(StoreError, match="mode=ro"):
-                    store.save("talk", TALK.add_user_prompt("and?"))
+                    store.save("chat", CHAT.add_user_prompt("and?"))
 
-                assert TALK == store.load("talk")
+                assert CHAT == store.load("chat")
 
     def test_statement_timeout(self, pg_url, store):
         """
         A statement that the server gives up on is told, and changes nothing.
         """
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         options = "&options=-c%20statement_timeout%3D200"
         with (
             open_store(pg_url + options) as hasty,
             store._core.backend.writing() as block,
         ):
-            block.get("names", "talk")
+            block.get("names", "chat")
             with pytest.raises(StoreError, match="statement_timeout"):
-                hasty.save("talk", TALK.add_user_prompt("and?"))
+                hasty.save("chat", CHAT.add_user_prompt("and?"))
 
-        assert TALK == store.load("talk")
+        assert CHAT == store.load("chat")
 
     def test_busy(self, pg_url, store):
         """
         Who waits too long for others that write is told what to do.
         """
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         with open_store(f"{pg_url}&timeout_s=0.2") as hasty:
-            hasty.load("talk")
+            hasty.load("chat")
             with store._core.backend.writing() as block:
-                block.get("names", "talk")
+                block.get("names", "chat")
                 with pytest.raises(StoreError, match="timeout_s"):
-                    hasty.save("talk", TALK.add_user_prompt("and?"))
+                    hasty.save("chat", CHAT.add_user_prompt("and?"))
 
-                assert TALK == hasty.load("talk")
+                assert CHAT == hasty.load("chat")
 
-            hasty.save("talk", TALK.add_user_prompt("and?"))
+            hasty.save("chat", CHAT.add_user_prompt("and?"))
 
     def test_rights(self, server, schema, pg_url, store):
         """
         A user without rights is told which are needed.
         """
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         name = f"poor_{schema}"
         poor = pg_url.replace("postgres@", f"{name}@")
         server.run(f"CREATE ROLE {name} LOGIN")
         for right in ("USAGE ON SCHEMA", "SELECT ON ALL TABLES IN SCHEMA"):
             with pytest.raises(StoreError, match="lacks a right"):
-                open_store(poor).save("talk", TALK)
+                open_store(poor).save("chat", CHAT)
 
             server.run(f"GRANT {right} {schema} TO {name}")
 
@@ -476,7 +476,7 @@ class TestServerRefuses:
             f"{schema} TO {name}"
         )
         with open_store(poor) as theirs:
-            theirs.save("talk", TALK.add_user_prompt("and?"))
+            theirs.save("chat", CHAT.add_user_prompt("and?"))
             collected = theirs.collect_garbage()
 
             assert "permission denied" in collected.remains
@@ -494,7 +494,7 @@ class TestServerRefuses:
         """
         server.drop(schema)
         with pytest.raises(StoreError, match="tables are gone"):
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
     def test_closed(self, pg_url):
         """
@@ -504,7 +504,7 @@ class TestServerRefuses:
         store.close()
         store.close()
         with pytest.raises(StoreError, match="was closed"):
-            store.load("talk")
+            store.load("chat")
 
     def test_not_installed(self):
         """
@@ -535,8 +535,8 @@ class TestAddress:
         ("url", "shown", "server"),
         [
             (
-                "postgresql://me:a%40b@host:5433/talks?sslmode=require",
-                "postgresql://me@host:5433/talks?schema=conversation_state",
+                "postgresql://me:a%40b@host:5433/chats?sslmode=require",
+                "postgresql://me@host:5433/chats?schema=conversation_state",
                 {"password": "a@b", "port": "5433", "sslmode": "require"},
             ),
             (
@@ -654,9 +654,9 @@ class TestTables:
         server.run(f"CREATE SCHEMA {schema}")
         server.run(f"CREATE TABLE {schema}.theirs (x int)")
         with open_store(pg_url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
 
     def test_newer(self, server, schema, pg_url):
         """
@@ -686,7 +686,7 @@ class TestTables:
         Older tables are brought up to date step by step, all at once.
         """
         with open_store(pg_url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
         def second(connection):
             connection.execute("CREATE TABLE second (x int)")
@@ -709,7 +709,7 @@ class TestTables:
         fails = False
         for _ in range(2):
             with open_store(pg_url) as store:
-                assert TALK == store.load("talk")
+                assert CHAT == store.load("chat")
 
         assert [(3,)] == server.run(f"SELECT x FROM {schema}.second")
         assert [(3,)] == server.run(mark)
@@ -731,7 +731,7 @@ class TestTables:
         A text that no row can hold finds none, and none is skipped for it.
         """
         for name in ("a", "a\x01", "b"):
-            store.save(name, TALK)
+            store.save(name, CHAT)
 
         assert () == store.names(prefix="a\0")
         with store._core.backend.reading() as rows:
@@ -755,8 +755,8 @@ class TestTables:
         """
         After collecting, nothing that was let go of waits to be cleared.
         """
-        store.save("talk", TALK.extend([UserMessage("x" * 500)] * 200))
-        store.delete("talk")
+        store.save("chat", CHAT.extend([UserMessage("x" * 500)] * 200))
+        store.delete("chat")
         store.collect_garbage()
         sql = f"SELECT pg_relation_size('{schema}.entries')"
 
@@ -767,23 +767,23 @@ class TestTables:
         A table that another session holds is not vacuumed, and the receipt of the
         erasure, which is done, says so; erasing once more does it.
         """
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         with psycopg.connect(server.dsn()) as other:
             # What a VACUUM takes, so that nobody who saves has to wait.
             other.execute(f"LOCK TABLE {schema}.blobs IN SHARE UPDATE EXCLUSIVE MODE")
-            receipt = store.erase(TALK.entries[0].id, reason="asked")
+            receipt = store.erase(CHAT.entries[0].id, reason="asked")
 
         assert 1 == receipt.rows
         assert "blobs" in receipt.remains
-        assert "" == store.load("talk")[0].text
-        assert "" == store.erase(TALK.entries[0].id, reason="asked").remains
+        assert "" == store.load("chat")[0].text
+        assert "" == store.erase(CHAT.entries[0].id, reason="asked").remains
 
     def test_vacuum(self, server, schema, pg_url, store):
         """
         Tables are written anew while others read and write, who wait and lose
         nothing; where somebody is in the way for too long that is told.
         """
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         until = threading.Event()
 
         def write():
@@ -796,8 +796,8 @@ class TestTables:
 
         def read():
             while not until.is_set():
-                assert TALK == store.load("talk", at=1)
-                assert 1 == len(store.load("talk", last=1).messages)
+                assert CHAT == store.load("chat", at=1)
+                assert 1 == len(store.load("chat", last=1).messages)
 
         with ThreadPoolExecutor(2) as threads:
             done = [threads.submit(write), threads.submit(read)]
@@ -817,7 +817,7 @@ class TestTables:
             with pytest.raises(StoreError, match="timeout_s"):
                 hasty.collect_garbage(vacuum=True)
 
-            assert TALK == hasty.load("talk")
+            assert CHAT == hasty.load("chat")
 
         store.collect_garbage(vacuum=True)
 
@@ -828,10 +828,10 @@ class TestTables:
         server took its samples, nor in any file of the database.
         """
         said = [f"secret-{turn:03}" for turn in range(60)]
-        state = TALK.extend([UserMessage(f"{words} " * 9) for words in said])
-        store.save("talk", state)
+        state = CHAT.extend([UserMessage(f"{words} " * 9) for words in said])
+        store.save("chat", state)
         for words in said:
-            store.save(f"title of {words}", TALK, label=f"label of {words}")
+            store.save(f"title of {words}", CHAT, label=f"label of {words}")
 
         # As autovacuum does it, at any moment.
         server.run("ANALYZE")
@@ -878,7 +878,7 @@ class TestTables:
         """
         Numbers that would be given twice are found.
         """
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         server.run(f"UPDATE {schema}.numbers SET last = 0")
         (damage,) = store.verify()
 
@@ -907,7 +907,7 @@ class TestProcesses:
         def start(who):
             barrier.wait()
             with open_store(pg_url) as store:
-                store.save(f"{who}", TALK)
+                store.save(f"{who}", CHAT)
 
         with ThreadPoolExecutor(16) as threads:
             list(threads.map(start, range(16)))
@@ -926,16 +926,16 @@ class TestProcesses:
             "from conversation_state import Aggregator\n"
             "from conversation_state.store import open_store\n"
             "store = open_store(sys.argv[1])\n"
-            "store.save('talk', Aggregator.new().add_user_prompt('first'))\n"
+            "store.save('chat', Aggregator.new().add_user_prompt('first'))\n"
             "child = os.fork()\n"
             "for who in ['child', 'parent']:\n"
             "    if (who == 'child') == (not child):\n"
             "        for i in range(20):\n"
-            "            store.update('talk', lambda s: s.add_user_prompt(who))\n"
+            "            store.update('chat', lambda s: s.add_user_prompt(who))\n"
             "if not child: store.close(); os._exit(0)\n"
             "assert os.waitpid(child, 0)[1] == 0\n"
-            "store.update('talk', lambda s: s.add_user_prompt('last'))\n"
-            "print(len(store.load('talk')), store.verify())\n"
+            "store.update('chat', lambda s: s.add_user_prompt('last'))\n"
+            "print(len(store.load('chat')), store.verify())\n"
         )
         said = subprocess.run(
             [sys.executable, "-c", script, server.url(schema)],
@@ -953,7 +953,7 @@ class TestProcesses:
         """
         options = f"&application_name={schema}"
         store = open_store(server.url(schema, options))
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
 
         assert 1 == len(server.run(OPEN, schema))
 
@@ -998,13 +998,13 @@ class TestProcesses:
         Nothing stays prepared for those who have a pooler in between.
         """
         with open_store(f"{pg_url}&prepared=off") as store:
-            state = TALK
+            state = CHAT
             for _ in range(10):
                 state = state.add_user_prompt("and?")
-                store.save("talk", state)
+                store.save("chat", state)
 
             with store._core.backend.reading() as rows:
-                rows.get("names", "talk")
+                rows.get("names", "chat")
                 sql = "SELECT count(*) FROM pg_prepared_statements"
                 count = rows._link.connection.execute(sql).fetchone()  # type: ignore[attr-defined]
 

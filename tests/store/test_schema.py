@@ -25,7 +25,7 @@ from conversation_state.store.schema import (
 )
 
 EXAMPLES = [
-    ("talk", 7, b'{"title":"Trip"}'),
+    ("chat", 7, b'{"title":"Trip"}'),
     (
         1 << 32 | 5,
         4,
@@ -158,7 +158,7 @@ class TestNewFiles:
         monkeypatch.setattr(_backend, "SCHEMA_VERSION", 2)
         url = f"sqlite:///{tmp_path}/chats.db"
         with open_store(url) as store:
-            store.save("talk", Aggregator.new().add_user_prompt("Hi!"))
+            store.save("chat", Aggregator.new().add_user_prompt("Hi!"))
 
         with sqlite3.connect(tmp_path / "chats.db") as connection:
             columns = connection.execute("PRAGMA table_info(revisions)").fetchall()

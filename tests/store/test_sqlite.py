@@ -33,7 +33,7 @@ from conversation_state.testing.stores import StoreContract, StoreMachine
 from tests.store.writers import update_one_name
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TALK = Aggregator.new().add_user_prompt("When is the next train?")
+CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 
 
 def at(folder, options=""):
@@ -94,7 +94,7 @@ class TestFile:
         A store that was closed is one file, of ours by its id.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
         assert [tmp_path / "chats.db"] == list(tmp_path.iterdir())
 
@@ -114,9 +114,9 @@ class TestFile:
         with open_store(url) as store:
             for _ in range(800):
                 state = state.add(UserMessage("x" * 500))
-                store.save("talk", state)
+                store.save("chat", state)
 
-            assert state.messages[:400] == store.load("talk", at=400).messages
+            assert state.messages[:400] == store.load("chat", at=400).messages
 
         raw = sum(len(encode_message(message)) for message in state)
         assert raw * 1.5 > (tmp_path / "chats.db").stat().st_size
@@ -128,7 +128,7 @@ class TestFile:
         monkeypatch.chdir(tmp_path)
         for name, path in (("chats.db", "chats.db"), ("a%20b%3Fc%23.db", "a b?c#.db")):
             with open_store(f"sqlite:///{name}") as store:
-                store.save("talk", TALK)
+                store.save("chat", CHAT)
 
             assert (tmp_path / path).is_file()
 
@@ -142,18 +142,18 @@ class TestFile:
         for given, path in (
             ("chats.db", "chats.db"),
             ("./a%20b.db", "a%20b.db"),
-            ("folder/talks", "folder/talks"),
+            ("folder/chats", "folder/chats"),
             (f"{tmp_path}/c d?.db", "c d?.db"),
             (Path("folder") / "é#.db", "folder/é#.db"),
-            (tmp_path / "talks", "talks"),
+            (tmp_path / "chats", "chats"),
         ):
             with open_store(given) as store:
-                store.save("talk", TALK)
+                store.save("chat", CHAT)
                 url = store.url
 
             assert (tmp_path / path).is_file()
             with open_store(url) as store:
-                assert TALK == store.load("talk")
+                assert CHAT == store.load("chat")
 
     @pytest.mark.parametrize(("given", "found"), [("", 1), ("?synchronous=full", 2)])
     def test_synchronous(self, tmp_path, given, found):
@@ -180,7 +180,7 @@ class TestFile:
         with open_store(at(tmp_path, f"?synchronous={synchronous}")) as store:
             for _ in range(30):
                 state = state.add_user_prompt("x" * 100_000)
-                store.save("talk", state)
+                store.save("chat", state)
 
             pages = (tmp_path / "chats.db-wal").stat().st_size // 4120
 
@@ -194,7 +194,7 @@ class TestFile:
         store.close()
         store.close()
         with pytest.raises(StoreError, match="was closed"):
-            store.load("talk")
+            store.load("chat")
 
     def test_not_pickled(self, url):
         """
@@ -208,7 +208,7 @@ class TestFile:
         A store that was not closed is closed with its last reference.
         """
         store = open_store(at(tmp_path))
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         del store
 
         assert [tmp_path / "chats.db"] == list(tmp_path.iterdir())
@@ -271,10 +271,10 @@ class TestErrors:
         """
         (tmp_path / "chats.db").symlink_to("there.db")
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
         with open_store(f"sqlite:///{tmp_path}/there.db") as store:
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
 
         (tmp_path / "loop.db").symlink_to("loop.db")
         with pytest.raises(StoreError, match="can't be opened"):
@@ -324,7 +324,7 @@ class TestErrors:
         A page of noise is an error that says so, from load and from verify.
         """
         with open_store(url) as store:
-            store.save("talk", Aggregator.new(messages=[UserMessage("x" * 500)] * 200))
+            store.save("chat", Aggregator.new(messages=[UserMessage("x" * 500)] * 200))
 
         path = tmp_path / "chats.db"
         data = bytearray(path.read_bytes())
@@ -333,7 +333,7 @@ class TestErrors:
         path.write_bytes(data)
         with open_store(url) as store:
             with pytest.raises(StoreError, match="damaged"):
-                store.load("talk")
+                store.load("chat")
 
             assert "medium" in {damage.where for damage in store.verify()}
 
@@ -345,27 +345,27 @@ class TestErrors:
             open_store(at(tmp_path, "?mode=ro"))
 
         with open_store(at(tmp_path)) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             with open_store(at(tmp_path, "?mode=ro")) as reader:
-                assert TALK == reader.load("talk")
+                assert CHAT == reader.load("chat")
                 with pytest.raises(StoreError, match="mode=ro"):
-                    reader.save("talk", TALK.add_user_prompt("and?"))
+                    reader.save("chat", CHAT.add_user_prompt("and?"))
 
     def test_full_disk(self, url):
         """
         A disk that is full takes nothing, says so, and loses nothing.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             backend: Any = store._core.backend
             with backend.reading() as block:
                 block.run("PRAGMA max_page_count = 20")
 
-            large = TALK.extend([UserMessage("x" * 3_000)] * 100)
+            large = CHAT.extend([UserMessage("x" * 3_000)] * 100)
             with pytest.raises(StoreError, match="disk is full"):
-                store.save("talk", large)
+                store.save("chat", large)
 
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
             assert () == store.verify()
 
     def test_busy(self, tmp_path):
@@ -373,15 +373,15 @@ class TestErrors:
         Who waits too long for another process is told what to do.
         """
         with open_store(at(tmp_path, "?timeout_s=0")) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             other = sqlite3.connect(tmp_path / "chats.db", isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError, match="timeout_s"):
-                store.save("talk", TALK.add_user_prompt("and?"))
+                store.save("chat", CHAT.add_user_prompt("and?"))
 
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
             other.close()
-            store.save("talk", TALK.add_user_prompt("and?"))
+            store.save("chat", CHAT.add_user_prompt("and?"))
 
     @pytest.mark.parametrize("given", [None, 7, b"chats.db"])
     def test_types(self, given):
@@ -406,7 +406,7 @@ class TestMigration:
         An older file is brought up to date step by step, all at once.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
         def second(connection):
             connection.execute("CREATE TABLE second (x)")
@@ -428,7 +428,7 @@ class TestMigration:
         fails = False
         for _ in range(2):
             with open_store(url) as store:
-                assert TALK == store.load("talk")
+                assert CHAT == store.load("chat")
 
         connection = sqlite3.connect(tmp_path / "chats.db")
         assert [(3,)] == connection.execute("SELECT * FROM second").fetchall()
@@ -449,7 +449,7 @@ class TestProcesses:
                 each.result()
 
         with open_store(url) as store:
-            said = [message.text for message in store.load("talk")]
+            said = [message.text for message in store.load("chat")]
             assert {f"{who} {i}" for who in range(3) for i in range(8)} == {*said}
             assert 24 == len(said)
             assert () == store.verify()
@@ -464,14 +464,14 @@ class TestProcesses:
             from conversation_state.store import open_store
 
             with open_store(sys.argv[1]) as store:
-                print(len(store.load("talk")))
+                print(len(store.load("chat")))
         """
         ask = [sys.executable, "-c", textwrap.dedent(script), url]
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             open_store(url).close()
             said = [subprocess.check_output(ask, cwd=ROOT)]
-            store.save("talk", TALK.add_user_prompt("and?"))
+            store.save("chat", CHAT.add_user_prompt("and?"))
             said += [subprocess.check_output(ask, cwd=ROOT)]
 
         assert [1, 2] == [int(each) for each in said]
@@ -488,7 +488,7 @@ class TestProcesses:
             store, state = open_store(sys.argv[1]), Aggregator.new()
             while True:
                 state = state.add_user_prompt("x" * 300)
-                print(store.save("talk", state).revision, flush=True)
+                print(store.save("chat", state).revision, flush=True)
         """
         for after in (1, 7, 40, 90):
             with subprocess.Popen(
@@ -505,10 +505,10 @@ class TestProcesses:
             # The last line may have been cut off.
             acknowledged = [int(line) for line in lines if line.endswith("\n")]
             with open_store(url) as store:
-                assert acknowledged[-1] <= store.latest("talk").revision
-                assert acknowledged[-1] == len(store.load("talk", at=acknowledged[-1]))
+                assert acknowledged[-1] <= store.latest("chat").revision
+                assert acknowledged[-1] == len(store.load("chat", at=acknowledged[-1]))
                 assert () == store.verify()
-                store.delete("talk")
+                store.delete("chat")
 
 
 class TestThreads:
@@ -522,24 +522,24 @@ class TestThreads:
             connection = backend.acquire()
             connection.execute("BEGIN IMMEDIATE")
             backend.release(connection)
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
 
     def test_readers_wait_for_nobody(self, url):
         """
         Who reads is not kept waiting by who writes.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             read = []
             with store._core.backend.writing() as block:
-                block.set("names", "talk", number=7)
+                block.set("names", "chat", number=7)
                 reader = threading.Thread(
-                    target=lambda: read.append(store.load("talk", last=1))
+                    target=lambda: read.append(store.load("chat", last=1))
                 )
                 reader.start()
                 reader.join(30)
-                block.set("names", "talk", number=1)
+                block.set("names", "chat", number=1)
 
             assert ["When is the next train?"] == [m.text for m in read[0].messages]

@@ -22,8 +22,8 @@ from conversation_state.store.backends.sqlite._backend import (
 )
 from conversation_state.store.schema import Revision
 
-TALK = Aggregator.new().add_user_prompt("When is the next train?")
-MORE = TALK.add_assistant_message("At noon.")
+CHAT = Aggregator.new().add_user_prompt("When is the next train?")
+MORE = CHAT.add_assistant_message("At noon.")
 SPENT = MORE.add_usage(Usage(1, 1))
 LARGE = ImagePart(data=bytes(range(256)) * 40)
 
@@ -83,18 +83,18 @@ class TestSave:
         One more message is one statement, once the connection is prepared.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
-            store.save("talk", MORE)
+            store.save("chat", CHAT)
+            store.save("chat", MORE)
             told = statements(store)
             last = MORE.add_user_prompt("Thanks!")
-            store.save("talk", last)
+            store.save("chat", last)
 
             assert ["INSERT"] == words(told)
-            assert [3, 2, 1] == [head.revision for head in store.history("talk")]
+            assert [3, 2, 1] == [head.revision for head in store.history("chat")]
 
         with open_store(url) as store:
-            assert last == store.load("talk")
-            assert MORE == store.load("talk", at=2)
+            assert last == store.load("chat")
+            assert MORE == store.load("chat", at=2)
             assert () == store.verify()
 
     @pytest.mark.parametrize(
@@ -113,16 +113,16 @@ class TestSave:
         Whatever is more than one message is several, in one transaction.
         """
         with open_store(url) as store:
-            store.save("talk", SPENT)
+            store.save("chat", SPENT)
             told = statements(store)
             state = grow(SPENT)
-            store.save("talk", state, label=label)
+            store.save("chat", state, label=label)
 
             assert ("BEGIN IMMEDIATE", "COMMIT") == (told[0], told[-1])
 
         with open_store(url) as store:
-            assert state == store.load("talk")
-            assert (2, (label,) if label else ()) == store.latest("talk")[1:7:5]
+            assert state == store.load("chat")
+            assert (2, (label,) if label else ()) == store.latest("chat")[1:7:5]
             assert () == store.verify()
 
     def test_leaves_nothing_behind(self, url, path):
@@ -130,8 +130,8 @@ class TestSave:
         What a connection is prepared with is not in the file.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
-            store.save("talk", MORE)
+            store.save("chat", CHAT)
+            store.save("chat", MORE)
 
         connection = sqlite3.connect(path)
         found = connection.execute("SELECT DISTINCT type FROM sqlite_master").fetchall()
@@ -149,9 +149,9 @@ class TestFirst:
     @pytest.mark.parametrize(
         "change",
         [
-            lambda other: other.save("talk", TALK.add_user_prompt("theirs")),
-            lambda other: other.delete("talk"),
-            lambda other: (other.delete("talk"), other.save("talk", TALK.fork())),
+            lambda other: other.save("chat", CHAT.add_user_prompt("theirs")),
+            lambda other: other.delete("chat"),
+            lambda other: (other.delete("chat"), other.save("chat", CHAT.fork())),
         ],
         ids=["saved", "deleted", "made anew"],
     )
@@ -160,11 +160,11 @@ class TestFirst:
         No save replaces a head that it did not expect.
         """
         with open_store(url) as store, open_store(url) as other:
-            head = store.save("talk", TALK)
+            head = store.save("chat", CHAT)
             change(other)
             before = [other.history(name) for name in other.names()]
             with pytest.raises(StaleHeadError):
-                store.save("talk", MORE, expecting=head)
+                store.save("chat", MORE, expecting=head)
 
             assert before == [other.history(name) for name in other.names()]
             assert () == other.verify()
@@ -174,13 +174,13 @@ class TestFirst:
         What somebody else erased does not come back with who still has it.
         """
         with open_store(url) as store, open_store(url) as other:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             # Somewhere else, so that its row is in nobody's way.
             other.save("copy", Aggregator.new().add_user_prompt("Hm.").join(MORE))
             other.erase(MORE.entries[-1].id, reason="asked for")
-            store.save("talk", MORE)
+            store.save("chat", MORE)
 
-            assert "" == store.load("talk")[-1].text
+            assert "" == store.load("chat")[-1].text
             assert () == store.verify()
 
 
@@ -193,19 +193,19 @@ class TestTrouble:
         """
         backend = SqliteBackend(str(path), SqliteOptions())
         with Store(backend) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             failing = Failing(backend._idle.pop())
             backend._idle.append(failing)  # type: ignore[arg-type]  # as good as one
             failing.left = at
             with pytest.raises(StoreError, match="disk I/O"):
-                store.save("talk", MORE)
+                store.save("chat", MORE)
 
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
 
-            store.save("talk", MORE)
-            store.save("talk", MORE.add_user_prompt("Thanks!"))
+            store.save("chat", MORE)
+            store.save("chat", MORE.add_user_prompt("Thanks!"))
 
-            assert 3 == store.latest("talk").revision
+            assert 3 == store.latest("chat").revision
             assert () == store.verify()
 
     @pytest.mark.parametrize("at", range(4))
@@ -216,36 +216,36 @@ class TestTrouble:
         """
         backend = SqliteBackend(str(path), SqliteOptions())
         with Store(backend) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             failing = Failing(backend._idle.pop())
             backend._idle.append(failing)  # type: ignore[arg-type]  # as good as one
             failing.left = at
             more = MORE.add_user_prompt("Thanks!")
             with pytest.raises(StoreError, match="disk I/O"):
-                store.save("talk", more)
+                store.save("chat", more)
 
             assert not failing.in_transaction
-            assert TALK == store.load("talk")
-            assert 2 == store.save("talk", more).revision
+            assert CHAT == store.load("chat")
+            assert 2 == store.save("chat", more).revision
 
     def test_full(self, url):
         """
         A disk that is full takes nothing of it, says so, and loses nothing.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
-            store.save("talk", MORE)
+            store.save("chat", CHAT)
+            store.save("chat", MORE)
             backend: Any = store._core.backend
             backend._idle[-1].execute("PRAGMA max_page_count = 1").fetchall()
             long = MORE.add_user_prompt("x" * 9_000)
             with pytest.raises(StoreError, match="disk is full"):
-                store.save("talk", long)
+                store.save("chat", long)
 
-            assert MORE == store.load("talk")
+            assert MORE == store.load("chat")
 
             backend._idle[-1].execute("PRAGMA max_page_count = 1000").fetchall()
 
-            assert 3 == store.save("talk", long).revision
+            assert 3 == store.save("chat", long).revision
             assert () == store.verify()
 
     def test_held(self, url, path):
@@ -253,40 +253,40 @@ class TestTrouble:
         Who waits too long for another process is told so, and saves later.
         """
         with open_store(f"{url}?timeout_s=0") as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             other = sqlite3.connect(path, isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError, match="timeout_s"):
-                store.save("talk", MORE)
+                store.save("chat", MORE)
 
             other.execute("ROLLBACK")
             other.close()
 
-            assert 2 == store.save("talk", MORE).revision
+            assert 2 == store.save("chat", MORE).revision
 
     def test_only_reads(self, url):
         """
         Where nothing may be written, nothing is.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
         with open_store(f"{url}?mode=ro") as store:
-            more = store.load("talk").add_assistant_message("At noon.")
+            more = store.load("chat").add_assistant_message("At noon.")
             with pytest.raises(StoreError, match="can't be written"):
-                store.save("talk", more)
+                store.save("chat", more)
 
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
 
     def test_closed(self, url):
         """
         A store that was closed saves nothing.
         """
         store = open_store(url)
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         store.close()
         with pytest.raises(StoreError, match="closed"):
-            store.save("talk", MORE)
+            store.save("chat", MORE)
 
     def test_nothing_to_write(self, url):
         """
@@ -304,7 +304,7 @@ class TestTrouble:
         A row that waited for another one is there when the block ends.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             with store._core.backend.reading() as rows:
                 (old,) = map(Revision._make, rows.scan("revisions", None, None))
 
@@ -316,14 +316,14 @@ class TestTrouble:
                     if_absent=[("changes", 1)],
                 )
 
-            assert 2 == store.latest("talk").revision
+            assert 2 == store.latest("chat").revision
 
     def test_other_conditions(self, url):
         """
         A row on another condition than a save's is added on that one.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             with store._core.backend.reading() as rows:
                 (old,) = map(Revision._make, rows.scan("revisions", None, None))
 
@@ -331,7 +331,7 @@ class TestTrouble:
             for i, (given, if_absent) in enumerate(
                 [("names", "changes"), ("revisions", "labels")], start=1
             ):
-                key: Any = {"names": "talk", "revisions": revision}[given]
+                key: Any = {"names": "chat", "revisions": revision}[given]
                 none: Any = {"changes": 1, "labels": b"none"}[if_absent]
                 with store._core.backend.writing() as rows:
                     rows.add(
@@ -342,14 +342,14 @@ class TestTrouble:
                     )
                     rows.add("entries", [(i, b"id", b"{}", None, b"digest")])
 
-            assert 3 == store.latest("talk").revision
+            assert 3 == store.latest("chat").revision
 
     def test_seen_by_its_own_block(self, url):
         """
         A block sees the rows it added, although they waited.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             with store._core.backend.reading() as rows:
                 ((revision, *rest),) = rows.scan("revisions", None, None)
                 ((place, *entry),) = rows.scan("entries", None, None)

@@ -19,9 +19,9 @@ from conversation_state.store import open_store
 from conversation_state.store._steps import PipelineStep
 from tests.interrupts import interrupt_at_each_opcode
 
-TALK = Aggregator.new().add_user_prompt("When is the next train?")
-ANSWERED = TALK.add_assistant_message("At noon.").add_usage(Usage(7), key="answer")
-NOTED = TALK.add_usage(Usage(5), key="noted")
+CHAT = Aggregator.new().add_user_prompt("When is the next train?")
+ANSWERED = CHAT.add_assistant_message("At noon.").add_usage(Usage(7), key="answer")
+NOTED = CHAT.add_usage(Usage(5), key="noted")
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -33,7 +33,7 @@ def anyio_backend(request):
 def store(request, tmp_path):
     path = f"sqlite:///{tmp_path}/chats.db?timeout_s=20"
     with open_store("memory:" if request.param == "memory" else path) as store:
-        store.save("talk", TALK)
+        store.save("chat", CHAT)
         yield store
 
 
@@ -93,7 +93,7 @@ class TestStep:
             made.append(None)
             path = tmp_path / f"{len(made)}.db"
             store = open_store(f"sqlite:///{path}?timeout_s=20")
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             return store, []
 
         def answer(calls, state):
@@ -103,16 +103,16 @@ class TestStep:
 
         def run(subject):
             store, calls = subject
-            return store.step("talk", "answer", lambda state: answer(calls, state))
+            return store.step("chat", "answer", lambda state: answer(calls, state))
 
         def check(subject, completed):
             store, calls = subject
-            is_done = store.latest("talk").labels == ("answer",)
+            is_done = store.latest("chat").labels == ("answer",)
             assert is_done or not completed
             called = len(calls)
             assert ANSWERED.messages == run(subject).messages
             assert called + (not is_done) == len(calls)
-            assert ["answer", "noted"] == sorted(keys(store.load("talk")))
+            assert ["answer", "noted"] == sorted(keys(store.load("chat")))
             assert () == store.verify()
             store.close()
 
@@ -138,7 +138,7 @@ class TestStep:
             raise TimeoutError("no answer")
 
         with pytest.raises(TimeoutError, match="no answer") as caught:
-            store.step("talk", "answer", work)
+            store.step("chat", "answer", work)
 
         (note,) = caught.value.__notes__
         assert "the usage of the step was not saved" in note
@@ -153,7 +153,7 @@ class TestStep:
             return state.add_assistant_message("At noon.")
 
         with pytest.raises(StoreError, match="closed"):
-            store.step("talk", "answer", work)
+            store.step("chat", "answer", work)
 
     @pytest.mark.parametrize("is_saved", [False, True])
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
@@ -175,10 +175,10 @@ class TestStep:
 
         monkeypatch.setattr(store._core, "write", write_interrupted)
         with pytest.raises(error):
-            store.step("talk", "answer", lambda _: ANSWERED)
+            store.step("chat", "answer", lambda _: ANSWERED)
 
-        assert ANSWERED == store.load("talk", at="answer") == store.load("talk")
-        assert 2 == len(store.history("talk"))
+        assert ANSWERED == store.load("chat", at="answer") == store.load("chat")
+        assert 2 == len(store.history("chat"))
 
     def test_store_fails_after_an_interrupt(self, store, monkeypatch):
         """
@@ -192,7 +192,7 @@ class TestStep:
 
         monkeypatch.setattr(store._core, "write", interrupt)
         with pytest.raises(KeyboardInterrupt) as caught:
-            store.step("talk", "answer", lambda _: ANSWERED)
+            store.step("chat", "answer", lambda _: ANSWERED)
 
         (note,) = caught.value.__notes__
         assert "what the step made was not saved" in note
@@ -203,19 +203,19 @@ class TestStep:
         """
 
         def outer(state):
-            inner = store.step("talk", "inner", lambda _: ANSWERED)
+            inner = store.step("chat", "inner", lambda _: ANSWERED)
             steps = [
                 lambda fork, i=i: save_progress(fork.add_usage(Usage(1), key=f"{i}"))
                 for i in range(3)
             ]
             return fan_out(inner, steps).state
 
-        done = store.step("talk", "outer", outer)
+        done = store.step("chat", "outer", outer)
 
         assert ["answer", "0", "1", "2"] == keys(done)
         assert ANSWERED.messages == done.messages
-        assert done == store.load("talk", at="outer") == store.load("talk")
-        assert ANSWERED == store.step("talk", "inner", outer)
+        assert done == store.load("chat", at="outer") == store.load("chat")
+        assert ANSWERED == store.step("chat", "inner", outer)
 
     def test_closed_coroutine(self, store):
         """
@@ -230,11 +230,11 @@ class TestStep:
         async def run_here(function, **_):
             return function()
 
-        running = PipelineStep(store._core, "talk", "answer").arun(work, run_here)
+        running = PipelineStep(store._core, "chat", "answer").arun(work, run_here)
         running.send(None)
         running.close()
 
-        assert ["noted"] == keys(store.load("talk"))
+        assert ["noted"] == keys(store.load("chat"))
 
 
 class TestAsync:
@@ -252,10 +252,10 @@ class TestAsync:
             return ANSWERED
 
         for _ in range(2):
-            assert ANSWERED == await store.astep("talk", "answer", work)
+            assert ANSWERED == await store.astep("chat", "answer", work)
 
-        assert [TALK] == calls
-        assert ANSWERED == store.step("talk", "answer", lambda _: TALK)
+        assert [CHAT] == calls
+        assert ANSWERED == store.step("chat", "answer", lambda _: CHAT)
 
     async def test_fails(self, store):
         """
@@ -268,11 +268,11 @@ class TestAsync:
             raise TimeoutError("no answer")
 
         with pytest.raises(TimeoutError, match="no answer"):
-            await store.astep("talk", "answer", work)
+            await store.astep("chat", "answer", work)
 
-        assert (TALK.messages, ["noted"]) == (
-            store.load("talk").messages,
-            keys(store.load("talk")),
+        assert (CHAT.messages, ["noted"]) == (
+            store.load("chat").messages,
+            keys(store.load("chat")),
         )
 
     async def test_cancelled(self, store):
@@ -286,10 +286,10 @@ class TestAsync:
             await anyio.sleep_forever()
 
         async with anyio.create_task_group() as tasks:
-            await store.astep("talk", "answer", work)
+            await store.astep("chat", "answer", work)
 
         assert tasks.cancel_scope.cancelled_caught
-        assert ["noted"] == keys(store.load("talk"))
+        assert ["noted"] == keys(store.load("chat"))
 
     async def test_cancelled_too_late(self, store):
         """
@@ -301,11 +301,11 @@ class TestAsync:
             return ANSWERED
 
         async with anyio.create_task_group() as tasks:
-            await store.astep("talk", "answer", work)
+            await store.astep("chat", "answer", work)
             await anyio.lowlevel.checkpoint()
 
         assert tasks.cancel_scope.cancelled_caught
-        assert ANSWERED == store.load("talk", at="answer")
+        assert ANSWERED == store.load("chat", at="answer")
 
     @pytest.mark.parametrize("fails", [False, True])
     async def test_busy_threads(self, store, fails):
@@ -315,7 +315,7 @@ class TestAsync:
 
         async def run():
             with anyio.CancelScope() as scope:
-                await store.astep("talk", "answer", partial(work, scope))
+                await store.astep("chat", "answer", partial(work, scope))
 
             ended.set()
 
@@ -337,16 +337,16 @@ class TestAsync:
                 may_end.set()
                 await ended.wait()
 
-        newest = store.load("talk")
+        newest = store.load("chat")
         assert (["noted"] if fails else ["answer", "noted"]) == keys(newest)
-        assert fails == (() == store.latest("talk").labels)
+        assert fails == (() == store.latest("chat").labels)
 
     async def test_plain_function(self, store):
         """
         A function that is not async is refused, with what takes it.
         """
         with pytest.raises(TypeError, match="step takes it"):
-            await store.astep("talk", "answer", lambda state: state)
+            await store.astep("chat", "answer", lambda state: state)
 
 
 class TestAsyncio:
@@ -376,13 +376,13 @@ class TestAsyncio:
 
             return ANSWERED
 
-        task = asyncio.create_task(store.astep("talk", "answer", work))
+        task = asyncio.create_task(store.astep("chat", "answer", work))
         with pytest.raises(asyncio.CancelledError):
             await task
 
-        newest = store.load("talk")
+        newest = store.load("chat")
         assert (["noted"] if fails else ["answer", "noted"]) == keys(newest)
-        assert (() if fails else ("answer",)) == store.latest("talk").labels
+        assert (() if fails else ("answer",)) == store.latest("chat").labels
 
     @pytest.mark.parametrize("times", [1, 2, 5])
     async def test_cancelled_again(self, store, times):
@@ -396,7 +396,7 @@ class TestAsyncio:
             begun.set()
             await anyio.sleep_forever()
 
-        task = asyncio.create_task(store.astep("talk", "answer", work))
+        task = asyncio.create_task(store.astep("chat", "answer", work))
         await begun.wait()
         for _ in range(times):
             task.cancel()
@@ -405,7 +405,7 @@ class TestAsyncio:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-        assert ["noted"] == keys(store.load("talk"))
+        assert ["noted"] == keys(store.load("chat"))
 
     async def test_cancelled_while_it_is_saved(self, store, monkeypatch):
         """
@@ -426,7 +426,7 @@ class TestAsyncio:
             return ANSWERED
 
         for save in (
-            store.astep("talk", "answer", work),
+            store.astep("chat", "answer", work),
             store.asave("copy", ANSWERED),
         ):
             begun.clear()
@@ -444,7 +444,7 @@ class TestAsyncio:
             with pytest.raises(asyncio.CancelledError):
                 await task
 
-        assert ANSWERED == store.load("talk", at="answer") == store.load("copy")
+        assert ANSWERED == store.load("chat", at="answer") == store.load("copy")
 
     async def test_cancelled_before_a_save(self, store):
         """
@@ -471,7 +471,7 @@ class TestAsyncio:
             cancel_current_task()
             return ANSWERED
 
-        task = asyncio.create_task(store.astep("talk", "answer", work))
+        task = asyncio.create_task(store.astep("chat", "answer", work))
         with pytest.raises(asyncio.CancelledError) as caught:
             await task
 

@@ -53,7 +53,7 @@ from conversation_state.usage import Usage
 from tests.recorded import is_large
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TALK = Aggregator.new().add_user_prompt("When is the next train?")
+CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -76,34 +76,34 @@ class TestRollback:
         If somebody else saves meanwhile, it goes back from what they saved, and
         what that cost stays in the bill.
         """
-        store.save("talk", TALK)
-        store.save("talk", TALK.add_user_prompt("more"))
+        store.save("chat", CHAT)
+        store.save("chat", CHAT.add_user_prompt("more"))
         late: list[Aggregator] = []
 
         def save_late(*arguments, **options):
             if not late:
-                late.append(store.load("talk").add_usage(Usage(5), key="late"))
-                store.save("talk", late[0])
+                late.append(store.load("chat").add_usage(Usage(5), key="late"))
+                store.save("chat", late[0])
 
             return _save.save(*arguments, **options)
 
         monkeypatch.setattr("conversation_state.store._revisions.save", save_late)
-        head = store.rollback("talk", 1)
+        head = store.rollback("chat", 1)
 
         assert (4, 1, 1) == (head.revision, head.length, head.ledger_length)
-        assert late[0] == store.load("talk", at=3)
+        assert late[0] == store.load("chat", at=3)
 
 
 class TestUpdate:
     @pytest.fixture
     def opened(self, tmp_path):
         """
-        Two stores on one file, each of which remembers the state of "talk".
+        Two stores on one file, each of which remembers the state of "chat".
         """
         url = f"sqlite:///{tmp_path / 'chats.db'}"
         with open_store(url) as ours, open_store(url) as theirs:
-            ours.save("talk", Aggregator.new().add_user_prompt("a"))
-            theirs.load("talk")
+            ours.save("chat", Aggregator.new().add_user_prompt("a"))
+            theirs.load("chat")
             yield ours, theirs
 
     def test_outdated_memory(self, opened):
@@ -112,34 +112,34 @@ class TestUpdate:
         theirs.
         """
         ours, theirs = opened
-        theirs.update("talk", lambda state: state.add_assistant_message("b"))
+        theirs.update("chat", lambda state: state.add_assistant_message("b"))
 
-        made = ours.update("talk", lambda state: state.add_user_prompt("c"))
+        made = ours.update("chat", lambda state: state.add_user_prompt("c"))
 
         assert ["a", "b", "c"] == [message.text for message in made]
-        assert made == theirs.load("talk")
+        assert made == theirs.load("chat")
 
     def test_outdated_error(self, opened):
         """
         An error that comes of an outdated state is none of the update.
         """
         ours, theirs = opened
-        theirs.update("talk", lambda state: state.add_assistant_message("b"))
+        theirs.update("chat", lambda state: state.add_assistant_message("b"))
 
         def answer(state):
             return state.add_user_prompt(f"after {state[1].text}")
 
-        assert "after b" == ours.update("talk", answer)[-1].text
+        assert "after b" == ours.update("chat", answer)[-1].text
 
     def test_unchanged(self, opened):
         """
         What returns its argument gets the newest state, and saves nothing.
         """
         ours, theirs = opened
-        theirs.update("talk", lambda state: state.add_assistant_message("b"))
+        theirs.update("chat", lambda state: state.add_assistant_message("b"))
 
-        assert 2 == len(ours.update("talk", lambda state: state))
-        assert 2 == ours.latest("talk").revision
+        assert 2 == len(ours.update("chat", lambda state: state))
+        assert 2 == ours.latest("chat").revision
 
     def test_not_saved(self, opened, monkeypatch):
         """
@@ -154,9 +154,9 @@ class TestUpdate:
 
         monkeypatch.setattr(ours, "save", save_and_fail)
         with pytest.raises(StoreError, match="lost"):
-            ours.update("talk", lambda state: state.add_user_prompt("b"))
+            ours.update("chat", lambda state: state.add_user_prompt("b"))
 
-        assert 2 == len(theirs.load("talk"))
+        assert 2 == len(theirs.load("chat"))
 
 
 class TestRemembered:
@@ -169,14 +169,14 @@ class TestRemembered:
         A longer state that differs from the head in its middle does not continue it.
         """
         with open_store("memory:") as store:
-            head = store.save("talk", TALK.add_user_prompt("by bus?"))
-            other = TALK.add_user_prompt("by train?").add_user_prompt("today?")
+            head = store.save("chat", CHAT.add_user_prompt("by bus?"))
+            other = CHAT.add_user_prompt("by train?").add_user_prompt("today?")
             with pytest.raises(StaleHeadError):
-                store.save("talk", other)
+                store.save("chat", other)
 
-            store.save("talk", other, expecting=head)
+            store.save("chat", other, expecting=head)
 
-            assert other == Store(store._core.backend).load("talk")
+            assert other == Store(store._core.backend).load("chat")
             assert () == store.verify()
 
     def test_erased_elsewhere(self):
@@ -184,14 +184,14 @@ class TestRemembered:
         An entry that was erased under another name does not come back where a head
         is continued by a state that still has it.
         """
-        secret = TALK.add_user_prompt("secret")
+        secret = CHAT.add_user_prompt("secret")
         with open_store("memory:") as store:
             store.save("other", secret)
             store.erase(secret.entries[-1].id, reason="asked")
-            mine = TALK.add_user_prompt("by bus?")
-            store.save("talk", mine)
-            store.save("talk", mine.join(secret))
-            loaded = Store(store._core.backend).load("talk")
+            mine = CHAT.add_user_prompt("by bus?")
+            store.save("chat", mine)
+            store.save("chat", mine.join(secret))
+            loaded = Store(store._core.backend).load("chat")
 
             assert ["by bus?", ""] == [message.text for message in loaded][-2:]
             assert () == store.verify()
@@ -202,14 +202,14 @@ class TestRemembered:
         added to a head, and can be loaded there.
         """
         with open_store("memory:") as store, open_store("memory:") as other:
-            secret = TALK.add_user_prompt("secret")
-            digest = store.save("talk", secret).digest
+            secret = CHAT.add_user_prompt("secret")
+            digest = store.save("chat", secret).digest
             store.erase(secret.entries[-1].id, reason="asked")
-            erased = store.load("talk")
-            other.save("talk", TALK)
+            erased = store.load("chat")
+            other.save("chat", CHAT)
 
-            assert digest == other.save("talk", erased).digest
-            assert erased == Store(other._core.backend).load("talk")
+            assert digest == other.save("chat", erased).digest
+            assert erased == Store(other._core.backend).load("chat")
             assert () == other.verify()
 
     @pytest.mark.parametrize("error", [ConflictError("busy"), StoreError("x", "busy")])
@@ -224,11 +224,11 @@ class TestRemembered:
                 raise error
 
         with Store(Busy()) as store:
-            store.save("talk", TALK)
-            receipt = store.erase(TALK.entries[0].id, reason="asked")
+            store.save("chat", CHAT)
+            receipt = store.erase(CHAT.entries[0].id, reason="asked")
 
             assert "busy" in receipt.remains
-            assert "" == store.load("talk")[0].text
+            assert "" == store.load("chat")[0].text
 
 
 class TestTwins:
@@ -314,32 +314,32 @@ class TestAsync:
         Every verb has a twin that does the same.
         """
         async with open_store(f"sqlite:///{tmp_path}/chats.db") as store:
-            head = await store.asave("talk", TALK, expecting=0, label="first")
+            head = await store.asave("chat", CHAT, expecting=0, label="first")
 
-            assert head == await store.alatest("talk") == store.latest("talk")
-            assert TALK == await store.aload("talk", at="first")
-            assert TALK.messages == (await store.aload("talk", last=5)).messages
-            assert (head,) == await store.ahistory("talk", limit=2)
+            assert head == await store.alatest("chat") == store.latest("chat")
+            assert CHAT == await store.aload("chat", at="first")
+            assert CHAT.messages == (await store.aload("chat", last=5)).messages
+            assert (head,) == await store.ahistory("chat", limit=2)
             assert await store.aload("nothing", default=None) is None
 
-            fork = await store.afork("talk", "fork", at=1)
+            fork = await store.afork("chat", "fork", at=1)
             assert fork == store.latest("fork")
-            assert ("fork", "talk") == await store.anames()
-            assert ("talk",) == await store.anames(prefix="t")
-            kept = await store.alabel("talk", "kept")
+            assert ("chat", "fork") == await store.anames()
+            assert ("chat",) == await store.anames(prefix="c")
+            kept = await store.alabel("chat", "kept")
             assert ("first", "kept") == kept.labels
-            assert ("kept",) == (await store.aunlabel("talk", "first")).labels
+            assert ("kept",) == (await store.aunlabel("chat", "first")).labels
 
-            assert kept.revision == (await store.arollback("talk", "kept")).revision
+            assert kept.revision == (await store.arollback("chat", "kept")).revision
 
             async def say(state):
                 await anyio.lowlevel.checkpoint()
                 return state.add_user_prompt("and?")
 
-            said = await store.aupdate("talk", say)
-            assert said == await store.aload("talk")
-            assert 1 == (await store.aerase(TALK.entries[0].id, reason="asked")).rows
-            await store.adelete("talk")
+            said = await store.aupdate("chat", say)
+            assert said == await store.aload("chat")
+            assert 1 == (await store.aerase(CHAT.entries[0].id, reason="asked")).rows
+            await store.adelete("chat")
             assert 1 == (await store.acollect_garbage()).entries
             assert () == await store.averify()
 
@@ -362,7 +362,7 @@ class TestAsync:
             thread.start()
             held.wait(30)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(store.asave, "talk", TALK)
+                tasks.start_soon(store.asave, "chat", CHAT)
                 for _ in range(10):
                     await anyio.sleep(0.001)
 
@@ -370,26 +370,26 @@ class TestAsync:
 
             thread.join()
 
-            assert TALK == await store.aload("talk")
+            assert CHAT == await store.aload("chat")
 
     async def test_update_races(self, store):
         """
         Tasks that update one name lose nothing of each other.
         """
-        await store.asave("talk", Aggregator.new())
+        await store.asave("chat", Aggregator.new())
 
         async def speak(who):
             async def say(state):
                 await anyio.lowlevel.checkpoint()
                 return state.add_user_prompt(str(who))
 
-            await store.aupdate("talk", say)
+            await store.aupdate("chat", say)
 
         async with anyio.create_task_group() as tasks:
             for who in range(8):
                 tasks.start_soon(speak, who)
 
-        said = {message.text for message in await store.aload("talk")}
+        said = {message.text for message in await store.aload("chat")}
         assert {str(who) for who in range(8)} == said
 
     async def test_update_needs_a_start(self, store):
@@ -401,9 +401,9 @@ class TestAsync:
             return state
 
         with pytest.raises(NotSavedError):
-            await store.aupdate("talk", same)
+            await store.aupdate("chat", same)
 
-        assert TALK == await store.aupdate("talk", same, start=TALK)
+        assert CHAT == await store.aupdate("chat", same, start=CHAT)
 
     async def test_update_that_never_ends(self, store, monkeypatch):
         """
@@ -416,20 +416,20 @@ class TestAsync:
         def say(state):
             nonlocal calls
             calls += 1
-            store.save("talk", state.add_user_prompt("twice"))
+            store.save("chat", state.add_user_prompt("twice"))
             return state.add_user_prompt("once")
 
         async def asay(state):
             return say(state)
 
         with pytest.raises(StoreError, match="saves nothing under this name"):
-            await store.aupdate("talk", asay, start=TALK)
+            await store.aupdate("chat", asay, start=CHAT)
 
         with pytest.raises(StoreError, match="saves nothing under this name"):
-            store.update("talk", say)
+            store.update("chat", say)
 
         assert 10 == calls
-        assert ["twice"] * 10 == [m.text for m in store.load("talk")[1:]]
+        assert ["twice"] * 10 == [m.text for m in store.load("chat")[1:]]
 
     async def test_without_anyio(self, store, monkeypatch):
         """
@@ -448,9 +448,9 @@ class TestErrors:
         "error",
         [
             StoreError("memory:", "it is full"),
-            NotSavedError("memory:", "name", "tal", ("talk",)),
-            StaleHeadError("memory:", "talk", 3, None),
-            StaleHeadError("memory:", "talk", 3, None, "Do something else"),
+            NotSavedError("memory:", "name", "tal", ("chat",)),
+            StaleHeadError("memory:", "chat", 3, None),
+            StaleHeadError("memory:", "chat", 3, None, "Do something else"),
         ],
     )
     def test_pickle(self, error):
@@ -467,29 +467,29 @@ class TestErrors:
         """
         A stale head says what is there, and how to go on.
         """
-        store.save("talk", TALK.add_user_prompt("theirs"))
+        store.save("chat", CHAT.add_user_prompt("theirs"))
         with pytest.raises(StaleHeadError) as caught:
-            store.save("talk", TALK.add_user_prompt("mine"))
+            store.save("chat", CHAT.add_user_prompt("mine"))
 
-        for words in ("revision 1 of 'talk' (2 messages", "join", "expecting="):
+        for words in ("revision 1 of 'chat' (2 messages", "join", "expecting="):
             assert words in str(caught.value)
 
-        store.delete("talk")
+        store.delete("chat")
 
         with pytest.raises(StaleHeadError, match="not saved, and 3 was expected"):
-            store.save("new", TALK, expecting=3)
+            store.save("new", CHAT, expecting=3)
 
     def test_another_conversation(self, store):
         """
         Where the name is another conversation's, or must be new or is to be
         deleted, nothing advises to join what does not belong together.
         """
-        head = store.save("talk", TALK)
-        store.save("talk", TALK.add_user_prompt("and?"))
+        head = store.save("chat", CHAT)
+        store.save("chat", CHAT.add_user_prompt("and?"))
         for call, advice in (
-            (partial(store.save, "talk", Aggregator.new()), "another conversation"),
-            (partial(store.fork, "talk", "talk"), "Give the fork another name"),
-            (partial(store.delete, "talk", expecting=head), "to delete it"),
+            (partial(store.save, "chat", Aggregator.new()), "another conversation"),
+            (partial(store.fork, "chat", "chat"), "Give the fork another name"),
+            (partial(store.delete, "chat", expecting=head), "to delete it"),
         ):
             with pytest.raises(StaleHeadError, match=advice) as caught:
                 call()
@@ -500,41 +500,41 @@ class TestErrors:
         """
         What can't be meant is refused at once.
         """
-        head = store.save("talk", TALK)
+        head = store.save("chat", CHAT)
         for error, call in (
-            (TypeError, partial(store.save, "talk", TALK.messages)),
-            (TypeError, partial(store.save, "talk", TALK, expecting=True)),
-            (TypeError, partial(store.save, "talk", TALK, expecting="1")),
-            (ValueError, partial(store.save, "talk", TALK, expecting=-1)),
-            (ValueError, partial(store.save, "other", TALK, expecting=head)),
-            (ValueError, partial(store.save, "talk", TALK, label="a\0")),
+            (TypeError, partial(store.save, "chat", CHAT.messages)),
+            (TypeError, partial(store.save, "chat", CHAT, expecting=True)),
+            (TypeError, partial(store.save, "chat", CHAT, expecting="1")),
+            (ValueError, partial(store.save, "chat", CHAT, expecting=-1)),
+            (ValueError, partial(store.save, "other", CHAT, expecting=head)),
+            (ValueError, partial(store.save, "chat", CHAT, label="a\0")),
             (ValueError, partial(store.load, "other", at=head)),
-            (TypeError, partial(store.load, "talk", at=True)),
-            (TypeError, partial(store.load, "talk", at=1.0)),
-            (ValueError, partial(store.load, "talk", last=-1)),
+            (TypeError, partial(store.load, "chat", at=True)),
+            (TypeError, partial(store.load, "chat", at=1.0)),
+            (ValueError, partial(store.load, "chat", last=-1)),
             (ValueError, partial(store.load, "new", last=-1, default=None)),
             (ValueError, partial(store.load, "", default=None)),
             (ValueError, partial(store.__contains__, 5)),
             (ValueError, partial(store.__contains__, "")),
-            (ValueError, partial(store.erase, TALK.entries[0].id, reason="")),
+            (ValueError, partial(store.erase, CHAT.entries[0].id, reason="")),
         ):
             with pytest.raises(error):
                 call()
 
-        assert (head,) == store.history("talk")
+        assert (head,) == store.history("chat")
 
     def test_another_head_of_that_number(self, store):
         """
         A head of a name that was deleted since is not the one of its number.
         """
-        head = store.save("talk", TALK)
-        store.delete("talk")
-        store.save("talk", TALK.add_user_prompt("another"))
+        head = store.save("chat", CHAT)
+        store.delete("chat")
+        store.save("chat", CHAT.add_user_prompt("another"))
         with pytest.raises(NotSavedError):
-            store.load("talk", at=head)
+            store.load("chat", at=head)
 
         with pytest.raises(StaleHeadError):
-            store.save("talk", TALK, expecting=head)
+            store.save("chat", CHAT, expecting=head)
 
 
 class TestValues:
@@ -592,10 +592,10 @@ class TestMemory:
         """
         small = Store(store._core.backend, remembered=2)
         for name in "abc":
-            small.save(name, TALK)
+            small.save(name, CHAT)
 
         small.load("b")
-        small.save("d", TALK)
+        small.save("d", CHAT)
 
         kept = small._core.recall_all(small._core.changes)
 
@@ -603,7 +603,7 @@ class TestMemory:
 
         none = Store(store._core.backend, remembered=0)
         none.load("a")
-        none.save("a", TALK.add_user_prompt("and?"))
+        none.save("a", CHAT.add_user_prompt("and?"))
 
         assert [] == list(none._core.recall_all(none._core.changes))
 
@@ -615,17 +615,17 @@ class TestMemory:
         """
         calls: list[Any] = []
         store = Store(RecordingBackend(MemoryBackend(), calls.append))
-        head = store.save("talk", TALK)
+        head = store.save("chat", CHAT)
 
         def tables_read(read):
             del calls[:]
             read()
             return [call.table for call in calls]
 
-        assert ["revisions"] == tables_read(lambda: store.latest("talk"))
-        read = tables_read(lambda: store.load("talk", last=1))
+        assert ["revisions"] == tables_read(lambda: store.latest("chat"))
+        read = tables_read(lambda: store.load("chat", last=1))
         assert ["changes", "revisions"] == read
-        read = tables_read(lambda: store.load("talk", at=head.revision))
+        read = tables_read(lambda: store.load("chat", at=head.revision))
         assert ["changes", "names", "revisions"] == read
 
     def test_others_are_read(self, store):
@@ -634,48 +634,48 @@ class TestMemory:
         deleted since, in no verb that reads.
         """
         other = Store(store._core.backend)
-        longer = TALK.add_user_prompt("and?")
-        head = store.save("talk", TALK)
-        newest = other.save("talk", longer)
+        longer = CHAT.add_user_prompt("and?")
+        head = store.save("chat", CHAT)
+        newest = other.save("chat", longer)
 
-        assert newest == store.latest("talk")
-        assert longer.messages[-1:] == store.load("talk", last=1).messages
-        assert TALK == store.load("talk", at=head.revision)
+        assert newest == store.latest("chat")
+        assert longer.messages[-1:] == store.load("chat", last=1).messages
+        assert CHAT == store.load("chat", at=head.revision)
 
-        assert longer == store.load("talk")
+        assert longer == store.load("chat")
 
-        labelled = other.label("talk", "done")
+        labelled = other.label("chat", "done")
 
-        assert labelled == store.latest("talk")
-        assert labelled == store.load("talk", last=1).head
+        assert labelled == store.latest("chat")
+        assert labelled == store.load("chat", last=1).head
 
-        back = other.rollback("talk", 1)
+        back = other.rollback("chat", 1)
 
-        assert back == store.latest("talk")
-        assert TALK.messages[-1:] == store.load("talk", last=1).messages
+        assert back == store.latest("chat")
+        assert CHAT.messages[-1:] == store.load("chat", last=1).messages
 
-        other.delete("talk")
+        other.delete("chat")
         with pytest.raises(NotSavedError):
-            store.latest("talk")
+            store.latest("chat")
 
         with pytest.raises(NotSavedError):
-            store.load("talk", last=1)
+            store.load("chat", last=1)
 
-        again = other.save("talk", longer)
+        again = other.save("chat", longer)
 
-        assert again == store.latest("talk")
-        assert longer == store.load("talk", at=1)
+        assert again == store.latest("chat")
+        assert longer == store.load("chat", at=1)
 
     def test_erased_is_not_remembered(self, store):
         """
         A window and a state at a revision never have content that others erased.
         """
         other = Store(store._core.backend)
-        store.save("talk", TALK)
-        other.erase(TALK.entries[-1].id, reason="asked to")
+        store.save("chat", CHAT)
+        other.erase(CHAT.entries[-1].id, reason="asked to")
 
-        assert "" == store.load("talk", last=1).messages[-1].text
-        assert "" == store.load("talk", at=1)[-1].text
+        assert "" == store.load("chat", last=1).messages[-1].text
+        assert "" == store.load("chat", at=1)[-1].text
 
     def test_empty(self, store):
         """
@@ -710,18 +710,18 @@ class TestRealConversations:
         every state, and take little more than their JSON.
         """
         path = recordings / "transcripts" / "airline.jsonl"
-        talks = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        chats = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
         url = f"sqlite:///{tmp_path}/chats.db"
         saved = {}
         with open_store(url) as store:
-            for number, talk in enumerate(talks):
+            for number, chat in enumerate(chats):
                 state, states = Aggregator.new(), []
-                for message in openai_chat.load(talk["messages"]):
+                for message in openai_chat.load(chat["messages"]):
                     state = state.add(message)
                     states.append(state)
-                    store.save(f"talk {number}", state)
+                    store.save(f"chat {number}", state)
 
-                saved[f"talk {number}"] = states
+                saved[f"chat {number}"] = states
 
         assert (100 if is_large(recordings) else 4) == len(saved)
         with open_store(url) as store:

@@ -24,7 +24,7 @@ from tests.store import server as servers
 from tests.store.stress import COUNTED, WRONG
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TALK = Aggregator.new().add_user_prompt("When is the next train?")
+CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -77,10 +77,10 @@ class TestConflicts:
     """
 
     VERBS = (
-        lambda store: store.fork("talk", "fork"),
-        lambda store: store.label("talk", "here"),
-        lambda store: store.erase(TALK.entries[0].id, reason="asked"),
-        lambda store: store.delete("talk"),
+        lambda store: store.fork("chat", "fork"),
+        lambda store: store.label("chat", "here"),
+        lambda store: store.erase(CHAT.entries[0].id, reason="asked"),
+        lambda store: store.delete("chat"),
         lambda store: store.collect_garbage(),
     )
 
@@ -90,7 +90,7 @@ class TestConflicts:
         A block that somebody else was in the way of is decided anew.
         """
         backend = MemoryBackend()
-        Store(backend).save("talk", TALK)
+        Store(backend).save("chat", CHAT)
         left = 0
 
         def told(call):
@@ -115,8 +115,8 @@ class TestConflicts:
         """
         backend = MemoryBackend()
         store = Store(backend)
-        store.save("talk", TALK)
-        store.save("gone", Aggregator.new(messages=TALK))
+        store.save("chat", CHAT)
+        store.save("gone", Aggregator.new(messages=CHAT))
         store.delete("gone")
 
         def told(call):
@@ -128,7 +128,7 @@ class TestConflicts:
             with pytest.raises(StoreError, match="gave up after 100 conflicting"):
                 verb(store)
 
-        assert TALK == store.load("talk")
+        assert CHAT == store.load("chat")
 
 
 def test_opened_at_once(tmp_path):
@@ -157,11 +157,11 @@ class TestInterrupted:
     """
 
     STEPS = (
-        lambda store, state: store.save("talk", state, expecting=store.latest("talk")),
-        lambda store, state: store.fork("talk", f"fork {state[-1].text}"),
+        lambda store, state: store.save("chat", state, expecting=store.latest("chat")),
+        lambda store, state: store.fork("chat", f"fork {state[-1].text}"),
         lambda store, state: store.save(f"new {state[-1].text}", state.fork()),
-        lambda store, state: store.update("talk", lambda it: it.add_user_prompt("x")),
-        lambda store, state: store.load("talk", last=2),
+        lambda store, state: store.update("chat", lambda it: it.add_user_prompt("x")),
+        lambda store, state: store.load("chat", last=2),
     )
 
     def store(self, kind, folder):
@@ -182,10 +182,10 @@ class TestInterrupted:
         """
         kept = []
         with self.store(kind, tmp_path) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             for step in self.STEPS:
                 for at in range(1, 1_000, 1 if is_thorough() else 3):
-                    state = store.load("talk").add_user_prompt(f"{at}")
+                    state = store.load("chat").add_user_prompt(f"{at}")
                     before = store.names()
                     stopped = injection.stopped(lambda: step(store, state), at)  # noqa: B023 - called at once
                     if stopped is None:
@@ -195,11 +195,11 @@ class TestInterrupted:
                     assert {*before} <= {*store.names()}
 
                 assert at < 1_000, "it never ends"
-                store.update("talk", lambda it: it.add_user_prompt("on"))
+                store.update("chat", lambda it: it.add_user_prompt("on"))
 
             # Nor do other threads.
             with ThreadPoolExecutor(1) as threads:
-                threads.submit(store.save, "elsewhere", TALK.fork()).result(30)
+                threads.submit(store.save, "elsewhere", CHAT.fork()).result(30)
 
             assert () == store.verify()
 
@@ -214,13 +214,13 @@ class TestInterrupted:
         goes on.
         """
         with self.store(kind, tmp_path) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             left = store._core.backend.writing()
             left.__enter__().add("branches", [(99, 0, 0)])
-            store.save("new", TALK.fork())
+            store.save("new", CHAT.fork())
 
             assert () == store.verify()
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
 
     def test_in_a_handler(self, kind, tmp_path):
         """
@@ -228,16 +228,16 @@ class TestInterrupted:
         writes, ends that, and nobody waits for himself.
         """
         with self.store(kind, tmp_path) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
             def told(call):
                 if call.verb == "commit":
-                    store.save("handler", TALK.fork())
+                    store.save("handler", CHAT.fork())
 
             with pytest.raises(StoreError, match="try again"):
                 Store(RecordingBackend(store._core.backend, told)).save(
-                    "new", TALK.fork()
+                    "new", CHAT.fork()
                 )
 
-            assert ("handler", "talk") == store.names()
+            assert ("chat", "handler") == store.names()
             assert () == store.verify()

@@ -21,23 +21,23 @@ from conversation_state.errors import StoreError
 from conversation_state.store import open_store
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TALK = Aggregator.new().add_user_prompt("When is the next train?")
-MORE = TALK.add_user_prompt("and?")
-LARGE = TALK.extend([UserMessage("x" * 3_000)] * 200)
+CHAT = Aggregator.new().add_user_prompt("When is the next train?")
+MORE = CHAT.add_user_prompt("and?")
+LARGE = CHAT.extend([UserMessage("x" * 3_000)] * 200)
 
 
 EVERY_VERB = {
-    "save": lambda store: store.save("talk", MORE),
-    "first save": lambda store: store.save("new", TALK.fork()),
-    "load": lambda store: store.load("talk"),
-    "load last": lambda store: store.load("talk", last=1),
-    "latest": lambda store: store.latest("talk"),
-    "history": lambda store: store.history("talk"),
+    "save": lambda store: store.save("chat", MORE),
+    "first save": lambda store: store.save("new", CHAT.fork()),
+    "load": lambda store: store.load("chat"),
+    "load last": lambda store: store.load("chat", last=1),
+    "latest": lambda store: store.latest("chat"),
+    "history": lambda store: store.history("chat"),
     "names": lambda store: store.names(),
-    "fork": lambda store: store.fork("talk", "new"),
-    "label": lambda store: store.label("talk", "kept"),
-    "delete": lambda store: store.delete("talk"),
-    "erase": lambda store: store.erase(TALK.entries[0].id, reason="asked"),
+    "fork": lambda store: store.fork("chat", "new"),
+    "label": lambda store: store.label("chat", "kept"),
+    "delete": lambda store: store.delete("chat"),
+    "erase": lambda store: store.erase(CHAT.entries[0].id, reason="asked"),
     "collect": lambda store: store.collect_garbage(),
     "vacuum": lambda store: store.collect_garbage(vacuum=True),
     "verify": lambda store: store.verify(),
@@ -101,29 +101,29 @@ class TestFull:
         and so does all of it once there is room.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             backend: Any = store._core.backend
             with backend.reading() as block:
                 (pages,) = block.run("PRAGMA page_count")[0]
                 block.run(f"PRAGMA max_page_count = {pages}")
 
             for write in (
-                lambda: store.save("talk", LARGE),
+                lambda: store.save("chat", LARGE),
                 lambda: store.save("other", LARGE.fork()),
-                lambda: store.update("talk", lambda s: s.add_user_prompt("x" * 9_000)),
+                lambda: store.update("chat", lambda s: s.add_user_prompt("x" * 9_000)),
             ):
                 with pytest.raises(StoreError, match="disk is full; free some space"):
                     write()
 
-                assert TALK == store.load("talk")
-                assert ("talk",) == store.names()
+                assert CHAT == store.load("chat")
+                assert ("chat",) == store.names()
                 assert () == store.verify()
 
             with backend.reading() as block:
                 block.run("PRAGMA max_page_count = 1000000")
 
-            store.save("talk", LARGE)
-            assert LARGE == store.load("talk")
+            store.save("chat", LARGE)
+            assert LARGE == store.load("chat")
 
     @pytest.mark.skipif(sys.platform == "win32", reason="Windows limits no file sizes")
     def test_limit(self, url):
@@ -139,14 +139,14 @@ class TestFull:
             from conversation_state.store import open_store
 
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            talk = Aggregator.new().add_user_prompt("first")
+            chat = Aggregator.new().add_user_prompt("first")
             with open_store(sys.argv[1]) as store:
-                store.save("talk", talk)
+                store.save("chat", chat)
                 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
                 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
-                large = talk.extend([UserMessage("x" * 3_000)] * 200)
+                large = chat.extend([UserMessage("x" * 3_000)] * 200)
                 for verb in (
-                    lambda: store.save("talk", large),
+                    lambda: store.save("chat", large),
                     lambda: store.save("other", large.fork()),
                 ):
                     try:
@@ -154,12 +154,12 @@ class TestFull:
                     except StoreError as error:
                         print(error.problem.split("(")[0])
 
-                    assert talk == store.load("talk"), "another state"
+                    assert chat == store.load("chat"), "another state"
                     assert () == store.verify(), store.verify()
 
                 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-                store.save("talk", large)
-                assert large == store.load("talk")
+                store.save("chat", large)
+                assert large == store.load("chat")
                 assert () == store.verify()
             """,
             url,
@@ -186,15 +186,15 @@ class TestFull:
         try:
             (disk / "ballast").write_bytes(bytes(500_000))
             with open_store(f"sqlite:///{disk}/chats.db") as store:
-                store.save("talk", TALK)
+                store.save("chat", CHAT)
                 with pytest.raises(StoreError, match="free some space"):
-                    store.save("talk", LARGE)
+                    store.save("chat", LARGE)
 
-                assert TALK == store.load("talk")
+                assert CHAT == store.load("chat")
                 assert () == store.verify()
                 (disk / "ballast").unlink()
-                store.save("talk", MORE)
-                assert MORE == store.load("talk")
+                store.save("chat", MORE)
+                assert MORE == store.load("chat")
         finally:
             subprocess.run(["umount", str(disk)], check=True)
 
@@ -206,14 +206,14 @@ class TestRights:
         """
         path, url = folder / "chats.db", f"sqlite:///{folder}/chats.db"
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
         path.chmod(0o444)
         before = path.read_bytes()
         with open_store(url) as store:
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
             with pytest.raises(StoreError, match=r"mode=ro"):
-                store.save("talk", MORE)
+                store.save("chat", MORE)
 
         assert before == path.read_bytes()
 
@@ -233,23 +233,23 @@ class TestRights:
         Nobody writes through a store that only reads, whatever they call.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
         before = path.read_bytes()
         with open_store(f"{url}?mode=ro") as store:
             for write in (
-                lambda: store.save("talk", MORE),
-                lambda: store.save("new", TALK.fork()),
-                lambda: store.fork("talk", "new"),
-                lambda: store.delete("talk"),
-                lambda: store.label("talk", "kept"),
-                lambda: store.erase(TALK.entries[0].id, reason="asked"),
+                lambda: store.save("chat", MORE),
+                lambda: store.save("new", CHAT.fork()),
+                lambda: store.fork("chat", "new"),
+                lambda: store.delete("chat"),
+                lambda: store.label("chat", "kept"),
+                lambda: store.erase(CHAT.entries[0].id, reason="asked"),
                 lambda: store.collect_garbage(vacuum=True),
             ):
                 with pytest.raises(StoreError, match="mode=ro"):
                     write()
 
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
             assert () == store.verify()
 
         assert before == path.read_bytes()
@@ -261,32 +261,32 @@ class TestRights:
         """
         path, url = folder / "chats.db", f"sqlite:///{folder}/chats.db"
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
         path.chmod(0o444)
         with open_store(url) as store:
             for save in (
-                lambda: store.save("talk", MORE),
-                lambda: store.save("new", TALK.fork()),
-                lambda: store.fork("talk", "fork"),
-                lambda: store.label("talk", "here"),
-                lambda: store.delete("talk"),
-                lambda: store.erase(TALK.entries[0].id, reason="asked"),
+                lambda: store.save("chat", MORE),
+                lambda: store.save("new", CHAT.fork()),
+                lambda: store.fork("chat", "fork"),
+                lambda: store.label("chat", "here"),
+                lambda: store.delete("chat"),
+                lambda: store.erase(CHAT.entries[0].id, reason="asked"),
             ):
-                assert TALK == store.load("talk")
+                assert CHAT == store.load("chat")
                 with pytest.raises(StoreError, match=r"mode=ro"):
                     save()
 
-            store.load("talk")
+            store.load("chat")
             path.chmod(0o644)
-            store.save("talk", MORE)
+            store.save("chat", MORE)
             path.chmod(0o444)
-            store.save("talk", MORE.add_user_prompt("as it is open"))
+            store.save("chat", MORE.add_user_prompt("as it is open"))
 
         path.chmod(0o644)
         with open_store(url) as store:
-            assert ("talk",) == store.names()
-            assert 3 == len(store.load("talk"))
+            assert ("chat",) == store.names()
+            assert 3 == len(store.load("chat"))
 
 
 class TestTooManyFiles:
@@ -303,17 +303,17 @@ class TestTooManyFiles:
             from conversation_state.errors import StoreError
             from conversation_state.store import open_store
 
-            talk = Aggregator.new().add_user_prompt("first")
+            chat = Aggregator.new().add_user_prompt("first")
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             with open_store(sys.argv[1]) as store:
-                store.save("talk", talk)
+                store.save("chat", chat)
                 for verb in (
-                    lambda: store.save("talk", talk.add_user_prompt("and?")),
-                    lambda: store.save("new", talk.fork()),
-                    lambda: store.load("talk"),
+                    lambda: store.save("chat", chat.add_user_prompt("and?")),
+                    lambda: store.save("new", chat.fork()),
+                    lambda: store.load("chat"),
                     lambda: store.names(),
                     lambda: store.verify(),
-                    lambda: store.erase(talk.entries[0].id, reason="asked"),
+                    lambda: store.erase(chat.entries[0].id, reason="asked"),
                     lambda: store.collect_garbage(),
                     lambda: store.collect_garbage(vacuum=True),
                     lambda: open_store(sys.argv[1]),
@@ -327,7 +327,7 @@ class TestTooManyFiles:
                     finally:
                         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-                assert talk == store.load("talk"), "another state"
+                assert chat == store.load("chat"), "another state"
                 assert () == store.verify(), store.verify()
             """,
             url,
@@ -345,9 +345,9 @@ class TestTaken:
         and is there again for the same store where it was put back.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             with open_store(url) as reader:
-                reader.load("talk")
+                reader.load("chat")
 
             away = path.with_name("away")
             away.mkdir()
@@ -356,7 +356,7 @@ class TestTaken:
                 each.rename(away / each.name)
 
             with pytest.raises(StoreError, match="the file is missing"):
-                store.save("talk", MORE)
+                store.save("chat", MORE)
 
             with pytest.raises(StoreError, match="the file is missing"):
                 store.collect_garbage()
@@ -365,8 +365,8 @@ class TestTaken:
             for each in moved:
                 (away / each.name).rename(each)
 
-            store.save("talk", MORE)
-            assert MORE == store.load("talk")
+            store.save("chat", MORE)
+            assert MORE == store.load("chat")
 
     @pytest.mark.parametrize("verb", EVERY_VERB.values(), ids=EVERY_VERB)
     def test_replaced_while_open(self, url, path, verb):
@@ -375,7 +375,7 @@ class TestTaken:
         that one, and the old one is not read as if it were there.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             path.rename(path.with_name("other.db"))
             path.write_bytes(b"Dear diary")
             with pytest.raises(StoreError, match="the file was replaced"):
@@ -389,7 +389,7 @@ class TestTaken:
         The same where there is no file any more.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             path.unlink()
             with pytest.raises(StoreError, match="the file is missing"):
                 verb(store)
@@ -402,7 +402,7 @@ class TestTaken:
         would not be seen under the other.
         """
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
         other = path.with_name("other.db")
         os.link(path, other)
@@ -413,7 +413,7 @@ class TestTaken:
 
         other.unlink()
         with open_store(url) as store:
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
 
     def test_linked_while_open(self, url, path):
         """
@@ -422,17 +422,17 @@ class TestTaken:
         """
         other = path.with_name("other.db")
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
             os.link(path, other)
             with pytest.raises(StoreError, match="hard links"):
-                store.save("talk", MORE)
+                store.save("chat", MORE)
 
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
             other.unlink()
-            store.save("talk", MORE)
+            store.save("chat", MORE)
 
         with open_store(url) as store:
-            assert MORE == store.load("talk")
+            assert MORE == store.load("chat")
 
     def test_empty(self, url, path):
         """
@@ -440,8 +440,8 @@ class TestTaken:
         """
         path.touch()
         with open_store(url) as store:
-            store.save("talk", TALK)
-            assert TALK == store.load("talk")
+            store.save("chat", CHAT)
+            assert CHAT == store.load("chat")
 
     def test_held(self, url, path):
         """
@@ -459,7 +459,7 @@ class TestTaken:
         other.execute("COMMIT")
         other.close()
         with open_store(f"{url}?timeout_s=0") as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
     def test_held_while_it_is_made(self, url, path, monkeypatch):
         """
@@ -484,12 +484,12 @@ class TestTaken:
 
         monkeypatch.setattr(time, "sleep", let_go)
         with open_store(url) as store:
-            store.save("talk", TALK)
+            store.save("chat", CHAT)
 
         other.close()
         assert 2 == len(waits)
         with open_store(url) as store:
-            assert TALK == store.load("talk")
+            assert CHAT == store.load("chat")
 
     def test_other_programs(self, url, path):
         """

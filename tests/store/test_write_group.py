@@ -16,7 +16,7 @@ from conversation_state.store import open_store
 from conversation_state.store.records import WriteGroup, reading
 from tests.interrupts import interrupt_at_each_opcode
 
-TALK = Aggregator.new().add_user_prompt("When is the next train?")
+CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 
 
 @pytest.fixture
@@ -254,20 +254,20 @@ class TestSave:
         digests of its logs.
         """
         group = WriteGroup(store)
-        saved = group.write(lambda writer: writer.save("talk", TALK))
-        more = TALK.add_assistant_message("At noon.")
+        saved = group.write(lambda writer: writer.save("chat", CHAT))
+        more = CHAT.add_assistant_message("At noon.")
 
         def save_more(writer):
-            assert TALK == writer.recall("talk")
-            return writer.save("talk", more)
+            assert CHAT == writer.recall("chat")
+            return writer.save("chat", more)
 
         longer = group.write(save_more)
 
         assert (1, 2) == (saved.entries.length, longer.entries.length)
-        assert more == store.load("talk")
+        assert more == store.load("chat")
         with reading(store) as rows:
             assert more.entries == rows.entries(longer.entries)
-            assert TALK.entries == rows.entries(saved.entries)
+            assert CHAT.entries == rows.entries(saved.entries)
 
     def test_outdated_memory(self, store, tmp_path):
         """
@@ -275,43 +275,43 @@ class TestSave:
         saved: it sees the newest state, and loses none of it.
         """
         group = WriteGroup(store)
-        group.write(lambda writer: writer.save("talk", TALK))
-        theirs = TALK.add_assistant_message("At noon.")
+        group.write(lambda writer: writer.save("chat", CHAT))
+        theirs = CHAT.add_assistant_message("At noon.")
         with open_store(f"sqlite:///{tmp_path / 'chats.db'}") as other:
-            other.save("talk", theirs)
+            other.save("chat", theirs)
 
         seen = []
 
         def add(writer):
-            before = writer.recall("talk")
+            before = writer.recall("chat")
             seen.append(before)
-            writer.save("talk", before.add_user_prompt("Thanks."))
+            writer.save("chat", before.add_user_prompt("Thanks."))
 
         group.write(add)
 
-        assert [TALK, theirs] == seen
-        assert "Thanks." == store.load("talk")[-1].text
-        assert 3 == len(store.load("talk"))
+        assert [CHAT, theirs] == seen
+        assert "Thanks." == store.load("chat")[-1].text
+        assert 3 == len(store.load("chat"))
 
     def test_replaced_in_memory(self, store, tmp_path):
         """
         The same for a state that does not continue the remembered one.
         """
         group = WriteGroup(store)
-        group.write(lambda writer: writer.save("talk", TALK))
+        group.write(lambda writer: writer.save("chat", CHAT))
         with open_store(f"sqlite:///{tmp_path / 'chats.db'}") as other:
-            other.save("talk", TALK.add_assistant_message("At noon."))
+            other.save("chat", CHAT.add_assistant_message("At noon."))
 
         seen = []
 
         def replace(writer):
-            seen.append(len(writer.recall("talk")))
-            writer.save("talk", TALK.fork(at=0))
+            seen.append(len(writer.recall("chat")))
+            writer.save("chat", CHAT.fork(at=0))
 
         group.write(replace)
 
         assert [1, 2] == seen
-        assert 0 == len(store.load("talk"))
+        assert 0 == len(store.load("chat"))
 
     def test_deleted(self, store, tmp_path):
         """
@@ -319,15 +319,15 @@ class TestSave:
         saved.
         """
         group = WriteGroup(store)
-        group.write(lambda writer: writer.save("talk", TALK))
+        group.write(lambda writer: writer.save("chat", CHAT))
         with open_store(f"sqlite:///{tmp_path / 'chats.db'}") as other:
-            other.delete("talk")
+            other.delete("chat")
 
         with reading(store) as rows:
-            assert rows.state("talk") is None
+            assert rows.state("chat") is None
         with pytest.raises(NotSavedError):
-            store.load("talk")
+            store.load("chat")
 
-        group.write(lambda writer: writer.save("talk", TALK))
+        group.write(lambda writer: writer.save("chat", CHAT))
 
-        assert 1 == store.latest("talk").revision
+        assert 1 == store.latest("chat").revision

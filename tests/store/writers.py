@@ -29,7 +29,7 @@ def update_one_name(url: str, who: int, times: int) -> None:
     with open_store(url) as store:
         for i in range(times):
             add = partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
-            store.update("talk", add, start=Aggregator.new())
+            store.update("chat", add, start=Aggregator.new())
 
 
 def change_own_names(url: str, who: int, turns: int) -> dict[str, list[Aggregator]]:

@@ -22,7 +22,7 @@ from conversation_state.usage import Usage
 __all__ = ["BranchPromises"]
 
 
-def list_parents(store: Store, name: str = "talk") -> list[int | None]:
+def list_parents(store: Store, name: str = "chat") -> list[int | None]:
     """
     What each revision grew from, the oldest first.
     """
@@ -41,16 +41,16 @@ class BranchPromises(StoreFixtures):
         """
         states = append_turns(CONVERSATION, 5)
         other = self.other(store, remembered=0)
-        heads = [store.save("talk", states[0])]
+        heads = [store.save("chat", states[0])]
         for at, state in enumerate(states[1:]):
             saving = other if at % 2 else store
             expecting = heads[-1] if at % 3 else None
-            heads.append(saving.save("talk", state, expecting=expecting))
+            heads.append(saving.save("chat", state, expecting=expecting))
 
         assert [None, 1, 2, 3, 4] == [head.parent for head in heads]
         assert [None, 1, 2, 3, 4] == list_parents(store) == list_parents(other)
-        assert 2 == store.latest("talk", at=3).parent
-        assert heads[-1] == store.save("talk", states[-1], label="again")._replace(
+        assert 2 == store.latest("chat", at=3).parent
+        assert heads[-1] == store.save("chat", states[-1], label="again")._replace(
             labels=()
         )
 
@@ -64,20 +64,20 @@ class BranchPromises(StoreFixtures):
         states = append_turns(CONVERSATION, 4)
         store = reopen(None)
         for state in states:
-            store.save("talk", state)
+            store.save("chat", state)
 
-        assert 2 == store.rollback("talk", 2).parent
+        assert 2 == store.rollback("chat", 2).parent
 
-        store.update("talk", lambda state: state.add_user_prompt("another way"))
+        store.update("chat", lambda state: state.add_user_prompt("another way"))
         store = reopen(store)
 
         assert [None, 1, 2, 3, 2, 5] == list_parents(store)
 
-        again = store.rollback("talk", 4)
+        again = store.rollback("chat", 4)
 
         assert (7, 4) == (again.revision, again.parent)
-        assert states[3].entries == store.load("talk").entries
-        assert "another way" == store.load("talk", at=6)[-1].text
+        assert states[3].entries == store.load("chat").entries
+        assert "another way" == store.load("chat", at=6)[-1].text
         assert () == store.verify()
 
     def test_rollback_of_a_rollback(self, store: Store) -> None:
@@ -86,11 +86,11 @@ class BranchPromises(StoreFixtures):
         with the same messages.
         """
         usage = CONVERSATION.add_usage(Usage(7), key="spent")
-        store.save("talk", CONVERSATION, label="first")
-        store.save("talk", usage.add_user_prompt("more"))
-        store.rollback("talk", "first")
-        store.save("talk", store.load("talk").add_user_prompt("on"))
-        store.rollback("talk", 1)
+        store.save("chat", CONVERSATION, label="first")
+        store.save("chat", usage.add_user_prompt("more"))
+        store.rollback("chat", "first")
+        store.save("chat", store.load("chat").add_user_prompt("on"))
+        store.rollback("chat", 1)
 
         assert [None, 1, 1, 3, 1] == list_parents(store)
 
@@ -101,13 +101,13 @@ class BranchPromises(StoreFixtures):
         """
         first, second, third = append_turns(CONVERSATION, 3)
         for state in (first, second, third):
-            store.save("talk", state)
+            store.save("chat", state)
 
         far = self.other(store, remembered=0)
-        store.save("talk", second.add_user_prompt("instead"), expecting=3)
-        far.save("talk", first.add_user_prompt("or this"), expecting=4)
-        far.save("talk", Aggregator.new().add_user_prompt("Hi!"), expecting=5)
-        store.save("talk", third.add_user_prompt("at last"), expecting=6)
+        store.save("chat", second.add_user_prompt("instead"), expecting=3)
+        far.save("chat", first.add_user_prompt("or this"), expecting=4)
+        far.save("chat", Aggregator.new().add_user_prompt("Hi!"), expecting=5)
+        store.save("chat", third.add_user_prompt("at last"), expecting=6)
 
         assert [None, 1, 2, 2, 1, None, 3] == list_parents(store)
 
@@ -116,10 +116,10 @@ class BranchPromises(StoreFixtures):
         Of a revision without messages, only the same conversation grew.
         """
         empty = Aggregator.new()
-        store.save("talk", empty)
-        store.save("talk", empty.add_user_prompt("one"))
-        store.save("talk", empty.add_user_prompt("two"), expecting=2)
-        store.save("talk", Aggregator.new().add_user_prompt("three"), expecting=3)
+        store.save("chat", empty)
+        store.save("chat", empty.add_user_prompt("one"))
+        store.save("chat", empty.add_user_prompt("two"), expecting=2)
+        store.save("chat", Aggregator.new().add_user_prompt("three"), expecting=3)
 
         assert [None, 1, 1, None] == list_parents(store)
 
@@ -129,13 +129,13 @@ class BranchPromises(StoreFixtures):
         deleted leaves no parent to the next one.
         """
         for state in append_turns(CONVERSATION, 3):
-            store.save("talk", state)
+            store.save("chat", state)
 
-        assert store.fork("talk", "fork").parent is None
+        assert store.fork("chat", "fork").parent is None
         assert 1 == store.save("fork", store.load("fork").fork()).parent
 
-        store.delete("talk")
-        store.save("talk", CONVERSATION)
+        store.delete("chat")
+        store.save("chat", CONVERSATION)
 
         assert [None] == list_parents(store)
         assert () == store.verify()
@@ -147,17 +147,17 @@ class BranchPromises(StoreFixtures):
         """
         states = append_turns(CONVERSATION, 3)
         for state in states:
-            store.save("talk", state)
+            store.save("chat", state)
 
-        store.rollback("talk", 2)
-        store.update("talk", lambda state: state.add_user_prompt("another way"))
-        store.save("talk", CONVERSATION.add_user_prompt("again"), expecting=5)
-        store.rollback("talk", 3)
-        tree = store.message_tree("talk")
-        every = [store.load("talk", at=at) for at in range(1, 8)]
+        store.rollback("chat", 2)
+        store.update("chat", lambda state: state.add_user_prompt("another way"))
+        store.save("chat", CONVERSATION.add_user_prompt("again"), expecting=5)
+        store.rollback("chat", 3)
+        tree = store.message_tree("chat")
+        every = [store.load("chat", at=at) for at in range(1, 8)]
 
         assert MessageTree.of(*every) == tree
-        assert tree == self.other(store, remembered=0).message_tree("talk")
+        assert tree == self.other(store, remembered=0).message_tree("chat")
         assert states[2].entries == tree.present.entries
         assert ["said 0", "again"] == [
             tree.node(each).message.text
@@ -174,8 +174,8 @@ class BranchPromises(StoreFixtures):
         were not.
         """
         spent = CONVERSATION.add_usage(Usage(7), key="first")
-        store.save("talk", spent)
-        store.save("talk", CONVERSATION.add_usage(Usage(5), key="second"), expecting=1)
-        tree = store.message_tree("talk")
+        store.save("chat", spent)
+        store.save("chat", CONVERSATION.add_usage(Usage(5), key="second"), expecting=1)
+        tree = store.message_tree("chat")
 
         assert {"first", "second"} == {entry.id for entry in tree.present.ledger}

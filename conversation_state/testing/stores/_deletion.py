@@ -36,11 +36,11 @@ class DeletionPromises(StoreFixtures):
         What no name needs is collected; what any name needs is not.
         """
         states = append_turns(CONVERSATION, 30)
-        store.save("talk", states[-1])
+        store.save("chat", states[-1])
         store.save("fork", states[10].fork().add_user_prompt("mine"))
         other = self.other(store)
         kept = other.load("fork")
-        store.delete("talk")
+        store.delete("chat")
 
         assert ("fork",) == store.names()
 
@@ -59,9 +59,9 @@ class DeletionPromises(StoreFixtures):
         """
         shown = UserMessage([ImagePart(data=LARGE)])
         state = append_turns(CONVERSATION.add(shown), 5)[-1]
-        store.save("talk", state, label="kept")
+        store.save("chat", state, label="kept")
         store.save("fork", state.fork(at=3).add(shown), label="kept, too")
-        store.fork("talk", "third")
+        store.fork("chat", "third")
         for name in store.names():
             store.delete(name)
 
@@ -77,9 +77,9 @@ class DeletionPromises(StoreFixtures):
         no store forgets what is there when nothing was.
         """
         states = append_turns(CONVERSATION, 5)
-        store.save("talk", states[-1])
+        store.save("chat", states[-1])
         store.save("fork", states[2].fork().add_user_prompt("mine"))
-        store.delete("talk")
+        store.delete("chat")
         first = store.collect_garbage(vacuum=True)
         with store._core.backend.reading() as rows:
             changes = rows.scan("changes", None, None)
@@ -105,8 +105,8 @@ class DeletionPromises(StoreFixtures):
         """
         for i in range(names):
             state = Aggregator.new(messages=[UserMessage(f"{i}")])
-            watched.save(f"talk {i}", state.add_usage(Usage(i)))
-            watched.delete(f"talk {i}")
+            watched.save(f"chat {i}", state.add_usage(Usage(i)))
+            watched.delete(f"chat {i}")
 
         calls.clear()
         collected = watched.collect_garbage()
@@ -124,17 +124,17 @@ class DeletionPromises(StoreFixtures):
         """
         states = append_turns(CONVERSATION, 30)
         other = self.other(store)
-        other.save("talk", states[-1])
+        other.save("chat", states[-1])
         store.save("short", states[10])
-        store.delete("talk")
+        store.delete("chat")
         store.collect_garbage()
         new = append_turns(states[10], 40)
         store.save("short", new[-1])
 
         assert new[-1] == other.load("short")
-        other.save("talk", states[-1].add_user_prompt("and?"))
-        assert states[-1] == self.other(store).load("talk")[: len(states[-1])] or (
-            states[-1].messages == self.other(store).load("talk").messages[:-1]
+        other.save("chat", states[-1].add_user_prompt("and?"))
+        assert states[-1] == self.other(store).load("chat")[: len(states[-1])] or (
+            states[-1].messages == self.other(store).load("chat").messages[:-1]
         )
         assert () == store.verify()
 
@@ -142,21 +142,21 @@ class DeletionPromises(StoreFixtures):
         """
         A name that was deleted elsewhere, or created again, is not what it was.
         """
-        store.save("talk", CONVERSATION)
+        store.save("chat", CONVERSATION)
         other = self.other(store)
-        other.delete("talk")
+        other.delete("chat")
         with pytest.raises(NotSavedError):
-            store.load("talk")
+            store.load("chat")
 
         with pytest.raises(StaleHeadError):
-            store.save("talk", CONVERSATION.add_user_prompt("and?"), expecting=1)
+            store.save("chat", CONVERSATION.add_user_prompt("and?"), expecting=1)
 
         new = Aggregator.new().add_user_prompt("new")
-        other.save("talk", new)
+        other.save("chat", new)
         with pytest.raises(StaleHeadError):
-            store.save("talk", CONVERSATION.add_user_prompt("and?"))
+            store.save("chat", CONVERSATION.add_user_prompt("and?"))
 
-        assert new == store.load("talk")
+        assert new == store.load("chat")
 
     def test_erase(self, store: Store) -> None:
         """
@@ -169,17 +169,17 @@ class DeletionPromises(StoreFixtures):
         state = CONVERSATION.add(call).add_tool_response(
             ToolMessage("12", tool_call_id="c1")
         )
-        head = store.save("talk", state)
+        head = store.save("chat", state)
         # Another order, and so another branch, with the same entry.
         apart = Aggregator.new().add_user_prompt("first").join(state)
         store.save("apart", apart)
         other = self.other(store)
-        assert state == other.load("talk")
+        assert state == other.load("chat")
 
         receipt = store.erase(state.entries[1].id, reason="asked for")
 
         assert (2, "asked for") == (receipt.rows, receipt.reason)
-        for name, at in (("talk", 1), ("apart", 2)):
+        for name, at in (("chat", 1), ("apart", 2)):
             stone = other.load(name)[at]
             assert isinstance(stone, AssistantMessage)
             assert ("", "", "c1", "") == (
@@ -190,8 +190,8 @@ class DeletionPromises(StoreFixtures):
             )
             assert receipt.content == stone.metadata[ERASED]["content"]
 
-        assert state.messages[2] == other.load("talk")[2]
-        assert head == store.latest("talk")
+        assert state.messages[2] == other.load("chat")[2]
+        assert head == store.latest("chat")
         assert () == store.verify()
         again = store.erase(state.entries[1].id, reason="once more")
         assert (0, "asked for", receipt.erased_at) == (
@@ -208,16 +208,16 @@ class DeletionPromises(StoreFixtures):
         """
         state = CONVERSATION.add_user_prompt("secret")
         elsewhere = Store(MemoryBackend())
-        elsewhere.save("talk", state)
+        elsewhere.save("chat", state)
         first = elsewhere.erase(state.entries[1].id, reason="asked for")
-        stone = elsewhere.load("talk")
-        store.save("talk", stone)
+        stone = elsewhere.load("chat")
+        store.save("chat", stone)
         receipt = store.erase(state.entries[1].id, reason="here, too")
 
         assert (0, 0, "asked for") == (receipt.rows, receipt.blobs, receipt.reason)
         assert first.content == receipt.content
         assert receipt == store.erase(state.entries[1].id, reason="once more")
-        assert stone == self.other(store).load("talk")
+        assert stone == self.other(store).load("chat")
 
         apart = Aggregator.new().add_user_prompt("apart").join(state)
         self.other(store).save("apart", apart)
@@ -232,15 +232,15 @@ class DeletionPromises(StoreFixtures):
         """
         state = CONVERSATION.add_user_prompt("secret")
         elsewhere = Store(MemoryBackend())
-        elsewhere.save("talk", state)
+        elsewhere.save("chat", state)
         elsewhere.erase(state.entries[1].id, reason="asked for")
-        stone = Aggregator.new().add_user_prompt("apart").join(elsewhere.load("talk"))
+        stone = Aggregator.new().add_user_prompt("apart").join(elsewhere.load("chat"))
         store.save("apart", stone)
-        store.save("talk", state)
+        store.save("chat", state)
         receipt = store.erase(state.entries[1].id, reason="here, too")
 
         assert (1, "here, too") == (receipt.rows, receipt.reason)
-        assert "" == store.load("talk")[1].text
+        assert "" == store.load("chat")[1].text
         assert stone == store.load("apart")
         assert () == store.verify()
 
@@ -250,31 +250,31 @@ class DeletionPromises(StoreFixtures):
         does one from before.
         """
         state = CONVERSATION.extend([UserMessage("again")] * 100)
-        store.save("talk", state)
+        store.save("chat", state)
         store.erase(state.entries[50].id, reason="asked for")
-        loaded = self.other(store, remembered=0).load("talk")
+        loaded = self.other(store, remembered=0).load("chat")
         for mine in (loaded.add_user_prompt("and?"), state.add_user_prompt("or?")):
             calls.clear()
             other = Store(
                 RecordingBackend(self.other(store)._core.backend, calls.append)
             )
-            other.save("talk", mine, expecting=other.latest("talk"))
+            other.save("chat", mine, expecting=other.latest("chat"))
 
             added = [call.rows for call in calls if call[:2] == ("add", "entries")]
             assert [1] == added
 
         assert () == store.verify()
-        assert "" == store.load("talk")[50].text
+        assert "" == store.load("chat")[50].text
 
     def test_erased_stays_erased(self, store: Store) -> None:
         """
         What was erased does not come back with a store that still has it.
         """
         other = self.other(store)
-        other.save("talk", CONVERSATION)
+        other.save("chat", CONVERSATION)
         store.erase(CONVERSATION.entries[0].id, reason="asked for")
 
-        assert "" == other.load("talk")[0].text
+        assert "" == other.load("chat")[0].text
         for i, saving in enumerate((store, other, self.other(store, remembered=0))):
             mine = Aggregator.new().add_user_prompt("mine").join(CONVERSATION)
             saving.save(f"mine {i}", mine)
@@ -288,7 +288,7 @@ class DeletionPromises(StoreFixtures):
         Nor does it come back with a head that was saved here and did not change
         since.
         """
-        store.save("talk", CONVERSATION)
+        store.save("chat", CONVERSATION)
         other = self.other(store)
         mine = Aggregator.new().add_user_prompt("mine")
         other.save("mine", mine)
@@ -316,11 +316,11 @@ class DeletionPromises(StoreFixtures):
             [TextPart("look"), ImagePart(data=LARGE), ImagePart(data=b"x")]
         )
         state = Aggregator.new(messages=[shown, shown])
-        watched.save("talk", state)
+        watched.save("chat", state)
         watched.save("other", Aggregator.new(messages=[shown]))
 
         assert 1 == sum(call.rows for call in calls if call.table == "blobs")
-        assert state == self.other(watched).load("talk")
+        assert state == self.other(watched).load("chat")
 
         watched.delete("other")
         assert 0 == watched.collect_garbage().blobs
@@ -336,8 +336,8 @@ class DeletionPromises(StoreFixtures):
         """
         shown = UserMessage([ImagePart(data=LARGE)])
         store.save("kept", CONVERSATION)
-        store.save("talk", Aggregator.new(messages=[shown]).add_user_prompt("more"))
-        store.delete("talk")
+        store.save("chat", Aggregator.new(messages=[shown]).add_user_prompt("more"))
+        store.delete("chat")
         collected = store.collect_garbage()
 
         assert (2, 1) == (collected.entries, collected.blobs)
@@ -350,9 +350,9 @@ class DeletionPromises(StoreFixtures):
         """
         parts = [ImagePart(data=data) for data in (LARGE, b"x", LARGE + b"y", LARGE)]
         state = Aggregator.new(messages=[UserMessage([*parts, TextPart("look")])])
-        store.save("talk", state)
+        store.save("chat", state)
 
-        assert state == self.other(store).load("talk")
+        assert state == self.other(store).load("chat")
         assert () == store.verify()
 
     def test_nobody_writes_a_reference(self, store: Store) -> None:
@@ -373,7 +373,7 @@ class DeletionPromises(StoreFixtures):
                 UserMessage("", metadata={ERASED: {"content": 7, "reason": [1]}}),
             ]
         )
-        store.save("talk", state)
+        store.save("chat", state)
 
-        assert state == self.other(store).load("talk")
+        assert state == self.other(store).load("chat")
         assert () == store.verify()

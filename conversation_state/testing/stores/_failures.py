@@ -44,7 +44,7 @@ class FailurePromises(StoreFixtures):
         state = append_turns(CONVERSATION, 10)[-1].add(
             UserMessage([ImagePart(data=LARGE)])
         )
-        store.save("talk", state)
+        store.save("chat", state)
         backend = store._core.backend
         with backend.reading() as rows:
             entries = rows.scan("entries", None, None)
@@ -78,13 +78,13 @@ class FailurePromises(StoreFixtures):
         closed again.
         """
         store = Store(self.backend(tmp_path))
-        store.save("talk", CONVERSATION)
+        store.save("chat", CONVERSATION)
         store.close()
         store.close()
         verbs: list[Callable[[], object]] = [
-            lambda: store.load("talk"),
-            lambda: store.save("talk", CONVERSATION),
-            lambda: store.save("talk", CONVERSATION.add_user_prompt("and?")),
+            lambda: store.load("chat"),
+            lambda: store.save("chat", CONVERSATION),
+            lambda: store.save("chat", CONVERSATION.add_user_prompt("and?")),
             store.names,
             store.collect_garbage,
         ]
@@ -180,18 +180,18 @@ def _store_steps() -> list[Callable[[Store], object]]:
     A life of a store.
     """
     return [
-        lambda store: store.save("talk", _STATES[0]),
-        lambda store: store.save("talk", _STATES[1], label="kept"),
-        lambda store: store.save("talk", _WITH_IMAGE),
+        lambda store: store.save("chat", _STATES[0]),
+        lambda store: store.save("chat", _STATES[1], label="kept"),
+        lambda store: store.save("chat", _WITH_IMAGE),
         lambda store: store.save("fork", _FORK),
-        lambda store: store.fork("talk", "third", at=2),
-        lambda store: store.save("talk", _STATES[0], expecting=store.latest("talk")),
+        lambda store: store.fork("chat", "third", at=2),
+        lambda store: store.save("chat", _STATES[0], expecting=store.latest("chat")),
         lambda store: store.erase(_STATES[1].entries[1].id, reason="asked"),
-        lambda store: store.label("talk", "last", at=2),
-        lambda store: store.step("talk", "step", lambda _: _STATES[2]),
-        lambda store: store.delete("talk"),
+        lambda store: store.label("chat", "last", at=2),
+        lambda store: store.step("chat", "step", lambda _: _STATES[2]),
+        lambda store: store.delete("chat"),
         lambda store: store.collect_garbage(),
-        lambda store: store.save("talk", _WITH_IMAGE),
+        lambda store: store.save("chat", _WITH_IMAGE),
         lambda store: write(store, partial(_write_records, state=_STATES[2])),
         lambda store: write(store, partial(_write_records, state=_STATES[1])),
         lambda store: write(store, lambda rows: rows.remove(b"k", None)),
@@ -200,8 +200,8 @@ def _store_steps() -> list[Callable[[Store], object]]:
 
 def _write_records(rows: Writer, state: Aggregator) -> None:
     rows.put(b"key", b"before")
-    rows.put(b"kept", b"%d" % len(state), rows.save("talk", state).entries)
-    rows.fork("talk", f"as of {len(state)}")
+    rows.put(b"kept", b"%d" % len(state), rows.save("chat", state).entries)
+    rows.fork("chat", f"as of {len(state)}")
     rows.remove(b"key", b"key\0")
 
 

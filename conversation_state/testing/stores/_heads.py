@@ -33,32 +33,32 @@ class HeadPromises(StoreFixtures):
         """
         A save that expects another head fails with both, and writes nothing.
         """
-        first = store.save("talk", CONVERSATION)
+        first = store.save("chat", CONVERSATION)
         ours, theirs = (
             CONVERSATION.add_user_prompt("ours"),
             CONVERSATION.add_user_prompt("theirs"),
         )
-        second = self.other(store).save("talk", theirs)
+        second = self.other(store).save("chat", theirs)
 
         for expecting in (None, first, 1, 0):
             with pytest.raises(StaleHeadError) as caught:
-                store.save("talk", ours, expecting=expecting)
+                store.save("chat", ours, expecting=expecting)
 
-            assert ("talk", expecting, second) == (
+            assert ("chat", expecting, second) == (
                 caught.value.name,
                 caught.value.expected,
                 caught.value.actual,
             )
 
-        assert theirs == store.load("talk")
-        assert 2 == len(store.history("talk"))
+        assert theirs == store.load("chat")
+        assert 2 == len(store.history("chat"))
 
     def test_nothing_is_lost_by_accident(self, store: Store) -> None:
         """
         Without *expecting*, a state has to hold all the head holds, in order,
         the ledger too.
         """
-        head = store.save("talk", CONVERSATION.add_usage(Usage(1)))
+        head = store.save("chat", CONVERSATION.add_usage(Usage(1)))
         for state in (
             Aggregator.new(),
             CONVERSATION,
@@ -66,14 +66,14 @@ class HeadPromises(StoreFixtures):
             CONVERSATION.add_usage(Usage(1)),
         ):
             with pytest.raises(StaleHeadError):
-                store.save("talk", state)
+                store.save("chat", state)
 
-        joined = store.load("talk").join(CONVERSATION.add_user_prompt("late"))
-        store.save("talk", joined)
-        store.save("talk", Aggregator.new(), expecting=2)
+        joined = store.load("chat").join(CONVERSATION.add_user_prompt("late"))
+        store.save("chat", joined)
+        store.save("chat", Aggregator.new(), expecting=2)
 
-        assert 3 == store.latest("talk").revision
-        assert head == store.latest("talk", at=1)
+        assert 3 == store.latest("chat").revision
+        assert head == store.latest("chat", at=1)
 
     def test_all_or_none(self, store: Store) -> None:
         """
@@ -81,21 +81,21 @@ class HeadPromises(StoreFixtures):
         """
         notes = Aggregator.new().add_user_prompt("notes")
         heads = store.save_all(
-            {"talk": CONVERSATION, "notes": notes}, expecting={"talk": 0}
+            {"chat": CONVERSATION, "notes": notes}, expecting={"chat": 0}
         )
         elsewhere = self.other(store)
         more = elsewhere.load("notes").add_user_prompt("more notes")
         elsewhere.save("notes", more)
-        late = {"talk": CONVERSATION.add_user_prompt("late"), "notes": notes.fork()}
+        late = {"chat": CONVERSATION.add_user_prompt("late"), "notes": notes.fork()}
         for expecting in (heads, {"notes": heads["notes"]}, {}):
             with pytest.raises(StaleHeadError) as caught:
                 store.save_all(late, expecting=expecting)
 
             assert "notes" == caught.value.name
 
-        assert ["talk", "notes"] == [*heads]
-        assert (CONVERSATION, more) == (store.load("talk"), store.load("notes"))
-        assert 1 == len(store.history("talk"))
+        assert ["chat", "notes"] == [*heads]
+        assert (CONVERSATION, more) == (store.load("chat"), store.load("notes"))
+        assert 1 == len(store.history("chat"))
         assert () == store.verify()
 
     def test_all_go_on(self, store: Store) -> None:
@@ -124,7 +124,7 @@ class HeadPromises(StoreFixtures):
         assert {} == store.save_all({})
 
         with pytest.raises(ValueError, match="states has no state"):
-            store.save_all({"talk": CONVERSATION}, expecting={"notes": 1})
+            store.save_all({"chat": CONVERSATION}, expecting={"notes": 1})
 
         assert () == store.names()
 
@@ -132,15 +132,15 @@ class HeadPromises(StoreFixtures):
         """
         A name whose head is another is not deleted.
         """
-        first = store.save("talk", CONVERSATION)
-        head = self.other(store).save("talk", CONVERSATION.add_user_prompt("news"))
+        first = store.save("chat", CONVERSATION)
+        head = self.other(store).save("chat", CONVERSATION.add_user_prompt("news"))
         for expecting in (first, 1, 0):
             with pytest.raises(StaleHeadError):
-                store.delete("talk", expecting=expecting)
+                store.delete("chat", expecting=expecting)
 
-        assert ("talk",) == store.names()
+        assert ("chat",) == store.names()
 
-        store.delete("talk", expecting=head)
+        store.delete("chat", expecting=head)
 
         assert () == store.names()
 
@@ -150,34 +150,34 @@ class HeadPromises(StoreFixtures):
         revision they are of; labels and notes make no head another.
         """
         other = self.other(store)
-        first = store.save("talk", CONVERSATION)
-        head = other.save("talk", CONVERSATION.add_user_prompt("news"))
+        first = store.save("chat", CONVERSATION)
+        head = other.save("chat", CONVERSATION.add_user_prompt("news"))
         acts: list[Callable[[Any], object]] = [
-            lambda head: store.label("talk", "kept", at=1, expecting=head),
-            lambda head: store.annotate("talk", {"by": "a"}, at=1, expecting=head),
-            lambda head: store.annotate("talk", {"by": "a"}, expecting=head),
-            lambda head: store.fork("talk", "fork", at=1, expecting=head),
+            lambda head: store.label("chat", "kept", at=1, expecting=head),
+            lambda head: store.annotate("chat", {"by": "a"}, at=1, expecting=head),
+            lambda head: store.annotate("chat", {"by": "a"}, expecting=head),
+            lambda head: store.fork("chat", "fork", at=1, expecting=head),
         ]
         for act in acts:
             for expecting in (first, 1, 0, 3):
                 with pytest.raises(StaleHeadError) as caught:
                     act(expecting)
 
-                assert ("talk", head) == (caught.value.name, caught.value.actual)
+                assert ("chat", head) == (caught.value.name, caught.value.actual)
 
             with pytest.raises(TypeError, match="expected a Head, a revision"):
                 act("2")
 
-        assert first == other.latest("talk", at=1)
-        assert ({}, {}) == (other.notes("talk"), other.notes("talk", at=1))
-        assert ("talk",) == other.names()
+        assert first == other.latest("chat", at=1)
+        assert ({}, {}) == (other.notes("chat"), other.notes("chat", at=1))
+        assert ("chat",) == other.names()
 
         for act, newest in zip(acts, (2, head, 2, head), strict=True):
             act(newest)
 
-        kept = other.latest("talk", at="kept")
+        kept = other.latest("chat", at="kept")
         assert (1, {"by": "a"}) == (kept.revision, kept.notes)
-        assert {"by": "a"} == other.notes("talk")
+        assert {"by": "a"} == other.notes("chat")
         assert len(CONVERSATION) == len(other.load("fork"))
         with pytest.raises(NotSavedError):
             store.label("none", "kept", expecting=0)
@@ -186,14 +186,14 @@ class HeadPromises(StoreFixtures):
         """
         A store whose head is old news saves on top of the news.
         """
-        store.save("talk", CONVERSATION)
+        store.save("chat", CONVERSATION)
         other = self.other(store)
-        news = other.load("talk").add_user_prompt("news")
-        other.save("talk", news)
-        store.save("talk", news.add_user_prompt("more"))
+        news = other.load("chat").add_user_prompt("news")
+        other.save("chat", news)
+        store.save("chat", news.add_user_prompt("more"))
 
-        assert [3, 2, 1] == [head.revision for head in store.history("talk")]
-        assert 3 == len(other.load("talk"))
+        assert [3, 2, 1] == [head.revision for head in store.history("chat")]
+        assert 3 == len(other.load("chat"))
 
     def test_reads_what_is_new(self, store: Store, watched: Store) -> None:
         """
@@ -201,10 +201,10 @@ class HeadPromises(StoreFixtures):
         known is the same, not only equal.
         """
         states = append_turns(CONVERSATION, 50)
-        store.save("talk", states[-2])
-        before = watched.load("talk")
-        store.save("talk", states[-1])
-        after = watched.load("talk")
+        store.save("chat", states[-2])
+        before = watched.load("chat")
+        store.save("chat", states[-1])
+        after = watched.load("chat")
 
         assert states[-1] == after
         assert before.entries[0] is after.entries[0]
@@ -213,32 +213,32 @@ class HeadPromises(StoreFixtures):
         """
         However many threads update one name, no word of anyone's is lost.
         """
-        store.save("talk", Aggregator.new())
+        store.save("chat", Aggregator.new())
 
         def add_prompts(who: int) -> None:
             for i in range(5):
                 store.update(
-                    "talk", partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
+                    "chat", partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
                 )
 
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(add_prompts, range(4)))
 
-        texts = [message.text for message in store.load("talk")]
+        texts = [message.text for message in store.load("chat")]
         assert {f"{who} {i}" for who in range(4) for i in range(5)} == {*texts}
         assert 20 == len(texts)
-        assert 21 == store.latest("talk").revision
+        assert 21 == store.latest("chat").revision
 
     def test_update_starts(self, store: Store) -> None:
         """
         An update of a name that is not there needs a state to start from.
         """
         with pytest.raises(NotSavedError):
-            store.update("talk", lambda state: state)
+            store.update("chat", lambda state: state)
 
         made = store.update(
-            "talk", lambda state: state.add_user_prompt("hi"), start=CONVERSATION
+            "chat", lambda state: state.add_user_prompt("hi"), start=CONVERSATION
         )
 
         assert ["When is the next train?", "hi"] == [m.text for m in made]
-        assert made == store.load("talk")
+        assert made == store.load("chat")

@@ -22,7 +22,7 @@ __all__ = ["NamePromises"]
 
 
 def list_labels(store: Store) -> list[tuple[str, ...]]:
-    return [head.labels for head in store.history("talk")]
+    return [head.labels for head in store.history("chat")]
 
 
 class NamePromises(StoreFixtures):
@@ -57,39 +57,39 @@ class NamePromises(StoreFixtures):
         for nothing else.
         """
         for default in (None, (), CONVERSATION):
-            assert store.load("talk", default=default) is default
-            assert store.load("talk", at="label", default=default) is default
-            assert store.load("talk", last=1, default=default) is default
+            assert store.load("chat", default=default) is default
+            assert store.load("chat", at="label", default=default) is default
+            assert store.load("chat", last=1, default=default) is default
 
-        store.save("talk", CONVERSATION)
+        store.save("chat", CONVERSATION)
 
-        assert CONVERSATION == store.load("talk", default=None)
-        assert store.load("talk", last=1) == store.load("talk", last=1, default=None)
+        assert CONVERSATION == store.load("chat", default=None)
+        assert store.load("chat", last=1) == store.load("chat", last=1, default=None)
         for at in (2, "label"):
             with pytest.raises(NotSavedError):
-                store.load("talk", at=at, default=None)
+                store.load("chat", at=at, default=None)
 
-        self.other(store).delete("talk")
+        self.other(store).delete("chat")
 
-        assert store.load("talk", default=None) is None
+        assert store.load("chat", default=None) is None
 
     def test_contains(self, store: Store) -> None:
         """
         A name is in the store from its first save until it is deleted, by
         whichever store.
         """
-        assert "talk" not in store
+        assert "chat" not in store
 
-        self.other(store).save("talk", CONVERSATION)
+        self.other(store).save("chat", CONVERSATION)
 
-        assert "talk" in store
+        assert "chat" in store
         assert "tal" not in store
-        assert "talk " not in store
+        assert "chat " not in store
 
-        store.delete("talk")
+        store.delete("chat")
 
-        assert "talk" not in store
-        assert "talk" not in self.other(store)
+        assert "chat" not in store
+        assert "chat" not in self.other(store)
 
     def test_names(self, store: Store) -> None:
         """
@@ -107,14 +107,14 @@ class NamePromises(StoreFixtures):
         """
         The newest first, by pages or all at once.
         """
-        heads = [store.save("talk", state) for state in append_turns(CONVERSATION, 7)]
+        heads = [store.save("chat", state) for state in append_turns(CONVERSATION, 7)]
         store.save("other", CONVERSATION)
         newest_first = tuple(reversed(heads))
 
-        assert newest_first == store.history("talk")
-        assert newest_first[:2] == store.history("talk", limit=2)
-        assert newest_first[3:5] == store.history("talk", before=5, limit=2)
-        assert () == store.history("talk", before=1)
+        assert newest_first == store.history("chat")
+        assert newest_first[:2] == store.history("chat", limit=2)
+        assert newest_first[3:5] == store.history("chat", before=5, limit=2)
+        assert () == store.history("chat", before=1)
 
     def test_labels(self, store: Store) -> None:
         """
@@ -122,29 +122,29 @@ class NamePromises(StoreFixtures):
         one state, and none is lost by another, nor by a save.
         """
         states = append_turns(CONVERSATION, 3)
-        store.save("talk", states[0], label="first")
-        store.save("talk", states[1])
-        store.save("talk", states[2])
+        store.save("chat", states[0], label="first")
+        store.save("chat", states[1])
+        store.save("chat", states[2])
 
-        assert states[0] == store.load("talk", at="first")
-        assert ("kept",) == store.label("talk", "kept", at=2).labels
-        assert states[1] == store.load("talk", at="kept")
+        assert states[0] == store.load("chat", at="first")
+        assert ("kept",) == store.label("chat", "kept", at=2).labels
+        assert states[1] == store.load("chat", at="kept")
 
-        store.label("talk", "kept")
+        store.label("chat", "kept")
 
-        assert states[2] == store.load("talk", at="kept")
+        assert states[2] == store.load("chat", at="kept")
         assert [("kept",), (), ("first",)] == list_labels(store)
 
-        assert ("kept", "again") == store.save("talk", states[2], label="again").labels
-        assert ("kept", "again") == store.save("talk", states[2], label="kept").labels
+        assert ("kept", "again") == store.save("chat", states[2], label="again").labels
+        assert ("kept", "again") == store.save("chat", states[2], label="kept").labels
         for label in ("kept", "again"):
-            assert states[2] == store.load("talk", at=label)
+            assert states[2] == store.load("chat", at=label)
 
         other = self.other(store)
-        other.save("talk", append_turns(states[2], 1)[0], label="first")
+        other.save("chat", append_turns(states[2], 1)[0], label="first")
 
         assert [("first",), ("kept", "again"), (), ()] == list_labels(store)
-        assert 1 == store.fork("talk", "fork", at="kept").revision
+        assert 1 == store.fork("chat", "fork", at="kept").revision
         assert () == store.latest("fork").labels
         assert () == store.verify()
 
@@ -152,16 +152,16 @@ class NamePromises(StoreFixtures):
         """
         A label that is removed is gone, and no other one.
         """
-        store.save("talk", CONVERSATION, label="first")
-        store.label("talk", "second")
+        store.save("chat", CONVERSATION, label="first")
+        store.label("chat", "second")
 
-        assert ("second",) == store.unlabel("talk", "first").labels
+        assert ("second",) == store.unlabel("chat", "first").labels
         for verb in (store.unlabel, lambda *given: store.load(given[0], at=given[1])):
             with pytest.raises(NotSavedError, match="first"):
-                verb("talk", "first")
+                verb("chat", "first")
 
         assert [("second",)] == list_labels(self.other(store))
-        assert CONVERSATION == store.load("talk", at="second")
+        assert CONVERSATION == store.load("chat", at="second")
         assert () == store.verify()
 
     def test_rollback(self, store: Store) -> None:
@@ -171,21 +171,21 @@ class NamePromises(StoreFixtures):
         """
         first = CONVERSATION.add_usage(Usage(10, 1), key="first")
         wrong = first.add_user_prompt("Book it.").add_usage(Usage(1_500), key="wrong")
-        store.save("talk", first, label="before")
-        gone = store.save("talk", wrong)
-        head = store.rollback("talk", "before")
+        store.save("chat", first, label="before")
+        gone = store.save("chat", wrong)
+        head = store.rollback("chat", "before")
 
-        back = self.other(store).load("talk")
+        back = self.other(store).load("chat")
         assert (3, first.id, first.entries) == (head.revision, back.id, back.entries)
         assert ["first", "wrong"] == [entry.id for entry in back.ledger]
-        assert wrong == store.load("talk", at=2)
-        assert ["before"] == [*store.latest("talk", at=1).labels]
-        for to in (1, "before", store.latest("talk", at=1), 3):
-            assert head == store.rollback("talk", to)
+        assert wrong == store.load("chat", at=2)
+        assert ["before"] == [*store.latest("chat", at=1).labels]
+        for to in (1, "before", store.latest("chat", at=1), 3):
+            assert head == store.rollback("chat", to)
 
-        store.rollback("talk", gone)
+        store.rollback("chat", gone)
 
-        assert wrong == store.load("talk")
+        assert wrong == store.load("chat")
         assert () == store.verify()
 
     def test_rollback_to_what_had_more(self, store: Store) -> None:
@@ -195,12 +195,12 @@ class NamePromises(StoreFixtures):
         """
         with_usage = CONVERSATION.add_usage(Usage(1_500), key="spent")
         other = Aggregator.new().add_user_prompt("Hi!").add_usage(Usage(7), key="other")
-        store.save("talk", with_usage)
-        store.save("talk", CONVERSATION, expecting=1)
-        store.save("talk", other, expecting=2)
-        store.rollback("talk", 1)
+        store.save("chat", with_usage)
+        store.save("chat", CONVERSATION, expecting=1)
+        store.save("chat", other, expecting=2)
+        store.rollback("chat", 1)
 
-        back = store.load("talk")
+        back = store.load("chat")
         assert with_usage.entries == back.entries
         assert ["spent", "other"] == [entry.id for entry in back.ledger]
         assert () == store.verify()
@@ -211,23 +211,23 @@ class NamePromises(StoreFixtures):
         revision that is not there is said to be missing.
         """
         states = append_turns(CONVERSATION, 3)
-        heads = [store.save("talk", state) for state in states]
+        heads = [store.save("chat", state) for state in states]
         for expecting in (heads[1], 2, 0):
             with pytest.raises(StaleHeadError) as caught:
-                store.rollback("talk", 1, expecting=expecting)
+                store.rollback("chat", 1, expecting=expecting)
 
             assert heads[2] == caught.value.actual
 
-        for name, to in (("none", 1), ("talk", 9), ("talk", "none")):
+        for name, to in (("none", 1), ("chat", 9), ("chat", "none")):
             with pytest.raises(NotSavedError):
                 store.rollback(name, to)
 
         none: Any = None
         with pytest.raises(TypeError, match="expected a revision's number, a label"):
-            store.rollback("talk", none)
+            store.rollback("chat", none)
 
-        assert heads[2] == store.latest("talk")
-        assert 4 == store.rollback("talk", 1, expecting=heads[2]).revision
+        assert heads[2] == store.latest("chat")
+        assert 4 == store.rollback("chat", 1, expecting=heads[2]).revision
 
     @pytest.mark.parametrize("last", [0, 1, 20, 61, 1_000])
     def test_window(self, store: Store, last: int) -> None:
@@ -235,7 +235,7 @@ class NamePromises(StoreFixtures):
         The newest messages without the others, across branches.
         """
         states = append_turns(CONVERSATION, 40)
-        store.save("talk", states[-1])
+        store.save("chat", states[-1])
         fork = append_turns(states[20].fork(), 39)[-1]
         store.save("fork", fork)
         window = self.other(store).load("fork", last=last)
@@ -260,13 +260,13 @@ class NamePromises(StoreFixtures):
         What can be no label, prefix, number or identity is refused at once, and
         is never taken for damage; nothing is written.
         """
-        head = store.save("talk", CONVERSATION)
+        head = store.save("chat", CONVERSATION)
         given: Any
         for given in (None, 0, False, 7, b"x", [], "\ud800"):
             for verb in (
                 lambda it: store.save("new", CONVERSATION, label=it),
-                lambda it: store.label("talk", it),
-                lambda it: store.unlabel("talk", it),
+                lambda it: store.label("chat", it),
+                lambda it: store.unlabel("chat", it),
                 lambda it: store.names(prefix=it),
                 lambda it: store.erase(it, reason="asked"),
             ):
@@ -276,14 +276,14 @@ class NamePromises(StoreFixtures):
         for given in (-1, 1.5, True, "7", [], -1 << 70):
             for name in ("before", "limit"):
                 with pytest.raises(ValueError, match=name):
-                    store.history("talk", **{name: given})
+                    store.history("chat", **{name: given})
 
             with pytest.raises(ValueError, match="last"):
-                store.load("talk", last=given)
+                store.load("chat", last=given)
 
         with pytest.raises(ValueError, match="surrogate"):
-            store.load("talk", at="\ud800")
+            store.load("chat", at="\ud800")
 
-        assert (head,) == store.history("talk", before=1 << 70, limit=1 << 70)
-        assert ("talk",) == store.names()
+        assert (head,) == store.history("chat", before=1 << 70, limit=1 << 70)
+        assert ("chat",) == store.names()
         assert () == store.verify()

@@ -36,25 +36,25 @@ class NotePromises(StoreFixtures):
         """
         states = append_turns(CONVERSATION, 3)
         store = reopen(None)
-        store.save("talk", states[0])
+        store.save("chat", states[0])
 
-        assert {} == store.notes("talk")
-        assert NOTES == store.annotate("talk", NOTES)
+        assert {} == store.notes("chat")
+        assert NOTES == store.annotate("chat", NOTES)
 
         other = self.other(store, remembered=0)
-        other.annotate("talk", {"title": "Bern", "tags": None, "new": False})
+        other.annotate("chat", {"title": "Bern", "tags": None, "new": False})
         expected = {"title": "Bern", "user": {"id": 7}, "new": False}
 
-        assert expected == store.notes("talk") == other.notes("talk")
+        assert expected == store.notes("chat") == other.notes("chat")
 
-        store.save("talk", states[2])
-        store.label("talk", "kept", at=1)
-        store.rollback("talk", "kept")
+        store.save("chat", states[2])
+        store.label("chat", "kept", at=1)
+        store.rollback("chat", "kept")
         store = reopen(store)
 
-        assert expected == store.notes("talk")
-        assert [{}, {}, {}] == [head.notes for head in store.history("talk")]
-        assert states[0].entries == store.load("talk").entries
+        assert expected == store.notes("chat")
+        assert [{}, {}, {}] == [head.notes for head in store.history("chat")]
+        assert states[0].entries == store.load("chat").entries
         assert () == store.verify()
 
     def test_on_a_revision(self, reopen: Callable[[Store | None], Store]) -> None:
@@ -65,25 +65,25 @@ class NotePromises(StoreFixtures):
         first, second, third = append_turns(CONVERSATION, 3)
         store = reopen(None)
         heads = [
-            store.save("talk", first, notes={"commit": "1a2b"}),
-            store.save("talk", second, label="two", notes={"commit": "3c4d"}),
-            store.save("talk", third),
+            store.save("chat", first, notes={"commit": "1a2b"}),
+            store.save("chat", second, label="two", notes={"commit": "3c4d"}),
+            store.save("chat", third),
         ]
 
         assert {"by": "ann", "commit": "1a2b"} == store.annotate(
-            "talk", {"by": "ann"}, at=heads[0]
+            "chat", {"by": "ann"}, at=heads[0]
         )
 
-        store.annotate("talk", {"commit": None}, at="two")
+        store.annotate("chat", {"commit": None}, at="two")
         store = reopen(store)
 
         assert [{}, {}, {"by": "ann", "commit": "1a2b"}] == [
-            head.notes for head in store.history("talk")
+            head.notes for head in store.history("chat")
         ]
         assert {"commit": "3c4d"} == heads[1].notes
-        assert {"by": "ann", "commit": "1a2b"} == store.notes("talk", at=1)
-        assert {} == store.notes("talk")
-        assert second == store.load("talk", at="two")
+        assert {"by": "ann", "commit": "1a2b"} == store.notes("chat", at=1)
+        assert {} == store.notes("chat")
+        assert second == store.load("chat", at="two")
         assert () == store.verify()
 
     def test_of_the_same_state(self, store: Store) -> None:
@@ -93,17 +93,17 @@ class NotePromises(StoreFixtures):
         """
         states = append_turns(CONVERSATION, 2)
         other = self.other(store)
-        store.save("talk", states[0], label="kept")
-        other.load("talk")
-        head = store.save("talk", states[0], label="again", notes={"by": "ann"})
+        store.save("chat", states[0], label="kept")
+        other.load("chat")
+        head = store.save("chat", states[0], label="again", notes={"by": "ann"})
 
         assert (1, {"by": "ann"}) == (head.revision, head.notes)
         assert ("kept", "again") == head.labels
-        assert head == store.latest("talk") == other.latest("talk")
-        assert states[0] == other.load("talk")
-        assert {"by": "ann"} == store.save("talk", states[0]).notes
-        assert {} == other.save("talk", states[1]).notes
-        assert head.notes == other.latest("talk", at="again").notes
+        assert head == store.latest("chat") == other.latest("chat")
+        assert states[0] == other.load("chat")
+        assert {"by": "ann"} == store.save("chat", states[0]).notes
+        assert {} == other.save("chat", states[1]).notes
+        assert head.notes == other.latest("chat", at="again").notes
         assert () == other.verify()
 
     def test_merged_by_a_save(self, store: Store) -> None:
@@ -112,8 +112,8 @@ class NotePromises(StoreFixtures):
         key by key, None removes one, and too many are refused.
         """
         other = self.other(store, remembered=0)
-        store.save("talk", CONVERSATION, notes={"commit": "1a2b"})
-        store.annotate("talk", {"title": "Bern"}, at=1)
+        store.save("chat", CONVERSATION, notes={"commit": "1a2b"})
+        store.annotate("chat", {"title": "Bern"}, at=1)
         steps: list[tuple[dict[str, Any], dict[str, Any]]] = [
             ({"commit": "3c4d"}, {"commit": "3c4d", "title": "Bern"}),
             ({}, {"commit": "3c4d", "title": "Bern"}),
@@ -122,35 +122,35 @@ class NotePromises(StoreFixtures):
         ]
         for notes, expected in steps:
             for saving in (store, other):
-                assert expected == saving.save("talk", CONVERSATION, notes=notes).notes
-                assert expected == store.latest("talk").notes
+                assert expected == saving.save("chat", CONVERSATION, notes=notes).notes
+                assert expected == store.latest("chat").notes
 
-        store.annotate("talk", {"long": "x" * 10_000}, at=1)
+        store.annotate("chat", {"long": "x" * 10_000}, at=1)
         with pytest.raises(ValueError, match="16,384"):
-            store.save("talk", CONVERSATION, notes={"more": "x" * 10_000})
+            store.save("chat", CONVERSATION, notes={"more": "x" * 10_000})
 
-        assert {"long", "title"} == {*store.latest("talk").notes}
+        assert {"long", "title"} == {*store.latest("chat").notes}
         assert () == store.verify()
 
     def test_of_what_is_made_anew(self, store: Store) -> None:
         """
         A fork has no notes, nor has a name that was deleted and saved again.
         """
-        store.save("talk", CONVERSATION, notes={"by": "ann"})
-        store.annotate("talk", NOTES)
-        fork = store.fork("talk", "fork")
-        store.delete("talk")
-        store.save("talk", CONVERSATION)
+        store.save("chat", CONVERSATION, notes={"by": "ann"})
+        store.annotate("chat", NOTES)
+        fork = store.fork("chat", "fork")
+        store.delete("chat")
+        store.save("chat", CONVERSATION)
 
-        assert ({}, {}, {}) == (fork.notes, store.notes("fork"), store.notes("talk"))
-        assert {} == store.latest("talk").notes
+        assert ({}, {}, {}) == (fork.notes, store.notes("fork"), store.notes("chat"))
+        assert {} == store.latest("chat").notes
 
     def test_heads_in_one_call(self, watched: Store, calls: list[Call]) -> None:
         """
         However many names there are, the backend is asked once.
         """
         watched.save_all(
-            dict.fromkeys([f"talk {at}" for at in range(30)], CONVERSATION)
+            dict.fromkeys([f"chat {at}" for at in range(30)], CONVERSATION)
         )
         calls.clear()
 
@@ -233,45 +233,45 @@ class NotePromises(StoreFixtures):
         Notes that were given and those that come back are no one's to change.
         """
         given: dict[str, Any] = {"tags": ["work"]}
-        store.save("talk", CONVERSATION, notes=given)
-        store.annotate("talk", given)
+        store.save("chat", CONVERSATION, notes=given)
+        store.annotate("chat", given)
         given["tags"].append("home")
 
-        assert {"tags": ("work",)} == {**store.notes("talk")}
-        assert {"tags": ("work",)} == {**store.latest("talk").notes}
+        assert {"tags": ("work",)} == {**store.notes("chat")}
+        assert {"tags": ("work",)} == {**store.latest("chat").notes}
         with pytest.raises(TypeError, match="can't be changed"):
-            store.notes("talk")["tags"] = 1  # type: ignore[index]
-        assert isinstance(hash(store.latest("talk")), int)
+            store.notes("chat")["tags"] = 1  # type: ignore[index]
+        assert isinstance(hash(store.latest("chat")), int)
 
     def test_bad_notes(self, store: Store) -> None:
         """
         What can't be a note is refused, and so are too many; nothing is written.
         """
-        store.save("talk", CONVERSATION)
-        store.annotate("talk", {"a": "x" * 10_000})
+        store.save("chat", CONVERSATION)
+        store.annotate("chat", {"a": "x" * 10_000})
         bad: Any
         for bad in (
             *(7, "title", ["a"], {1: "a"}, {"a": float("nan")}, {"a": object()}),
             *({"\ud800": 1}, {"a": {"b": b"bytes"}}, {"long": "x" * 16_384}),
         ):
             with pytest.raises(ValueError, match="notes"):
-                store.annotate("talk", bad)
+                store.annotate("chat", bad)
 
             with pytest.raises(ValueError, match="notes"):
-                store.save("talk", CONVERSATION.add_user_prompt("more"), notes=bad)
+                store.save("chat", CONVERSATION.add_user_prompt("more"), notes=bad)
 
         with pytest.raises(ValueError, match="16,384"):
-            store.annotate("talk", {"b": "x" * 10_000})
+            store.annotate("chat", {"b": "x" * 10_000})
 
-        for name, at in (("nothing", None), ("talk", 2), ("talk", "label")):
+        for name, at in (("nothing", None), ("chat", 2), ("chat", "label")):
             with pytest.raises(NotSavedError):
                 store.annotate(name, NOTES, at=at)
 
             with pytest.raises(NotSavedError):
                 store.notes(name, at=at)
 
-        assert {"a": "x" * 10_000} == store.notes("talk")
-        assert 1 == store.latest("talk").revision
+        assert {"a": "x" * 10_000} == store.notes("chat")
+        assert 1 == store.latest("chat").revision
 
     def test_removed_notes_are_gone(
         self, reopen: Callable[[Store | None], Store], tmp_path: Path
@@ -281,12 +281,12 @@ class NotePromises(StoreFixtures):
         """
         secret = "tr0ub4dor-and-3"  # noqa: S105 - to be found in files
         store = reopen(None)
-        store.save("talk", CONVERSATION, notes={"who": secret})
-        store.annotate("talk", {"who": secret})
-        store.annotate("talk", {"who": None})
-        store.annotate("talk", {"who": "nobody"}, at=1)
+        store.save("chat", CONVERSATION, notes={"who": secret})
+        store.annotate("chat", {"who": secret})
+        store.annotate("chat", {"who": None})
+        store.annotate("chat", {"who": "nobody"}, at=1)
         store.collect_garbage(vacuum=True)
         files = [path for path in tmp_path.rglob("*") if path.is_file()]
 
         assert [] == [path for path in files if secret.encode() in path.read_bytes()]
-        assert {"who": "nobody"} == store.latest("talk").notes
+        assert {"who": "nobody"} == store.latest("chat").notes

@@ -71,10 +71,10 @@ class RecordPromises(StoreFixtures):
         A block that raises has written neither records nor states, and what
         was saved in it is not known afterwards.
         """
-        store.save("talk", CONVERSATION)
+        store.save("chat", CONVERSATION)
 
         def fail(rows: Writer) -> None:
-            rows.save("talk", CONVERSATION.add_user_prompt("lost"))
+            rows.save("chat", CONVERSATION.add_user_prompt("lost"))
             rows.save("new", CONVERSATION)
             rows.put(b"key", b"lost")
             raise InterruptedError
@@ -83,15 +83,15 @@ class RecordPromises(StoreFixtures):
             write(store, fail)
 
         for each in (store, self.other(store)):
-            assert CONVERSATION == each.load("talk")
-            assert ("talk",) == each.names()
+            assert CONVERSATION == each.load("chat")
+            assert ("chat",) == each.names()
             with reading(each) as rows:
                 assert [] == rows.keys(b"", None)
 
         after_all = CONVERSATION.add_user_prompt("found")
-        store.save("talk", after_all)
+        store.save("chat", after_all)
 
-        assert after_all == self.other(store).load("talk")
+        assert after_all == self.other(store).load("chat")
         assert () == store.verify()
 
     def test_saves_whatever_was(self, store: Store) -> None:
@@ -103,16 +103,16 @@ class RecordPromises(StoreFixtures):
         other = self.other(store)
 
         def save(at: int) -> Hold:
-            return write(store, lambda rows: rows.save("talk", states[at]).entries)
+            return write(store, lambda rows: rows.save("chat", states[at]).entries)
 
         first = save(3)
-        other.save("talk", states[3].add_user_prompt("more"))
+        other.save("chat", states[3].add_user_prompt("more"))
         holds = [save(3), save(1), save(1), save(2)]
 
         assert first == holds[0]
         assert holds[1] == holds[2]
-        assert [4, 3, 5, 6, 5] == [head.length for head in store.history("talk")]
-        assert states[2] == store.load("talk") == other.load("talk")
+        assert [4, 3, 5, 6, 5] == [head.length for head in store.history("chat")]
+        assert states[2] == store.load("chat") == other.load("chat")
 
     def test_conflict(self, store: Store) -> None:
         """
@@ -145,7 +145,7 @@ class RecordPromises(StoreFixtures):
 
         def keep(rows: Writer) -> None:
             for at in (5, 2):
-                holds.append(rows.save("talk", states[at]).entries)
+                holds.append(rows.save("chat", states[at]).entries)
                 rows.put(b"%d" % at, b"", holds[-1])
 
             rows.put(b"none", b"", rows.save("empty", CONVERSATION.fork(at=0)).entries)
@@ -153,7 +153,7 @@ class RecordPromises(StoreFixtures):
             rows.put(b"paid", b"", ledger)
 
         write(store, keep)
-        store.delete("talk")
+        store.delete("chat")
         store.delete("empty")
         store.delete("apart")
         store.collect_garbage()
@@ -195,7 +195,7 @@ class RecordPromises(StoreFixtures):
         states = append_turns(CONVERSATION, 3)
         write(
             store,
-            lambda rows: rows.put(b"k", b"", rows.save("talk", states[2]).entries),
+            lambda rows: rows.put(b"k", b"", rows.save("chat", states[2]).entries),
         )
         store.erase(states[2].entries[1].id, reason="asked")
         with reading(store) as rows:
@@ -204,7 +204,7 @@ class RecordPromises(StoreFixtures):
             assert record.hold is not None
             texts = [str(entry.message) for entry in rows.entries(record.hold)]
 
-        assert [str(message) for message in store.load("talk")] == texts
+        assert [str(message) for message in store.load("chat")] == texts
         assert str(states[2][1]) not in texts
         assert () == store.verify()
 
@@ -216,7 +216,7 @@ class RecordPromises(StoreFixtures):
         states = append_turns(CONVERSATION, 3)
         write(
             store,
-            lambda rows: rows.put(b"k", b"v", rows.save("talk", states[2]).entries),
+            lambda rows: rows.put(b"k", b"v", rows.save("chat", states[2]).entries),
         )
         backend = store._core.backend
         with backend.reading() as rows:
@@ -255,7 +255,7 @@ class RecordPromises(StoreFixtures):
         them, sound as they are.
         """
         state = append_turns(CONVERSATION, 3)[2]
-        held = write(store, lambda rows: rows.save("talk", state).entries)
+        held = write(store, lambda rows: rows.save("chat", state).entries)
         others = held._replace(digest=bytes(len(held.digest)))
         write(store, lambda rows: rows.put(b"k", b"v", others))
 
@@ -265,7 +265,7 @@ class RecordPromises(StoreFixtures):
 
 
 def _save_record(store: Store, state: Aggregator) -> None:
-    write(store, lambda rows: rows.put(b"k", b"v", rows.save("talk", state).entries))
+    write(store, lambda rows: rows.put(b"k", b"v", rows.save("chat", state).entries))
 
 
 def _has_record(store: Store) -> bool:

@@ -215,21 +215,21 @@ class ReopeningPromises(StoreFixtures):
         states = append_turns(CONVERSATION.add(UserMessage([ImagePart(data=LARGE)])), 4)
         store = reopen(None)
         for state in states:
-            store.save("talk", state)
+            store.save("chat", state)
             store = reopen(store)
 
-        store.label("talk", "first", at=1)
+        store.label("chat", "first", at=1)
         store = reopen(store)
-        store.label("talk", "again", at=1)
+        store.label("chat", "again", at=1)
         store = reopen(store)
-        store.fork("talk", "fork", at=2)
+        store.fork("chat", "fork", at=2)
         store = reopen(store)
 
-        assert states == [store.load("talk", at=at) for at in range(1, 5)]
-        assert states[0] == store.load("talk", at="first")
-        assert states[0] == store.load("talk", at="again")
+        assert states == [store.load("chat", at=at) for at in range(1, 5)]
+        assert states[0] == store.load("chat", at="first")
+        assert states[0] == store.load("chat", at="again")
         assert states[1].messages == store.load("fork").messages
-        assert ("fork", "talk") == store.names()
+        assert ("chat", "fork") == store.names()
         assert () == store.verify()
 
     def test_deletions_are_kept(self, reopen: Callable[[Store | None], Store]) -> None:
@@ -238,9 +238,9 @@ class ReopeningPromises(StoreFixtures):
         """
         states = append_turns(CONVERSATION, 6)
         store = reopen(None)
-        store.save("talk", states[-1])
+        store.save("chat", states[-1])
         store.save("fork", states[2].fork().add_user_prompt("mine"))
-        store.delete("talk")
+        store.delete("chat")
         store = reopen(store)
 
         assert ("fork",) == store.names()
@@ -259,11 +259,11 @@ class ReopeningPromises(StoreFixtures):
         """
         state = CONVERSATION.add(AssistantMessage(SECRET))
         store = reopen(None)
-        store.save("talk", state)
+        store.save("chat", state)
         receipt = store.erase(state.entries[1].id, reason="asked for")
         store = reopen(store)
 
-        assert "" == store.load("talk")[1].text
+        assert "" == store.load("chat")[1].text
 
         store.save("mine", Aggregator.new().add_user_prompt("mine").join(state))
         store = reopen(store)
@@ -286,10 +286,10 @@ class ReopeningPromises(StoreFixtures):
         secret = SECRET.encode()
         state = CONVERSATION.add(AssistantMessage(SECRET)).add_user_prompt("And then?")
         store = reopen(None)
-        store.save("talk", state)
+        store.save("chat", state)
         was_there = any(secret in data for data in self.files(tmp_path))
         if way == "delete":
-            store.delete("talk")
+            store.delete("chat")
         else:
             store.erase(state.entries[1].id, reason="asked for")
 

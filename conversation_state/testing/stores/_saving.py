@@ -49,7 +49,7 @@ class SavingPromises(StoreFixtures):
         Whatever state is saved, an equal one is loaded, here and elsewhere;
         and so it is after any other took its place.
         """
-        name = f"talk {state.id}"
+        name = f"chat {state.id}"
         head = store.save(name, state)
         other = self.other(store)
 
@@ -68,12 +68,12 @@ class SavingPromises(StoreFixtures):
         Saved after every message, each state comes back by its number.
         """
         states = append_turns(CONVERSATION, 70)
-        heads = [store.save("talk", state) for state in states]
+        heads = [store.save("chat", state) for state in states]
         other = self.other(store)
 
         assert list(range(1, 71)) == [head.revision for head in heads]
         for head, state in zip(heads, states, strict=True):
-            assert state == other.load("talk", at=head.revision)
+            assert state == other.load("chat", at=head.revision)
             assert (len(state), len(state.ledger)) == (head.length, head.ledger_length)
             assert state.id == head.state_id
 
@@ -86,8 +86,8 @@ class SavingPromises(StoreFixtures):
             .add_assistant_message("At noon.")
             .add_usage(Usage(1), key="a")
         )
-        store.save("talk", fork)
-        loaded = self.other(store).load("talk")
+        store.save("chat", fork)
+        loaded = self.other(store).load("chat")
 
         assert fork is fork.join(loaded)
         assert (fork.parent_id, fork.root_id) == (loaded.parent_id, loaded.root_id)
@@ -103,18 +103,18 @@ class SavingPromises(StoreFixtures):
         identities of ours.
         """
         usages = CONVERSATION.add_usage(Usage(1), key=key)
-        store.save("talk", usages)
+        store.save("chat", usages)
 
-        assert [key] == [entry.id for entry in self.other(store).load("talk").ledger]
+        assert [key] == [entry.id for entry in self.other(store).load("chat").ledger]
         assert () == store.verify()
 
     def test_loaded_here_is_the_same_object(self, store: Store) -> None:
         """
         A store gives the very state it saved last, while that is the head.
         """
-        store.save("talk", CONVERSATION)
+        store.save("chat", CONVERSATION)
 
-        assert CONVERSATION is store.load("talk")
+        assert CONVERSATION is store.load("chat")
 
     def test_reopened(self, tmp_path: Path) -> None:
         """
@@ -126,11 +126,11 @@ class SavingPromises(StoreFixtures):
         states = append_turns(CONVERSATION, 5)
         with Store(self.backend(tmp_path)) as store:
             for state in states:
-                store.save("talk", state)
+                store.save("chat", state)
 
         with Store(self.backend(tmp_path)) as store:
-            assert states == [store.load("talk", at=i) for i in range(1, 6)]
-            assert states[-1] == store.load("talk")
+            assert states == [store.load("chat", at=i) for i in range(1, 6)]
+            assert states[-1] == store.load("chat")
             assert () == store.verify()
 
     @pytest.mark.parametrize("length", [10, 1_000])
@@ -138,13 +138,13 @@ class SavingPromises(StoreFixtures):
         self, watched: Store, calls: list[Call], length: int
     ) -> None:
         """
-        One more message is two rows, however long the talk has been.
+        One more message is two rows, however long the conversation is.
         """
         state = CONVERSATION.extend([UserMessage("again")] * length)
-        watched.save("talk", state)
+        watched.save("chat", state)
         calls.clear()
 
-        watched.save("talk", state.add_user_prompt("and?"))
+        watched.save("chat", state.add_user_prompt("and?"))
 
         added = Counter({call.table: call.rows for call in calls if call.rows})
         assert {"entries": 1, "revisions": 1} == added
@@ -154,13 +154,13 @@ class SavingPromises(StoreFixtures):
         """
         Saving the very state that is the head gives the head again.
         """
-        head = watched.save("talk", CONVERSATION)
+        head = watched.save("chat", CONVERSATION)
         calls.clear()
 
-        assert head == watched.save("talk", CONVERSATION)
-        assert head == self.other(watched).save("talk", CONVERSATION)
+        assert head == watched.save("chat", CONVERSATION)
+        assert head == self.other(watched).save("chat", CONVERSATION)
         assert [] == [call for call in calls if call.verb in {"add", "set"}]
-        assert 1 == len(watched.history("talk"))
+        assert 1 == len(watched.history("chat"))
 
     def test_shared_past_is_written_once(
         self, store: Store, watched: Store, calls: list[Call]
@@ -170,7 +170,7 @@ class SavingPromises(StoreFixtures):
         a store remembers its past.
         """
         state = CONVERSATION.extend([UserMessage("again")] * 100).add_usage(Usage(1))
-        watched.save("talk", state)
+        watched.save("chat", state)
         far = RecordingBackend(self.other(store)._core.backend, calls.append)
         for name, saving in (("here", watched), ("far", Store(far, remembered=0))):
             calls.clear()
@@ -188,16 +188,16 @@ class SavingPromises(StoreFixtures):
         """
         A fork costs three rows, and is a new state with the same past.
         """
-        watched.save("talk", CONVERSATION.extend([UserMessage("again")] * 100))
+        watched.save("chat", CONVERSATION.extend([UserMessage("again")] * 100))
         calls.clear()
-        head = watched.fork("talk", "fork")
+        head = watched.fork("chat", "fork")
         fork = watched.load("fork")
 
         assert 3 == sum(call.rows for call in calls)
         assert "entries" not in {call.table for call in calls if call.rows}
         assert head.state_id == fork.id
-        assert (watched.load("talk").id, 101) == (fork.parent_id, fork.init_len)
-        assert watched.load("talk").messages == fork.messages
+        assert (watched.load("chat").id, 101) == (fork.parent_id, fork.init_len)
+        assert watched.load("chat").messages == fork.messages
         assert () == watched.verify()
 
     def test_going_back_and_on(self, store: Store) -> None:
@@ -207,19 +207,19 @@ class SavingPromises(StoreFixtures):
         """
         states = append_turns(CONVERSATION, 40)
         for state in states:
-            store.save("talk", state)
+            store.save("chat", state)
 
         back = states[10]
-        head = store.save("talk", back, expecting=store.latest("talk"))
+        head = store.save("chat", back, expecting=store.latest("chat"))
         on = append_turns(back, 40)
         for state in on:
-            store.save("talk", state)
+            store.save("chat", state)
 
         other = self.other(store)
-        assert on[-1] == other.load("talk")
-        assert states[-1] == other.load("talk", at=40)
-        assert back == other.load("talk", at=head)
-        assert states[-1].join(on[-1]) == other.load("talk", at=40).join(
-            other.load("talk")
+        assert on[-1] == other.load("chat")
+        assert states[-1] == other.load("chat", at=40)
+        assert back == other.load("chat", at=head)
+        assert states[-1].join(on[-1]) == other.load("chat", at=40).join(
+            other.load("chat")
         )
         assert () == store.verify()

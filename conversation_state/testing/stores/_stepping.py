@@ -48,19 +48,19 @@ class StepPromises(StoreFixtures):
         under its label, and is what it gives from then on, everywhere.
         """
         calls: list[str] = []
-        first = store.step("talk", "first", spend("a", calls))
-        second = store.step("talk", "second", spend("b", calls))
+        first = store.step("chat", "first", spend("a", calls))
+        second = store.step("chat", "second", spend("b", calls))
 
         assert (["a"], ["a", "b"]) == (keys(first), keys(second))
         assert ["a", "b"] == [message.text for message in second]
-        assert second == store.load("talk")
+        assert second == store.load("chat")
         for each in (store, self.other(store)):
-            assert first == each.load("talk", at="first")
-            assert first == each.step("talk", "first", spend("never", calls))
-            assert second == each.step("talk", "second", spend("never", calls))
+            assert first == each.load("chat", at="first")
+            assert first == each.step("chat", "first", spend("never", calls))
+            assert second == each.step("chat", "second", spend("never", calls))
 
         assert [("second",), ("first",)] == [
-            head.labels for head in store.history("talk")
+            head.labels for head in store.history("chat")
         ]
         assert ["a", "b"] == calls
         assert () == store.verify()
@@ -70,15 +70,15 @@ class StepPromises(StoreFixtures):
         A step whose label is removed, or whose name is deleted, is done again.
         """
         calls: list[str] = []
-        store.step("talk", "first", spend("a", calls))
-        store.unlabel("talk", "first")
-        again = store.step("talk", "first", spend("b", calls))
+        store.step("chat", "first", spend("a", calls))
+        store.unlabel("chat", "first")
+        again = store.step("chat", "first", spend("b", calls))
 
         assert ["a", "b"] == keys(again)
 
-        store.delete("talk")
+        store.delete("chat")
 
-        assert ["c"] == keys(store.step("talk", "first", spend("c", calls)))
+        assert ["c"] == keys(store.step("chat", "first", spend("c", calls)))
 
     def test_step_fails(self, store: Store) -> None:
         """
@@ -94,14 +94,14 @@ class StepPromises(StoreFixtures):
 
         for expected in (["a", "b"], ["a", "b"]):
             with pytest.raises(TimeoutError, match="no answer"):
-                store.step("talk", "first", fail)
+                store.step("chat", "first", fail)
 
-            assert (0, expected) == (len(store.load("talk")), keys(store.load("talk")))
+            assert (0, expected) == (len(store.load("chat")), keys(store.load("chat")))
 
-        done = store.step("talk", "first", spend("c", calls))
+        done = store.step("chat", "first", spend("c", calls))
 
         assert (["c"], ["a", "b", "c"]) == ([m.text for m in done], keys(done))
-        assert 2 == len(store.history("talk"))
+        assert 2 == len(store.history("chat"))
         assert () == self.other(store).verify()
 
     def test_step_spends_what_it_drops(self, store: Store) -> None:
@@ -110,18 +110,18 @@ class StepPromises(StoreFixtures):
         that it returns has it no more.
         """
         calls: list[str] = []
-        first = store.step("talk", "first", spend("a", calls))
+        first = store.step("chat", "first", spend("a", calls))
 
         def go_back(state: Aggregator) -> Aggregator:
             save_progress(spend("b", calls)(state))
             return CONVERSATION
 
-        back = store.step("talk", "second", go_back)
+        back = store.step("chat", "second", go_back)
 
         assert CONVERSATION.messages == back.messages
         assert {"a", "b"} == {*keys(back)}
-        assert back == self.other(store).load("talk", at="second")
-        assert first == store.load("talk", at="first")
+        assert back == self.other(store).load("chat", at="second")
+        assert first == store.load("chat", at="first")
 
     def test_step_was_done_meanwhile(self, store: Store) -> None:
         """
@@ -130,17 +130,17 @@ class StepPromises(StoreFixtures):
         """
         calls: list[str] = []
         other = self.other(store)
-        store.save("talk", CONVERSATION)
+        store.save("chat", CONVERSATION)
 
         def second(state: Aggregator) -> Aggregator:
-            other.step("talk", "first", spend("theirs", calls))
+            other.step("chat", "first", spend("theirs", calls))
             return spend("ours", calls)(state)
 
-        done = store.step("talk", "first", second)
+        done = store.step("chat", "first", second)
 
         assert ["theirs"] == [message.text for message in done][1:] == keys(done)
-        assert done == store.load("talk", at="first")
-        newest = self.other(store).load("talk")
+        assert done == store.load("chat", at="first")
+        newest = self.other(store).load("chat")
         assert (done.messages, ["theirs", "ours"]) == (newest.messages, keys(newest))
 
     def test_step_beside_a_save(self, store: Store) -> None:
@@ -149,18 +149,18 @@ class StepPromises(StoreFixtures):
         again.
         """
         calls: list[str] = []
-        store.save("talk", CONVERSATION)
+        store.save("chat", CONVERSATION)
         other = self.other(store)
 
         def work(state: Aggregator) -> Aggregator:
-            other.save("talk", CONVERSATION.add_user_prompt("and?"))
+            other.save("chat", CONVERSATION.add_user_prompt("and?"))
             return spend("a", calls)(state)
 
-        done = store.step("talk", "first", work)
+        done = store.step("chat", "first", work)
 
         assert ["and?", "a"] == [message.text for message in done][1:]
         assert ["a"] == calls
-        assert done == store.load("talk") == other.load("talk", at="first")
+        assert done == store.load("chat") == other.load("chat", at="first")
 
     @pytest.mark.parametrize("is_back", [False, True])
     @pytest.mark.parametrize("fails", [False, True])
@@ -172,37 +172,37 @@ class StepPromises(StoreFixtures):
         what it said into another conversation of that name.
         """
         calls: list[str] = []
-        store.save("talk", CONVERSATION)
+        store.save("chat", CONVERSATION)
         other = self.other(store)
         new = Aggregator.new().add_user_prompt("Something else.")
 
         def work(state: Aggregator) -> Aggregator:
             done = spend("b", calls)(save_progress(spend("a", calls)(state)))
-            other.delete("talk")
+            other.delete("chat")
             if is_back:
-                other.save("talk", new)
+                other.save("chat", new)
             if fails:
                 raise TimeoutError("no answer")
 
             return done
 
         with pytest.raises(TimeoutError if fails else NotSavedError) as caught:
-            store.step("talk", "first", work)
+            store.step("chat", "first", work)
 
         notes = "\n".join(caught.value.__notes__)
         assert "deleted" in notes
         assert ("Usage(1) in 1" if fails else "Usage(2) in 2") in notes
-        assert is_back == ("talk" in self.other(store))
-        assert not is_back or new == self.other(store).load("talk")
+        assert is_back == ("chat" in self.other(store))
+        assert not is_back or new == self.other(store).load("chat")
 
     def test_step_that_adds_nothing(self, store: Store) -> None:
         """
         A step may return what it was given: then the newest revision has its label.
         """
-        head = store.save("talk", CONVERSATION)
+        head = store.save("chat", CONVERSATION)
 
-        assert CONVERSATION == store.step("talk", "first", lambda state: state)
-        latest = store.latest("talk")
+        assert CONVERSATION == store.step("chat", "first", lambda state: state)
+        latest = store.latest("chat")
         assert (head.revision, ("first",)) == (latest.revision, latest.labels)
 
     def test_step_that_makes_no_state(self, store: Store) -> None:
@@ -218,14 +218,14 @@ class StepPromises(StoreFixtures):
             return state
 
         wrong: Any = later
-        with pytest.raises(TypeError, match="'first' of 'talk' returned NoneType"):
-            store.step("talk", "first", work)
+        with pytest.raises(TypeError, match="'first' of 'chat' returned NoneType"):
+            store.step("chat", "first", work)
 
-        assert ["a"] == keys(store.load("talk"))
+        assert ["a"] == keys(store.load("chat"))
         with pytest.raises(TypeError, match="astep"):
-            store.step("talk", "first", wrong)
+            store.step("chat", "first", wrong)
 
-        for name, label in (("", "first"), ("talk", ""), ("talk", "x" * 501)):
+        for name, label in (("", "first"), ("chat", ""), ("chat", "x" * 501)):
             with pytest.raises(ValueError, match="1 to 500 characters"):
                 store.step(name, label, spend("never", calls))
 

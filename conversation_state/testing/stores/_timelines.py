@@ -68,17 +68,17 @@ class TimelinePromises(StoreFixtures):
         it is after another took its place; the present state is the head.
         """
         far = self.other(store, remembered=0)
-        head = store.save_timeline("talk", first, expecting=0)
+        head = store.save_timeline("chat", first, expecting=0)
         for saving, timeline in ((store, first), (far, second), (store, first)):
-            head = saving.save_timeline("talk", timeline, expecting=head)
+            head = saving.save_timeline("chat", timeline, expecting=head)
 
-            assert timeline == store.load_timeline("talk")
-            assert timeline == far.load_timeline("talk")
-            assert timeline.present == store.load("talk") == far.load("talk")
-            assert head == store.latest("talk")
+            assert timeline == store.load_timeline("chat")
+            assert timeline == far.load_timeline("chat")
+            assert timeline.present == store.load("chat") == far.load("chat")
+            assert head == store.latest("chat")
 
         assert () == store.verify()
-        store.delete("talk")
+        store.delete("chat")
 
     def test_every_step_is_kept(self, reopen: Callable[[Store | None], Store]) -> None:
         """
@@ -87,7 +87,7 @@ class TimelinePromises(StoreFixtures):
         """
         store = reopen(None)
         timeline = Timeline.begin(CONVERSATION, limit=12)
-        head = store.save_timeline("talk", timeline)
+        head = store.save_timeline("chat", timeline)
         for step in range(24):
             state = timeline.present.add_user_prompt(f"step {step}")
             timeline = timeline.commit(state, group="typing" if step % 3 else None)
@@ -100,14 +100,14 @@ class TimelinePromises(StoreFixtures):
                 )
 
             saving = store if step % 2 else self.other(store)
-            head = saving.save_timeline("talk", timeline, expecting=head)
-            assert timeline == saving.load_timeline("talk")
-            assert timeline == self.other(store, remembered=0).load_timeline("talk")
+            head = saving.save_timeline("chat", timeline, expecting=head)
+            assert timeline == saving.load_timeline("chat")
+            assert timeline == self.other(store, remembered=0).load_timeline("chat")
 
         store = reopen(store)
 
-        assert timeline == store.load_timeline("talk")
-        assert timeline.present == store.load("talk")
+        assert timeline == store.load_timeline("chat")
+        assert timeline.present == store.load("chat")
         assert () == store.verify()
 
     @pytest.mark.parametrize("steps", [10, 100])
@@ -119,10 +119,10 @@ class TimelinePromises(StoreFixtures):
         """
         timeline = grow_timeline(steps)
         timeline = timeline.goto(timeline.moments[-1])
-        watched.save_timeline("talk", timeline)
+        watched.save_timeline("chat", timeline)
         timeline = timeline.commit(timeline.present.add_user_prompt("and?"))
         calls.clear()
-        watched.save_timeline("talk", timeline)
+        watched.save_timeline("chat", timeline)
         written = Counter([c.table for c in calls if c.verb in {"add", "set"}])
 
         assert {"entries", "revisions", "moments", "timelines"} == {*written}
@@ -130,7 +130,7 @@ class TimelinePromises(StoreFixtures):
         assert 20 >= len(calls)
 
         calls.clear()
-        watched.save_timeline("talk", timeline)
+        watched.save_timeline("chat", timeline)
 
         assert [] == [call for call in calls if call.verb in {"add", "set"}]
 
@@ -141,18 +141,18 @@ class TimelinePromises(StoreFixtures):
         """
         apart = CONVERSATION.add_user_prompt("apart")
         timeline = grow_timeline(6).commit(apart).goto(2)
-        head = store.save_timeline("talk", timeline)
+        head = store.save_timeline("chat", timeline)
         parents = [each.parent for each in timeline.moments]
-        heads = store.history("talk")[::-1]
+        heads = store.history("chat")[::-1]
 
         assert [None if at is None else at + 1 for at in parents] == [
             each.parent for each in heads[:-1]
         ]
         assert (9, 3) == (head.revision, head.parent)
         assert [each.state for each in timeline.moments] == [
-            store.load("talk", at=at) for at in range(1, 9)
+            store.load("chat", at=at) for at in range(1, 9)
         ]
-        tree = store.message_tree("talk")
+        tree = store.message_tree("chat")
         assert MessageTree.of(timeline).leaves == tree.leaves
 
     def test_stale_timeline(self, store: Store) -> None:
@@ -161,11 +161,11 @@ class TimelinePromises(StoreFixtures):
         nothing is written; with the head it is saved.
         """
         base = grow_timeline(3)
-        first = store.save_timeline("talk", base)
+        first = store.save_timeline("chat", base)
         ours, theirs = (
             base.commit(base.present.add_user_prompt(text)) for text in ("ours", "it")
         )
-        head = self.other(store).save_timeline("talk", theirs)
+        head = self.other(store).save_timeline("chat", theirs)
         amended = theirs.amend(2, base.present.add_user_prompt("amended"))
         for timeline, expecting in (
             *((ours, None), (base, None), (amended, None), (amended, first)),
@@ -173,19 +173,19 @@ class TimelinePromises(StoreFixtures):
         ):
             for saving in (store, self.other(store, remembered=0)):
                 with pytest.raises(StaleHeadError) as caught:
-                    saving.save_timeline("talk", timeline, expecting=expecting)
+                    saving.save_timeline("chat", timeline, expecting=expecting)
 
                 assert head == caught.value.actual
 
-        assert theirs == store.load_timeline("talk")
+        assert theirs == store.load_timeline("chat")
 
-        head = store.save_timeline("talk", amended, expecting=head)
+        head = store.save_timeline("chat", amended, expecting=head)
 
-        assert amended == self.other(store).load_timeline("talk")
+        assert amended == self.other(store).load_timeline("chat")
 
-        store.save_timeline("talk", ours, expecting=head)
+        store.save_timeline("chat", ours, expecting=head)
 
-        assert ours == self.other(store).load_timeline("talk")
+        assert ours == self.other(store).load_timeline("chat")
         assert () == store.verify()
 
     def test_beside_other_verbs(self, store: Store) -> None:
@@ -194,22 +194,22 @@ class TimelinePromises(StoreFixtures):
         what it grew from; and a timeline that lacks it is refused.
         """
         timeline = grow_timeline(3)
-        store.save_timeline("talk", timeline)
-        store.update("talk", lambda state: state.add_user_prompt("by update"))
-        store.rollback("talk", 2)
-        store.update("talk", lambda state: state.add_user_prompt("instead"))
-        loaded = self.other(store).load_timeline("talk")
+        store.save_timeline("chat", timeline)
+        store.update("chat", lambda state: state.add_user_prompt("by update"))
+        store.rollback("chat", 2)
+        store.update("chat", lambda state: state.add_user_prompt("instead"))
+        loaded = self.other(store).load_timeline("chat")
 
         assert [3, 1, 5] == [each.parent for each in loaded.moments[4:]]
-        assert store.load("talk") == loaded.present
-        assert loaded == store.load_timeline("talk")
+        assert store.load("chat") == loaded.present
+        assert loaded == store.load_timeline("chat")
         with pytest.raises(StaleHeadError):
-            store.save_timeline("talk", timeline.commit(CONVERSATION))
+            store.save_timeline("chat", timeline.commit(CONVERSATION))
 
         more = loaded.commit(loaded.present.add_user_prompt("more"))
-        head = store.save_timeline("talk", more)
+        head = store.save_timeline("chat", more)
 
-        assert more == self.other(store).load_timeline("talk")
+        assert more == self.other(store).load_timeline("chat")
         assert 8 == head.revision
         assert () == store.verify()
 
@@ -220,19 +220,19 @@ class TimelinePromises(StoreFixtures):
         """
         for text in ("one", "two"):
             store.save(
-                "talk",
+                "chat",
                 CONVERSATION.add_user_prompt(text),
                 expecting=None if text == "one" else 1,
             )
 
-        timeline = store.load_timeline("talk")
+        timeline = store.load_timeline("chat")
 
         assert ["one", "two"] == [each.state[-1].text for each in timeline.moments]
 
-        store.save_timeline("talk", timeline)
+        store.save_timeline("chat", timeline)
 
-        assert timeline == self.other(store).load_timeline("talk")
-        assert 2 == len(store.history("talk"))
+        assert timeline == self.other(store).load_timeline("chat")
+        assert 2 == len(store.history("chat"))
 
     def test_erased_and_deleted(self, store: Store) -> None:
         """
@@ -240,13 +240,13 @@ class TimelinePromises(StoreFixtures):
         collected nothing is left.
         """
         timeline = grow_timeline(6)
-        store.save_timeline("talk", timeline)
+        store.save_timeline("chat", timeline)
         entry = timeline.moments[1].state.entries[1].id
         other = self.other(store)
-        other.load_timeline("talk")
+        other.load_timeline("chat")
         store.erase(entry, reason="asked for")
         for each in (store, other):
-            loaded = each.load_timeline("talk")
+            loaded = each.load_timeline("chat")
             found = [
                 ERASED in message.metadata
                 for moment in loaded.moments
@@ -258,19 +258,19 @@ class TimelinePromises(StoreFixtures):
             assert all(found)
 
         more = timeline.commit(timeline.present.add_user_prompt("more"))
-        other.save_timeline("talk", more)
+        other.save_timeline("chat", more)
 
-        assert "" == store.load_timeline("talk").moments[1].state[1].text
+        assert "" == store.load_timeline("chat").moments[1].state[1].text
         assert () == store.verify()
 
-        store.delete("talk")
+        store.delete("chat")
         store.collect_garbage()
         with store._core.backend.reading() as rows:
             for table in ("timelines", "moments", "revisions", "entries"):
                 assert [] == rows.scan(table, None, None)
 
         with pytest.raises(NotSavedError):
-            store.load_timeline("talk")
+            store.load_timeline("chat")
 
     def test_erased_stays_erased(self, store: Store) -> None:
         """
@@ -279,15 +279,15 @@ class TimelinePromises(StoreFixtures):
         """
         secret = CONVERSATION.add_user_prompt("secret")
         timeline = Timeline.begin(CONVERSATION).commit(secret)
-        store.save_timeline("talk", timeline)
+        store.save_timeline("chat", timeline)
         store.erase(secret.entries[-1].id, reason="asked for")
         for text in ("one", "two"):
             timeline = timeline.commit(secret.add_user_prompt(text))
-            store.save_timeline("talk", timeline)
+            store.save_timeline("chat", timeline)
             for each in (store, self.other(store, remembered=0)):
                 texts = {
                     message.text
-                    for moment in each.load_timeline("talk").moments
+                    for moment in each.load_timeline("chat").moments
                     for message in moment.state
                 }
 
@@ -311,9 +311,9 @@ class TimelinePromises(StoreFixtures):
                 Timeline.begin(two).commit(other.add_user_prompt("more")),
             ]
         ):
-            store.save_timeline(f"talk {at}", timeline)
+            store.save_timeline(f"chat {at}", timeline)
             for each in (store, self.other(store, remembered=0)):
-                tree = each.message_tree(f"talk {at}")
+                tree = each.message_tree(f"chat {at}")
 
                 assert MessageTree.of(timeline).leaves == tree.leaves
 
@@ -321,19 +321,19 @@ class TimelinePromises(StoreFixtures):
         """
         A timeline with a limit goes on after it forgot what another verb saved.
         """
-        store.save_timeline("talk", Timeline.begin(CONVERSATION, limit=1))
+        store.save_timeline("chat", Timeline.begin(CONVERSATION, limit=1))
         for text in ("one", "two"):
-            store.save("talk", store.load("talk").add_user_prompt(text))
-            timeline = store.load_timeline("talk")
+            store.save("chat", store.load("chat").add_user_prompt(text))
+            timeline = store.load_timeline("chat")
             after = timeline.present.add_user_prompt(f"after {text}")
             timeline = timeline.commit(after)
-            store.save_timeline("talk", timeline)
+            store.save_timeline("chat", timeline)
 
-            assert timeline == self.other(store).load_timeline("talk")
+            assert timeline == self.other(store).load_timeline("chat")
 
-        store.update("talk", lambda state: state.add_user_prompt("three"))
+        store.update("chat", lambda state: state.add_user_prompt("three"))
         with pytest.raises(StaleHeadError):
-            store.save_timeline("talk", timeline)
+            store.save_timeline("chat", timeline)
 
     def test_stale_label(self, store: Store) -> None:
         """
@@ -342,19 +342,19 @@ class TimelinePromises(StoreFixtures):
         """
         more = CONVERSATION.add_user_prompt("more")
         base = Timeline.begin(CONVERSATION).commit(more, "old")
-        head = store.save_timeline("talk", base)
+        head = store.save_timeline("chat", base)
         amended = base.amend(1, more, "new")
-        store.save_timeline("talk", amended, expecting=head)
+        store.save_timeline("chat", amended, expecting=head)
         grouped = Timeline.begin(CONVERSATION).commit(more, "new", group="typing")
         for timeline in (base, grouped):
             stale = timeline.commit(more.add_user_prompt("on"))
             for each in (store, self.other(store, remembered=0)):
                 with pytest.raises(StaleHeadError):
-                    each.save_timeline("talk", stale)
+                    each.save_timeline("chat", stale)
 
-        assert amended == store.load_timeline("talk")
+        assert amended == store.load_timeline("chat")
 
-        store.save_timeline("talk", amended.commit(more.add_user_prompt("on")))
+        store.save_timeline("chat", amended.commit(more.add_user_prompt("on")))
 
     def test_back_to_an_undo(self, store: Store) -> None:
         """
@@ -364,16 +364,16 @@ class TimelinePromises(StoreFixtures):
         one = CONVERSATION.add_user_prompt("one")
         timeline = Timeline.begin(CONVERSATION).commit(one)
         timeline = timeline.commit(one.add_user_prompt("two"))
-        store.save_timeline("talk", timeline)
-        head = store.save_timeline("talk", timeline.undo())
+        store.save_timeline("chat", timeline)
+        head = store.save_timeline("chat", timeline.undo())
         timeline = timeline.undo().commit(one.add_user_prompt("instead"))
-        store.save_timeline("talk", timeline)
-        store.rollback("talk", head)
-        store.update("talk", lambda state: state.add_user_prompt("more"))
-        loaded = store.load_timeline("talk")
+        store.save_timeline("chat", timeline)
+        store.rollback("chat", head)
+        store.update("chat", lambda state: state.add_user_prompt("more"))
+        loaded = store.load_timeline("chat")
 
         assert [None, 0, 1, 1, 1, 4] == [each.parent for each in loaded.moments]
-        assert loaded == self.other(store, remembered=0).load_timeline("talk")
+        assert loaded == self.other(store, remembered=0).load_timeline("chat")
 
     def test_loaded_alike_everywhere(self, store: Store) -> None:
         """
@@ -401,7 +401,7 @@ class TimelinePromises(StoreFixtures):
         after = before.undo().commit(CONVERSATION.add_user_prompt("on")).undo()
         at, is_done = 0, False
         while not is_done:
-            name = f"talk {at}"
+            name = f"chat {at}"
             head = store.save_timeline(name, before)
             broken = Store(failing(store._core.backend, at))
             try:
@@ -423,22 +423,22 @@ class TimelinePromises(StoreFixtures):
         What is no timeline of states is refused, and nothing is written.
         """
         bad: Any
-        for bad in (CONVERSATION, None, Timeline.begin("Dear"), "talk"):
+        for bad in (CONVERSATION, None, Timeline.begin("Dear"), "chat"):
             with pytest.raises(TypeError, match="timeline"):
-                store.save_timeline("talk", bad)
+                store.save_timeline("chat", bad)
 
         mixed: Any = Timeline.begin(CONVERSATION)
         with pytest.raises(TypeError, match="str"):
-            store.save_timeline("talk", mixed.commit("Dear"))
+            store.save_timeline("chat", mixed.commit("Dear"))
 
         with pytest.raises(ValueError, match="limit is 9,223,372,036,854,775,808"):
-            store.save_timeline("talk", Timeline.begin(CONVERSATION, limit=1 << 63))
+            store.save_timeline("chat", Timeline.begin(CONVERSATION, limit=1 << 63))
 
         assert () == store.names()
         with pytest.raises(ValueError):
             store.load_timeline("")
 
         most = Timeline.begin(CONVERSATION, limit=(1 << 63) - 1)
-        store.save_timeline("talk", most)
+        store.save_timeline("chat", most)
 
-        assert most == self.other(store).load_timeline("talk")
+        assert most == self.other(store).load_timeline("chat")

@@ -273,7 +273,7 @@ class HostContract:
             found = lines(recordings / "requests" / "openai_chat.jsonl")
             for number, exchange in enumerate(found[:40]):
                 ours = openai_chat.load(exchange["request"])
-                export, key = case.adapter.dump(ours), f"talk {number}"
+                export, key = case.adapter.dump(ours), f"chat {number}"
                 host = case.host(store, key)
                 case.add(host, key, export.payload)
 

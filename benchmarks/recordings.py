@@ -1,5 +1,5 @@
 """
-The recorded conversations that some benchmarks play, which are no part of the
+The recorded conversations that some benchmarks read. They are not part of the
 repository.
 """
 
@@ -29,8 +29,8 @@ PATH = _DATA / "transcripts" / "airline.jsonl"
 
 def payloads() -> list[list[dict[str, Any]]]:
     """
-    The messages of each, as OpenAI writes them; none where they are absent, which
-    the command says at its end.
+    The messages of each conversation in OpenAI's format. Empty if the recordings
+    are missing, which the command reports at its end.
     """
     if not PATH.is_file():
         return []
@@ -41,7 +41,7 @@ def payloads() -> list[list[dict[str, Any]]]:
 
 def airline() -> list[tuple[Message, ...]]:
     """
-    The same as messages.
+    The same conversations as messages.
     """
     return [openai_chat.load(messages) for messages in payloads()]
 
@@ -49,8 +49,8 @@ def airline() -> list[tuple[Message, ...]]:
 def exchanges() -> dict[str, tuple[Message, ...]]:
     """
     The messages of all recorded exchanges of each provider, requests and
-    responses, with the parts, calls and metadata that real messages have; none
-    where they are absent.
+    responses, with the parts, calls and metadata that real messages have. Empty if
+    the recordings are missing.
     """
     found: dict[str, tuple[Message, ...]] = {}
     for adapter in (anthropic, gemini, openai_chat, openai_responses):
@@ -61,7 +61,7 @@ def exchanges() -> dict[str, tuple[Message, ...]]:
             for line in path.read_text(encoding="utf-8").splitlines():
                 exchange = json.loads(line)
                 for payload in (exchange["request"], exchange["response"]):
-                    with suppress(DecodeError):  # an error is no message
+                    with suppress(DecodeError):  # an error response has no message
                         messages += adapter.load(payload)
 
             found[name] = tuple(messages)
