@@ -732,6 +732,17 @@ class TestLost:
             dump([UserMessage("hi"), "hello"])  # type: ignore[list-item]
 
 
+class TestReserved:
+    @pytest.mark.parametrize("theirs", [{}, [], None, 5, {"a": 1}, {"eino": {"a": 1}}])
+    def test_goes_back(self, theirs):
+        """
+        What stands under the key of our notes is not read as one, and goes back.
+        """
+        raw = user("hi", extra={"conversation_state": theirs})
+
+        assert [raw] == written(one(raw))
+
+
 class TestRefuses:
     @pytest.mark.parametrize(
         ("extra", "shown"), [([], "a list"), (0, "0"), ("", "''"), (5, "5")]
