@@ -7,7 +7,7 @@ import pickle
 import socket
 import sys
 import threading
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Context, Decimal, localcontext
 
 import genai_prices
@@ -110,8 +110,23 @@ STARTED = theirs.ModelInfo(
         ),
     ],
 )
+BY_HOUR = theirs.ModelInfo(
+    id="at-night",
+    match=theirs.ClauseEquals("at-night"),
+    prices=[
+        theirs.ConditionalPrice(
+            theirs.StartDateConstraint(date(2025, 1, 1)),
+            prices=theirs.ModelPrice(input_mtok=Decimal(3)),
+        ),
+        theirs.ConditionalPrice(
+            theirs.TimeOfDateConstraint(time(1, tzinfo=UTC), time(2, tzinfo=UTC)),
+            prices=theirs.ModelPrice(input_mtok=Decimal(1)),
+        ),
+    ],
+)
 MODELS = [
     STARTED,
+    BY_HOUR,
     model("dated-2024-08-06", input_mtok="1"),
     model("dated-20240806", input_mtok="1"),
     model("dated-20249999", input_mtok="1"),
@@ -138,6 +153,7 @@ MODELS = [
         cache_audio_read_mtok="50",
     ),
     model("embedding", input_mtok="0.02"),
+    model("searches", input_mtok="1", input_tool_mtok="5"),
     model("gift"),
     model("by-hour", audio_hours="0.1"),
     model("by-call", requests_kcount="5", input_mtok="1", output_mtok="1"),
@@ -248,6 +264,7 @@ class TestPrice:
                 "plain",
                 million(1, total=1.5, extra={"tool_use_prompt_tokens": 0.5}),
             ),
+            ("3", "searches", million(1, extra={"tool_use_prompt_tokens": 0.5})),
             # A total that is too small takes nothing away.
             ("18", "plain", million(1, 1, total=1)),
         ],
@@ -285,6 +302,7 @@ class TestPrice:
         ("name", "when", "why"),
         [
             ("started", "2024-12-31", "its first price is of 2025-01-01, and when is"),
+            ("at-night", "2024-12-31", "its first price is of 2025-01-01, and when is"),
             ("dated-2024-08-06", "2024-08-04", "the model is of 2024-08-06"),
             ("dated-20240806", "2020-01-01", "the model is of 2024-08-06"),
             ("ours:dated-2024-08-06", "2024-01-01", "the model is of 2024-08-06"),
