@@ -1792,6 +1792,32 @@ class TestAbort:
         assert [StreamClosedError] == [type(x.error) for x in got]
         assert connection.was_ended
 
+    def test_again_while_a_connection_is_closed(self, monkeypatch):
+        """
+        However often it is aborted, one thread closes an iterator that is asked.
+        """
+
+        class Connection:
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                for _ in range(3):
+                    stream.abort()
+                raise OSError("closed")
+
+            def close(self):
+                closed.append(1)
+
+        closed: list[int] = []
+        jobs: list[Any] = []
+        monkeypatch.setattr(f"{streams.__name__}._sources.in_worker", jobs.append)
+        stream = Stream.of(Connection())
+
+        assert [StreamClosedError] == [type(x.error) for x in stream.results()]
+        assert 1 == len(jobs)
+        assert [1] == closed
+
     def test_from_inside(self):
         """
         The source itself, or a function that is called for an element, may abort.
@@ -2134,6 +2160,39 @@ class TestMemory:
         finally:
             gc.enable()
 
+    def test_an_element_that_one_who_reads_alone_takes(self):
+        """
+        A reader that was alone when it began may take the element that another one
+        has just asked for: that one gets the next.
+        """
+        reader = iter(Stream.of(iter(range(4))))
+        got = [next(reader)]
+        ask = reader._ask
+        other = iter(reader.rest)
+        reader._ask = ask  # as in another thread that began before
+        taken: list[int] = []
+
+        def take_there(frame, event, _arg):
+            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+            if event == "line" and line.strip() == "targets.append(cell)" and not taken:
+                taken.append(next(reader))
+
+            return take_there
+
+        def trace(frame, _event, _arg):
+            return take_there if frame.f_code.co_name == "_ask_repeatedly" else None
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            got.append(next(other))
+        finally:
+            sys.settrace(before)
+
+        assert [1] == taken
+        assert [0, 2] == got
+        assert [3] == list(other)
+
     def test_a_slow_reader_keeps_its_backlog(self):
         """
         What one reader still has before it stays, and goes as it reads.
@@ -2312,7 +2371,7 @@ class TestThreads:
 
         def release():
             until(lambda: source.busy or stream._cell.link is None)
-            is_left = source.turn.get(0) is turn
+            is_left = source.turn.get(0) is turn and stream._cell.link is not None
             source.release(turn)
             return is_left
 

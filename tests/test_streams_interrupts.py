@@ -815,6 +815,32 @@ class TestAbort:
             modules=MODULES,
         )
 
+    def test_one_that_reads_alone(self):
+        """
+        A reader that is the only one, and is interrupted where it finds that the
+        stream was aborted, finds it again.
+        """
+
+        def prepare():
+            reader = iter(Stream.of(iter(range(9))))
+            got = [next(reader), next(reader)]
+            reader.rest.abort()
+            return reader, got
+
+        def read(subject):
+            with contextlib.suppress(StreamClosedError):
+                next(subject[0])
+
+        def check(subject, completed):
+            reader, got = subject
+            failed = [str(each.error) for each in reader.rest.results()]
+
+            assert [0, 1] == got
+            assert all("aborted" in each for each in failed)
+            assert len(failed) <= 1
+
+        interrupt_at_each_opcode(read, check, prepare=prepare, modules=MODULES)
+
     def test_an_async_source(self):
         """
         A loop whose `aabort` was interrupted leaves no reader that waits.

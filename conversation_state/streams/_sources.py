@@ -331,14 +331,10 @@ def close_iterator(
     """
     own = object()
     try:
-        try:
-            if closing.setdefault(0, own) is own:
-                _call_closers(closers)
-        finally:
-            if closing.get(0) is own:
-                closing.clear()
+        if closing.setdefault(0, own) is own:
+            _call_closers(closers)
     finally:
-        if closing.get(0) is own:  # the inner one was interrupted
+        if closing.get(0) is own:  # if this is interrupted, all else is done
             closing.clear()
 
 
