@@ -41,7 +41,8 @@ def _said() -> list[Message]:
 
 def _first(make: Callable[[], TokenCounter]) -> float:
     """
-    Seconds for messages that nobody has counted, without those to make them.
+    Seconds to count messages that were never counted before, without the time to make
+    them.
     """
     fresh = [_said() for _ in range(3)]
     counter, unread = make(), iter(fresh)

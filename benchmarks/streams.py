@@ -4,11 +4,11 @@ Streams, beside bare queues that do the same.
 A producer, a bounded pipe, a function, two consumers who each collect all of
 it: within five times what `queue.Queue` takes between threads and anyio's
 memory object streams take between tasks, at any length. The peers have one
-queue to whoever applies the function and one to each consumer.
+queue to the task that applies the function and one to each consumer.
 
-Text that is read by one reader of a stream that nobody holds: at most ten times a
-loop over the generator itself. Where somebody holds it each piece gets a place of
-its own, which another reader may come to at any moment: about 13 times. Of these,
+Text that is read by one reader of a stream without other references: at most ten
+times a loop over the generator itself. If it is referenced, each piece gets a place
+of its own, which another reader may come to at any moment: about 13 times. Of these,
 8 are the bare operations, one after another: the generator and the call of
 `__next__` (1.5), a frame that keeps what the iterator raises (0.5), asking the
 iterator and taking its item in calls that no interrupt can divide (2), a place made,

@@ -134,7 +134,7 @@ def litellm(payload: list[dict[str, Any]]) -> Iterator[str]:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
 
-    # By name: it is installed nowhere, unless somebody wants to compare.
+    # By name: it is installed only for this comparison.
     lite: Any = importlib.import_module("litellm")
     trim_messages = importlib.import_module("litellm.utils").trim_messages
     token_counter = lite.token_counter

@@ -108,7 +108,7 @@ class Branches(ModalScreen[Moment[Aggregator] | None]):
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """
-        Whoever opened this gets what was chosen.
+        Return what was chosen to the caller.
         """
         self.dismiss(self.tips[event.option_index])
 

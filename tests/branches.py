@@ -35,7 +35,7 @@ class Unreadable(Exception):  # noqa: N818 - a word to look for
 
 class Unchangeable(Exception):  # noqa: N818 - a word to look for
     """
-    An error that lets nobody change it, as frozen ones do.
+    An error that refuses any change, as frozen ones do.
     """
 
     def __setattr__(self, name, value):

@@ -84,8 +84,8 @@ class Commands:
 
     def process(self, *args, script=MAIN[-1], closed=False):
         """
-        A command as a shell runs it, which finds the store by the variable;
-        with nobody to read what it prints, if that is *closed*.
+        A command as a shell runs it, which finds the store by the variable; if
+        *closed*, its standard output has no reader.
         """
         env = {**os.environ, "CONVERSATION_STATE_STORE": self.url}
         stdout = subprocess.PIPE

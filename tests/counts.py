@@ -1,7 +1,7 @@
 """
 What tests do beside passing or failing, counted: interrupts, faults, damage.
 
-`make proof` adds it up; elsewhere nobody asks.
+`make proof` adds it up; no other command needs it.
 """
 
 from collections import Counter

@@ -107,7 +107,7 @@ class TestNew:
 
     def test_messages(self):
         """
-        What had been said already is said, by anybody.
+        A conversation can begin with messages of any role.
         """
         messages = [
             SystemMessage("s"),

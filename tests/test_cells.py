@@ -116,8 +116,8 @@ class TestSwap:
 
     def test_the_same_value_changes_nothing(self):
         """
-        A function that gives back what it got makes no change, though somebody
-        else made one meanwhile.
+        A function that returns its argument makes no change, even if another thread
+        made one meanwhile.
         """
         cell, told = Cell(1_000), []
         cell.watch(lambda old, new: told.append((old, new)))
@@ -540,8 +540,8 @@ class TestWatch:
 
     def test_a_change_while_a_call_ends(self):
         """
-        A change whose maker saw that somebody else was telling is told by that
-        one, however near the end that was.
+        If another thread is calling watchers already, that thread reports this change
+        as well, however near to its end it was.
         """
         cell, told = Cell(0), []
         watch = cell.watch(lambda *both: told.append(both))
@@ -628,8 +628,8 @@ class TestWatch:
 
     def test_closes_inside_of_a_call(self):
         """
-        A watcher that closes itself, or another one, while it is called ends
-        the calls at that change, and harms nobody.
+        A watcher that closes itself, or another one, while it is called ends the calls
+        at that change, and affects no other watcher.
         """
         cell, told, others, rest = Cell(0), [], [], []
 
@@ -762,7 +762,7 @@ class TestMemory:
 
     def test_a_watch_closed_before_a_call_keeps_no_values(self):
         """
-        Nor does one that was closed when somebody was about to call it.
+        Nor does a watch that was closed when another thread was about to call it.
         """
         cell, told = Cell(0), []
         watch = cell.watch(lambda *both: told.append(both))

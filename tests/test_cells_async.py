@@ -141,7 +141,7 @@ class TestSwap:
             await cell.aswap(slow)
             group.cancel_scope.cancel()
 
-        assert 4 < len(calls), "nobody was in the way"
+        assert 4 < len(calls), "there was no conflict"
 
     @pytest.mark.parametrize("is_async", [False, True])
     async def test_a_function_that_always_changes_the_cell_ends(self, is_async):

@@ -153,7 +153,7 @@ runs = st.lists(
     min_size=1,
     max_size=8,
 ).map(lambda pairs: [chunk for chunk, count in pairs for _ in range(count)])
-anybody = st.sampled_from(ROLES).flatmap(lambda role: chunks(role=role))
+any_role = st.sampled_from(ROLES).flatmap(lambda role: chunks(role=role))
 
 
 def said(*parts):
@@ -235,7 +235,7 @@ class TestLaws:
         """
         laws.concat_of_one_is_itself(message)
 
-    @given(anybody, st.data())
+    @given(any_role, st.data())
     def test_associative(self, pieces, data):
         """
         Which chunks are joined first does not matter.
@@ -263,7 +263,7 @@ class TestLaws:
                 check_against_one_by_one([*many, odd, *many], sizes)
                 check_against_one_by_one([odd, *many, odd], sizes)
 
-    @given(anybody)
+    @given(any_role)
     def test_accumulator(self, pieces):
         """
         Every moment of an accumulator is the concatenation until then.
@@ -294,7 +294,7 @@ class TestLaws:
             isinstance(whole, tuple) and isinstance(outcome(grouped), tuple)
         )
 
-    @given(anybody, st.sampled_from(["cumulative", "delta"]), st.booleans())
+    @given(any_role, st.sampled_from(["cumulative", "delta"]), st.booleans())
     def test_options(self, pieces, usage, regroup):
         """
         Options hold for accumulators as for `concat`, and for every grouping.
@@ -311,7 +311,7 @@ class TestLaws:
         assert concat(pieces, **options) == accumulator.message
         assert concat(pieces, **options) == grouped
 
-    @given(anybody)
+    @given(any_role)
     def test_inputs_stay(self, pieces):
         """
         Chunks are as they were.
@@ -322,7 +322,7 @@ class TestLaws:
 
         assert before == pieces
 
-    @given(anybody)
+    @given(any_role)
     def test_text(self, pieces):
         """
         All that was said is said.
@@ -721,7 +721,7 @@ class TestToolCalls:
 
     def test_malformed_arguments(self):
         """
-        Nobody reads the arguments: ten thousand pieces of no JSON are joined
+        The arguments are not parsed: ten thousand pieces of invalid JSON are joined
         like others.
         """
         texts = ["{", '"', "\\"] * 3000

@@ -99,7 +99,7 @@ def names(result):
 @pytest.fixture(autouse=True)
 def _usual_terminal(monkeypatch):
     """
-    What somebody has set for their own terminal is not what is tested.
+    The developer's own terminal settings don't reach the tests.
     """
     for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
@@ -187,7 +187,7 @@ class TestReplay:
     )
     def test_unusual_shapes(self, write, roles, states):
         """
-        Nothing said, nothing but a question, nobody who asked: all replayed.
+        Empty, only a question, no user: all are replayed.
 
         States: the empty one, one a message, two forks and two bills, what was
         retold and what was said instead, and the join.
@@ -250,7 +250,7 @@ class TestReplay:
 
     def test_tracing_goes_on(self):
         """
-        Whoever traces the whole program is not interrupted.
+        A trace of the whole program is not interrupted.
         """
         tracemalloc.start()
         try:
@@ -805,8 +805,8 @@ class TestLines:
     )
     def test_like_split(self, pieces, limit):
         """
-        Those of a file as anybody would split it, but for the long ones; and
-        their sizes add up to the file's.
+        The lines that a plain split finds, without those that are too long; and
+        the sizes add up to the file's.
         """
         data = b"".join(pieces)
 
@@ -879,7 +879,7 @@ class TestShowing:
 
     def test_colour_on_terminals(self, write, monkeypatch):
         """
-        Where somebody wants colour there is some.
+        If the user wants color, it is used.
         """
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("TERM", "xterm")

@@ -28,7 +28,7 @@ OTHER = [*SAID[:2], {"role": "assistant", "content": "I can't tell."}]
 @pytest.fixture(autouse=True)
 def _no_store_by_default(monkeypatch):
     """
-    What somebody has set for their own shell is not what is tested.
+    The developer's own shell settings don't reach the tests.
     """
     monkeypatch.delenv("CONVERSATION_STATE_STORE", raising=False)
 
@@ -191,7 +191,7 @@ class TestImport:
 
     def test_erased_is_not_anything(self, run):
         """
-        What somebody else says stood not where something was erased.
+        A message of another role does not match an erased one.
         """
         run("import", run.write(line("oslo")))
         run("erase", "oslo", "2", "--reason", "private", "--yes")

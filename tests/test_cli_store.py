@@ -25,7 +25,7 @@ STATES.append(STATES[-1].add_user_prompt("Book it.").add_assistant_message("Done
 @pytest.fixture(autouse=True)
 def _no_store_by_default(monkeypatch):
     """
-    What somebody has set for their own shell is not what is tested.
+    The developer's own shell settings don't reach the tests.
     """
     monkeypatch.delenv("CONVERSATION_STATE_STORE", raising=False)
 
@@ -73,7 +73,7 @@ class TestOpening:
     )
     def test_makes_no_files(self, run, command):
         """
-        Whoever mistypes a path is told, and not left with an empty file.
+        A mistyped path is an error, and leaves no empty file behind.
         """
         result = run(*command, status=2)
 
@@ -342,7 +342,7 @@ class TestNames:
 
     def test_prefix(self, run, store):
         """
-        A prefix nobody has lists nothing, and that is all right.
+        A prefix that no name has lists nothing, which is no error.
         """
         assert "" == run("names", "--prefix", "x").output
 
@@ -648,7 +648,7 @@ class TestDiff:
 
     def test_exit_code(self, run, store):
         """
-        Whether they differ is a status where somebody asks for it.
+        The exit code says whether they differ, if the user asks for it.
         """
         run("diff", "travel@1", "travel")
         run("diff", "travel@1", "travel", "--exit-code", status=1)
@@ -916,8 +916,8 @@ class TestRollback:
 
     def test_stale(self, run, store, monkeypatch):
         """
-        If somebody else saves meanwhile, nothing of theirs is lost, and that
-        is told without a word of Python.
+        If another writer saves meanwhile, none of their messages is lost, and the error
+        has no traceback.
         """
         head = type(store).latest
 
@@ -979,8 +979,7 @@ class TestVerify:
 
     def test_beyond_reading(self, run, store):
         """
-        A damage that keeps a state from being loaded is told by whoever asks
-        for it.
+        Damage that prevents loading a state is reported by the command that loads it.
         """
         store.close()
         with sqlite3.connect(run.path) as connection:
@@ -1373,7 +1372,7 @@ class TestProcess:
     @pytest.mark.skipif(sys.platform == "win32", reason="no such terminals")
     def test_asks(self, run, store):
         """
-        Somebody at a terminal is asked, and answers there.
+        A user at a terminal is asked, and answers there.
         """
         typed, terminal = os.openpty()
         try:

@@ -312,8 +312,8 @@ class TestRead:
 
     def test_sorts_metadata_and_nothing_else(self):
         """
-        Metadata is in sorted order all the way down, as a constructor makes it;
-        what somebody else wrote keeps its order.
+        Metadata is in sorted order all the way down, as a constructor makes it; other
+        data keeps its order.
         """
         jumbled = {"b": [{"d": 1, "c": {"f": 1, "e": 2}}], "a": {"z": 1, "y": 2}}
         part = {"type": "text", "text": "", "metadata": jumbled, "new": jumbled}

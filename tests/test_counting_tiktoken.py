@@ -147,7 +147,7 @@ class TestRules:
 
     def test_takes_special_tokens_for_text(self):
         """
-        Nobody can say a special token: its name is text like any other.
+        Messages can't contain a special token: its name is text like any other.
         """
         plain = len(TINY.encode_ordinary("<|x|>"))
 

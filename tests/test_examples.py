@@ -238,7 +238,7 @@ class TestResearchTeam:
 
     def test_never_good_enough(self, team):
         """
-        A critic nobody can please ends in an error that has the last verdict.
+        A critic that never accepts ends in an error that has the last verdict.
         """
 
         def grim(messages):

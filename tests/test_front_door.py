@@ -133,8 +133,8 @@ class TestRun:
 
     def test_far_away(self, thread):
         """
-        Whoever works elsewhere gets the state, sends back a turn, and both
-        have the same; a turn that arrives twice changes nothing.
+        Another process gets the state, sends back a turn, and both have the same; a
+        turn that arrives twice changes nothing.
         """
         sent = pickle.dumps(thread.fork())
         there = (

@@ -287,7 +287,7 @@ class TestFrozenMap:
     @given(metadata())
     def test_is_its_own_copy(self, items):
         """
-        Nobody can change it, so that one is enough.
+        It can't be changed, so one is enough.
         """
         for frozen in (freeze_map(items, "it"), FrozenMap(items)):
             assert frozen is frozen.copy() is copy.copy(frozen)
@@ -519,7 +519,7 @@ class TestFreezeMap:
 
     def test_does_not_read_it(self):
         """
-        However large, and even if somebody claimed too much of it.
+        A map that is marked as checked is not read again, even if the mark is wrong.
         """
         claimed = SortedJsonMap(a=object())
 
@@ -592,8 +592,8 @@ class TestFreezeMap:
 
     def test_where_order_is_kept(self):
         """
-        Metadata and categories of usage are sorted, so that equal ones are written
-        as the same bytes; what somebody else wrote, and schemas, keep their order.
+        Metadata and categories of usage are sorted, so that equal ones are written as
+        the same bytes; other data, and schemas, keep their order.
         """
         backwards = {"b": 1, "a": {"d": 2, "c": 3}}
         sorted_text = '{"a": {"c": 3, "d": 2}, "b": 1}'

@@ -357,7 +357,7 @@ class TestTranscripts:
 
     def test_simplest(self):
         """
-        They shrink to few messages: nobody speaks, or one call goes wrong.
+        They shrink to few messages: an empty conversation, or one call that fails.
         """
         assert () == simplest(transcripts())
         assert (UserMessage(""),) == simplest(transcripts(min_size=1))

@@ -132,8 +132,8 @@ class TestFreed:
 
     def test_in_a_cycle(self):
         """
-        A version in a reference cycle is collected with it, and takes nothing
-        along that somebody still has.
+        A version in a reference cycle is collected with it, and takes nothing along
+        that other versions still use.
         """
         made, watches = items(100)
         cycle: list[Any] = [grown(made)]

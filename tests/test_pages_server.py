@@ -407,7 +407,7 @@ class TestActs:
         assert {} == store.notes("trip", at=3)
 
     @pytest.mark.parametrize("act", ["restore", "fork", "label", "note"])
-    def test_somebody_was_first(self, store, act):
+    def test_another_writer_was_first(self, store, act):
         """
         A form drawn from an older revision changes nothing and says so.
         """
@@ -575,8 +575,8 @@ class TestSafety:
     )
     def test_other_hosts(self, store, host):
         """
-        Only the exact address is served: a name that somebody lets point to this
-        machine is not.
+        Only the exact address is served: another domain name that points to this
+        machine is refused.
         """
         client = connect(store)
 

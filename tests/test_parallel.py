@@ -1,6 +1,6 @@
 """
-Branches at once, in threads: who finishes first makes no difference, nothing of
-anybody is lost, and nothing hangs.
+Branches at once, in threads: the order in which they finish makes no difference, no
+branch's messages are lost, and nothing hangs.
 """
 
 import asyncio
@@ -1364,8 +1364,8 @@ class TestExecutors:
     @pytest.mark.parametrize("error", [Unsayable(), PicklingError(Unsayable())])
     def test_whose_errors_have_no_words(self, error):
         """
-        An executor's error that can't be shown is a failure like any other:
-        nobody waits for a branch that nobody tells of.
+        An executor's error that can't be shown is a failure like any other: the caller
+        does not wait for a branch that will never report.
         """
 
         class Broken(Executor):

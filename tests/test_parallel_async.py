@@ -1,6 +1,6 @@
 """
-Branches in tasks, under asyncio and trio: what was spent is kept, whoever
-cancels.
+Branches in tasks, under asyncio and trio: recorded usage is kept, whichever task is
+cancelled.
 """
 
 import asyncio

@@ -137,8 +137,8 @@ class TestProcesses:
     @pytest.mark.parametrize("kind", [branches.Unchangeable, branches.Unsayable])
     def test_an_error_that_is_hard_to_handle(self, pool, kind):
         """
-        An error that takes no notes, or can't be shown, comes back itself, and
-        harms nobody else's branch.
+        An error that takes no notes, or can't be shown, comes back itself, and affects
+        no other branch.
         """
         steps = [partial(branches.fail, kind), partial(say, "b")]
         done = fan_out(CHAT, steps, executor=pool, on_error="keep")

@@ -389,7 +389,7 @@ class TestContent:
     @pytest.mark.parametrize("kind", [SystemMessage, UserMessage, said])
     def test_any_message(self, kind):
         """
-        Whoever says it; text that came in pieces is one text.
+        Messages of every role; text that came in pieces is one text.
         """
         assert [1] == parse(kind("[1]"), list)
         assert [1, 2] == parse(kind([TextPart("[1,"), TextPart("2]")]), list)

@@ -796,8 +796,8 @@ class TestCost:
 
     def test_an_empty_ledger_costs_nothing(self, monkeypatch):
         """
-        Nothing spent is nothing, known without any extra; so is what nobody
-        can price.
+        Without usage the cost is zero, known without any extra; so is usage that has no
+        price.
         """
         monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
         chat = Aggregator.new()
@@ -977,7 +977,7 @@ class TestCost:
 
     def test_refuses_a_naive_time(self):
         """
-        Without a zone nobody knows when, even if nothing was spent.
+        Without a time zone the time is unknown, even if no usage is recorded.
         """
         with pytest.raises(ValueError, match="no time zone"):
             cost(Aggregator.new(), when=datetime(2025, 1, 1))  # noqa: DTZ001 - meant

@@ -72,7 +72,7 @@ def render(**facts):
 class TestPage:
     def test_checked_in(self):
         """
-        The page is what its facts say, and nobody wrote a number into it by hand.
+        The page is rendered from its facts; no number is written into it by hand.
         """
         facts = json.loads(FACTS.read_text(encoding="utf-8"))
 

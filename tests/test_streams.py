@@ -986,7 +986,7 @@ class TestPipe:
 
     def test_wakes_readers_when_its_sender_is_dropped(self):
         """
-        Nobody waits for a sender that is gone.
+        Readers don't wait for a sender that was dropped.
         """
         sender, stream = pipe(1)
         source = stream._cell.link[0]
@@ -2113,8 +2113,8 @@ class TestMemory:
     @pytest.mark.parametrize("reader", ["alone", "with others"])
     def test_an_interrupt_of_the_source_keeps_nothing(self, reader):
         """
-        What interrupted an iterator keeps no source, whoever keeps it; nor does the
-        source keep what interrupted it.
+        An exception that interrupted an iterator does not keep the source alive, even
+        while the caller holds the exception; nor does the source keep the exception.
         """
 
         class Interrupt(KeyboardInterrupt):

@@ -92,7 +92,7 @@ async def until(condition):
     Return once *condition* holds; in twenty seconds at most.
     """
     with anyio.fail_after(20):
-        while not condition():  # noqa: ASYNC110 - of somebody else's making
+        while not condition():  # noqa: ASYNC110 - the condition is the caller's
             await anyio.sleep(0.001)
 
 
@@ -801,7 +801,7 @@ class TestClose:
 
     async def test_says_when_closing_failed(self, caplog):
         """
-        An error in a source's last words is logged: nobody is left to raise it to.
+        An error while a source closes is logged: no caller is left to raise it to.
         """
 
         async def numbers():

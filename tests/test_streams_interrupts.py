@@ -254,7 +254,7 @@ class TestRead:
 
     def test_leaves_all_to_the_rest(self):
         """
-        So does whoever goes on with its `rest`, which may be any number of readers.
+        So do the readers of its `rest`, however many there are.
         """
         items = [*range(4)]
 

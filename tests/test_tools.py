@@ -98,7 +98,7 @@ class TestRoom:
 
     def test_is_light(self):
         """
-        Nobody pays for the extra who does not ask a function.
+        The extra is imported only when a function is inspected.
         """
         script = (
             "import sys, conversation_state.tools as t; t.ToolInfo('t');"

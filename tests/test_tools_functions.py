@@ -810,7 +810,7 @@ class Desk:
         Asks.
         """
 
-    @functools.lru_cache  # noqa: B019 - is called by nobody
+    @functools.lru_cache  # noqa: B019 - is never called
     def find(self, name: str) -> None:
         """
         Finds.

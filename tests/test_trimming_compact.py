@@ -536,7 +536,7 @@ class TestAwaited:
 
     def test_takes_a_function_that_answers_at_once(self):
         """
-        Whoever can wait can also not wait.
+        The async form also takes a function that returns at once.
         """
         history = [UserMessage("a")]
 

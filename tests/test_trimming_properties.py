@@ -154,7 +154,7 @@ class TestProperties:
 
     def test_starts_on_a_user(self):
         """
-        Behind the leading system messages, if anybody speaks at all.
+        After the leading system messages, if there are other messages at all.
         """
         history = [SystemMessage("a"), AssistantMessage("b"), UserMessage("c")]
 

@@ -253,7 +253,7 @@ _APART = {"unknown", "_common", "content"}
 def _make_field(field: attrs.Attribute[object]) -> Field:
     annotation = str(field.type).removeprefix("builtins.")
     kind = KINDS[annotation.removesuffix(" | None")]
-    if field.name == "raw":  # of somebody else's, who may have signed it
+    if field.name == "raw":  # a provider's, which may have signed it
         kind = Kind(made="freeze_object({0}, JsonMap)")
 
     default = repr(field.default).replace("'", '"')

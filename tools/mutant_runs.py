@@ -291,7 +291,7 @@ class _Plugin:
         with contextlib.suppress(ImportError):
             importlib.import_module("tests.profiles")
 
-        # The first failing example is enough: nobody reads the smallest one.
+        # The first failing example is enough: no reader needs the smallest one.
         settings.register_profile(
             "mutants",
             settings.get_profile(self._order.profile),

@@ -1,7 +1,6 @@
 """
-What is said in a conversation, whoever's format it came from, and what each
-provider asks of a request: for tests that carry conversations from one format
-to another.
+The content of a conversation, whatever format it came from, and what each provider asks
+of a request: for tests that carry conversations from one format to another.
 """
 
 import json
@@ -100,7 +99,7 @@ def said_in(messages: Iterable[Message], *, valued: bool) -> list[Said]:
 
         parts = message.parts
         if isinstance(message, ToolMessage):
-            # Its texts are one text: nobody tells where one of them ends.
+            # Its texts are one text: where one of them ends is not recorded.
             result = {
                 "id": message.tool_call_id,
                 "tool_name": message.tool_name or names.get(message.tool_call_id),
@@ -178,8 +177,8 @@ def kept_of(said: Iterable[Said], lost: Iterable[Lost]) -> list[Kept]:
 
 def missing(kept: Sequence[Kept], arrived: Iterable[Said]) -> tuple[list[Any], ...]:
     """
-    What of *kept* did not arrive, or not in its order; and what *arrived* that
-    nobody said.
+    What of *kept* did not arrive, or not in its order; and what *arrived* without being
+    in *kept*.
     """
     left = list(arrived)
     lacking: list[Kept] = []

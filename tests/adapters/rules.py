@@ -145,8 +145,8 @@ _RESPONSES = {
 
 def _responses(payload: Any, *, complete: bool) -> Iterator[str]:
     """
-    Each result has a call before it, each call a result behind it unless
-    nobody else says anything; a thought stands before what it led to.
+    Each result has a call before it, and each call has a result after it unless only
+    the model goes on; reasoning stands before what it led to.
     """
     calls: set[tuple[str, str]] = set()
     results: list[tuple[str, str]] = []
@@ -206,7 +206,7 @@ def _gemini(payload: Any, *, complete: bool) -> Iterator[str]:
             yield f"calls or results by {role}"
 
         if calls and last != "user":
-            yield "calls that nobody asked for"
+            yield "calls without a question"
 
         if complete and not same_calls(before, results):
             yield f"calls {before} and results {results}"

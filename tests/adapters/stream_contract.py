@@ -160,8 +160,8 @@ class StreamContract:
     @given(data=st.data())
     def test_cut_anywhere(self, data):
         """
-        What breaks off, whoever's fault it is, gives all it gave until then;
-        then, unless its end was told before, it was interrupted.
+        A response that breaks off, for whatever reason, yields all pieces up to that
+        point; unless its end had arrived before, it was interrupted.
         """
         _, events = data.draw(self.made)
         size = data.draw(st.integers(0, len(events)))

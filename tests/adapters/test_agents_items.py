@@ -162,8 +162,8 @@ class TestLoadAndDump:
 
     def test_what_can_not_be_read_is_kept(self):
         """
-        An item nobody can read stands in its place, and parts nothing but
-        what stands around it.
+        An item that can't be read keeps its place, and separates nothing but the items
+        around it.
         """
         odd = {"type": "reasoning", "summary": 5, "id": "rs_9"}
         chat = {"role": "tool", "tool_call_id": "c1", "content": "12"}
@@ -182,7 +182,7 @@ class TestLoadAndDump:
         """
 
         def forgetful(items, calls):
-            # As if nobody had thought of notes on results.
+            # As a version without notes on results would write it.
             return tuple(
                 one.replace(metadata={}) if isinstance(one, ToolMessage) else one
                 for one in load_items(items, calls)

@@ -569,10 +569,10 @@ class TestAtOnce:
         }
         assert [] == left
 
-    def test_somebody_was_first(self, store, chat, monkeypatch):
+    def test_another_writer_was_first(self, store, chat, monkeypatch):
         """
-        Where somebody adds in the moment between reading and writing, what is
-        popped is what they added, and what is added stands behind it.
+        If another session adds items between reading and writing, those are the ones
+        that are popped, and new ones are added after them.
         """
         other, save, late = StoreSession(store, "alice"), store.save, [user("late")]
 
@@ -755,8 +755,8 @@ class TestView:
 
     def test_repaired(self, store):
         """
-        Where a run broke off between a call and its result, or somebody took
-        half of a pair away, a view may mend it; what is stored stays.
+        If a run broke off between a call and its result, or half of a pair was removed,
+        a view may repair it; what is stored stays.
         """
         broken = [*PARALLEL[:5], user("Well?"), result("12", call_id="c9")]
         session = StoreSession(store, "alice", view=Trimmer(None, repair()))
@@ -821,7 +821,7 @@ class TestView:
 
     def test_awaited_steps(self, store):
         """
-        A view may have to ask somebody, a model say.
+        A view may have to await something, such as a model.
         """
 
         async def step(context):
@@ -1191,7 +1191,7 @@ def test_not_pickled(session):
 
 def test_users_messages_only():
     """
-    Turns are told by users' messages, whoever else speaks.
+    Turns begin at users' messages, whatever other roles there are.
     """
     state = Aggregator.new(messages=[AssistantMessage("a"), UserMessage("b")])
     with open_store("memory:") as store:

@@ -311,13 +311,13 @@ class TestCalls:
 
     def test_nothing_came(self):
         """
-        Of a call that was only begun nobody knows the arguments.
+        The arguments of a call that only began are unknown.
         """
         assert [""] == [one.arguments for one in collected(begin(call())).tool_calls]
 
     def test_numbers_used_twice(self):
         """
-        Blocks that share a number are two, whoever counts them anew.
+        Two blocks that share a number stay two, each with an index of its own.
         """
         message = collected(
             begin(call("c1", "f")),

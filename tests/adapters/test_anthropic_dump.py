@@ -571,7 +571,7 @@ class TestCalls:
 class TestReasoning:
     def test_made_by_hand(self):
         """
-        Whoever signs it by hand knows what that is; unsigned, it is lost.
+        A signature added by hand is trusted; unsigned reasoning is lost.
         """
         assert ({"type": "thinking", "thinking": "a", "signature": "x"}, []) == block(
             ReasoningPart("a", "x"), "assistant"
@@ -729,7 +729,7 @@ class TestOthers:
 
     def test_names(self):
         """
-        Nobody has a name.
+        Messages can't have a name.
         """
         _, lost = said(
             SystemMessage("a", name="x"),

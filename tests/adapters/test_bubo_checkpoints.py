@@ -160,7 +160,7 @@ class TestLoad:
 
     def test_nil(self):
         """
-        An aggregator nobody made has the nil id, and keeps it.
+        An aggregator without an id has the nil id, and keeps it.
         """
         raw = {**kept(usage=NO_USAGE, init_len=0), "id": str(UUID(int=0))}
 

@@ -199,9 +199,8 @@ class TestRecorded:
     @pytest.mark.parametrize(("source", "target"), WAYS)
     def test_arrives(self, recordings, source, target):
         """
-        Whoever said what, with which names, ids and arguments, and which result
-        is of which call, is the same there, or is listed as lost; and what is
-        said there is the same when it is said once more.
+        Roles, names, ids, arguments, and which result answers which call are the same
+        there, or are listed as lost; converting the result again changes nothing.
         """
         for name, messages in chats(recordings, source):
             export = FORMATS[target].dump(messages)

@@ -439,7 +439,7 @@ class TestContent:
 
     def test_signatures(self):
         """
-        A signature that eino had, or that is nobody's, is written; another
+        A signature that came from eino, or has no provider, is written; another
         provider's is not.
         """
         raw = answer(

@@ -172,7 +172,7 @@ class TestDump:
 
     def test_calls_after_an_answer(self):
         """
-        Calls are in one content with the answer before them, for nobody asked
+        Calls are in one content with the answer before them, because no question came
         in between.
         """
         messages = [
@@ -722,7 +722,7 @@ class TestChanged:
     @pytest.mark.parametrize("role", ["model", 3, "system"])
     def test_role(self, role):
         """
-        No note makes somebody else of the user.
+        No note changes the role of a user's message.
         """
         message = UserMessage(
             "a", metadata={"conversation_state": {"gemini": {"role": role}}}

@@ -166,7 +166,8 @@ class TestAdding:
 
     def test_what_others_say(self, store, history):
         """
-        What anybody saves under the name is LangChain's, too.
+        Messages that another program saves under the name are in LangChain's history,
+        too.
         """
         history.add_user_message("a")
         store.update("chat", lambda state: state.add_assistant_message("b"))

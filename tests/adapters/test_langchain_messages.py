@@ -258,8 +258,8 @@ class TestLoad:
 
     def test_calls_and_results(self):
         """
-        Calls have their ids, names and arguments, also those that nobody could
-        read; results say whom they answer, which tool, and whether it failed.
+        Calls have their ids, names and arguments, even arguments that can't be parsed;
+        results have the id of their call, the tool, and whether it failed.
         """
         asked, failed = load(
             [
@@ -326,7 +326,7 @@ class TestLoad:
 
     def test_parts(self):
         """
-        Blocks are parts, whoever's words they are in.
+        Blocks become parts, whichever provider's format they have.
         """
         image = "data:image/png;base64,aGk="
         (loaded,) = load(
@@ -799,8 +799,7 @@ class TestDump:
 
     def test_signatures(self):
         """
-        What is signed goes into the block of who signed it, is nobody's, or is
-        lost.
+        A signed block goes to the provider that signed it, has no provider, or is lost.
         """
         mine, theirs, others = (
             ReasoningPart("hm", "sig"),
@@ -992,8 +991,8 @@ class TestCrossing:
 
     def test_signed_thoughts_leave(self):
         """
-        Thoughts that Anthropic signed go back to Anthropic, with the calls
-        once and in their place, and to nobody else.
+        Reasoning that Anthropic signed goes back to Anthropic, with the calls once and
+        in their place, and to no other provider.
         """
         message = AIMessage(
             [

@@ -122,8 +122,8 @@ class TestChannel:
 
     def test_begins(self):
         """
-        A state that is given to nothing stays the one it is; and where nobody
-        says anything there is none.
+        A state stays as it is if nothing is added to it; without any input there is no
+        state.
         """
         chat = Aggregator.new().add_user_prompt("a")
 

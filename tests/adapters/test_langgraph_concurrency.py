@@ -1,6 +1,6 @@
 """
-Nobody is passed over: of two who go on from one checkpoint, the second hears
-of it, and a fork on purpose is a fork.
+No writer is overlooked: if two go on from one checkpoint, the second gets an error, and
+a fork on purpose is a fork.
 """
 
 import asyncio
@@ -242,8 +242,7 @@ class TestOnPurpose:
 
     def test_update_while_it_runs(self, store):
         """
-        Whoever changes a thread while a graph runs in it is not passed over by
-        the graph.
+        A graph that runs does not overwrite what another writer changes in its thread.
         """
         saver = saver_of(store)
 

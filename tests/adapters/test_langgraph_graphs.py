@@ -117,7 +117,7 @@ class TestTurns:
 
     def test_values_are_new_each_time(self, store):
         """
-        Whoever changes a message that was given changes no checkpoint.
+        Changing a message that was returned changes no checkpoint.
         """
         graph = graph_of(saver_of(store))
         run_turn(graph, "a")

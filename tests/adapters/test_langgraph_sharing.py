@@ -638,8 +638,8 @@ class TestMessages:
 
     def test_deleted_name(self, store):
         """
-        Whoever deletes a conversation under its name takes no checkpoint away,
-        and the next turn saves it anew.
+        Deleting a conversation under its name removes no checkpoint, and the next turn
+        saves it anew.
         """
         saver = saver_of(store)
         graph = graph_of(saver)
@@ -1028,7 +1028,7 @@ class TestCycles:
 class TestUse:
     def test_owner(self, tmp_path):
         """
-        Who opens a store closes it, and nobody else does.
+        A saver closes a store only if it opened it.
         """
         url = f"sqlite:///{tmp_path}/t.db"
         with ConversationStateSaver.from_url(url) as saver:

@@ -1033,7 +1033,7 @@ class TestStreams(StreamContract):
 
 def straightforward(events):
     """
-    What anybody would read of *events*.
+    The response that the simplest possible reader builds from *events*.
     """
     told: dict[str, Any] = {"text": "", "reasoning": "", "calls": {}, "usage": None}
     for each in events:

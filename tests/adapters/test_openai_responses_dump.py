@@ -241,8 +241,8 @@ class TestOrder:
     )
     def test_some_places(self, places, expected):
         """
-        Where somebody added a part without a place, parts keep their order,
-        and calls that know theirs go before the parts behind them.
+        If the user added a part without a place, parts keep their order, and calls with
+        a place go before the parts behind them.
         """
         first, second, third, last = places
         said = AssistantMessage(
@@ -276,7 +276,7 @@ class TestThoughts:
 
     def test_made_by_hand(self):
         """
-        What nobody has noted on is taken to be this provider's.
+        A part without a note about its provider is taken to be this provider's.
         """
         said = AssistantMessage([ReasoningPart("Hm.", "s"), TextPart("hi")])
 
@@ -376,9 +376,9 @@ class TestThoughts:
             UnknownMessage({"role": "critic"}, source="openai_responses"),
         ],
     )
-    def test_somebody_after_it(self, after):
+    def test_another_role_after_it(self, after):
         """
-        But not in what somebody else says.
+        But not in a message of another role.
         """
         told = dump([answer(thought("Hm.")), after])
 

@@ -570,7 +570,7 @@ class TestAnswers:
     )
     def test_from_one_response(self, raws, expected):
         """
-        What the model said without anybody between is one message, but for
+        Items of the model with no other role in between are one message, except for
         messages that follow messages; in any case they come back in order.
         """
         assert expected == kinds(load(raws))

@@ -153,8 +153,8 @@ class TestResponse:
 
     def test_nothing_said(self):
         """
-        A response that says nothing, or not yet, is not sent, until somebody
-        says something in its place.
+        A response without content, or not yet with content, is not sent until the
+        caller puts some in its place.
         """
         (said,) = several(response(status="queued"))
 

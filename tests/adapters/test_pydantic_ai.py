@@ -100,8 +100,8 @@ class TestContract(AdapterContract):
 
     def said(self, message):
         """
-        A time that nobody told is one that is not told, a response of which
-        nothing is told is none, and order among parts and calls is a place.
+        A missing time stays missing, an empty response is left out, and the order among
+        parts and calls is a place.
         """
         found: Any = message
         if isinstance(getattr(found, "content", ""), tuple):

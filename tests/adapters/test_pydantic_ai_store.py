@@ -187,7 +187,7 @@ class TestAsTheOwnStore:
 
     def test_refuses(self):
         """
-        Who saves on top of what somebody else saved is told, whatever it was.
+        Saving on top of what another writer saved is refused, whatever it was.
         """
 
         async def use(backend):
@@ -321,8 +321,8 @@ class TestStates:
 
     def test_others_go_on(self, store):
         """
-        What somebody else added is in the history, and who loaded before is
-        told so.
+        What another writer added is in the history, and a writer that loaded before
+        gets an error.
         """
         backend: Any = StoreBackend(store)
         stale = asyncio.run(grown(backend, 1))

@@ -309,7 +309,7 @@ class TestHistoryProcessor:
 
     def test_forgets(self):
         """
-        What is gone from memory is remembered by nobody.
+        After an object is collected, no entry about it is left.
         """
         process = processor(within(9_999))
         process(chat(3))

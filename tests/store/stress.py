@@ -84,8 +84,8 @@ class Kid:
 
 def speak(url, name, who, until, told):
     """
-    Append until it is time, and tell of everything when it is done: + a save,
-    - a head that somebody else moved, ? nobody knows, x an error.
+    Append until the time is up, and report everything at the end: + is a save, - a head
+    that another writer moved, ? an unknown outcome, x an error.
     """
     store, i, longest = open_again(url, until), 0, 0.0
     os.write(told, b"o\n")

@@ -35,8 +35,8 @@ class TestKeeping:
     @pytest.mark.parametrize("part", [ImagePart, AudioPart, VideoPart, FilePart])
     def test_every_kind(self, backend, part):
         """
-        Content of any kind, in messages of anybody, several in each, comes back
-        in its place, and is there once.
+        Content of any kind, in messages of any role, several in each, comes back in its
+        place, and is stored once.
         """
         one, two = bytes(range(256)) * 16, b"\0" * 5_000
         parts = [
@@ -107,8 +107,8 @@ class TestKeeping:
 
     def test_collected_with_the_last(self, backend):
         """
-        Content goes when nobody shows it any more, not before; and comes back
-        with whoever still has it.
+        Content is collected when no message shows it any more, not before; and it comes
+        back when a writer saves a state that still has it.
         """
         shown = UserMessage([ImagePart(data=b"x" * LARGE)])
         state = Aggregator.new(messages=[shown])

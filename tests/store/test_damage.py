@@ -136,8 +136,8 @@ class TestEveryByte:
     @pytest.mark.parametrize("table", TABLES)
     def test_is_found(self, table):
         """
-        Any byte of any column that is another is found by verify, which names
-        the row; and nobody is given another state than was saved.
+        Any changed byte of any column is found by verify, which names the row; and no
+        reader gets a state other than the saved one.
         """
         backend = MemoryBackend()
         store = Store(backend)
@@ -219,7 +219,7 @@ class TestEveryRow:
     @pytest.mark.parametrize("table", TABLES)
     def test_exchanged(self, table):
         """
-        What two rows hold, exchanged, is found, and nobody is given the state of
+        The exchanged contents of two rows are found, and no reader gets the state of
         another name or revision.
         """
         backend = MemoryBackend()
@@ -457,8 +457,8 @@ class TestErased:
     )
     def test_does_not_come_back(self, change):
         """
-        Where the note of an erasure is damaged or missing nothing is saved, for
-        somebody may still have what was erased; all is loaded as before.
+        If the note of an erasure is damaged or missing, nothing is saved, because a
+        writer may still have what was erased; everything loads as before.
         """
         backend = MemoryBackend()
         state = CHAT.add_user_prompt("secret").add_user_prompt("more")
@@ -668,7 +668,7 @@ class TestLoad:
 
     def test_hostile_numbers(self):
         """
-        Lengths and places that nobody has end at once.
+        Lengths and places that can't be right raise at once.
         """
         for column, value in (
             ("length", 2**40),

@@ -143,8 +143,8 @@ class TestErase:
 
     def test_does_not_come_back(self, url, tmp_path):
         """
-        Whoever still has it, here or in another process, saves a tombstone;
-        after a vacuum as well.
+        A writer that still has it, here or in another process, saves a tombstone; after
+        a vacuum as well.
         """
         state = CHAT.add_user_prompt(SECRETS[0])
         with open_store(url) as store, open_store(url) as other:
@@ -237,8 +237,8 @@ class TestRemains:
 
     def test_reader(self, url, tmp_path):
         """
-        Where somebody reads what was there before for longer than *timeout_s*,
-        the receipt says so; to erase it again when they are done removes it.
+        If another process reads the old content for longer than *timeout_s*, the
+        receipt reports it; erasing again when the reader is done removes it.
         """
         with open_store(f"{url}?timeout_s=0") as store:
             store.save("chat", CHAT)

@@ -206,9 +206,9 @@ class TestWireIsCut:
 class TestInterrupted:
     def test_at_calls(self, pg_url):
         """
-        Ctrl-C is Ctrl-C wherever it comes, and no error of the server's; what was
-        interrupted is done or not, nobody waits for it, and no connection is lost
-        to it.
+        Ctrl-C raises KeyboardInterrupt wherever it comes, never an error of the server;
+        what was interrupted is done or not, no caller waits for it, and no connection
+        is lost.
         """
         steps = (
             lambda store, state: store.save("chat", state, expecting=len(state) - 1),
@@ -248,8 +248,8 @@ class TestInterrupted:
 class TestServerIsGone:
     def test_idle_connections_are_cut(self, server, store):
         """
-        A connection that the server hung up on while nobody used it is
-        replaced, and nobody hears of it.
+        A connection that the server closed while it was idle is replaced, and the
+        caller sees no error.
         """
         state = CHAT
         for i in range(5):
@@ -317,7 +317,7 @@ class TestServerIsGone:
 
     def test_never_answers(self):
         """
-        Whoever takes connections and says nothing is waited for so long only.
+        A server that accepts connections but never answers is waited for only so long.
         """
         with socket.create_server(("127.0.0.1", 0)) as mute:
             port = mute.getsockname()[1]
@@ -769,7 +769,7 @@ class TestTables:
         """
         store.save("chat", CHAT)
         with psycopg.connect(server.dsn()) as other:
-            # What a VACUUM takes, so that nobody who saves has to wait.
+            # What a VACUUM takes, so that no writer has to wait.
             other.execute(f"LOCK TABLE {schema}.blobs IN SHARE UPDATE EXCLUSIVE MODE")
             receipt = store.erase(CHAT.entries[0].id, reason="asked")
 
@@ -780,8 +780,8 @@ class TestTables:
 
     def test_vacuum(self, server, schema, pg_url, store):
         """
-        Tables are written anew while others read and write, who wait and lose
-        nothing; where somebody is in the way for too long that is told.
+        Tables are rewritten while others read and write, who wait and lose nothing; if
+        another session blocks it for too long, that is reported.
         """
         store.save("chat", CHAT)
         until = threading.Event()

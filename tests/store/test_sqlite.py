@@ -514,8 +514,8 @@ class TestProcesses:
 class TestThreads:
     def test_in_the_middle(self, url):
         """
-        A connection that comes back in the middle of a transaction is not lent
-        again: nobody waits for it.
+        A connection that comes back in the middle of a transaction is not reused: no
+        caller waits for it.
         """
         with open_store(f"{url}?timeout_s=1") as store:
             backend: Any = store._core.backend

@@ -143,7 +143,7 @@ class TestSave:
 
 class TestFirst:
     """
-    Somebody else was there first, and this store has not seen it.
+    Another writer was first, and this store has not seen it.
     """
 
     @pytest.mark.parametrize(
@@ -171,11 +171,11 @@ class TestFirst:
 
     def test_erased(self, url):
         """
-        What somebody else erased does not come back with who still has it.
+        What another writer erased does not come back from a store that still has it.
         """
         with open_store(url) as store, open_store(url) as other:
             store.save("chat", CHAT)
-            # Somewhere else, so that its row is in nobody's way.
+            # Under another name, so that its row conflicts with none.
             other.save("copy", Aggregator.new().add_user_prompt("Hm.").join(MORE))
             other.erase(MORE.entries[-1].id, reason="asked for")
             store.save("chat", MORE)

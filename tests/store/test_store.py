@@ -73,8 +73,8 @@ def store():
 class TestRollback:
     def test_beside_others(self, store, monkeypatch):
         """
-        If somebody else saves meanwhile, it goes back from what they saved, and
-        what that cost stays in the bill.
+        If another writer saves meanwhile, the function runs again on what they saved,
+        and the usage of the first run stays in the ledger.
         """
         store.save("chat", CHAT)
         store.save("chat", CHAT.add_user_prompt("more"))

@@ -87,7 +87,7 @@ class TestConflicts:
     @pytest.mark.parametrize("at", ["begin", "commit"])
     def test_tried_again(self, at):
         """
-        A block that somebody else was in the way of is decided anew.
+        A block that conflicted with another writer is decided anew.
         """
         backend = MemoryBackend()
         Store(backend).save("chat", CHAT)
@@ -133,7 +133,7 @@ class TestConflicts:
 
 def test_opened_at_once(tmp_path):
     """
-    However many open a new file at one moment, it is made once, and nobody
+    However many processes open a new file at once, it is made once, and no process
     takes it for another program's or gives up.
     """
     barrier = threading.Barrier(12)
@@ -153,7 +153,7 @@ def test_opened_at_once(tmp_path):
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 class TestInterrupted:
     """
-    Whoever is interrupted goes on, whatever was left in the middle.
+    A process that was interrupted goes on, whatever was left unfinished.
     """
 
     STEPS = (
@@ -175,10 +175,10 @@ class TestInterrupted:
     @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
     def test_at_every_call_and_return(self, kind, tmp_path):
         """
-        Interrupted wherever a function begins or ends, a store has all of the
-        step or nothing of it, and the next step is done: nobody waits for whom
-        was interrupted, however long the error is kept. At every third one; in `make
-        fuzz` at each.
+        Interrupted wherever a function begins or ends, a store has all of the step or
+        nothing of it, and the next step is done: no caller waits for the one that was
+        interrupted, however long the error is kept. At every third one; in `make fuzz`
+        at each.
         """
         kept = []
         with self.store(kind, tmp_path) as store:
@@ -224,8 +224,8 @@ class TestInterrupted:
 
     def test_in_a_handler(self, kind, tmp_path):
         """
-        Who writes in a signal's handler, in the middle of what the same thread
-        writes, ends that, and nobody waits for himself.
+        A signal handler that writes, in the middle of a write of the same thread, ends
+        that write, and the thread does not wait for itself.
         """
         with self.store(kind, tmp_path) as store:
             store.save("chat", CHAT)

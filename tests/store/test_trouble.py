@@ -47,7 +47,7 @@ EVERY_VERB = {
 @pytest.fixture
 def folder():
     """
-    A folder of somebody who may not write whatever the rights say.
+    A folder of another user, who may not write whatever the rights say.
     """
     if not hasattr(os, "geteuid"):
         pytest.skip("this system has other rights")
@@ -230,7 +230,7 @@ class TestRights:
 
     def test_root_is_told_as_well(self, url, path):
         """
-        Nobody writes through a store that only reads, whatever they call.
+        A store that is read-only refuses every write, whatever the caller calls.
         """
         with open_store(url) as store:
             store.save("chat", CHAT)

@@ -56,9 +56,8 @@ class Wire:
 
     def cut(self, at, *, is_after):
         """
-        Cut the wire at the statement that comes after *at* others: before the
-        server heard of it, or when it did what it says and before anybody is
-        told.
+        Cut the connection at the statement that comes after *at* others: before the
+        server gets it, or after it ran and before the client gets the answer.
         """
         self.statements = self.trips = 0
         self._cut_at, self._is_after, self.is_cut = at, is_after, False
@@ -109,7 +108,7 @@ class _Connection:
             head = _exactly(self._client, 5)
             (size,) = struct.unpack("!I", head[1:])
             message = head + _exactly(self._client, size - 4)
-            # Query and Sync, after which whoever asks waits for what comes.
+            # Query and Sync, after which the client waits for the answer.
             self._wire.trips += head[:1] in b"QS"
             # Execute, Query, and the end of what is copied.
             if head[:1] in b"EQc" and self._says_cut(message):
