@@ -1590,6 +1590,21 @@ class TestThreads:
         assert done.wait(30)
         assert ["next"] == ran
 
+    def test_shielded_without_threads(self, monkeypatch):
+        """
+        Where no thread can be started, what is to be shielded is called as it is.
+        """
+
+        def none(_):
+            msg = "can't start new thread"
+            raise RuntimeError(msg)
+
+        ran: list[str] = []
+        monkeypatch.setattr(parallel._threads, "in_worker", none)
+        parallel._threads.call_shielded(partial(ran.append, "called"))
+
+        assert ["called"] == ran
+
     def test_none_to_be_had(self, monkeypatch):
         """
         Where no thread can be started, all steps have failed, and it is said

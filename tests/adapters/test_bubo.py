@@ -9,12 +9,15 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, ClassVar
 from uuid import UUID
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state.adapters import bubo, openai_chat
+from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.bubo import dump, load
+from conversation_state.adapters.bubo._values import uuid_of
 from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -677,6 +680,41 @@ class TestRefuses:
         """
         assert RUN_ID == one(user(run_id=text)).run_id
         assert one(user(run_id=str(UUID(int=0)))).run_id is None
+
+    @pytest.mark.parametrize("text", [f"{{{RUN}", f"{RUN}}}", f"{{{RUN}-", "{}", ""])
+    def test_no_uuids(self, text):
+        """
+        A text that is none in these forms is refused.
+        """
+        with pytest.raises(DecodeError):
+            load([user(run_id=f"x{text}"), user(run_id=text or "x")])
+
+        assert uuid_of(text) is None
+
+    @pytest.mark.parametrize("word", ["mpeg", "mp3", "flac"])
+    def test_formats_of_audio(self, word):
+        """
+        The name of a format goes back, unless the sound has another by now.
+        """
+        block = {"type": "audio", "input_audio": {"data": "aGk=", "format": word}}
+        message = one(user([block]))
+        (sound,) = message.content
+        changed = attrs.evolve(sound, media_type="audio/wave")
+
+        assert [user([block])] == written(message)
+        (raw,) = written(message.replace(content=[changed]))
+        assert "wave" == raw["content"][0]["input_audio"]["format"]
+
+    @pytest.mark.parametrize("key", ["tool_call_id", "tool_name", "error"])
+    def test_retries(self, key):
+        """
+        All that a retry has is read, and nothing of it is kept beside.
+        """
+        raw = {"type": "retry", "tool_call_id": "c1", "tool_name": "f", "error": "x"}
+        message = one(raw)
+
+        assert [raw] == written(message)
+        assert key not in notes_of(message.metadata, "bubo").get("keys", {})
 
     def test_all_of_it(self):
         """

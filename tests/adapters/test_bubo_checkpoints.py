@@ -347,6 +347,18 @@ class TestDump:
         assert 3 == export.payload["usage"]["prompt_tokens"]
         assert ["ledger", "cache_write_tokens"] == [one.what for one in export.lost]
 
+    def test_ledger_of_a_fork(self):
+        """
+        The models of a fork's parent are no loss of the fork.
+        """
+        parent = Aggregator.new(messages=[UserMessage("a")]).add_usage(
+            Usage(1), model="m"
+        )
+
+        export = dump_checkpoint(parent.fork().add_usage(Usage(2)))
+
+        assert ["parent_id", "ledger"] == [one.what for one in export.lost]
+
     def test_takes_nothing_else(self):
         """
         What is neither a checkpoint nor a state is refused.

@@ -732,6 +732,69 @@ class TestLost:
             dump([UserMessage("hi"), "hello"])  # type: ignore[list-item]
 
 
+class TestOrder:
+    def test_medium(self):
+        """
+        The keys of a medium have eino's order; those that it does not know follow.
+        """
+        medium = {"url": "u", "mime_type": "image/png", "detail": "low", "a": 1}
+        raw = user("", **{INPUT: [{"type": "image_url", "image": medium}]})
+
+        (sent,) = written(one(raw))
+
+        assert [*medium] == [*sent[INPUT][0]["image"]]
+
+    @pytest.mark.parametrize(
+        ("chance", "expected"),
+        [
+            (0.0, "0"),
+            (-0.0, "-0.0"),
+            (-1.5, "-1.5"),
+            (-float(2**53), "-9007199254740992"),
+            (-float(2**53 + 2), "-9007199254740994.0"),
+        ],
+    )
+    def test_chances(self, chance, expected):
+        """
+        Log probabilities that are whole are written as Go does, while it is exact.
+        """
+        response = ResponseMeta(logprobs=[LogProb("a", chance)])
+
+        (sent,) = dump([AssistantMessage(response=response)]).payload["messages"]
+
+        (raw,) = sent["response_meta"]["logprobs"]["content"]
+        assert expected == repr(raw["logprob"])
+
+
+class TestKept:
+    def test_usage(self):
+        """
+        What is beside the counts goes back.
+        """
+        usage = {"prompt_tokens": 3, "total_tokens": 3, "cost": "free"}
+        raw = answer(response_meta={"usage": usage})
+
+        (sent,) = written(one(raw))
+        assert "free" == sent["response_meta"]["usage"]["cost"]
+
+    @pytest.mark.parametrize(
+        "raw",
+        [
+            {"role": "tool", "content": "5", "tool_call_id": "c", "tool_name": "f"},
+            {"role": "assistant", "content": "", "reasoning_content": "Hm."},
+            {"role": "user", "content": "", "name": "ann"},
+        ],
+    )
+    def test_nothing_beside(self, raw):
+        """
+        Of what the message holds nothing is kept again.
+        """
+        message = one(raw)
+
+        assert "keys" not in notes(message)
+        assert [raw] == written(message)
+
+
 class TestReserved:
     @pytest.mark.parametrize("theirs", [{}, [], None, 5, {"a": 1}, {"eino": {"a": 1}}])
     def test_goes_back(self, theirs):

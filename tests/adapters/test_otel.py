@@ -324,16 +324,16 @@ class TestSplit:
         Why messages ended is said if all of the output say, in the provider's
         words; in the messages in the conventions'.
         """
-        given = ["tool_calls", "interrupted", "odd"]
+        given = ["tool_calls", "interrupted", "stop_sequence", "odd"]
         choices = [AssistantMessage(response=ResponseMeta(each)) for each in given]
 
-        payload = dump(choices, output=3).payload
+        payload = dump(choices, output=4).payload
 
-        assert ["tool_calls", "error", "odd"] == payload[REASONS]
-        assert ["tool_call", "error", "odd"] == [
+        assert ["tool_calls", "error", "stop_sequence", "odd"] == payload[REASONS]
+        assert ["tool_call", "error", "stop", "odd"] == [
             raw["finish_reason"] for raw in payload[OUTPUT]
         ]
-        assert REASONS not in dump([*choices, AssistantMessage()], output=4).payload
+        assert REASONS not in dump([*choices, AssistantMessage()], output=5).payload
         assert REASONS not in dump([AssistantMessage(response=ResponseMeta())]).payload
 
     def test_no_message(self):
@@ -419,6 +419,10 @@ class TestParts:
             ('{"a": 1e999}', '{"a": 1e999}'),
             (f'{{"a": {2**63}}}', f'{{"a": {2**63}}}'),
             (f'{{"a": {2**63 - 1}}}', {"a": 2**63 - 1}),
+            (f'{{"a": {-(2**63)}}}', {"a": -(2**63)}),
+            (f'{{"a": {-(2**63) - 1}}}', f'{{"a": {-(2**63) - 1}}}'),
+            ("[" * 90 + "]" * 90, json.loads("[" * 90 + "]" * 90)),
+            ("[" * 91 + "]" * 91, "[" * 91 + "]" * 91),
             ('{"a": "\\ud800"}', '{"a": "\\ud800"}'),
             ('{"\\ud800": 1}', '{"\\ud800": 1}'),
             ("[" * 200 + "]" * 200, "[" * 200 + "]" * 200),
