@@ -1262,3 +1262,17 @@ class TestLoops:
 
         first, second = threads
         assert first is second
+
+    def test_one_limit_in_a_loop(self, anyio_backend):
+        """
+        What is shielded has one limit of threads in each event loop.
+        """
+
+        async def get_twice():
+            return [_waiting._get_shielded_limiter() for _ in range(2)]
+
+        one, again = anyio.run(get_twice, backend=anyio_backend)
+        other, _ = anyio.run(get_twice, backend=anyio_backend)
+
+        assert one is again
+        assert one is not other
