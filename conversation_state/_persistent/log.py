@@ -248,7 +248,7 @@ class Log(Sequence[T], Generic[T]):
         """
         full = self._trunk.full
         if start >= full:
-            return iter(self._tail_items()[start - full :])
+            return iter(self._newest_items(full + self._fill - start))
 
         blocks = map(items_of, self._trunk.blocks(start >> BITS))
         items = chain.from_iterable(chain(blocks, (self._tail_items(),)))
@@ -371,6 +371,23 @@ class Log(Sequence[T], Generic[T]):
         items.extend(reversed(before))
         items.reverse()
         return tuple(items)
+
+    def _newest_items(self, count: int) -> list[T]:
+        """
+        The last *count* items, all of them after the trunk's. O(count).
+        """
+        items: list[T] = []
+        before: Any = self
+        while len(items) < count and before.__class__ is Log:
+            items.append(before._last)
+            before = before._before
+
+        if len(items) < count:
+            # The items before that were not appended one by one.
+            items.extend(before[: len(items) - count - 1 : -1])
+
+        items.reverse()
+        return items
 
     def _version_with(self, fill: int) -> object:
         """

@@ -4,8 +4,8 @@ One transaction of a store, given to every verb.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -109,6 +109,31 @@ class Core(Memory):
         raise StoreError(self.url, f"{what}; retry, or reduce concurrent writers")
 
 
+class DamageReporter:
+    """
+    A block in a transaction, of which errors of reading rows are a `StoreError`.
+
+    Not made by `contextmanager`: it is entered for each record that is read.
+    """
+
+    __slots__ = ("_transaction",)
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, Exception):
+            self._transaction.raise_damage(error)
+
+
 class Transaction:
     """
     One block of a backend, for every verb that takes part in it.
@@ -180,7 +205,7 @@ class Transaction:
         self._block.__exit__(kind, error, trace)
         if error is not None:
             if self._reports_damage:
-                self._raise_damage(error)
+                self.raise_damage(error)
 
             return
 
@@ -194,18 +219,13 @@ class Transaction:
             for name, timeline in self._timelines.items():
                 self.core.timelines.remember(name, timeline, self.changes)
 
-    @contextmanager
-    def report_damage(self) -> Iterator[None]:
+    def report_damage(self) -> DamageReporter:
         """
-        Raise errors of reading rows as a `StoreError`.
+        Raise errors of reading rows as a `StoreError`, in a `with` statement.
         """
-        try:
-            yield
-        except Exception as error:
-            self._raise_damage(error)
-            raise
+        return DamageReporter(self)
 
-    def _raise_damage(self, error: BaseException) -> None:
+    def raise_damage(self, error: BaseException) -> None:
         if isinstance(error, UNREADABLE) and not isinstance(error, StoreError):
             what = f"some rows are not what a store writes ({error})"
             raise damage_error(self.url, what) from error

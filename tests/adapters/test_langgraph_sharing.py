@@ -456,6 +456,61 @@ class TestMessages:
             assert list(map(type, changed)) == list(map(type, found))
             assert before == got(saver, first)["messages"]
 
+    def test_lists_that_branch(self, store):
+        """
+        Lists that go on from any earlier one, shorter, longer or with another message
+        in the middle, each come back as they are, with what they share saved once.
+        """
+        saver = saver_of(store)
+        saved = {}
+        trunk = [HumanMessage(f"{at}", id=f"{at}") for at in range(70)]
+        edited = [*trunk[:33], AIMessage("other", id="33"), *trunk[34:]]
+        lists = [trunk[:40], edited[:50], trunk[:31], trunk, edited[:34], trunk[:66]]
+        parents = [None, 0, 1, 0, 3, 2]
+        configs: list[Any] = []
+        for messages, parent in zip(lists, parents, strict=True):
+            before = None if parent is None else configs[parent]
+            given = [message.model_copy() for message in messages]
+            configs.append(put(saver, {"messages": given}, before))
+            state = store.load(saver.name("1"))
+            saved |= dict(zip(map(id, messages), state.entries, strict=True))
+
+        for each in (saver, saver_of(store)):
+            found = [got(each, config)["messages"] for config in configs]
+            assert lists == found
+            assert all(
+                list(map(type, messages)) == list(map(type, read))
+                for messages, read in zip(lists, found, strict=True)
+            )
+
+        assert saved.keys() == {*map(id, trunk), id(edited[33])}
+
+    def test_versions_of_any_type(self, store):
+        """
+        A value whose version has not changed is not written again, whatever the type
+        of the version; one whose version has changed is.
+        """
+        saver = saver_of(store)
+        for thread, (one, other) in enumerate([(1, 2), ("1", "2"), (1.0, 1.5)]):
+            values = {"a": "x" * 99}
+            checkpoints: list[Any] = []
+            for version in (one, one, other):
+                checkpoint: Any = empty_checkpoint()
+                versions = {"a": version}
+                checkpoint |= {"channel_values": values, "channel_versions": versions}
+                config = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+                parent = checkpoints[-1] if checkpoints else config
+                size = rows_of(store).total()
+                checkpoints.append(saver.put(parent, checkpoint, {"step": 0}, {}))
+                # What a caller changes later is not what was put.
+                versions["a"] = other
+                written = rows_of(store).total() - size
+                is_new = len(checkpoints) == 1
+                assert (3 if is_new else 1 if version == one else 2) == written
+
+            for each in checkpoints:
+                assert values == got(saver, each)
+
     def test_fields_exchanged(self, store):
         """
         A message with the same values in other fields is another message.

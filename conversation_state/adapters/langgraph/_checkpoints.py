@@ -9,7 +9,7 @@ checkpoint that set it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
@@ -23,7 +23,10 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from conversation_state.adapters.langgraph._conversations import ConversationCache
+from conversation_state.adapters.langgraph._conversations import (
+    ConversationCache,
+    with_newest,
+)
 from conversation_state.adapters.langgraph._keys import (
     checkpoint_key,
     checkpoints_of,
@@ -53,6 +56,7 @@ __all__ = [
     "StoredWrite",
     "ThreadId",
     "config_of",
+    "remember_put",
 ]
 
 # The location of a value: in the checkpoint itself, or in a record of its own; or
@@ -89,6 +93,8 @@ class StoredCheckpoint(NamedTuple):
 
         hold: The messages that its record holds, which are the value of one of its
             channels.
+
+        versions: The versions of its channels, if they need not be decoded.
     """
 
     namespace: str
@@ -98,6 +104,7 @@ class StoredCheckpoint(NamedTuple):
     metadata: TypedBytes
     channels: dict[str, bytes]
     hold: Hold | None = None
+    versions: Mapping[str, Any] | None = None
 
     def packed(self) -> bytes:
         """
@@ -116,7 +123,9 @@ class StoredCheckpoint(NamedTuple):
         """
         The checkpoint of a record.
         """
-        return cls.unpacked(record.value)._replace(hold=record.hold)
+        stored: Any = _put_last.get(record.value) or cls.unpacked(record.value)
+        is_same = stored.hold == record.hold
+        return cast("Self", stored if is_same else stored._replace(hold=record.hold))
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Self:
@@ -144,6 +153,29 @@ class StoredCheckpoint(NamedTuple):
         """
         at = self.channels[channel]
         return decode_text(at[1:]) or self.id if at[:1] == IN_RECORD else None
+
+
+# The checkpoints that were put last, by their bytes: most are read again by the next
+# put. Never changed, but replaced, so that it needs no lock; what is read is compared,
+# so that it holds whatever others write.
+_put_last: Mapping[bytes, StoredCheckpoint] = {}
+_PUT_LAST = 64
+# Versions that come back from any serializer as they are.
+_PLAIN_VERSIONS = frozenset({int, str})
+
+
+def remember_put(
+    packed: bytes, stored: StoredCheckpoint, versions: Mapping[str, Any]
+) -> None:
+    """
+    Remember a checkpoint that was put, with the *versions* of its channels.
+    """
+    global _put_last  # noqa: PLW0603 - the one place that changes it
+
+    if _PLAIN_VERSIONS.issuperset(map(type, versions.values())):
+        stored = stored._replace(versions={**versions})
+
+    _put_last = with_newest(_put_last, packed, stored, _PUT_LAST)
 
 
 class StoredWrite(NamedTuple):
@@ -357,6 +389,9 @@ class CheckpointReader:
         """
         The versions of a checkpoint's channels.
         """
+        if stored.versions is not None:
+            return stored.versions
+
         skeleton: Checkpoint = load_value(self._serde, stored.skeleton)
         return skeleton.get("channel_versions") or {}
 

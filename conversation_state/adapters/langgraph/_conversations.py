@@ -31,10 +31,18 @@ from conversation_state.errors import ConversationStateError
 from conversation_state.messages import Message
 from conversation_state.store.records import Hold, Reader
 
-__all__ = ["Conversation", "ConversationCache", "is_message_list", "next_state"]
+__all__ = [
+    "Conversation",
+    "ConversationCache",
+    "is_message_list",
+    "next_state",
+    "with_newest",
+]
 
 # How many of a thread's newest messages are remembered by their ids.
 _RECENT = 16
+# Of how many conversations there are lists of what is compared.
+_COLUMNS = 16
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -160,35 +168,68 @@ def _share_equal(value: Any) -> Any:
     return value
 
 
-# What is compared of messages, and the attributes of snapshots that have the same.
-_COMPARED = (
-    (type, attrgetter("kind")),
-    (attrgetter("__dict__"), attrgetter("fields")),
-    (attrgetter("__pydantic_extra__"), attrgetter("extra")),
-)
+# What is compared of messages.
+_get_fields = attrgetter("__dict__")
+_get_extra = attrgetter("__pydantic_extra__")
 
 
-def _count_matching(
-    snapshots: Sequence[MessageSnapshot], messages: Sequence[BaseMessage]
-) -> int:
+class SnapshotColumns(NamedTuple):
     """
-    How many leading *messages* match the *snapshots*.
+    What is compared of the snapshots of a conversation, as a list of each.
+
+    Most of the time of comparing is waiting for memory, and each snapshot is memory
+    of its own. Never changed, but replaced.
+
+    Attributes:
+        snapshots: The snapshots.
+
+        kinds: The class of each.
+
+        fields: The fields of each.
+
+        extras: The fields of each that its class does not declare.
     """
-    known = list(snapshots)[: len(messages)]
-    given = messages[: len(known)]
-    if None in map(attrgetter("kind"), known):
-        for each in known:
+
+    snapshots: Log[MessageSnapshot]
+    kinds: list[Any]
+    fields: list[Any]
+    extras: list[Any]
+
+    def move_to(self, snapshots: Log[MessageSnapshot]) -> SnapshotColumns:
+        """
+        The columns of other *snapshots*; those that both have are not looked at.
+        """
+        if snapshots is self.snapshots:
+            return self
+
+        common = snapshots.common_prefix(self.snapshots)
+        new = list(snapshots.iterate(common))
+        for each in new:
             each.make_fields()
 
-    # As a whole, which takes half the time: all of them match in most cases.
-    if all(
-        list(map(get_given, given)) == list(map(get_known, known))
-        for get_given, get_known in _COMPARED
-    ):
-        return len(known)
+        return SnapshotColumns(
+            snapshots,
+            [*self.kinds[:common], *[each.kind for each in new]],
+            [*self.fields[:common], *[each.fields for each in new]],
+            [*self.extras[:common], *[each.extra for each in new]],
+        )
 
-    pairs = enumerate(zip(known, given, strict=True))
-    return next((at for at, (one, other) in pairs if not one.matches(other)), 0)
+    def count_matching(self, messages: Sequence[BaseMessage]) -> int:
+        """
+        How many leading *messages* match the snapshots.
+        """
+        count = min(len(self.kinds), len(messages))
+        given = messages[:count]
+        # As a whole, which takes half the time: all of them match in most cases.
+        if (
+            list(map(type, given)) == self.kinds[:count]
+            and list(map(_get_fields, given)) == self.fields[:count]
+            and list(map(_get_extra, given)) == self.extras[:count]
+        ):
+            return count
+
+        pairs = enumerate(zip(self.snapshots, given, strict=False))
+        return next((at for at, (one, other) in pairs if not one.matches(other)), 0)
 
 
 def convert_message(
@@ -218,7 +259,10 @@ def convert_message(
     return made, MessageSnapshot(made, back)
 
 
+_NO_COLUMNS = SnapshotColumns(Log(), [], [], [])
+
 KnownMessage: TypeAlias = tuple[Entry, MessageSnapshot]
+_UNKNOWN = None, None
 
 
 class Conversation(NamedTuple):
@@ -240,13 +284,23 @@ class Conversation(NamedTuple):
         """
         return [snapshot.new_message() for snapshot in self.snapshots]
 
-    def recent_by_id(self) -> dict[str, KnownMessage]:
+    def recent_by_id(
+        self, known: Mapping[str, KnownMessage] = MappingProxyType({})
+    ) -> dict[str, KnownMessage]:
         """
-        The newest messages, by the ids of LangChain's messages.
+        The newest messages, by the ids of LangChain's messages; those after the
+        newest one that is *known*.
         """
-        start = max(0, len(self.entries) - _RECENT)
-        last = [(known[1].id, known) for known in self._iterate_pairs(start)]
-        return {id: known for id, known in last if id}
+        start = end = len(self.entries)
+        while start > 0 and end - start < _RECENT:
+            newest = self.snapshots[start - 1]
+            if known.get(newest.id or "", _UNKNOWN)[1] is newest:
+                break
+
+            start -= 1
+
+        last = [(each[1].id, each) for each in self._iterate_pairs(start)]
+        return {id: each for id, each in last if id}
 
     def _iterate_pairs(self, start: int) -> Iterator[KnownMessage]:
         return zip(
@@ -258,15 +312,17 @@ class Conversation(NamedTuple):
         messages: Sequence[BaseMessage],
         others: Mapping[str, KnownMessage],
         serde: SerializerProtocol,
+        columns: SnapshotColumns = _NO_COLUMNS,
     ) -> Self | None:
         """
         The conversation of *messages*, which shares its beginning with this one,
         and reuses the identities of messages that are unchanged here or among
         *others*, by their ids; None if a message can't be converted.
 
-        Compares every message; converts the new ones.
+        Compares every message; converts the new ones. *columns* are of a
+        conversation that may share its beginning with this one.
         """
-        common = _count_matching(self.snapshots, messages)
+        common = columns.move_to(self.snapshots).count_matching(messages)
         entries = self.entries.take(common)
         snapshots = self.snapshots.take(common)
         left: dict[Any, list[KnownMessage]] = defaultdict(list)
@@ -341,16 +397,34 @@ class ConversationCache:
             return
 
         limit = self._max_size
-        known = _with_newest(memory.known, hold.digest, conversation, limit)
+        known = with_newest(memory.known, hold.digest, conversation, limit)
         recent = memory.recent
         if thread is not None:
-            by_id = {**recent.get(thread, {}), **conversation.recent_by_id()}
+            before = recent.get(thread, {})
+            by_id = {**before, **conversation.recent_by_id(before)}
             for id in list(by_id)[:-_RECENT]:
                 del by_id[id]
 
-            recent = _with_newest(recent, thread, by_id, limit)
+            recent = with_newest(recent, thread, by_id, limit)
 
-        self._memory = _CacheContents(memory.seen, known, recent)
+        self._memory = memory._replace(known=known, recent=recent)
+
+    def columns(self, rows: Reader, name: str) -> SnapshotColumns:
+        """
+        What was compared last for the conversation of a name, or nothing.
+        """
+        return self._read_memory(rows).columns.get(name, _NO_COLUMNS)
+
+    def remember_columns(
+        self, rows: Reader, name: str, columns: SnapshotColumns
+    ) -> None:
+        """
+        Remember what will be compared next for the conversation of a name.
+        """
+        memory = self._read_memory(rows)
+        if rows.seen == memory.seen:
+            every = with_newest(memory.columns, name, columns, _COLUMNS)
+            self._memory = memory._replace(columns=every)
 
     def recent_messages(self, rows: Reader, thread: str) -> Mapping[str, KnownMessage]:
         """
@@ -395,19 +469,20 @@ class _CacheContents(NamedTuple):
     seen: int = 0
     known: Mapping[bytes, Conversation] = MappingProxyType({})
     recent: Mapping[str, Mapping[str, KnownMessage]] = MappingProxyType({})
+    columns: Mapping[str, SnapshotColumns] = MappingProxyType({})
 
 
-def _with_newest(items: Mapping[K, V], key: K, value: V, most: int) -> dict[K, V]:
+def with_newest(items: Mapping[K, V], key: K, value: V, most: int) -> dict[K, V]:
     """
     *items* with *key* as the newest one, at most *most* of them.
     """
-    with_newest = dict(items)
-    with_newest.pop(key, None)
-    with_newest[key] = value
-    if len(with_newest) > most:
-        del with_newest[next(iter(with_newest))]
+    found = dict(items)
+    found.pop(key, None)
+    found[key] = value
+    if len(found) > most:
+        del found[next(iter(found))]
 
-    return with_newest
+    return found
 
 
 def next_state(before: Aggregator | None, entries: Log[Entry]) -> Aggregator:

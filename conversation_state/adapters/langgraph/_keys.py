@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from hashlib import blake2b
 
 __all__ = [
@@ -59,6 +60,8 @@ def decode_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
+# The names and ids of one turn come again in each of its keys.
+@lru_cache(maxsize=256)
 def _encode_part(text: str) -> bytes:
     """
     *text* as a part of a key: no part is a prefix of another, and parts sort as
@@ -72,6 +75,7 @@ def _encode_part(text: str) -> bytes:
     return data.replace(b"\0", b"\0\xff") + _END
 
 
+@lru_cache(maxsize=256)
 def _encode_id(text: str) -> bytes:
     """
     An id as a part of a key: half as long if it is a UUID, and not sorted.

@@ -24,6 +24,7 @@ from conversation_state.adapters.langgraph._checkpoints import (
     CheckpointReader,
     StoredCheckpoint,
     StoredWrite,
+    remember_put,
 )
 from conversation_state.adapters.langgraph._conversations import (
     Conversation,
@@ -126,7 +127,10 @@ def put_checkpoint(
                 channel, value, shares_messages=given.shares_messages
             )
 
-    packed, hold = stored._replace(channels=channels).packed(), writer.stored.hold
+    hold = writer.stored.hold
+    stored = stored._replace(channels=channels, hold=hold)
+    packed = stored.packed()
+    remember_put(packed, stored, given.versions)
     # Keys sort as ids do, which grow: most are free.
     if last is None or last[0] < key:
         thread.add(key, packed, hold)
@@ -239,14 +243,16 @@ class ChannelWriter:
                 newest = self.known.from_entries(self.rows, state.entries)
                 recent = {**newest.recent_by_id(), **recent}
 
-        conversation = (before or Conversation()).update_to(
-            messages, recent, self.serde
-        )
+        before = before or Conversation()
+        columns = self.known.columns(self.rows, name).move_to(before.snapshots)
+        conversation = before.update_to(messages, recent, self.serde, columns)
         if conversation is None:
             return None
 
         hold = self.rows.save(name, next_state(state, conversation.entries)).entries
         self.known.remember(self.rows, hold, conversation, self.thread.id)
+        columns = columns.move_to(conversation.snapshots)
+        self.known.remember_columns(self.rows, name, columns)
         if self.stored.hold is None:
             self.stored = self.stored._replace(hold=hold)
             return kind

@@ -9,6 +9,8 @@ records of both are stored once.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from conversation_state.adapters.langgraph._keys import (
     copies_key,
     encode_text,
@@ -22,6 +24,16 @@ from conversation_state.store.records import Hold, Reader, Record, Writer, after
 __all__ = ["Thread", "WritableThread"]
 
 _SIZE = 4
+
+
+@lru_cache(maxsize=64)
+def _unpack_layers(value: bytes) -> tuple[int, ...]:
+    """
+    The numbers of the layers in a thread's record.
+    """
+    _, layers = unpack(value)
+    at = range(0, len(layers), _SIZE)
+    return tuple([int.from_bytes(layers[i : i + _SIZE]) for i in at])
 
 
 class Thread:
@@ -40,9 +52,7 @@ class Thread:
         self.layers: tuple[int, ...] = ()
         record = rows.get(thread_key(id))
         if record is not None:
-            _, layers = unpack(record.value)
-            at = range(0, len(layers), _SIZE)
-            self.layers = tuple([int.from_bytes(layers[i : i + _SIZE]) for i in at])
+            self.layers = _unpack_layers(record.value)
 
     def get(self, key: bytes) -> Record | None:
         """

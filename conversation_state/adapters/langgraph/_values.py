@@ -82,21 +82,21 @@ def dump_value(serde: SerializerProtocol, value: Any) -> TypedBytes:
     return TypedBytes(_TYPE, pack(type.encode(), data, *documents))
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: Any, depth: int = 2) -> bool:
     """
     Whether *value* can't have values of ours inside: most are texts, numbers,
     messages of LangChain's, or lists and maps of these.
     """
     kind = type(value)
+    if kind in _PLAIN or issubclass(kind, BaseMessage):
+        return True
+
     if kind is dict:
         value, kind = value.values(), list
 
-    if kind is list:
-        return all(
-            type(each) in _PLAIN or isinstance(each, BaseMessage) for each in value
-        )
-
-    return kind in _PLAIN or isinstance(value, BaseMessage)
+    return kind is list and (
+        not value or (depth > 0 and all(_is_plain(each, depth - 1) for each in value))
+    )
 
 
 def load_value(serde: SerializerProtocol, typed: TypedBytes) -> Any:
