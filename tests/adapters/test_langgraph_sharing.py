@@ -459,21 +459,19 @@ class TestMessages:
     def test_lists_that_branch(self, store):
         """
         Lists that go on from any earlier one, shorter, longer or with another message
-        in the middle, each come back as they are, with what they share saved once.
+        in the middle, each come back as they are.
         """
         saver = saver_of(store)
-        saved = {}
         trunk = [HumanMessage(f"{at}", id=f"{at}") for at in range(70)]
         edited = [*trunk[:33], AIMessage("other", id="33"), *trunk[34:]]
         lists = [trunk[:40], edited[:50], trunk[:31], trunk, edited[:34], trunk[:66]]
-        parents = [None, 0, 1, 0, 3, 2]
+        lists += [edited[:40], edited[:40]]
+        parents = [None, 0, 1, 0, 3, 2, 0, 0]
         configs: list[Any] = []
         for messages, parent in zip(lists, parents, strict=True):
             before = None if parent is None else configs[parent]
             given = [message.model_copy() for message in messages]
             configs.append(put(saver, {"messages": given}, before))
-            state = store.load(saver.name("1"))
-            saved |= dict(zip(map(id, messages), state.entries, strict=True))
 
         for each in (saver, saver_of(store)):
             found = [got(each, config)["messages"] for config in configs]
@@ -483,7 +481,24 @@ class TestMessages:
                 for messages, read in zip(lists, found, strict=True)
             )
 
-        assert saved.keys() == {*map(id, trunk), id(edited[33])}
+    def test_one_checkpoint_in_two_stores(self, store):
+        """
+        A checkpoint that is put into two stores has the messages of each, wherever
+        they stand there.
+        """
+        checkpoint: Any = empty_checkpoint()
+        checkpoint |= {"channel_versions": {"messages": 1}}
+        config: Any = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
+        store.save("other", Aggregator.new().add_user_prompt("x"))
+        with open_store("memory:") as second:
+            for each in (store, second):
+                given = {**checkpoint, "channel_values": {"messages": MESSAGES}}
+                put_config = saver_of(each).put(
+                    config, given, {"step": 0}, {"messages": 1}
+                )
+
+            for each in (store, second):
+                assert MESSAGES == got(saver_of(each), put_config)["messages"]
 
     def test_versions_of_any_type(self, store):
         """
