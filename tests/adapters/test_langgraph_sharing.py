@@ -462,11 +462,11 @@ class TestMessages:
         in the middle, each come back as they are.
         """
         saver = saver_of(store)
-        trunk = [HumanMessage(f"{at}", id=f"{at}") for at in range(70)]
+        trunk: list[Any] = [HumanMessage(f"{at}", id=f"{at}") for at in range(70)]
         edited = [*trunk[:33], AIMessage("other", id="33"), *trunk[34:]]
         lists = [trunk[:40], edited[:50], trunk[:31], trunk, edited[:34], trunk[:66]]
-        lists += [edited[:40], edited[:40]]
-        parents = [None, 0, 1, 0, 3, 2, 0, 0]
+        lists += [edited[:40], trunk[:40]]
+        parents = [None, 0, 1, 0, 3, 2, 0, 6]
         configs: list[Any] = []
         for messages, parent in zip(lists, parents, strict=True):
             before = None if parent is None else configs[parent]
