@@ -582,6 +582,21 @@ class TestKeep:
         """
         assert save_progress(CHAT) is CHAT
 
+    def test_usage_recorded_again(self):
+        """
+        Usage that a kept state and the returned one recorded under one key is no
+        conflict if it is the same, and counts once.
+        """
+
+        def record(state):
+            save_progress(state.add_usage(Usage(3), key="call"))
+            return state.add_usage(Usage(3), key="call")
+
+        done = fan_out(CHAT, [record], on_error="keep")
+
+        assert () == done.failures
+        assert 3 == done.state.usage.total_tokens - CHAT.usage.total_tokens
+
     @pytest.mark.parametrize("wrong", [None, 3, CHAT.turn])
     def test_takes_states(self, wrong):
         """

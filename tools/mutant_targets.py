@@ -110,6 +110,9 @@ MORE_TESTS: dict[str, tuple[str, ...]] = {
         *("tests/test_aggregator.py", "tests/test_chunks.py", "tests/test_codec.py"),
         *("tests/test_rendering.py",),
     ),
+    "parallel": (
+        *("tests/test_parallel_processes.py", "tests/test_parallel_interrupts.py"),
+    ),
     "parts.py": (
         "tests/test_messages.py",
         "tests/test_chunks.py",

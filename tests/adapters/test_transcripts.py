@@ -305,6 +305,19 @@ class TestLoad:
         ]
         assert "mended" in notes(called.tool_calls[0])
 
+    def test_mends_calls(self):
+        """
+        What was mended in the turns of calls is noted by the message they become.
+        """
+        called = one(
+            [
+                {"from": "function_call", "value": '{"name": "f"}', "a": "\ud800"},
+                {"from": "function_call", "value": '{"name": "g"}', "b": "\ud800"},
+            ]
+        )
+
+        assert ("a", "b") == notes(called)["mended"]
+
 
 class TestCalls:
     def test_pairs(self):
@@ -454,7 +467,7 @@ class TestCalls:
                                 "function": {"name": "f", "arguments": '{"a":1}'},
                             },
                             {"function": {"name": "g", "arguments": {"a": 1}}},
-                            {"name": "h", "x": 1},
+                            {"name": "h", "x": 1, "arguments": {"city": "Tromsø"}},
                         ],
                     },
                     {
@@ -467,9 +480,12 @@ class TestCalls:
             }
         )
 
-        assert [("f", '{"a":1}'), ("g", '{"a": 1}'), ("h", "")] == [
-            (call.name, call.arguments) for call in asked.tool_calls
-        ]
+        assert [
+            ("f", '{"a":1}'),
+            ("g", '{"a": 1}'),
+            ("h", '{"city": "Tromsø"}'),
+        ] == [(call.name, call.arguments) for call in asked.tool_calls]
+        assert "keys" not in notes(asked)
         assert "c1" == asked.tool_calls[0].id == answered.tool_call_id
         assert ("f", '{"t": 2}') == (answered.tool_name, answered.text)
         assert {"x": 1} == dict(notes(asked.tool_calls[2])["keys"])
@@ -537,6 +553,17 @@ class TestWrong:
             f"{at}[7].tool_call_id",
             f"{at}[8].name",
         ] == [found.partition(":")[0] for found in problems(load, record)]
+        assert f"{at}[6].tool_calls[0]: is 1; expected an object" in (
+            problems(load, record)
+        )
+
+    def test_call_without_a_text(self):
+        """
+        A turn of calls that has no content is kept as it is.
+        """
+        raw = {"from": "function_call"}
+
+        assert UnknownMessage(raw, source="transcripts") == one([raw])
 
     def test_no_list(self):
         """
