@@ -218,7 +218,7 @@ class TestReplay:
     def test_bytes_per_state(self):
         """
         What is counted is the state, not the messages: it is the same for
-        long messages and short ones, and there is none without a message.
+        long messages and short ones, and without messages it is missing.
         """
         short = [UserMessage("x") for _ in range(100)]
         long = [UserMessage("x" * 10_000) for _ in range(100)]

@@ -406,7 +406,7 @@ class TestPrice:
 
     def test_never_takes_what_had_no_price_for_nothing(self, registry):
         """
-        A price of today says nothing of a day when there was none.
+        Today's price is not used for a day on which no price was known.
         """
         assert Decimal(3) == price(million(1), "newer", when=datetime.now(UTC))
         with pytest.raises(UnpricedError, match="no price"):

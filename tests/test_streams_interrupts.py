@@ -321,7 +321,7 @@ class TestRead:
     def test_waits_for_the_turn(self):
         """
         A thread that is interrupted while it waits for another one's turn leaves
-        nothing behind, and no circle is seen where there is none.
+        nothing behind, and no deadlock is reported by mistake.
         """
 
         def prepare():

@@ -135,8 +135,8 @@ class TestFit:
     @given(anything, st.integers(0, 60), options)
     def test_gives_what_brute_force_finds(self, history, limit, choice):
         """
-        Over all transcripts, broken ones too: the longest view there is, or
-        the error that there is none.
+        Over all transcripts, broken ones too: the longest valid view, or
+        the error that no view is valid.
         """
         expected = best_view(history, limit, **choice)
         budget = TokenBudget(context_window=limit)

@@ -251,8 +251,8 @@ class TestAllSmallConversations:
     @pytest.mark.parametrize("first", range(len(ALPHABET)))
     def test_fit_is_what_brute_force_finds(self, first):
         """
-        The longest valid view with the newest message, or the error that says
-        there is none; after `repair`, there always is one if it is small
+        The longest valid view with the newest message, or the error that no
+        view is valid; after `repair`, a valid view exists if it is small
         enough.
         """
         found = 0

@@ -458,8 +458,8 @@ class TestRepair:
 
     def test_lets_an_agent_go_on(self):
         """
-        Stopped in the middle of two calls: one answer is there, the other
-        says that there is none.
+        Stopped in the middle of two calls: one result is there, the other
+        is a placeholder for the missing one.
         """
         history = [UserMessage("a"), calls("x", "y"), result("x"), UserMessage("b")]
         state = Aggregator.new(messages=history)

@@ -558,7 +558,7 @@ class TestResponse:
 
     def test_no_usage(self):
         """
-        Where none is told, there is none.
+        A response without usage has `usage=None`.
         """
         assert collected(begin(TEXT)).response.usage is None
 

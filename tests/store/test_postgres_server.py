@@ -375,8 +375,8 @@ class TestServerRefuses:
     def test_signal_handler(self, server, schema):
         """
         A thread that begins a block in the middle of another, in a signal handler,
-        gets another connection, unless both write or there is none: then the first
-        one has ended, and says so.
+        gets another connection, unless both write or the pool is empty: then the
+        first block has ended, and raises an error.
         """
         abandoned = pytest.raises(StoreError, match="began another block meanwhile")
         with open_store(server.url(schema, "&pool_size=2&timeout_s=5")) as store:

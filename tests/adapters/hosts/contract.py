@@ -99,7 +99,7 @@ class HostCase(Protocol):
 
     def read(self, host: Any, key: str) -> list[Any]:
         """
-        All messages of the conversation, the host's; none if there is none.
+        All messages of the conversation in the host's form; empty if it is missing.
         """
 
     async def aread(self, host: Any, key: str) -> list[Any]:
