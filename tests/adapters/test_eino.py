@@ -758,7 +758,7 @@ class TestOrder:
         """
         Log probabilities that are whole are written as Go does, while it is exact.
         """
-        response = ResponseMeta(logprobs=[LogProb("a", chance)])
+        response = ResponseMeta(logprobs=(LogProb("a", chance),))
 
         (sent,) = dump([AssistantMessage(response=response)]).payload["messages"]
 
