@@ -102,6 +102,9 @@ MORE_TESTS: dict[str, tuple[str, ...]] = {
     "_persistent": ("tests/test_documents.py", "tests/test_aggregator.py"),
     "_waiting.py": ("tests/test_parallel*.py", "tests/store/test_store.py"),
     "_wording.py": ("tests/test_usage.py", "tests/test_messages.py"),
+    "adapters/_host.py": (
+        *("tests/adapters/test_host_bills.py", "tests/adapters/test_langgraph*.py"),
+    ),
     "aggregator": ("tests/test_bills.py", "tests/test_codec.py"),
     "chunks": ("tests/adapters/test_openai_chat_chunks.py", "tests/test_streams.py"),
     "codec": ("tests/store/test_store.py", "tests/test_timeline.py"),
@@ -122,6 +125,7 @@ MORE_TESTS: dict[str, tuple[str, ...]] = {
         *("tests/test_codec_tools.py", "tests/test_tool_calls.py"),
         *("tests/test_chunks.py", "tests/test_messages.py"),
     ),
+    "streams": ("tests/test_streams_interrupts.py",),
     "usage.py": (
         "tests/test_aggregator.py",
         "tests/test_bills.py",
