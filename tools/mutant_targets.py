@@ -29,6 +29,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "_canonical.py": ("tests/test_codec.py", "tests/test_documents.py"),
     "_persistent": ("tests/test_log*.py", "tests/test_frozen.py"),
     "_waiting.py": (
+        "tests/test_waiting.py",
         *("tests/test_streams.py", "tests/test_streams_async.py"),
         *("tests/test_cells.py", "tests/test_cells_async.py"),
     ),
@@ -60,7 +61,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/adapters/test_reading.py",
     ),
     "adapters/_host.py": (
-        "tests/adapters/test_host_threads.py",
+        *("tests/adapters/test_host_threads.py", "tests/adapters/test_host_names.py"),
         *("tests/adapters/hosts/test_*.py", "tests/adapters/test_agents_session.py"),
         *(
             "tests/adapters/test_pydantic_ai_*.py",
