@@ -42,7 +42,14 @@ from conversation_state.errors import (
     FanOutError,
     InvalidUsageError,
 )
-from conversation_state.parallel import Failure, FanOut, _fan_out, _runs, save_progress
+from conversation_state.parallel import (
+    Failure,
+    FanOut,
+    _branches,
+    _fan_out,
+    _runs,
+    save_progress,
+)
 from conversation_state.testing import laws
 from conversation_state.testing.strategies import aggregators
 from tests.branches import (
@@ -581,6 +588,17 @@ class TestKeep:
         Outside of a fan-out it gives back what it gets.
         """
         assert save_progress(CHAT) is CHAT
+
+    def test_keys_of_fan_outs(self):
+        """
+        Each fan-out has a key of its own, the same in other processes: Dask takes
+        what has the key of another task for that task.
+        """
+        one, other = _branches.Past(CHAT), _branches.Past(CHAT)
+
+        assert one.key
+        assert one.key != other.key
+        assert one.key == pickle.loads(pickle.dumps(one)).key
 
     def test_usage_recorded_again(self):
         """
