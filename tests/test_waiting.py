@@ -6,10 +6,12 @@ import threading
 from _thread import allocate_lock
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from conversation_state import _waiting
-from conversation_state._waiting import in_worker
+from conversation_state._waiting import in_worker, run_in_anyio_thread
 
 # Seconds for what comes at once on an idle machine; reached only by a fault.
 PATIENCE_S = 60
@@ -62,3 +64,21 @@ class TestWorkers:
         assert worker.take(print)
         assert not worker.take(len)
         assert not worker._lock.locked()
+
+
+class TestThreadsOfTasks:
+    @pytest.mark.parametrize("backend", ["asyncio", "trio"])
+    @pytest.mark.parametrize("is_shielded", [True, False])
+    def test_limit(self, backend, is_shielded):
+        """
+        A shielded call takes no place of anyio's limited threads, so that it begins
+        however many of these are busy; any other call takes one.
+        """
+
+        async def main():
+            limiter = anyio.to_thread.current_default_thread_limiter()
+            return await run_in_anyio_thread(
+                lambda: limiter.borrowed_tokens, is_shielded=is_shielded
+            )
+
+        assert (not is_shielded) == anyio.run(main, backend=backend)
