@@ -349,7 +349,12 @@ class TestEncode:
 
     @pytest.mark.parametrize(
         "number",
-        [f"0.{'1' * 30}", f"1.5e-{'0' * 30}1", f"{'1' * 30}e1", f"-{'1' * 30}.0"],
+        [
+            f"0.{'1' * 30}",
+            f"1.5e-{'0' * 30}1",
+            f"{'1' * 30}e1",
+            f"-{'1' * 30}.{'1' * 30}",
+        ],
     )
     def test_floats_of_many_digits(self, number):
         """
