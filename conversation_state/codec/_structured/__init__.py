@@ -217,6 +217,8 @@ def _get_converter() -> Converter:
     for kind in SCALARS:
         made.register_structure_hook(kind, partial(read_scalar, kind))
 
+    # By its class, or cattrs before 26 takes a hook of its own.
+    made.register_structure_hook(Enum, read_enum)
     return made
 
 
@@ -261,9 +263,6 @@ def _make_class_hook(converter: Converter, kind: Any, origin: type) -> Hook | No
 
     if origin in MAPS:
         return map_hook(converter, MAPS[origin], *args)
-
-    if issubclass(origin, Enum):
-        return read_enum
 
     return class_hook(converter, kind, origin)
 
