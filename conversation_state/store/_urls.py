@@ -86,7 +86,7 @@ def _open_memory(url: str, rest: str) -> Backend:
 
 def _open_sqlite(url: str, rest: str) -> Backend:
     # Here, so that stores elsewhere need no sqlite3.
-    from conversation_state.store.backends.sqlite import (  # noqa: PLC0415 - as said
+    from conversation_state.store.backends.sqlite import (  # noqa: PLC0415 - see above
         SqliteBackend,
         SqliteOptions,
     )

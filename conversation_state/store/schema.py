@@ -332,8 +332,8 @@ class Origin(NamedTuple):
         """
         forked = self.init_len.to_bytes(8) + self.init_ledger_len.to_bytes(8)
         # A parent has 16 bytes and none has 0, so it comes last.
-        said = self.state + self.root + forked + (self.parent or b"")
-        return digest_of(said)
+        fields = self.state + self.root + forked + (self.parent or b"")
+        return digest_of(fields)
 
 
 class Branch(NamedTuple):

@@ -39,15 +39,17 @@ def states_add_up(state: Aggregator) -> None:
     occurs twice.
     """
     entries, ledger = list(state.entries), list(state.ledger)
-    said = [entry.message for entry in entries]
+    messages = [entry.message for entry in entries]
     usages = [entry.usage for entry in ledger]
     since = usages[state.init_ledger_len :]
 
-    assert len(state) == len(said) == len(state.messages), "lengths differ"
+    assert len(state) == len(messages) == len(state.messages), "lengths differ"
     assert 0 <= state.init_len <= len(state), "forked outside of what there is"
     assert state.turn_len == len(state) - state.init_len, "turn_len is no rest"
-    assert list(state) == said == list(state.messages), "messages differ"
-    assert all(state[at] is one for at, one in enumerate(said)), "an index differs"
+    assert list(state) == messages == list(state.messages), "messages differ"
+    assert all(state[at] is message for at, message in enumerate(messages)), (
+        "an index differs"
+    )
     assert list(state[state.init_len :]) == list(state.turn.messages), "turn differs"
     assert state.total_usage == sum(usages, Usage()), "total_usage is no sum"
     assert state.usage == sum(since, Usage()), "usage is not what came since the fork"
@@ -206,12 +208,12 @@ def siblings_join_in_call_order(
     forks = [root.fork() for _ in branches]
     # The last one finishes first.
     done = [
-        fork.extend(said)
-        for fork, said in reversed(list(zip(forks, branches, strict=True)))
+        fork.extend(branch)
+        for fork, branch in reversed(list(zip(forks, branches, strict=True)))
     ]
     done.reverse()
-    in_order = [message for said in branches for message in said]
-    backwards = [message for said in reversed(branches) for message in said]
+    in_order = [message for branch in branches for message in branch]
+    backwards = [message for branch in reversed(branches) for message in branch]
 
     assert list(root.join(*done)) == [*root, *in_order], "not in call order"
     assert list(root.join(*done[::-1])) == [*root, *backwards], "not in call order"

@@ -22,9 +22,9 @@ for _name in (
     if f"{__name__}.{_name}" not in sys.modules:
         pytest.register_assert_rewrite(f"{__name__}.{_name}")
 
-from conversation_state.testing.stores._contract import StoreContract  # noqa: E402 - as said
-from conversation_state.testing.stores._machine import StoreMachine  # noqa: E402 - as said
-from conversation_state.testing.stores._recorded_calls import (  # noqa: E402 - as said
+from conversation_state.testing.stores._contract import StoreContract  # noqa: E402 - see above
+from conversation_state.testing.stores._machine import StoreMachine  # noqa: E402 - see above
+from conversation_state.testing.stores._recorded_calls import (  # noqa: E402 - see above
     Call,
     InjectedError,
     RecordingBackend,

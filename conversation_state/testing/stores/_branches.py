@@ -85,7 +85,7 @@ class BranchPromises(StoreFixtures):
         A rollback grew from the revision that was asked for, not from another one
         with the same messages.
         """
-        usage = CONVERSATION.add_usage(Usage(7), key="spent")
+        usage = CONVERSATION.add_usage(Usage(7), key="first usage")
         store.save("chat", CONVERSATION, label="first")
         store.save("chat", usage.add_user_prompt("more"))
         store.rollback("chat", "first")
@@ -173,8 +173,8 @@ class BranchPromises(StoreFixtures):
         Also of a revision whose ledger was replaced with it, though its messages
         were not.
         """
-        spent = CONVERSATION.add_usage(Usage(7), key="first")
-        store.save("chat", spent)
+        with_usage = CONVERSATION.add_usage(Usage(7), key="first")
+        store.save("chat", with_usage)
         store.save("chat", CONVERSATION.add_usage(Usage(5), key="second"), expecting=1)
         tree = store.message_tree("chat")
 

@@ -193,7 +193,7 @@ class NamePromises(StoreFixtures):
         The ledger of both counts: also entries that the head lacks, and those of
         another conversation that stood under the name meanwhile.
         """
-        with_usage = CONVERSATION.add_usage(Usage(1_500), key="spent")
+        with_usage = CONVERSATION.add_usage(Usage(1_500), key="first")
         other = Aggregator.new().add_user_prompt("Hi!").add_usage(Usage(7), key="other")
         store.save("chat", with_usage)
         store.save("chat", CONVERSATION, expecting=1)
@@ -202,7 +202,7 @@ class NamePromises(StoreFixtures):
 
         back = store.load("chat")
         assert with_usage.entries == back.entries
-        assert ["spent", "other"] == [entry.id for entry in back.ledger]
+        assert ["first", "other"] == [entry.id for entry in back.ledger]
         assert () == store.verify()
 
     def test_rollback_from(self, store: Store) -> None:

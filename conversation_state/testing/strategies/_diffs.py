@@ -23,7 +23,7 @@ from conversation_state.usage import Usage
 __all__ = ["diffs", "relatives"]
 
 # Few, so that both sides often say the same.
-_SAID: tuple[Message, ...] = (
+_MESSAGES: tuple[Message, ...] = (
     UserMessage("hi"),
     UserMessage("hi", metadata={"typed": "again"}),
     AssistantMessage("hi"),
@@ -62,20 +62,20 @@ def _build_branches(
     draw: DrawFn,
     max_steps: int,
     trunks: SearchStrategy[Aggregator],
-    said: SearchStrategy[Message],
+    one_message: SearchStrategy[Message],
     usages: SearchStrategy[Usage],
 ) -> tuple[Aggregator, Aggregator]:
     # As much in common as makes a difference: to blocks of the log, and to
     # what can be moved or erased.
-    trunk = draw(trunks).extend([draw(said)] * draw(st.sampled_from([0, 2, 45])))
+    trunk = draw(trunks).extend([draw(one_message)] * draw(st.sampled_from([0, 2, 45])))
     sides = [trunk, trunk]
     step = st.tuples(st.integers(0, 1), st.sampled_from(_VERBS))
     for at, verb in draw(st.lists(step, max_size=max_steps)):
         state = sides[at]
         if verb == "say":
-            state = state.add(draw(said))
+            state = state.add(draw(one_message))
         elif verb == "many":
-            state = state.extend([draw(said)] * draw(st.integers(2, 10)))
+            state = state.extend([draw(one_message)] * draw(st.integers(2, 10)))
         elif verb == "usage":
             state = state.add_usage(draw(usages))
         elif verb == "keyed usage" and "order" not in [
@@ -109,8 +109,8 @@ def relatives(*, max_steps: int = 8) -> SearchStrategy[tuple[Aggregator, Aggrega
     Shrink to fewer steps, and to twice an empty root.
     """
     trunks = aggregators(max_steps=3)
-    said = seldom(st.sampled_from(_SAID), messages())
-    return _build_branches(max_steps, trunks, said, usages())
+    one_message = seldom(st.sampled_from(_MESSAGES), messages())
+    return _build_branches(max_steps, trunks, one_message, usages())
 
 
 @once

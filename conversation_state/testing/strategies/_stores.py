@@ -63,11 +63,11 @@ def windows() -> SearchStrategy[Window]:
     Shrink to all of a state without any.
     """
 
-    def window(head: Head, said: list[Entry], start: int) -> Window:
-        return Window(head._replace(length=start + len(said)), start, Log(said))
+    def window(head: Head, newest: list[Entry], start: int) -> Window:
+        return Window(head._replace(length=start + len(newest)), start, Log(newest))
 
-    said = st.lists(entries(), max_size=3)
-    return st.builds(window, heads(), said, _COUNTS)
+    newest = st.lists(entries(), max_size=3)
+    return st.builds(window, heads(), newest, _COUNTS)
 
 
 @once

@@ -53,16 +53,16 @@ def _scalar_schemas(draw: DrawFn, required: SearchStrategy[bool]) -> Parameter:
 def _nested_schemas(
     draw: DrawFn, required: SearchStrategy[bool], levels: int
 ) -> Parameter:
-    said, needed = draw(texts(max_size=8)), draw(required)
+    description, needed = draw(texts(max_size=8)), draw(required)
     if draw(st.booleans()):
         inner = _parameter_schemas(st.just(value=False), levels - 1)
         items = draw(st.none() | inner)
-        return Parameter("array", said, needed, items=items)
+        return Parameter("array", description, needed, items=items)
 
     inner = st.dictionaries(
         _parameter_names(), _parameter_schemas(st.booleans(), levels - 1), max_size=3
     )
-    return Parameter("object", said, needed, properties=draw(inner))
+    return Parameter("object", description, needed, properties=draw(inner))
 
 
 def _parameter_schemas(
@@ -128,7 +128,9 @@ def tool_infos() -> SearchStrategy[ToolInfo]:
         },
     )
     return st.builds(
-        lambda name, said, takes, beside: ToolInfo(name, said, takes, **beside),
+        lambda name, description, takes, beside: ToolInfo(
+            name, description, takes, **beside
+        ),
         _parameter_names(),
         texts(max_size=12),
         takes,
@@ -147,7 +149,7 @@ def documents() -> SearchStrategy[Document]:
 
     Shrink to empty ones.
     """
-    said = st.fixed_dictionaries(
+    search_fields = st.fixed_dictionaries(
         {},
         optional={
             "score": _NUMBERS,
@@ -166,7 +168,9 @@ def documents() -> SearchStrategy[Document]:
         json_values(),
         max_size=3,
     )
-    return st.builds(_document_text, _class_fields(foreign), seldom(st.just({}), said))
+    return st.builds(
+        _document_text, _class_fields(foreign), seldom(st.just({}), search_fields)
+    )
 
 
 def _class_fields(foreign: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
@@ -176,9 +180,9 @@ def _class_fields(foreign: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]
     )
 
 
-def _document_text(fields: dict[str, Any], said: dict[str, Any]) -> Document:
+def _document_text(fields: dict[str, Any], search_fields: dict[str, Any]) -> Document:
     document = Document(**fields)
-    for name, value in said.items():
+    for name, value in search_fields.items():
         document = getattr(document, f"with_{name}")(value)
 
     return document

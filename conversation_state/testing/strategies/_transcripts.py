@@ -86,16 +86,16 @@ class _Speakers:
 def _build_transcript(
     draw: DrawFn, min_size: int, max_size: int, speakers: _Speakers
 ) -> tuple[Message, ...]:
-    said: list[Message] = []
+    transcript: list[Message] = []
     seen: set[str] = set()
     size = draw(st.integers(min_size, max_size))
-    said += draw(st.lists(speakers.systems, max_size=min(2, size)))
-    while len(said) < size:
+    transcript += draw(st.lists(speakers.systems, max_size=min(2, size)))
+    while len(transcript) < size:
         kind = draw(st.sampled_from(["user", "assistant", "calls"]))
         if kind == "user":
-            said.append(draw(speakers.users))
+            transcript.append(draw(speakers.users))
         elif kind == "assistant":
-            said.append(draw(speakers.answers))
+            transcript.append(draw(speakers.answers))
         else:
             made: list[ToolCall] = []
             for call in draw(speakers.calls):
@@ -106,22 +106,24 @@ def _build_transcript(
                 seen.add(name)
                 made.append(attrs.evolve(call, id=name))
 
-            said.append(draw(speakers.answers).replace(tool_calls=made))
+            transcript.append(draw(speakers.answers).replace(tool_calls=made))
             # At the very end, an agent may have been stopped before its tools
             # were done; and where there is no more room, it was.
             answered = draw(st.permutations(made))
-            if len(said) + len(made) >= size and draw(st.booleans()):
-                least = max(0, min_size - len(said))
+            if len(transcript) + len(made) >= size and draw(st.booleans()):
+                least = max(0, min_size - len(transcript))
                 answered = answered[: draw(st.integers(least, len(made)))]
 
-            for call in answered[: size - len(said)]:
+            for call in answered[: size - len(transcript)]:
                 result = draw(speakers.results)
-                said.append(result.replace(tool_call_id=call.id, tool_name=call.name))
+                transcript.append(
+                    result.replace(tool_call_id=call.id, tool_name=call.name)
+                )
 
             if len(answered) < len(made):
                 break
 
-    return tuple(said)
+    return tuple(transcript)
 
 
 def _is_result(message: Message) -> bool:
