@@ -36,16 +36,16 @@ MOST_CALLED = 1_000
 Event = dict[str, Any]
 
 
-def _texts(n: int) -> list[str]:
+def _make_texts(n: int) -> list[str]:
     return [f"word{i % 100} " for i in range(n)]
 
 
-def _arguments(n: int, *, valid: bool) -> list[str]:
+def _make_arguments(n: int, *, valid: bool) -> list[str]:
     inner = [f"word{i % 100} " for i in range(n - 2)]
     return ['{"q": "', *inner, '"}'] if valid else ["{", *inner, '"']
 
 
-def _event(delta: Event) -> Event:
+def _make_event(delta: Event) -> Event:
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion.chunk",
@@ -98,7 +98,7 @@ def _events_of(provider: Any, texts: Sequence[str]) -> list[Event]:
     ]
 
 
-def _call(at: int, arguments: str) -> Event:
+def _make_call_delta(at: int, arguments: str) -> Event:
     piece: Event = {"index": 0, "function": {"arguments": arguments}}
     if not at:
         piece |= {"id": "call_1", "type": "function"}
@@ -123,7 +123,7 @@ def _langchain_chunk(delta: Event) -> Any:
     return AIMessageChunk(content=delta.get("content", ""), tool_call_chunks=pieces)
 
 
-def _langchain(chunks: Sequence[Any]) -> Any:
+def _merge_langchain(chunks: Sequence[Any]) -> Any:
     from langchain_core.messages.ai import add_ai_message_chunks
 
     return add_ai_message_chunks(*chunks)
@@ -141,7 +141,7 @@ def _langchain_from(events: Sequence[Event]) -> Any:
 
     convert = _langchain_model()._convert_chunk_to_generation_chunk
     made = [convert(event, AIMessageChunk, {}) for event in events]
-    return _langchain([each.message for each in made])
+    return _merge_langchain([each.message for each in made])
 
 
 def _pydantic_ai(deltas: Sequence[Event]) -> Any:
@@ -205,7 +205,7 @@ def _pydantic_ai_parts_from(events: Sequence[Event]) -> Any:
     return _pydantic_ai([event["choices"][0]["delta"] for event in events])
 
 
-def _added(chunks: Sequence[Message]) -> Message:
+def _accumulate(chunks: Sequence[Message]) -> Message:
     accumulator = Accumulator()
     for chunk in chunks:
         accumulator = accumulator.add(chunk)
@@ -213,7 +213,7 @@ def _added(chunks: Sequence[Message]) -> Message:
     return accumulator.message
 
 
-def _beside(
+def _compare_peers(
     claim: str, n: int, ours: Callable[[], Any], peers: dict[str, Callable[[], Any]]
 ) -> Iterator[Row]:
     took = seconds(ours, for_s=0.2) * 1e6
@@ -222,30 +222,32 @@ def _beside(
 
 
 def _of_text(n: int) -> Iterator[Row]:
-    texts = _texts(n)
+    texts = _make_texts(n)
     deltas = [{"content": text} for text in texts]
-    events = [_event(delta) for delta in deltas]
+    events = [_make_event(delta) for delta in deltas]
     chunks = [AssistantMessage(text) for text in texts]
     theirs = [_langchain_chunk(delta) for delta in deltas]
     whole = "".join(texts)
     assert whole == concat(chunks).text
-    assert whole == _added(chunks).text
+    assert whole == _accumulate(chunks).text
     assert whole == concat(load_chunks(events)).text
-    assert whole == _langchain(theirs).text
+    assert whole == _merge_langchain(theirs).text
     assert whole == _langchain_from(events).text
     assert whole == _pydantic_ai(deltas)[0].content
 
     peers: dict[str, Callable[[], Any]] = {
         '"".join': partial("".join, texts),
-        "LangChain, bulk": partial(_langchain, theirs),
+        "LangChain, bulk": partial(_merge_langchain, theirs),
         "Pydantic AI": partial(_pydantic_ai, deltas),
     }
     if n <= MOST_FOLDED:
         peers["LangChain, +"] = partial(reduce, operator.add, theirs)
 
-    yield from _beside("concat, text", n, partial(concat, chunks), peers)
-    yield Row("Accumulator, text", n, seconds(partial(_added, chunks)) * 1e6, unit="µs")
-    yield from _beside(
+    yield from _compare_peers("concat, text", n, partial(concat, chunks), peers)
+    yield Row(
+        "Accumulator, text", n, seconds(partial(_accumulate, chunks)) * 1e6, unit="µs"
+    )
+    yield from _compare_peers(
         "events to message, text",
         n,
         lambda: concat(load_chunks(events)),
@@ -258,29 +260,31 @@ def _of_text(n: int) -> Iterator[Row]:
 
 
 def _of_providers(n: int) -> Iterator[Row]:
-    texts = _texts(n)
-    deltas = [_event({"content": text}) for text in texts]
+    texts = _make_texts(n)
+    deltas = [_make_event({"content": text}) for text in texts]
     peers: dict[str, Callable[[], Any]] = {
         "Pydantic AI, deltas only": partial(_pydantic_ai_parts_from, deltas)
     }
     for provider in (anthropic, gemini, openai_responses):
         events = _events_of(provider, texts)
-        assert "".join(texts) == _loaded(provider, events).text
+        assert "".join(texts) == _load_and_merge(provider, events).text
 
         name = provider.__name__.rpartition(".")[2]
         claim = f"events to message, text, {name}"
-        yield from _beside(claim, n, partial(_loaded, provider, events), peers)
+        yield from _compare_peers(
+            claim, n, partial(_load_and_merge, provider, events), peers
+        )
 
 
-def _loaded(provider: Any, events: Sequence[Event]) -> Message:
+def _load_and_merge(provider: Any, events: Sequence[Event]) -> Message:
     message: Message = concat(provider.load_chunks(events))
     return message
 
 
 def _of_calls(n: int, *, valid: bool) -> Iterator[Row]:
-    texts = _arguments(n, valid=valid)
-    deltas = [_call(at, text) for at, text in enumerate(texts)]
-    events = [_event(delta) for delta in deltas]
+    texts = _make_arguments(n, valid=valid)
+    deltas = [_make_call_delta(at, text) for at, text in enumerate(texts)]
+    events = [_make_event(delta) for delta in deltas]
     chunks = [
         AssistantMessage(
             tool_calls=[
@@ -291,7 +295,7 @@ def _of_calls(n: int, *, valid: bool) -> Iterator[Row]:
     ]
     whole = "".join(texts)
     assert whole == concat(chunks).tool_calls[0].arguments
-    assert whole == _added(chunks).tool_calls[0].arguments
+    assert whole == _accumulate(chunks).tool_calls[0].arguments
     assert whole == concat(load_chunks(events)).tool_calls[0].arguments
 
     peers: dict[str, Callable[[], Any]] = {
@@ -304,15 +308,15 @@ def _of_calls(n: int, *, valid: bool) -> Iterator[Row]:
     }
     if n <= (MOST_CALLED if valid else 100):
         theirs = [_langchain_chunk(delta) for delta in deltas]
-        peers["LangChain, bulk"] = partial(_langchain, theirs)
+        peers["LangChain, bulk"] = partial(_merge_langchain, theirs)
         peers["LangChain, +"] = partial(reduce, operator.add, theirs)
         from_events["LangChain, bulk"] = partial(_langchain_from, events)
 
     kind = "a call" if valid else "a call, no JSON"
-    yield from _beside(f"concat, {kind}", n, partial(concat, chunks), peers)
-    took = seconds(partial(_added, chunks)) * 1e6
+    yield from _compare_peers(f"concat, {kind}", n, partial(concat, chunks), peers)
+    took = seconds(partial(_accumulate, chunks)) * 1e6
     yield Row(f"Accumulator, {kind}", n, took, unit="µs")
-    yield from _beside(
+    yield from _compare_peers(
         f"events to message, {kind}",
         n,
         lambda: concat(load_chunks(events)),

@@ -35,7 +35,7 @@ from conversation_state.codec import from_data, to_data
 TEXT = "All work and no play makes Jack a dull boy. " * 9 + "Yes."
 
 
-def _msgspec(n: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def _make_msgspec(n: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
     import msgspec
 
     class Message(msgspec.Struct):
@@ -49,7 +49,7 @@ def _msgspec(n: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
     return lambda: msgspec.json.encode(said), lambda: decoder.decode(wire)
 
 
-def _langchain(n: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def _make_langchain(n: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
     from langchain_core.messages import (
         AIMessage,
         HumanMessage,
@@ -88,7 +88,7 @@ def _pydantic_ai(n: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
     )
 
 
-def _recorded() -> Iterator[Row]:
+def _measure_recordings() -> Iterator[Row]:
     """
     All recorded exchanges of a provider as one state, and all transcripts.
     """
@@ -146,12 +146,12 @@ def rows() -> Iterator[Row]:
         ours = seconds(partial(encode, state)) * each
         back = seconds(partial(decode, wire)) * each
         for beside, peer in (
-            ("msgspec structs", _msgspec),
-            ("LangChain", _langchain),
+            ("msgspec structs", _make_msgspec),
+            ("LangChain", _make_langchain),
             ("Pydantic AI", _pydantic_ai),
         ):
             write, read = peer(n)
             yield Row("encode a message", n, ours, beside, seconds(write) * each, "µs")
             yield Row("decode a message", n, back, beside, seconds(read) * each, "µs")
 
-    yield from _recorded()
+    yield from _measure_recordings()

@@ -32,32 +32,32 @@ N = 10_000
 TEXT = "It leaves at 12:30 from platform 4, and arrives in Bern at 13:26. " * 6
 
 
-def _said() -> list[Message]:
+def _make_messages() -> list[Message]:
     return [
         AssistantMessage(f"{i} {TEXT}") if i % 2 else UserMessage(f"{i} {TEXT}")
         for i in range(N)
     ]
 
 
-def _first(make: Callable[[], TokenCounter]) -> float:
+def _time_first_count(make: Callable[[], TokenCounter]) -> float:
     """
     Seconds to count messages that were never counted before, without the time to make
     them.
     """
-    fresh = [_said() for _ in range(3)]
+    fresh = [_make_messages() for _ in range(3)]
     counter, unread = make(), iter(fresh)
-    return seconds(lambda: _count(next(unread), counter), least=3, for_s=0)
+    return seconds(lambda: _count_all(next(unread), counter), least=3, for_s=0)
 
 
-def _count(said: Sequence[Message], counter: TokenCounter) -> int:
+def _count_all(said: Sequence[Message], counter: TokenCounter) -> int:
     return sum([count(message, counter) for message in said])
 
 
-def _again(said: Sequence[Message], make: Callable[[], TokenCounter]) -> int:
-    return _count(said, make())
+def _count_anew(said: Sequence[Message], make: Callable[[], TokenCounter]) -> int:
+    return _count_all(said, make())
 
 
-def _langchain() -> Callable[[], Any]:
+def _make_langchain_counter() -> Callable[[], Any]:
     from langchain_core.messages import AIMessage, HumanMessage
     from langchain_core.messages.utils import count_tokens_approximately
 
@@ -72,14 +72,14 @@ def rows() -> Iterator[Row | LeftOut]:
     """
     Each counter twice; times are for one message.
     """
-    sample = [(_said()[:10], 2_000)]
-    approximate = seconds(_langchain())
+    sample = [(_make_messages()[:10], 2_000)]
+    approximate = seconds(_make_langchain_counter())
     estimates: dict[str, Callable[[], TokenCounter]] = {
         "by_characters": lambda: by_characters,
         "calibrated": lambda: calibrated(by_characters, sample),
     }
     for name, make in estimates.items():
-        yield from _both(name, make, "LangChain's estimate", approximate)
+        yield from _measure_both(name, make, "LangChain's estimate", approximate)
 
     try:
         from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
@@ -89,24 +89,24 @@ def rows() -> Iterator[Row | LeftOut]:
 
     tokenizer: Any = MistralTokenizer.v3(is_tekken=True).instruct_tokenizer.tokenizer
     encoding = tokenizer._model
-    texts = [message.text for message in _said()]
+    texts = [message.text for message in _make_messages()]
     bare = seconds(lambda: [len(encoding.encode_ordinary(text)) for text in texts])
     vocabularies: dict[str, Callable[[], TokenCounter]] = {
         "by_encoding": lambda: by_encoding(encoding.encode_ordinary),
         "by_mistral": by_mistral,
     }
     for name, make in vocabularies.items():
-        yield from _both(name, make, "tiktoken alone", bare)
+        yield from _measure_both(name, make, "tiktoken alone", bare)
 
 
-def _both(
+def _measure_both(
     name: str, make: Callable[[], TokenCounter], beside: str, peer: float
 ) -> Iterator[Row]:
-    said = _said()
-    total = _again(said, make)
+    said = _make_messages()
+    total = _count_anew(said, make)
     assert total == sum(map(make(), said))
-    first = _first(make)
-    again = seconds(partial(_again, said, make))
+    first = _time_first_count(make)
+    again = seconds(partial(_count_anew, said, make))
     each = 1e9 / N
     yield Row(f"{name}, first", N, first * each, beside, peer * each)
     yield Row(f"{name}, again", N, again * each, beside, peer * each)

@@ -32,7 +32,7 @@ SAID = (
 )
 
 
-def _branch(state: Aggregator, count: int, word: str) -> Aggregator:
+def _make_branch(state: Aggregator, count: int, word: str) -> Aggregator:
     """
     A fork that said *count* messages, every second one of its own.
     """
@@ -44,7 +44,7 @@ def _branch(state: Aggregator, count: int, word: str) -> Aggregator:
     return fork
 
 
-def _plain(a: list[Entry], b: list[Entry]) -> tuple[list[Entry], list[Entry]]:
+def _compare_lists(a: list[Entry], b: list[Entry]) -> tuple[list[Entry], list[Entry]]:
     """
     The same of plain lists: how far they agree, and what only one has.
     """
@@ -63,7 +63,7 @@ def _plain(a: list[Entry], b: list[Entry]) -> tuple[list[Entry], list[Entry]]:
     )
 
 
-def _shown(found: list[Diff], name: str) -> list[str]:
+def _format_diffs(found: list[Diff], name: str) -> list[str]:
     return [getattr(one, name)() for one in found]
 
 
@@ -73,7 +73,7 @@ def rows() -> Iterator[Row]:
     """
     for n in (100, 10_000, 1_000_000):
         state = Aggregator.new(messages=islice(cycle(SAID), n))
-        a, b = _branch(state, 5, "Why"), _branch(state, 5, "How")
+        a, b = _make_branch(state, 5, "Why"), _make_branch(state, 5, "How")
         found = diff(a, b)
         assert (n, 5, 5, 2) == (
             found.common,
@@ -82,9 +82,9 @@ def rows() -> Iterator[Row]:
             len(found.same),
         )
         lists = list(a.entries), list(b.entries)
-        assert (list(found.only_a), list(found.only_b)) == _plain(*lists)
+        assert (list(found.only_a), list(found.only_b)) == _compare_lists(*lists)
         took = seconds_each(partial(diff, a, b)) * 1e6
-        peer = seconds(partial(_plain, *lists), for_s=0.1) * 1e6
+        peer = seconds(partial(_compare_lists, *lists), for_s=0.1) * 1e6
         yield Row("diff, ten messages differ", n, took, "two lists", peer, "µs")
 
         took = seconds_each(partial(diff, a, a)) * 1e6
@@ -103,16 +103,16 @@ def rows() -> Iterator[Row]:
 
     state = Aggregator.new(messages=islice(cycle(SAID), 10_000))
     for k in (10, 1_000, 100_000):
-        a, b = _branch(state, k // 2, "Why"), _branch(state, k // 2, "How")
+        a, b = _make_branch(state, k // 2, "Why"), _make_branch(state, k // 2, "How")
         took = seconds(partial(diff, a, b), for_s=0.1) * 1e6
         yield Row("diff by what differs, of 10,000", k, took, unit="µs")
         took = seconds(partial(str, diff(a, b)), for_s=0.1) * 1e6
         yield Row("str by what differs", k, took, unit="µs")
 
-    yield from _recorded(airline())
+    yield from _compare_recordings(airline())
 
 
-def _recorded(conversations: list[tuple[Message, ...]]) -> Iterator[Row]:
+def _compare_recordings(conversations: list[tuple[Message, ...]]) -> Iterator[Row]:
     """
     The two runs of every task, compared and shown.
     """
@@ -128,6 +128,6 @@ def _recorded(conversations: list[tuple[Message, ...]]) -> Iterator[Row]:
     took = seconds(lambda: [diff(a, b) for a, b in pairs], for_s=0.1)
     yield Row("diff of two recorded runs", size, took / len(pairs) * 1e6, unit="µs")
     for name in ("text", "markdown", "html"):
-        took = seconds(partial(_shown, found, name), for_s=0.1)
+        took = seconds(partial(_format_diffs, found, name), for_s=0.1)
         claim = f"{name} of such a diff"
         yield Row(claim, size, took / len(pairs) * 1e6, unit="µs")

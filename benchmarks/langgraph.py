@@ -21,7 +21,7 @@ from benchmarks.measure import Row, bytes_kept, seconds
 from conversation_state import Aggregator, AssistantMessage, UserMessage
 
 
-def _ours(n: int) -> list[Any]:
+def _make_checkpoints(n: int) -> list[Any]:
     state, kept = Aggregator.new(), []
     for i in range(n):
         said = (
@@ -41,7 +41,7 @@ class State(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
 
 
-def _theirs(n: int) -> Any:
+def _run_langgraph(n: int) -> Any:
     def step(state: State) -> dict[str, Any]:
         i = len(state["messages"])
         said = HumanMessage(f"question {i}") if i % 2 else AIMessage(f"answer {i}")
@@ -67,9 +67,9 @@ def rows() -> Iterator[Row]:
     beside = "LangGraph InMemorySaver"
     for n in (100, 400):
         took, kept = _measure_ours(n)
-        theirs = seconds(partial(_theirs, n), least=1, for_s=0) * 1e3
+        theirs = seconds(partial(_run_langgraph, n), least=1, for_s=0) * 1e3
         yield Row("steps with a checkpoint each", n, took, beside, theirs, "ms")
-        held = bytes_kept(partial(_theirs, n)) / 1e6
+        held = bytes_kept(partial(_run_langgraph, n)) / 1e6
         yield Row("memory they keep", n, kept, beside, held, "MB")
 
     took, kept = _measure_ours(1_000)
@@ -81,5 +81,5 @@ def _measure_ours(n: int) -> tuple[float, float]:
     """
     The milliseconds that *n* steps take, and the megabytes that they keep.
     """
-    took = seconds(partial(_ours, n)) * 1e3
-    return took, bytes_kept(partial(_ours, n)) / 1e6
+    took = seconds(partial(_make_checkpoints, n)) * 1e3
+    return took, bytes_kept(partial(_make_checkpoints, n)) / 1e6

@@ -21,7 +21,7 @@ from conversation_state._persistent import Log
 SIZES = (10, 1_000, 10_000, 100_000, 1_000_000)
 
 
-def _grown(start: Any, n: int) -> Any:
+def _append_all(start: Any, n: int) -> Any:
     log = start
     for i in range(n):
         log = log.append(i)
@@ -29,7 +29,7 @@ def _grown(start: Any, n: int) -> Any:
     return log
 
 
-def _kept(start: Any, n: int) -> list[Any]:
+def _keep_versions(start: Any, n: int) -> list[Any]:
     log, versions = start, [start] * n
     for i in range(n):
         log = log.append(i)
@@ -38,7 +38,7 @@ def _kept(start: Any, n: int) -> list[Any]:
     return versions
 
 
-def _repeat(times: int, function: Callable[..., Any], *given: Any) -> None:
+def _repeat_call(times: int, function: Callable[..., Any], *given: Any) -> None:
     for _ in range(times):
         function(*given)
 
@@ -53,30 +53,33 @@ def rows() -> Iterator[Row]:
     A row for each line of the table in DESIGN, at sizes up to a million.
     """
     for n in SIZES:
-        yield from _writing(n)
+        yield from _measure_writing(n)
 
     for n in SIZES:
-        yield from _reading(n)
+        yield from _measure_reading(n)
 
 
-def _writing(n: int) -> Iterator[Row]:
+def _measure_writing(n: int) -> Iterator[Row]:
     empty: Any = Log()
     theirs: Any = python_pvector()  # type: ignore[no-untyped-call]
     beside = "pvector, pure Python"
     times = max(1, 2_000 // n)
     each = 1e9 / (n * times)
-    for claim, grow in (("append", _grown), ("append, every version kept", _kept)):
-        ours = seconds(partial(_repeat, times, grow, empty, n))
-        peer = seconds(partial(_repeat, times, grow, theirs, n))
+    for claim, grow in (
+        ("append", _append_all),
+        ("append, every version kept", _keep_versions),
+    ):
+        ours = seconds(partial(_repeat_call, times, grow, empty, n))
+        peer = seconds(partial(_repeat_call, times, grow, theirs, n))
         yield Row(claim, n, ours * each, beside, peer * each)
 
     if n <= 100_000:
-        ours = bytes_kept(partial(_kept, empty, n)) / n
-        peer = bytes_kept(partial(_kept, theirs, n)) / n
+        ours = bytes_kept(partial(_keep_versions, empty, n)) / n
+        peer = bytes_kept(partial(_keep_versions, theirs, n)) / n
         yield Row("memory of a kept version", n, ours, beside, peer, "bytes")
 
 
-def _reading(n: int) -> Iterator[Row]:
+def _measure_reading(n: int) -> Iterator[Row]:
     log = Log(range(n))
     plain = list(range(n))
     assert plain == list(log)

@@ -48,11 +48,11 @@ def say_ten(state: Aggregator) -> Aggregator:
     return state.extend(said)
 
 
-def _same(state: Aggregator) -> Aggregator:
+def _return_same(state: Aggregator) -> Aggregator:
     return state
 
 
-def _joining() -> Iterator[Row]:
+def _measure_joins() -> Iterator[Row]:
     for n in (100, 10_000):
         state = _make_state(n)
         past = Past(state)
@@ -67,7 +67,7 @@ def _joining() -> Iterator[Row]:
             yield Row(f"join 1,000 turns of ten messages, {name}", n, took, unit="ms")
 
 
-def _bytes() -> Iterator[Row]:
+def _measure_bytes() -> Iterator[Row]:
     for n in (100, 10_000):
         state = _make_state(n)
         past = Past(state)
@@ -84,7 +84,7 @@ def _bytes() -> Iterator[Row]:
         yield Row("pickle the next branch", n, took, "the state", each, "µs")
 
 
-def _swapping() -> Iterator[Row]:
+def _measure_swaps() -> Iterator[Row]:
     cell: Cell[Aggregator] = Cell(Aggregator.new())
     lock, messages = Lock(), []
 
@@ -92,14 +92,14 @@ def _swapping() -> Iterator[Row]:
         value = Aggregator.new()
 
     def swap() -> None:
-        cell.swap(_added)
+        cell.swap(_add_message)
 
     def locked() -> None:
         with lock:
             messages.append(MESSAGE)
 
     def bare() -> None:
-        Bare.value = _added(Bare.value)
+        Bare.value = _add_message(Bare.value)
 
     ours = seconds_each(swap) * 1e9
     for beside, function in (("bare attribute", bare), ("lock, list", locked)):
@@ -116,7 +116,7 @@ def _swapping() -> Iterator[Row]:
 
         def swaps(threads: int = threads, times: int = times) -> None:
             shared = Cell(Aggregator.new())
-            _at_once(threads, times, partial(shared.swap, _added))
+            _at_once(threads, times, partial(shared.swap, _add_message))
             assert 16_000 == len(shared.value)
 
         def locks(threads: int = threads, times: int = times) -> None:
@@ -133,7 +133,7 @@ def _swapping() -> Iterator[Row]:
         yield Row("swap, so many threads at once", threads, ours, "lock, list", peer)
 
 
-def _added(state: Aggregator) -> Aggregator:
+def _add_message(state: Aggregator) -> Aggregator:
     return state.add(MESSAGE)
 
 
@@ -153,11 +153,11 @@ def _fanning_out() -> Iterator[Row]:
     state = _make_state(1_000)
     with ThreadPoolExecutor(8) as pool:
         for k in (1, 10, 100, 1_000):
-            steps = [_same] * k
+            steps = [_return_same] * k
 
             def mapped(k: int = k) -> None:
                 forks = [state.fork() for _ in range(k)]
-                assert state is state.join(*pool.map(_same, forks))
+                assert state is state.join(*pool.map(_return_same, forks))
 
             peer = seconds(mapped) / k * 1e6
             for name, executor in (("a pool", pool), ("threads of its own", None)):
@@ -194,7 +194,7 @@ def rows() -> Iterator[Row]:
     """
     Rows for joining, bytes, cells and fan-outs.
     """
-    yield from _joining()
-    yield from _bytes()
-    yield from _swapping()
+    yield from _measure_joins()
+    yield from _measure_bytes()
+    yield from _measure_swaps()
     yield from _fanning_out()

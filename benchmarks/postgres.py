@@ -38,9 +38,9 @@ class _Bare:
             autocommit=True,
             options=f"-c synchronous_commit={synchronous}",
         )
-        self._run("CREATE TABLE IF NOT EXISTS bare (place bigserial, body bytea)")
+        self._run_sql("CREATE TABLE IF NOT EXISTS bare (place bigserial, body bytea)")
 
-    def _run(self, sql: str, *given: Any) -> None:
+    def _run_sql(self, sql: str, *given: Any) -> None:
         execute: Any = self._connection.execute
         execute(sql, given or None)
 
@@ -48,9 +48,9 @@ class _Bare:
         """
         One body, in a transaction.
         """
-        self._run("BEGIN")
-        self._run("INSERT INTO bare (body) VALUES (%s)", _BODY)
-        self._run("COMMIT")
+        self._run_sql("BEGIN")
+        self._run_sql("INSERT INTO bare (body) VALUES (%s)", _BODY)
+        self._run_sql("COMMIT")
 
     def close(self) -> None:
         """
@@ -59,7 +59,9 @@ class _Bare:
         self._connection.close()
 
 
-def _saves(server: Server, n: int, synchronous: str, times: int, turns: int) -> Row:
+def _measure_saves(
+    server: Server, n: int, synchronous: str, times: int, turns: int
+) -> Row:
     options = f"&synchronous_commit={synchronous}"
     bare = _Bare(server, synchronous)
     with open_store(server.url(f"saves_{synchronous}_{n}", options)) as store:
@@ -84,7 +86,7 @@ def _saves(server: Server, n: int, synchronous: str, times: int, turns: int) -> 
     return Row(f"PostgreSQL: save, commit {synchronous}", n, ours, beside, theirs, "µs")
 
 
-def _loads(server: Server, n: int) -> Iterator[Row]:
+def _measure_loads(server: Server, n: int) -> Iterator[Row]:
     url = server.url(f"loads_{n}")
     state = _make_state(n)
     with open_store(url) as store:
@@ -132,7 +134,7 @@ def _bare_writer(dsn: str) -> int:
     return count
 
 
-def _writers(server: Server) -> Row:
+def _measure_writers(server: Server) -> Row:
     url = server.url("writers")
     open_store(url).close()
     _Bare(server, "on").close()
@@ -151,13 +153,13 @@ def rows() -> Iterator[Row]:
     server = Server()
     try:
         for n in (10, 1_000, 10_000, 100_000):
-            yield _saves(server, n, "off", 50, 11)
+            yield _measure_saves(server, n, "off", 50, 11)
 
         for n in (10, 100_000):
-            yield _saves(server, n, "on", 10, 7)
+            yield _measure_saves(server, n, "on", 10, 7)
 
-        yield _writers(server)
+        yield _measure_writers(server)
         for n in (10, 1_000, 10_000, 100_000):
-            yield from _loads(server, n)
+            yield from _measure_loads(server, n)
     finally:
         server.stop()

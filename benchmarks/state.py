@@ -27,7 +27,7 @@ MESSAGE = UserMessage("When is the next train?")
 NOTHING = Aggregator.new()
 
 
-def _states(n: int) -> list[Any]:
+def _keep_states(n: int) -> list[Any]:
     state = NOTHING
     states = [state] * n
     for i in range(n):
@@ -37,7 +37,7 @@ def _states(n: int) -> list[Any]:
     return states
 
 
-def _vectors(n: int) -> list[Any]:
+def _keep_vectors(n: int) -> list[Any]:
     vector: Any = python_pvector()  # type: ignore[no-untyped-call]
     vectors = [vector] * n
     for i in range(n):
@@ -47,7 +47,7 @@ def _vectors(n: int) -> list[Any]:
     return vectors
 
 
-def _lists(n: int) -> list[Any]:
+def _keep_lists(n: int) -> list[Any]:
     messages: list[Any] = []
     kept = [messages] * n
     for i in range(n):
@@ -57,7 +57,7 @@ def _lists(n: int) -> list[Any]:
     return kept
 
 
-def _deep(n: int) -> list[Any]:
+def _keep_deep_copies(n: int) -> list[Any]:
     messages: list[Any] = []
     kept = [messages] * n
     for i in range(n):
@@ -67,7 +67,7 @@ def _deep(n: int) -> list[Any]:
     return kept
 
 
-def _repeat(times: int, make: Callable[[int], Any], n: int) -> None:
+def _repeat_making(times: int, make: Callable[[int], Any], n: int) -> None:
     for _ in range(times):
         make(n)
 
@@ -77,10 +77,10 @@ def rows() -> Iterator[Row]:
     Rows for adding, forking and joining.
     """
     for n in SIZES:
-        yield from _adding(n)
+        yield from _measure_adding(n)
 
     for n in SIZES:
-        yield from _branching(n)
+        yield from _measure_branching(n)
 
     state = NOTHING.extend([MESSAGE] * 10)
     forks = [state.fork().extend([MESSAGE] * 10) for _ in range(1_000)]
@@ -89,27 +89,27 @@ def rows() -> Iterator[Row]:
     yield Row("join 1,000 forks that said ten each", 1_000, took, unit="ms")
 
 
-def _adding(n: int) -> Iterator[Row]:
+def _measure_adding(n: int) -> Iterator[Row]:
     times = max(1, 2_000 // n)
     each = 1e9 / (n * times)
-    ours = seconds(partial(_repeat, times, _states, n)) * each
+    ours = seconds(partial(_repeat_making, times, _keep_states, n)) * each
     for beside, make, most in (
-        ("pvector, pure Python", _vectors, 1_000_000),
-        ("copy of a list", _lists, 10_000),
-        ("copy.deepcopy of dicts", _deep, 1_000),
+        ("pvector, pure Python", _keep_vectors, 1_000_000),
+        ("copy of a list", _keep_lists, 10_000),
+        ("copy.deepcopy of dicts", _keep_deep_copies, 1_000),
     ):
         if n <= most:
-            peer = seconds(partial(_repeat, times, make, n)) * each
+            peer = seconds(partial(_repeat_making, times, make, n)) * each
             yield Row("add, every state kept", n, ours, beside, peer)
 
     if n <= 100_000:
-        kept = bytes_kept(partial(_states, n)) / n
-        peer = bytes_kept(partial(_vectors, n)) / n
+        kept = bytes_kept(partial(_keep_states, n)) / n
+        peer = bytes_kept(partial(_keep_vectors, n)) / n
         beside = "pvector, pure Python"
         yield Row("memory of a kept state", n, kept, beside, peer, "bytes")
 
 
-def _branching(n: int) -> Iterator[Row]:
+def _measure_branching(n: int) -> Iterator[Row]:
     state = NOTHING.extend([MESSAGE] * n)
     one = state.fork().extend([MESSAGE] * 10)
     two = state.fork().extend([MESSAGE] * 10)

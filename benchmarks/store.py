@@ -38,7 +38,7 @@ def _make_state(n: int) -> Aggregator:
     return Aggregator.new(messages=said)
 
 
-def _bare(folder: str, synchronous: str) -> sqlite3.Connection:
+def _open_bare(folder: str, synchronous: str) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{folder}/bare.db", isolation_level=None)
     for setting in (
         "journal_mode = WAL",
@@ -75,10 +75,10 @@ def _in_turn(
     return sorted(took[0])[turns // 2], sorted(took[1])[turns // 2]
 
 
-def _saves(n: int, synchronous: str, times: int, turns: int) -> Row:
+def _measure_saves(n: int, synchronous: str, times: int, turns: int) -> Row:
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/chats.db?synchronous={synchronous}"
-        store, connection = open_store(url), _bare(folder, synchronous)
+        store, connection = open_store(url), _open_bare(folder, synchronous)
         state = _make_state(n)
         store.save("chat", state)
         states = [state]
@@ -102,7 +102,7 @@ def _saves(n: int, synchronous: str, times: int, turns: int) -> Row:
     return Row(f"save a message, {synchronous}", n, ours, beside, theirs, "µs")
 
 
-def _size() -> Row:
+def _measure_size() -> Row:
     with TemporaryDirectory() as folder:
         state = Aggregator.new()
         with open_store(f"sqlite:///{folder}/chats.db") as store:
@@ -119,7 +119,7 @@ def _size() -> Row:
     return Row("a file, 800 states saved", 800, size / 1e3, beside, raw / 1e3, "kB")
 
 
-def _fresh(url: str) -> Callable[[], Any]:
+def _load_from_new_store(url: str) -> Callable[[], Any]:
     def load() -> Aggregator:
         store: Store
         with open_store(url) as store:
@@ -128,7 +128,7 @@ def _fresh(url: str) -> Callable[[], Any]:
     return load
 
 
-def _loads(n: int) -> Iterator[Row]:
+def _measure_loads(n: int) -> Iterator[Row]:
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/chats.db"
         state = _make_state(n)
@@ -137,7 +137,7 @@ def _loads(n: int) -> Iterator[Row]:
             again = seconds_each(lambda: store.load("chat")) * 1e6
             window = seconds_each(lambda: store.load("chat", last=20)) * 1e6
 
-        wire, load = encode(state), _fresh(url)
+        wire, load = encode(state), _load_from_new_store(url)
         assert state == load()
         clock = time.process_time
         read = seconds(lambda: decode(wire), clock=clock) * 1e3
@@ -151,12 +151,12 @@ def rows() -> Iterator[Row]:
     """
     Saves at four lengths, with both kinds of durability; a file's size; loads.
     """
-    yield _size()
+    yield _measure_size()
     for n in (10, 1_000, 10_000, 100_000):
-        yield _saves(n, "normal", 100, 15)
+        yield _measure_saves(n, "normal", 100, 15)
 
     for n in (10, 10_000):
-        yield _saves(n, "full", 10, 5)
+        yield _measure_saves(n, "full", 10, 5)
 
     for n in (10, 1_000, 10_000, 100_000):
-        yield from _loads(n)
+        yield from _measure_loads(n)

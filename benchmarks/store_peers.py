@@ -91,7 +91,7 @@ def kept_of(
     return Kept(took / TURNS * 1e3, saving / TURNS * 1e3, size, loading)
 
 
-def _ours(folder: str, synchronous: str) -> Kept:
+def _make_ours(folder: str, synchronous: str) -> Kept:
     path = Path(folder, "ours.db")
     url = f"sqlite:///{path}?synchronous={synchronous}"
 
@@ -251,7 +251,7 @@ def rows() -> Iterator[Row]:
     for synchronous in ("normal", "full"):
         # A full sync is SQLite's default, and the session offers no other.
         quick: dict[str, Callable[[str], Kept]]
-        quick = {"": partial(_ours, synchronous=synchronous)}
+        quick = {"": partial(_make_ours, synchronous=synchronous)}
         if synchronous == "full":
             quick["Agents SQLiteSession"] = session
 

@@ -41,7 +41,7 @@ def loud(chunk: Message) -> Message:
     return AssistantMessage(chunk.text.upper())
 
 
-def _run(*functions: Callable[[], object]) -> None:
+def _run_threads(*functions: Callable[[], object]) -> None:
     threads = [Thread(target=function) for function in functions]
     for thread in threads:
         thread.start()
@@ -68,7 +68,7 @@ def ours(n: int) -> list[Message]:
     def consume() -> None:
         got.append(collect(readers.pop()))
 
-    _run(send, consume, consume)
+    _run_threads(send, consume, consume)
     return got
 
 
@@ -104,7 +104,7 @@ def queues(n: int) -> list[Message]:
     def consume(queue: Queue[Message | None]) -> None:
         got.append(concat(given(queue)))
 
-    _run(send, convert, *[partial(consume, queue) for queue in others])
+    _run_threads(send, convert, *[partial(consume, queue) for queue in others])
     return got
 
 
@@ -173,7 +173,7 @@ async def memory_streams(n: int) -> list[Message]:
     return got
 
 
-def _timed(function: Callable[[int], Any], n: int) -> float:
+def _time_run(function: Callable[[int], Any], n: int) -> float:
     expected = [AssistantMessage(loud(CHUNK).text * n)] * 2
 
     def run() -> None:
@@ -182,7 +182,7 @@ def _timed(function: Callable[[int], Any], n: int) -> float:
     return seconds(run, least=2, for_s=0.5) / n * 1e6
 
 
-def _loops() -> Iterator[tuple[str, Callable[..., Any]]]:
+def _list_event_loops() -> Iterator[tuple[str, Callable[..., Any]]]:
     yield "asyncio", lambda function, n: asyncio.run(function(n))
     try:
         import trio
@@ -192,17 +192,17 @@ def _loops() -> Iterator[tuple[str, Callable[..., Any]]]:
     yield "trio", trio.run
 
 
-def _memory(n: int) -> None:
+def _read_all(n: int) -> None:
     reader = iter(Stream.of(range(n)).convert(lambda x: x))
     assert n == sum(1 for _ in reader)
 
 
-def _words(n: int) -> Iterator[str]:
+def _yield_words(n: int) -> Iterator[str]:
     for number in range(n):
         yield WORDS[number % len(WORDS)]
 
 
-def _joined(pieces: Iterable[str]) -> str:
+def _join_pieces(pieces: Iterable[str]) -> str:
     read = []
     for piece in pieces:
         read.append(piece)  # noqa: PERF402 - as a program reads a stream
@@ -212,14 +212,14 @@ def _joined(pieces: Iterable[str]) -> str:
 
 def _of_text(n: int) -> Iterator[Row]:
     def streamed() -> str:
-        return _joined(iter(Stream.of(_words(n))))
+        return _join_pieces(iter(Stream.of(_yield_words(n))))
 
     def held() -> str:
-        stream = Stream.of(_words(n))
-        return _joined(iter(stream))
+        stream = Stream.of(_yield_words(n))
+        return _join_pieces(iter(stream))
 
     def bare() -> str:
-        return _joined(_words(n))
+        return _join_pieces(_yield_words(n))
 
     assert bare() == streamed() == held()
     beside = "a loop, without a stream"
@@ -240,17 +240,17 @@ def rows() -> Iterator[Row]:
 
     for n in (100, 10_000, 100_000):
         claim = "pipe, convert, two consumers: threads"
-        peer = _timed(queues, n)
-        yield Row(claim, n, _timed(ours, n), "queue.Queue", peer, "µs")
+        peer = _time_run(queues, n)
+        yield Row(claim, n, _time_run(ours, n), "queue.Queue", peer, "µs")
 
-        for name, run in _loops():
+        for name, run in _list_event_loops():
             claim = f"pipe, convert, two consumers: {name}"
-            took = _timed(partial(run, aours), n)
-            peer = _timed(partial(run, memory_streams), n)
+            took = _time_run(partial(run, aours), n)
+            peer = _time_run(partial(run, memory_streams), n)
             yield Row(claim, n, took, "anyio memory streams", peer, "µs")
 
     for n in (10_000, 1_000_000):
-        took = seconds(partial(_memory, n), least=2) / n * 1e6
+        took = seconds(partial(_read_all, n), least=2) / n * 1e6
         yield Row("read a range, converted", n, took, unit="µs")
 
     n = 10_000

@@ -24,7 +24,7 @@ SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
 TEXT = "All work and no play makes Jack a dull boy. " * 9 + "Yes."
 
 
-def _committed(states: list[Any]) -> Timeline[Any]:
+def _commit_all(states: list[Any]) -> Timeline[Any]:
     timeline: Timeline[Any] = Timeline.begin(None)
     for state in states:
         timeline = timeline.commit(state)
@@ -32,7 +32,7 @@ def _committed(states: list[Any]) -> Timeline[Any]:
     return timeline
 
 
-def _kept(states: list[Any]) -> list[Any]:
+def _keep_timelines(states: list[Any]) -> list[Any]:
     timelines: list[Any] = [Timeline.begin(None)]
     for state in states:
         timelines.append(timelines[-1].commit(state))
@@ -40,7 +40,7 @@ def _kept(states: list[Any]) -> list[Any]:
     return timelines
 
 
-def _listed(states: list[Any]) -> list[Any]:
+def _append_all(states: list[Any]) -> list[Any]:
     past: list[Any] = []
     for state in states:
         past.append(state)  # noqa: PERF402 - a step at a time, as it is committed
@@ -48,7 +48,7 @@ def _listed(states: list[Any]) -> list[Any]:
     return past
 
 
-def _limited(states: list[Any]) -> Timeline[Any]:
+def _commit_with_limit(states: list[Any]) -> Timeline[Any]:
     timeline: Timeline[Any] = Timeline.begin(None, limit=max(len(states) // 2, 1))
     for state in states:
         timeline = timeline.commit(state)
@@ -61,28 +61,30 @@ def rows() -> Iterator[Row]:
     Rows for steps, and for a conversation with every state kept.
     """
     for n in SIZES:
-        yield from _steps(n)
+        yield from _measure_steps(n)
 
     for n in (100, 1_000):
-        yield from _written(n)
+        yield from _measure_writing(n)
 
 
-def _steps(n: int) -> Iterator[Row]:
+def _measure_steps(n: int) -> Iterator[Row]:
     states = [object() for _ in range(n)]
-    timeline = _committed(states)
+    timeline = _commit_all(states)
     assert n + 1 == len(timeline.moments)
     if n <= 100_000:
-        ours, peer = (bytes_kept(partial(f, states)) / n for f in (_committed, _listed))
+        ours, peer = (
+            bytes_kept(partial(f, states)) / n for f in (_commit_all, _append_all)
+        )
         yield Row("memory of a step", n, ours, "list", peer, "bytes")
-        kept = bytes_kept(partial(_kept, states)) / n
+        kept = bytes_kept(partial(_keep_timelines, states)) / n
         yield Row("memory of a step, every timeline kept", n, kept, unit="bytes")
 
     each = 1e9 / n
     least = 1 if n > 100_000 else 3
-    ours = seconds(partial(_committed, states), least=least) * each
-    peer = seconds(partial(_listed, states), least=least) * each
+    ours = seconds(partial(_commit_all, states), least=least) * each
+    peer = seconds(partial(_append_all, states), least=least) * each
     yield Row("commit", n, ours, "list.append", peer)
-    limited = seconds(partial(_limited, states), least=least) * each
+    limited = seconds(partial(_commit_with_limit, states), least=least) * each
     yield Row("commit under a limit of half as many", n, limited)
     back, middle = timeline.undo(), timeline.goto(n // 2)
     assert back.redo() == timeline
@@ -100,7 +102,7 @@ def _steps(n: int) -> Iterator[Row]:
     yield Row("goto, for each moment passed", n, took)
 
 
-def _written(n: int) -> Iterator[Row]:
+def _measure_writing(n: int) -> Iterator[Row]:
     state = Aggregator.new()
     timeline = Timeline.begin(state)
     for _ in range(n):

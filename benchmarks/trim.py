@@ -49,7 +49,7 @@ SAID = (
 )
 
 
-def _langchain(state: Aggregator, limit: int) -> Any:
+def _make_langchain(state: Aggregator, limit: int) -> Any:
     from langchain_core.messages import (
         AIMessage,
         HumanMessage,
@@ -82,7 +82,7 @@ def _langchain(state: Aggregator, limit: int) -> Any:
     )
 
 
-def _turn(state: Aggregator, budget: TokenBudget, step: Step) -> None:
+def _trim_turn(state: Aggregator, budget: TokenBudget, step: Step) -> None:
     trim(state.add(SAID[0]), budget, step)
 
 
@@ -90,7 +90,7 @@ def _default_turn(state: Aggregator, budget: TokenBudget) -> None:
     trim(state.add(SAID[0]), budget)
 
 
-def _others(state: Aggregator, n: int) -> Iterator[Row]:
+def _measure_other_steps(state: Aggregator, n: int) -> Iterator[Row]:
     """
     The other steps, each alone on the whole state.
     """
@@ -176,12 +176,12 @@ def rows() -> Iterator[Row]:
             claim = f"trim, {part}"
             took = seconds_each(partial(trim, state, budget, step)) * 1e6
             if n <= 10_000:
-                peer = seconds(_langchain(state, limit), least=2, for_s=0.1) * 1e6
+                peer = seconds(_make_langchain(state, limit), least=2, for_s=0.1) * 1e6
                 yield Row(claim, n, took, "trim_messages", peer, "µs")
             else:
                 yield Row(claim, n, took, unit="µs")
 
-            turn = seconds_each(partial(_turn, state, budget, step)) * 1e6
+            turn = seconds_each(partial(_trim_turn, state, budget, step)) * 1e6
             yield Row("add, then trim", n, turn, unit="µs")
 
             slack = fit(slack=limit // 4)
@@ -190,10 +190,10 @@ def rows() -> Iterator[Row]:
             yield Row(f"the same with slack, {part}", n, took, unit="µs")
             repaired = seconds_each(partial(_default_turn, state, budget)) * 1e6
             yield Row("add, then trim without steps", n, repaired, "fit()", turn, "µs")
-            took = seconds_each(partial(_turn, state, budget, slack)) * 1e6
+            took = seconds_each(partial(_trim_turn, state, budget, slack)) * 1e6
             yield Row("add, then trim with slack", n, took, unit="µs")
 
-        yield from _others(state, n)
+        yield from _measure_other_steps(state, n)
 
     alone = bytes_kept(partial(_kept_states, 10_000, None)) / 10_000
     for claim, steps in (

@@ -48,7 +48,7 @@ def is_refused(roles: Sequence[tuple[str, list[str], str]]) -> bool:
     return False
 
 
-def _judged(
+def _judge_result(
     size: int, tokens: int, limit: int, roles: Sequence[tuple[str, list[str], str]]
 ) -> str:
     if not size or all(role == "system" for role, _, _ in roles):
@@ -67,7 +67,7 @@ def ours(payload: list[dict[str, Any]]) -> Iterator[str]:
     state = Aggregator.new(messages=openai_chat.load(payload))
     whole = TrimContext.of(state)
     said = [
-        (one.role, [c.id for c in getattr(one, "tool_calls", ())], _answered(one))
+        (one.role, [c.id for c in getattr(one, "tool_calls", ())], _get_call_id(one))
         for one in whole
     ]
     for limit in range(1, whole.total_tokens + 1):
@@ -82,10 +82,10 @@ def ours(payload: list[dict[str, Any]]) -> Iterator[str]:
         tokens = sum([one.tokens for one in elements])
         assert tokens == view.total_tokens
         roles = [said[one.seq] for one in elements]
-        yield _judged(len(roles), tokens, limit, roles)
+        yield _judge_result(len(roles), tokens, limit, roles)
 
 
-def _answered(message: Any) -> str:
+def _get_call_id(message: Any) -> str:
     return getattr(message, "tool_call_id", "")
 
 
@@ -114,11 +114,11 @@ def langchain(payload: list[dict[str, Any]], **options: Any) -> Iterator[str]:
             (
                 {"ai": "assistant", "human": "user"}.get(one.type, one.type),
                 [call["id"] for call in getattr(one, "tool_calls", ())],
-                _answered(one),
+                _get_call_id(one),
             )
             for one in view
         ]
-        yield _judged(len(view), count_tokens_approximately(view), limit, roles)
+        yield _judge_result(len(view), count_tokens_approximately(view), limit, roles)
 
 
 def litellm(payload: list[dict[str, Any]]) -> Iterator[str]:
@@ -158,7 +158,7 @@ def litellm(payload: list[dict[str, Any]]) -> Iterator[str]:
             for one in view
         ]
         tokens = token_counter(model="gpt-4o", messages=view) if view else 0
-        yield _judged(len(view), tokens, limit, roles)
+        yield _judge_result(len(view), tokens, limit, roles)
 
 
 KINDS = ("invalid", "empty", "over budget", "raised", "good")

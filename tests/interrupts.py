@@ -422,11 +422,11 @@ class _swallowed_interrupts:  # noqa: N801 - used like a function
 
     def __enter__(self) -> None:
         self._before = sys.unraisablehook
-        sys.unraisablehook = self._report
+        sys.unraisablehook = self._report_unraisable
 
     def __exit__(self, *_: object) -> None:
         sys.unraisablehook = self._before
 
-    def _report(self, unraisable: sys.UnraisableHookArgs) -> None:
+    def _report_unraisable(self, unraisable: sys.UnraisableHookArgs) -> None:
         if unraisable.exc_type is not KeyboardInterrupt:
             self._before(unraisable)

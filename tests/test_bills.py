@@ -134,8 +134,8 @@ class Bills(RuleBasedStateMachine):
     )
     def fan_out(self, one, scripts, usage, ships, raises):
         state, owed = one
-        plans = [self._plan(script, usage) for script in scripts]
-        steps = [self._step(plan, ships) for plan in plans]
+        plans = [self._make_plan(script, usage) for script in scripts]
+        steps = [self._make_step(plan, ships) for plan in plans]
         try:
             done: Any = fan_out(state, steps, on_error="raise" if raises else "keep")
         except FanOutError as error:
@@ -144,19 +144,19 @@ class Bills(RuleBasedStateMachine):
 
         paid = dict(owed)
         for entries, fails in plans:
-            for name, _, price, _ in entries[: _kept(entries) if fails else None]:
+            for name, _, price, _ in entries[: _count_kept(entries) if fails else None]:
                 paid.setdefault(name, price)
 
         assert sum(fails for _, fails in plans) == len(done.failures)
         return self.noted(done.state, paid)
 
-    def _plan(self, script, usage):
+    def _make_plan(self, script, usage):
         steps, fails = script
         return [
             (self.name(key), key, self.price(key, usage), kept) for key, kept in steps
         ], fails
 
-    def _step(self, plan, ships):
+    def _make_step(self, plan, ships):
         entries, fails = plan
 
         def step(state):
@@ -210,7 +210,7 @@ class Bills(RuleBasedStateMachine):
                 assert everything.join(first, *others) is everything
 
 
-def _kept(entries):
+def _count_kept(entries):
     return max((n + 1 for n, entry in enumerate(entries) if entry[-1]), default=0)
 
 

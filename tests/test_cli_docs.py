@@ -33,14 +33,14 @@ class TestDocs:
 
             assert "conversation-state" == word
             assert 0 == result.exit_code, result.output
-            shown = _timeless(result.stderr + result.stdout)
-            expected, more, _ = _timeless(expected).partition("...\n")
+            shown = _hide_times(result.stderr + result.stdout)
+            expected, more, _ = _hide_times(expected).partition("...\n")
             assert expected == (shown[: len(expected)] if more else shown)
 
         assert 15 < len(steps)
 
 
-def _timeless(text):
+def _hide_times(text):
     return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "0000-00-00 00:00:00", text)
 
 

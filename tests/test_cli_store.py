@@ -1101,7 +1101,7 @@ class TestErase:
 
 class TestAsking:
     @pytest.fixture(autouse=True)
-    def _terminal(self, monkeypatch):
+    def _pretend_terminal(self, monkeypatch):
         monkeypatch.setattr(_options, "is_stdin_terminal", lambda: True)
 
     @pytest.mark.parametrize(

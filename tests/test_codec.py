@@ -1705,7 +1705,7 @@ class TestRegister:
             number: int = attrs.field()
 
             @number.validator
-            def _check(self, _attribute, value):
+            def _check_value(self, _attribute, value):
                 if value % 2:
                     raise RuntimeError("odd")
 

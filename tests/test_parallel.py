@@ -296,7 +296,7 @@ class TestFanOut:
         """
         It equals running the steps one by one and joining them.
         """
-        laws.fan_out_is_a_fold(state, [partial(_pay, text) for text in said])
+        laws.fan_out_is_a_fold(state, [partial(_add_and_pay, text) for text in said])
 
     def test_frees_what_it_used(self):
         """
@@ -324,7 +324,7 @@ class TestFanOut:
         assert 4 == len(gone)
 
 
-def _pay(text, state):
+def _add_and_pay(text, state):
     said = state.add(UserMessage(text))
     return said.add_usage(SPENT) if len(text) % 2 else said
 
@@ -1503,7 +1503,7 @@ class TestSize:
         long = CHAT.extend([UserMessage("x" * 200)] * 2_000)
         past = parallel._branches.Past(long)
         branches = [
-            parallel._branches.StepBranch(n, _ten, past, None) for n in range(5)
+            parallel._branches.StepBranch(n, _add_ten, past, None) for n in range(5)
         ]
         dumps, pickled = pickle.dumps, []
 
@@ -1532,7 +1532,7 @@ class TestSize:
         assert done.state[-1] is said
 
 
-def _ten(state):
+def _add_ten(state):
     return state.extend([UserMessage("x" * 200)] * 10)
 
 

@@ -171,7 +171,7 @@ class Even:
     number: int = attrs.field()
 
     @number.validator
-    def _check(self, _attribute, value):
+    def _check_value(self, _attribute, value):
         if value % 2:
             msg = "odd"
             raise ValueError(msg)

@@ -772,7 +772,7 @@ class TestConvert:
 
         assert [1, 2, 3] == list(stream)
 
-    async def _async(self, _):
+    async def _do_nothing(self, _):
         pass
 
     def test_refuses_what_is_no_function(self):
@@ -786,7 +786,7 @@ class TestConvert:
         with pytest.raises(TypeError, match="on_error is 3; expected a function"):
             stream.convert(str, on_error=3)
         with pytest.raises(TypeError, match=r"function is .* an async function"):
-            stream.convert(self._async)
+            stream.convert(self._do_nothing)
 
 
 class TestPipe:

@@ -739,7 +739,7 @@ class TestRealConversations:
         lines = (recordings / "transcripts" / "airline.jsonl").read_text().splitlines()
         fitted, needed = 0, []
         for line in lines:
-            history = [_plain(one) for one in json.loads(line)["messages"]]
+            history = [_load_plain(one) for one in json.loads(line)["messages"]]
             context = TrimContext.of(Aggregator.new(messages=history))
             for limit in draw.sample(range(1, context.total_tokens + 1), 40):
                 budget = TokenBudget(context_window=limit)
@@ -758,7 +758,7 @@ class TestRealConversations:
         assert fitted > len(lines)
 
 
-def _plain(message):
+def _load_plain(message):
     role, text = message["role"], message.get("content") or ""
     if role == "tool":
         return ToolMessage(text, tool_call_id=message["tool_call_id"])

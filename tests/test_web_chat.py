@@ -91,13 +91,15 @@ class Tab:
         self.page = ""
         self.closed = asyncio.Event()
         scope = {"type": "http", "method": "GET", "path": "/shown", "headers": []}
-        self.task = asyncio.create_task(app(scope, self._receive, self._send))
+        self.task = asyncio.create_task(
+            app(scope, self._receive_request, self._send_page)
+        )
 
-    async def _receive(self):
+    async def _receive_request(self):
         await self.closed.wait()
         return {"type": "http.disconnect"}
 
-    async def _send(self, message):
+    async def _send_page(self, message):
         body = message.get("body", b"").decode()
         for line in filter(None, body.splitlines()):
             self.pages.put_nowait(json.loads(line.removeprefix("data: ")))
@@ -119,15 +121,15 @@ class Tab:
             text = unescape(re.sub("<[^>]*>", "", page))
             return re.search(pattern, text) and not any(w in text for w in without)
 
-        return await self._find(is_shown)
+        return await self._find_page(is_shown)
 
     async def until_page(self, page):
         """
         Return once it shows that very page.
         """
-        await self._find(lambda shown: shown == page)
+        await self._find_page(lambda shown: shown == page)
 
-    async def _find(self, is_found):
+    async def _find_page(self, is_found):
         async with asyncio.timeout(PATIENCE_S):
             while not is_found(self.page):
                 self.page = await self.pages.get()

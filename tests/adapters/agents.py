@@ -72,7 +72,7 @@ class Scripted(Model):
         self._named = named
         self.asked = []
 
-    def _next(self, asked):
+    def _take_answer(self, asked):
         self.asked.append(asked)
         number = len(self.asked)
         return self._answers.pop(0), f"resp_{id(self)}_{number}"
@@ -81,7 +81,7 @@ class Scripted(Model):
         """
         All at once.
         """
-        output, name = self._next(input)
+        output, name = self._take_answer(input)
         usage = Usage(requests=1, input_tokens=100, output_tokens=10, total_tokens=110)
         return ModelResponse(
             output=output, usage=usage, response_id=name if self._named else None
@@ -91,7 +91,7 @@ class Scripted(Model):
         """
         In one event.
         """
-        output, name = self._next(input)
+        output, name = self._take_answer(input)
         usage = ResponseUsage(
             input_tokens=100,
             output_tokens=10,

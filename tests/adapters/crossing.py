@@ -59,7 +59,7 @@ def meaning(arguments: str) -> Any:
     return arguments
 
 
-def _part(part: Any, path: str, role: str) -> Said:
+def _describe_part(part: Any, path: str, role: str) -> Said:
     about: dict[str, Any] = {"role": role}
     if isinstance(part, (TextPart, RefusalPart)):
         about["text"] = part.text
@@ -110,7 +110,7 @@ def said_in(messages: Iterable[Message], *, valued: bool) -> list[Said]:
             found.append(Said(path, "result", kept))
 
         for number, part in enumerate(parts):
-            one = _part(part, f"{path}.parts[{number}]", message.role)
+            one = _describe_part(part, f"{path}.parts[{number}]", message.role)
             is_told = isinstance(part, TextPart) and isinstance(message, ToolMessage)
             if not is_told and one.about.keys() != {"role"}:
                 found.append(one)

@@ -44,7 +44,7 @@ _DRAWN = 30
 _MADE = 20
 
 
-def _same(value: Any) -> Any:
+def _return_same(value: Any) -> Any:
     return value
 
 
@@ -61,11 +61,11 @@ class Format(NamedTuple):
     """
 
     adapter: Any
-    parse: Callable[[Any], Any] = _same
-    render: Callable[[Any], Any] = _same
+    parse: Callable[[Any], Any] = _return_same
+    render: Callable[[Any], Any] = _return_same
 
 
-def _langchain() -> Format:
+def _import_langchain() -> Format:
     core = importlib.import_module("langchain_core.messages")
     langchain = importlib.import_module("conversation_state.adapters.langchain")
     return Format(langchain, core.messages_from_dict, core.messages_to_dict)
@@ -81,15 +81,15 @@ def _pydantic_ai() -> Format:
     )
 
 
-def _plain(name: str) -> Callable[[], Format]:
+def _import_adapter(name: str) -> Callable[[], Format]:
     return lambda: Format(
         importlib.import_module(f"conversation_state.adapters.{name}")
     )
 
 
 FORMATS: dict[str, Callable[[], Format]] = {
-    **{name: _plain(name) for name in (*adapters.PROVIDERS, "agents")},
-    "langchain": _langchain,
+    **{name: _import_adapter(name) for name in (*adapters.PROVIDERS, "agents")},
+    "langchain": _import_langchain,
     "pydantic_ai": _pydantic_ai,
 }
 
@@ -102,15 +102,17 @@ def without_notes(message: Message) -> Message:
     if not isinstance(message, UnknownMessage):
         content: Any = message.content  # type: ignore[attr-defined]
         if not isinstance(content, str):
-            changes["content"] = [_bare(part) for part in content]
+            changes["content"] = [_drop_foreign_metadata(part) for part in content]
 
     if isinstance(message, AssistantMessage):
-        changes["tool_calls"] = [_bare(call) for call in message.tool_calls]
+        changes["tool_calls"] = [
+            _drop_foreign_metadata(call) for call in message.tool_calls
+        ]
 
     return message.replace(**changes)
 
 
-def _bare(value: Any) -> Any:
+def _drop_foreign_metadata(value: Any) -> Any:
     return attrs.evolve(value, metadata=own_of(value.metadata))
 
 
@@ -151,7 +153,9 @@ def cases(name: str) -> list[dict[str, Any]]:
 # Writing the files
 
 
-def _case(name: str, under: Format, title: str, payload: Any) -> dict[str, Any]:
+def _make_load_case(
+    name: str, under: Format, title: str, payload: Any
+) -> dict[str, Any]:
     loaded = under.adapter.load(under.parse(payload))
     export = under.adapter.dump(loaded)
     case = {
@@ -165,7 +169,9 @@ def _case(name: str, under: Format, title: str, payload: Any) -> dict[str, Any]:
     return {**case, "elsewhere": others} if others else case
 
 
-def _made(under: Format, title: str, made: Sequence[Message]) -> dict[str, Any]:
+def _make_dump_case(
+    under: Format, title: str, made: Sequence[Message]
+) -> dict[str, Any]:
     export = under.adapter.dump(made)
     return {
         "name": title,
@@ -175,7 +181,7 @@ def _made(under: Format, title: str, made: Sequence[Message]) -> dict[str, Any]:
     }
 
 
-def _recorded(name: str) -> Iterator[tuple[str, Any]]:
+def _read_recordings(name: str) -> Iterator[tuple[str, Any]]:
     source = "openai_responses" if name == "agents" else name
     path = OWN / "requests" / f"{source}.jsonl"
     if not path.exists():
@@ -193,7 +199,7 @@ def _recorded(name: str) -> Iterator[tuple[str, Any]]:
             yield exchange["name"], kept["input"]
 
 
-def _drawable(name: str, under: Format) -> list[st.SearchStrategy[Any]]:
+def _list_strategies(name: str, under: Format) -> list[st.SearchStrategy[Any]]:
     module = importlib.import_module(
         f"tests.adapters.{'openai_responses' if name == 'agents' else name}"
     )
@@ -216,7 +222,7 @@ def _drawable(name: str, under: Format) -> list[st.SearchStrategy[Any]]:
     return [module.REQUESTS, module.RESPONSES]
 
 
-def _draw(values: st.SearchStrategy[Any], count: int) -> list[Any]:
+def _draw_values(values: st.SearchStrategy[Any], count: int) -> list[Any]:
     found: list[Any] = []
 
     @seed(2026)
@@ -234,7 +240,7 @@ def _draw(values: st.SearchStrategy[Any], count: int) -> list[Any]:
     return found
 
 
-def _write(name: str) -> None:
+def _write_corpus(name: str) -> None:
     under = FORMATS[name]()
     lines: dict[str, None] = {}
 
@@ -250,24 +256,26 @@ def _write(name: str) -> None:
         # Not all that an adapter takes is JSON, and not all that is drawn is taken.
         try:
             json.dumps(payload, allow_nan=False)
-            case = _case(name, under, title, payload)
+            case = _make_load_case(name, under, title, payload)
             return bool(case["messages"]) and add(case, most)
         except (ConversationStateError, TypeError, ValueError):
             return False
 
-    for title, payload in _recorded(name):
+    for title, payload in _read_recordings(name):
         add_loaded(title, payload)
 
-    for number, values in enumerate(_drawable(name, under)):
+    for number, values in enumerate(_list_strategies(name, under)):
         count = 0
-        for payload in _draw(values, 3 * _DRAWN):
+        for payload in _draw_values(values, 3 * _DRAWN):
             most = 10**6 if name == "pydantic_ai" and not number else _MOST
             count += add_loaded(f"drawn {number}.{count}", payload, most)
             if count == _DRAWN:
                 break
 
-    for number, made in enumerate(_draw(st.lists(messages(), max_size=3), _MADE)):
-        add(_made(under, f"made {number}", made), _MOST)
+    for number, made in enumerate(
+        _draw_values(st.lists(messages(), max_size=3), _MADE)
+    ):
+        add(_make_dump_case(under, f"made {number}", made), _MOST)
 
     text = "".join(f"{line}\n" for line in lines)
     (FOLDER / f"{name}.jsonl").write_text(text, encoding="utf-8")
@@ -276,4 +284,4 @@ def _write(name: str) -> None:
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for each in sys.argv[1:] or FORMATS:
-        _write(each)
+        _write_corpus(each)

@@ -167,7 +167,7 @@ def answers(draw, kind=AIMessage):
             )
             where = draw(st.integers(0, len(content)))
             if again:
-                content.insert(where, _again(draw, again, call))
+                content.insert(where, _draw_repeated_call(draw, again, call))
 
     return kind(
         content=content,
@@ -182,7 +182,7 @@ def answers(draw, kind=AIMessage):
     )
 
 
-def _again(draw, kind, call):
+def _draw_repeated_call(draw, kind, call):
     if kind == "tool_call":
         return {"type": kind, **call, **draw(some(extras=MAPS, index=COUNTS))}
 

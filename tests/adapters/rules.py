@@ -15,28 +15,30 @@ from typing import Any
 __all__ = ["RULES"]
 
 
-def _listed(content: Any, kind: str = "text") -> list[dict[str, Any]]:
+def _list_blocks(content: Any, kind: str = "text") -> list[dict[str, Any]]:
     return [{"type": kind, "text": content}] if isinstance(content, str) else content
 
 
-def _anthropic(payload: Any, *, complete: bool) -> Iterator[str]:
+def _check_anthropic(payload: Any, *, complete: bool) -> Iterator[str]:
     """
     Roles alternate, and a message of the system stands between a user and an
     answer; no content and no text is empty, and not all of it white space;
     results stand first in the message after their calls.
     """
-    messages = [(one["role"], _listed(one["content"])) for one in payload["messages"]]
+    messages = [
+        (one["role"], _list_blocks(one["content"])) for one in payload["messages"]
+    ]
     if "system" in payload:
-        yield from _blocks("system", _listed(payload["system"]))
+        yield from _check_blocks("system", _list_blocks(payload["system"]))
 
     for role, blocks in messages:
-        yield from _blocks(role, blocks)
+        yield from _check_blocks(role, blocks)
 
     for (before, _), (role, _) in pairwise(messages):
         if role == before or (role == "system" and before != "user"):
             yield f"{role} after {before}"
 
-    yield from _results(messages, complete=complete)
+    yield from _check_results(messages, complete=complete)
 
 
 _SPEAKERS = {
@@ -48,7 +50,7 @@ _SPEAKERS = {
 }
 
 
-def _blocks(role: str, blocks: list[dict[str, Any]]) -> Iterator[str]:
+def _check_blocks(role: str, blocks: list[dict[str, Any]]) -> Iterator[str]:
     texts = [block["text"] for block in blocks if block["type"] == "text"]
     if not all(texts) or (texts and not any(map(str.strip, texts))):
         yield "an empty text"
@@ -68,7 +70,7 @@ def _blocks(role: str, blocks: list[dict[str, Any]]) -> Iterator[str]:
             yield f"a call: {block}"
 
 
-def _results(
+def _check_results(
     messages: list[tuple[str, list[dict[str, Any]]]], *, complete: bool
 ) -> Iterator[str]:
     waiting: list[str] = []
@@ -97,14 +99,14 @@ _CHAT = {
 }
 
 
-def _chat(payload: Any, *, complete: bool) -> Iterator[str]:
+def _check_chat(payload: Any, *, complete: bool) -> Iterator[str]:
     """
     Results stand directly after the message with their calls; only an answer
     with calls, or a refusal, has no content; blocks are those of the role.
     """
     waiting: list[str] = []
     for message in payload["messages"]:
-        yield from _message(message)
+        yield from _check_message(message)
         if message["role"] != "tool":
             if complete and waiting:
                 yield f"no results of {waiting}"
@@ -116,7 +118,7 @@ def _chat(payload: Any, *, complete: bool) -> Iterator[str]:
             yield f"a result of no call: {message['tool_call_id']!r}"
 
 
-def _message(message: dict[str, Any]) -> Iterator[str]:
+def _check_message(message: dict[str, Any]) -> Iterator[str]:
     role, content = message["role"], message.get("content")
     for block in content if isinstance(content, list) else ():
         if block["type"] not in _CHAT.get(role, set()):
@@ -143,7 +145,7 @@ _RESPONSES = {
 }
 
 
-def _responses(payload: Any, *, complete: bool) -> Iterator[str]:
+def _check_responses(payload: Any, *, complete: bool) -> Iterator[str]:
     """
     Each result has a call before it, and each call has a result after it unless only
     the model goes on; reasoning stands before what it led to.
@@ -153,7 +155,7 @@ def _responses(payload: Any, *, complete: bool) -> Iterator[str]:
     for item in payload["input"]:
         kind, role = item.get("type", "message"), item.get("role", "")
         if kind == "message":
-            content = _listed(item["content"], min(_RESPONSES.get(role, {""})))
+            content = _list_blocks(item["content"], min(_RESPONSES.get(role, {""})))
             if not {block["type"] for block in content} <= _RESPONSES.get(role, set()):
                 yield f"{content} by {role!r}"
 
@@ -169,10 +171,10 @@ def _responses(payload: Any, *, complete: bool) -> Iterator[str]:
 
             results.append(result)
 
-    yield from _thoughts(payload["input"])
+    yield from _check_reasoning(payload["input"])
 
 
-def _thoughts(items: list[dict[str, Any]]) -> Iterator[str]:
+def _check_reasoning(items: list[dict[str, Any]]) -> Iterator[str]:
     for item, after in pairwise([*items, {"role": "user"}]):
         led = after.get("role", "assistant") == "assistant"
         if item.get("type") == "reasoning" and (
@@ -181,7 +183,7 @@ def _thoughts(items: list[dict[str, Any]]) -> Iterator[str]:
             yield f"a thought that nothing follows: {item}"
 
 
-def _gemini(payload: Any, *, complete: bool) -> Iterator[str]:
+def _check_gemini(payload: Any, *, complete: bool) -> Iterator[str]:
     """
     Contents are the user's and the model's, and have parts; the content after
     calls has as many results, of the same names; calls stand behind what the
@@ -230,8 +232,8 @@ def same_calls(calls: list[dict[str, Any]], results: list[dict[str, Any]]) -> bo
 
 
 RULES = {
-    "anthropic": _anthropic,
-    "gemini": _gemini,
-    "openai_chat": _chat,
-    "openai_responses": _responses,
+    "anthropic": _check_anthropic,
+    "gemini": _check_gemini,
+    "openai_chat": _check_chat,
+    "openai_responses": _check_responses,
 }

@@ -975,8 +975,12 @@ class TestCrossing:
             whole = [one for one in ours if not isinstance(one, UnknownMessage)]
             assert [one.role for one in whole] == [one.role for one in there]
             assert [one.text for one in whole] == [one.text for one in there]
-            assert [_calls(one) for one in whole] == [_calls(one) for one in there]
-            assert [_answers(one) for one in whole] == [_answers(one) for one in there]
+            assert [_list_calls(one) for one in whole] == [
+                _list_calls(one) for one in there
+            ]
+            assert [_get_answer(one) for one in whole] == [
+                _get_answer(one) for one in there
+            ]
 
     def test_real_providers(self, recordings):
         """
@@ -1014,19 +1018,19 @@ class TestCrossing:
         assert "messages[1].parts[0]" == away.lost[0].path
 
 
-def _calls(message):
+def _list_calls(message):
     return [
-        (call.id, call.name, call.arguments and _args(call))
+        (call.id, call.name, call.arguments and _dump_args(call))
         for call in getattr(message, "tool_calls", ())
     ]
 
 
-def _args(call):
+def _dump_args(call):
     made = dump([AssistantMessage(tool_calls=[call])]).payload[0]
     return [one["args"] for one in (*made.tool_calls, *made.invalid_tool_calls)]
 
 
-def _answers(message):
+def _get_answer(message):
     return (getattr(message, "tool_call_id", ""), getattr(message, "is_error", False))
 
 

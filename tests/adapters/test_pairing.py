@@ -10,11 +10,11 @@ import pytest
 from conversation_state.adapters import bubo, eino, openai_chat
 
 
-def _role(role, **fields):
+def _make_message(role, **fields):
     return {"role": role, **fields}
 
 
-def _function(name):
+def _make_call(name):
     return {"type": "function", "function": {"name": name, "arguments": "{}"}}
 
 
@@ -22,19 +22,21 @@ def _function(name):
 FORMATS = {
     "openai_chat": (
         openai_chat,
-        _role("assistant", tool_calls=[_function("f"), _function("g")]),
-        _role("assistant", content="Wait."),
-        lambda name: _role("tool", content="12", **({"name": name} if name else {})),
+        _make_message("assistant", tool_calls=[_make_call("f"), _make_call("g")]),
+        _make_message("assistant", content="Wait."),
+        lambda name: _make_message(
+            "tool", content="12", **({"name": name} if name else {})
+        ),
     ),
     "eino": (
         eino,
-        _role(
+        _make_message(
             "assistant",
             content="",
-            tool_calls=[{"id": "", **_function(name)} for name in ("f", "g")],
+            tool_calls=[{"id": "", **_make_call(name)} for name in ("f", "g")],
         ),
-        _role("assistant", content="Wait."),
-        lambda name: _role(
+        _make_message("assistant", content="Wait."),
+        lambda name: _make_message(
             "tool", content="12", **({"tool_name": name} if name else {})
         ),
     ),
@@ -114,13 +116,13 @@ class TestTwoKinds:
         """
         A call of the time before tools is one of the group of its message.
         """
-        message = _role(
+        message = _make_message(
             "assistant",
             content=None,
-            tool_calls=[_function("f")],
+            tool_calls=[_make_call("f")],
             function_call={"name": "g", "arguments": "{}"},
         )
-        results = [_role("function", name=name, content="1") for name in "fg"]
+        results = [_make_message("function", name=name, content="1") for name in "fg"]
 
         loaded: Any = openai_chat.load([message, *results])
         asked, *told = loaded

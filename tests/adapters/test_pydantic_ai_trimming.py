@@ -106,9 +106,9 @@ class Seen:
 
     def __init__(self):
         self.requests = []
-        self.model = FunctionModel(self._answer)
+        self.model = FunctionModel(self._answer_request)
 
-    def _answer(self, messages, _info):
+    def _answer_request(self, messages, _info):
         self.requests.append(list(messages))
         return ModelResponse(parts=[TextPart("a long answer " * 4)])
 

@@ -286,12 +286,12 @@ def _add_without_if_absent(self, table, rows, *, if_exists=(), if_absent=()):
 
 def _add_over(self, table, rows, **conditions):
     for row in rows:
-        self._block.remove(table, row[0], _after(row[0]))
+        self._block.remove(table, row[0], _next_key(row[0]))
 
     Recorder.add(self, table, rows, **conditions)
 
 
-def _after(key):
+def _next_key(key):
     if isinstance(key, int):
         return key + 1
 
@@ -300,7 +300,7 @@ def _after(key):
 
 def _scan_to_the_end(self, table, low, high, **options):
     if high is not None:
-        high = _after(high)
+        high = _next_key(high)
 
     return self._block.scan(table, low, high, **options)
 

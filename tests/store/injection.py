@@ -185,18 +185,18 @@ class _Failing:
     def __getattr__(self, name):
         return getattr(self._connection, name)
 
-    def _told(self):
+    def _count_down(self):
         self._state["left"] -= 1
         if self._state["left"] == -1:
             msg = "disk I/O error"
             raise sqlite3.OperationalError(msg)
 
     def execute(self, *given):
-        self._told()
+        self._count_down()
         return self._connection.execute(*given)
 
     def executemany(self, *given):
-        self._told()
+        self._count_down()
         return self._connection.executemany(*given)
 
 

@@ -100,7 +100,7 @@ class Server:
                     start_new_session=True,
                 )
 
-            if self._answers(until):
+            if self._wait_until_ready(until):
                 return
 
             said = log.read_text(errors="replace")
@@ -112,7 +112,7 @@ class Server:
             self.port = 0
             log.unlink()
 
-    def _answers(self, until: float) -> bool:
+    def _wait_until_ready(self, until: float) -> bool:
         import psycopg  # noqa: PLC0415 - this module is imported without it, too
 
         assert self._process is not None
@@ -186,7 +186,7 @@ _WITHOUT = "CONVERSATION_STATE_WITHOUT_POSTGRES"
 
 
 @cache
-def _started() -> tuple[Server | None, str]:
+def _start_server() -> tuple[Server | None, str]:
     try:
         return Server(*_FAST), ""
     except Exception as error:  # noqa: BLE001 - any: the reason to skip
@@ -210,7 +210,7 @@ def server() -> Server:
     import pytest  # noqa: PLC0415 - benchmarks run without pytest
 
     skip_if_unwanted()
-    found, why = _started()
+    found, why = _start_server()
     if found is None:
         msg = f"no PostgreSQL to test with, so its store is not tested: {why}"
         pytest.fail(f"{msg}\n{_WITHOUT}=1 skips these tests.", pytrace=False)
@@ -222,9 +222,9 @@ def stop() -> None:
     """
     Stop it, if it was started.
     """
-    if _started.cache_info().currsize:
-        found, _ = _started()
+    if _start_server.cache_info().currsize:
+        found, _ = _start_server()
         if found is not None:
             found.stop()
 
-        _started.cache_clear()
+        _start_server.cache_clear()

@@ -413,7 +413,7 @@ def main(arguments):
                 server = Server("autovacuum=on")
                 stack.callback(server.stop)
 
-            for number, (row, title, run) in enumerate(_rows(asked, server)):
+            for number, (row, title, run) in enumerate(_list_rows(asked, server)):
                 if row not in (asked.rows or row).split(","):
                     continue
 
@@ -431,7 +431,7 @@ def main(arguments):
     return bool(wrong)
 
 
-def _rows(asked, server):
+def _list_rows(asked, server):
     many, seconds = asked.processes, asked.seconds
     return (
         ("one", "one name", lambda url: contended(url, many, seconds, names=1)),

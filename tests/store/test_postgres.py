@@ -21,12 +21,12 @@ class OnServer:
     """
 
     @pytest.fixture(autouse=True)
-    def _cleared(self):
+    def _clear_after(self):
         self._schemas = {}
         yield
-        self._clear()
+        self._clear_schemas()
 
-    def _clear(self):
+    def _clear_schemas(self):
         for schema in self._schemas.values():
             EMPTY.give_back(schema)
 

@@ -76,7 +76,7 @@ def alone():
     server.stop()
 
 
-def _say(i, state):
+def _add_prompt(i, state):
     return state.add_user_prompt(f"{i}")
 
 
@@ -789,7 +789,7 @@ class TestTables:
         def write():
             said = 0
             while not (said and until.is_set()):
-                store.update("mine", partial(_say, said), start=Aggregator.new())
+                store.update("mine", partial(_add_prompt, said), start=Aggregator.new())
                 said += 1
 
             return said

@@ -52,7 +52,8 @@ def test_nothing_is_lost(kind):
     )
     head, *rows, last = done.stdout.splitlines()
     found = [
-        dict(zip(COUNTED, map(_number, row[34:].split()), strict=False)) for row in rows
+        dict(zip(COUNTED, map(_parse_number, row[34:].split()), strict=False))
+        for row in rows
     ]
 
     assert (0, "", "Nothing was lost.") == (done.returncode, done.stderr, last)
@@ -67,7 +68,7 @@ def test_nothing_is_lost(kind):
     assert (kind == "postgresql") == bool(found[5]["unknown"])
 
 
-def _number(shown):
+def _parse_number(shown):
     return int(shown.replace(",", "")) if shown.replace(",", "").isdigit() else 0
 
 

@@ -56,7 +56,9 @@ class Waiting:
         def begin_others(writer):
             if not self._threads:
                 for name, work in self._works.items():
-                    thread = threading.Thread(target=self._write, args=(name, work))
+                    thread = threading.Thread(
+                        target=self._write_result, args=(name, work)
+                    )
                     thread.start()
                     self._threads.append(thread)
 
@@ -65,11 +67,11 @@ class Waiting:
 
             return first(writer)
 
-        self._write("first", begin_others)
+        self._write_result("first", begin_others)
         for thread in self._threads:
             thread.join()
 
-    def _write(self, name, work):
+    def _write_result(self, name, work):
         try:
             self.results[name] = self.group.write(work)
         except Exception as error:  # noqa: BLE001 - what the caller would see

@@ -14,7 +14,7 @@ _FLUSH = b"H\0\0\0\4"
 _WAIT_S = 30
 
 
-def _exactly(source, size):
+def _read_exactly(source, size):
     data = b""
     while len(data) < size:
         more = source.recv(size - len(data))
@@ -44,7 +44,7 @@ class Wire:
         self._cut_at = self._is_after = None
         self.is_cut = False
         self._open = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        threading.Thread(target=self._accept_clients, daemon=True).start()
 
     def __enter__(self):
         return self
@@ -69,7 +69,7 @@ class Wire:
         self._cut_at = None
         return self.is_cut
 
-    def _accept(self):
+    def _accept_clients(self):
         while True:
             try:
                 client, _ = self._listening.accept()
@@ -91,9 +91,9 @@ class _Connection:
         self._is_mute = False
         self._heard = threading.Condition()
         for work in (self._from_client, self._from_server):
-            threading.Thread(target=self._guarded, args=[work], daemon=True).start()
+            threading.Thread(target=self._run_guarded, args=[work], daemon=True).start()
 
-    def _guarded(self, work):
+    def _run_guarded(self, work):
         with suppress(OSError):
             work()
 
@@ -102,12 +102,12 @@ class _Connection:
                 each.shutdown(socket.SHUT_RDWR)
 
     def _from_client(self):
-        (size,) = struct.unpack("!I", head := _exactly(self._client, 4))
-        self._server.sendall(head + _exactly(self._client, size - 4))
+        (size,) = struct.unpack("!I", head := _read_exactly(self._client, 4))
+        self._server.sendall(head + _read_exactly(self._client, size - 4))
         while True:
-            head = _exactly(self._client, 5)
+            head = _read_exactly(self._client, 5)
             (size,) = struct.unpack("!I", head[1:])
-            message = head + _exactly(self._client, size - 4)
+            message = head + _read_exactly(self._client, size - 4)
             # Query and Sync, after which the client waits for the answer.
             self._wire.trips += head[:1] in b"QS"
             # Execute, Query, and the end of what is copied.
@@ -135,9 +135,9 @@ class _Connection:
 
     def _from_server(self):
         while True:
-            head = _exactly(self._server, 5)
+            head = _read_exactly(self._server, 5)
             (size,) = struct.unpack("!I", head[1:])
-            message = head + _exactly(self._server, size - 4)
+            message = head + _read_exactly(self._server, size - 4)
             # CommandComplete, an error, and being ready for data to copy.
             if head[:1] in b"CEG":
                 with self._heard:
