@@ -57,8 +57,8 @@ def interrupt_at_each_opcode(
     and is interrupted once, and `check(subject, completed)` asserts what must
     hold; *completed* is true if the operation returned (the last time, and
     where Python itself swallows the interrupt, as in finalizers). All three run
-    in a thread of their own, which has *timeout_s* seconds: use it to detect
-    that something hangs, never to measure.
+    in one thread of their own, which may take *timeout_s* seconds for a moment:
+    use it to detect that something hangs, never to measure.
 
     Args:
         operation: What is interrupted.
@@ -86,29 +86,37 @@ def interrupt_at_each_opcode(
         error=error,
         visits=sys.maxsize if is_thorough() else 1,
     )
+    attempts = 0
     moments = 0
-    with _collecting_between() as collect:
+
+    def interrupt_each() -> None:
+        nonlocal attempts, moments
         while moments < limit:
             interrupter.arm()
-
-            def attempt() -> None:
-                subject = prepare()
-                check(subject, interrupter.run(operation, subject))
-
-            _run_in_thread(
-                attempt,
-                timeout_s,
-                lambda: f"interrupted {interrupter.describe_place()}",
-            )
+            attempts += 1
+            subject = prepare()
+            check(subject, interrupter.run(operation, subject))
+            del subject
             collect()
             if interrupter.place is not None:
                 moments += 1
             elif not interrupter.trace_all_again():
-                assert moments, "no instruction of these modules ran"
-                COUNTS["interrupts"] += moments
-                return moments
+                return
 
-    raise RuntimeError(f"the operation has more than {limit} instructions")
+        raise RuntimeError(f"the operation has more than {limit} instructions")
+
+    # A thread for each moment would take longer than most moments do.
+    with _collecting_between() as collect:
+        _run_in_thread(
+            interrupt_each,
+            timeout_s,
+            lambda: f"interrupted {interrupter.describe_place()}",
+            count=lambda: attempts,
+        )
+
+    assert moments, "no instruction of these modules ran"
+    COUNTS["interrupts"] += moments
+    return moments
 
 
 def interrupt_by_signals(
@@ -365,8 +373,15 @@ def _find_handler(code: CodeType, offset: int) -> int | None:
 
 
 def _run_in_thread(
-    function: Callable[[], object], timeout_s: float, describe: Callable[[], str]
+    function: Callable[[], object],
+    timeout_s: float,
+    describe: Callable[[], str],
+    *,
+    count: Callable[[], int] = lambda: 1,
 ) -> None:
+    """
+    Run *function*; it hangs if *count* stays the same for *timeout_s* seconds.
+    """
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -378,7 +393,10 @@ def _run_in_thread(
     thread = threading.Thread(target=run, daemon=True)
     with _swallowed_interrupts():
         thread.start()
-        thread.join(timeout_s)
+        counted = 0
+        while thread.is_alive() and counted != count():
+            counted = count()
+            thread.join(timeout_s)
 
     assert not thread.is_alive(), f"hangs: {describe()}"
     for error in errors:
