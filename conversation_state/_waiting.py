@@ -339,7 +339,7 @@ async def run_in_anyio_thread(
         while True:
             future: Future[T] = Future()
             try:
-                run = partial(_run_unless_cancelled, future, function)
+                run = partial(_run_unless_cancelled, [(future, function)])
                 await anyio.to_thread.run_sync(run, limiter=limiter)
                 break
             except anyio.get_cancelled_exc_class() as error:
@@ -358,10 +358,13 @@ async def run_in_anyio_thread(
 
         return future.result()
     finally:
-        del cancelled  # its traceback holds this frame
+        # Tracebacks hold this frame, which would hold their errors.
+        del cancelled, future
 
 
-def _run_unless_cancelled(future: Future[T], function: Callable[[], T]) -> None:
+def _run_unless_cancelled(call: list[tuple[Future[T], Callable[[], T]]]) -> None:
+    # Taken out of *call*, since frames of the event loop's thread hold that.
+    future, function = call.pop()
     if not future.set_running_or_notify_cancel():
         return
 
@@ -371,6 +374,8 @@ def _run_unless_cancelled(future: Future[T], function: Callable[[], T]) -> None:
         future.set_exception(error)
     else:
         future.set_result(result)
+    finally:
+        del future  # its error's traceback holds this frame
 
 
 async def _wait_until_done(future: Future[Any]) -> None:

@@ -2,8 +2,12 @@
 The worker threads that wait in the place of tasks.
 """
 
+import asyncio
+import gc
 import threading
+import weakref
 from _thread import allocate_lock
+from functools import partial
 from typing import Any
 
 import anyio
@@ -82,3 +86,92 @@ class TestThreadsOfTasks:
             )
 
         assert (not is_shielded) == anyio.run(main, backend=backend)
+
+    @pytest.mark.parametrize("backend", ["asyncio", "trio"])
+    @pytest.mark.parametrize("is_shielded", [True, False])
+    def test_errors_are_freed(self, backend, is_shielded):
+        """
+        An error, and what its traceback holds, does not wait for the collector.
+        """
+
+        class Token:
+            pass
+
+        def fail(_token):
+            msg = "of the call"
+            raise ValueError(msg)
+
+        async def main():
+            token = Token()
+            freed = weakref.ref(token)
+            call = partial(fail, token)
+            del token
+            with pytest.raises(ValueError, match="of the call"):
+                await run_in_anyio_thread(call, is_shielded=is_shielded)
+
+            del call
+            # The thread lets go of its last call a moment after its end.
+            for _ in range(1_000):
+                if freed() is None:
+                    return True
+
+                await anyio.sleep(0.001)
+
+            return False
+
+        gc.disable()
+        try:
+            assert anyio.run(main, backend=backend)
+        finally:
+            gc.enable()
+
+    @pytest.mark.parametrize("is_shielded", [True, False])
+    def test_cancelled_while_it_runs(self, is_shielded):
+        """
+        A call that has begun is waited for, however often its task is cancelled; what
+        went wrong in it is the cause of the cancellation, and nothing of either
+        waits for the collector.
+        """
+        begun, go_on = threading.Event(), threading.Event()
+
+        class Token:
+            pass
+
+        def work(_token):
+            begun.set()
+            assert go_on.wait(PATIENCE_S)
+            msg = "of the call"
+            raise ValueError(msg)
+
+        async def wait_for(token):
+            await run_in_anyio_thread(partial(work, token), is_shielded=is_shielded)
+
+        async def main():
+            token = Token()
+            freed = weakref.ref(token)
+            task = asyncio.create_task(wait_for(token))
+            del token
+            assert await asyncio.to_thread(begun.wait, PATIENCE_S)
+            for _ in range(3):
+                task.cancel()
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                assert not task.done()
+
+            go_on.set()
+            gc.disable()
+            try:
+                with pytest.raises(asyncio.CancelledError) as caught:
+                    await task
+                assert "of the call" == str(caught.value.__cause__)
+                del task, caught
+                # anyio's thread lets go of its last call a moment after its end.
+                for _ in range(1_000):
+                    if freed() is None:
+                        break
+                    await asyncio.sleep(0.001)
+                assert freed() is None
+            finally:
+                gc.enable()
+
+        asyncio.run(main())
