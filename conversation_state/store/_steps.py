@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from conversation_state._wording import format_count
@@ -98,9 +99,10 @@ class PipelineStep:
                 self._save_spent(start, progress(), error)
                 raise
             except BaseException as error:
-                states, failed = progress(), error
+                # No variable has the error: its traceback holds this frame.
                 await run_in_thread(
-                    lambda: self._save_spent(start, states, failed), is_shielded=True
+                    partial(self._save_spent, start, progress(), error),
+                    is_shielded=True,
                 )
                 raise
 

@@ -3,7 +3,9 @@ Steps of pipelines beyond the contract: in async code, and interrupted.
 """
 
 import asyncio
+import gc
 import threading
+import weakref
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -274,6 +276,36 @@ class TestAsync:
             store.load("chat").messages,
             keys(store.load("chat")),
         )
+
+    async def test_error_is_freed(self, store):
+        """
+        The error of a step, which holds its state, does not wait for the collector.
+        """
+        freed = []
+
+        class NoAnswerError(Exception):
+            def __init__(self):
+                freed.append(weakref.ref(self))
+
+        async def work(state):
+            await anyio.lowlevel.checkpoint()
+            raise NoAnswerError
+
+        gc.disable()
+        try:
+            with pytest.raises(NoAnswerError):
+                await store.astep("chat", "answer", work)
+
+            # The thread that looked for its usage may hold it for a moment.
+            for _ in range(1_000):
+                if freed[0]() is None:
+                    break
+
+                await anyio.sleep(0.001)
+
+            assert freed[0]() is None
+        finally:
+            gc.enable()
 
     async def test_cancelled(self, store):
         """
