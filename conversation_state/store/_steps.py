@@ -13,9 +13,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+from conversation_state._persistent import Log
 from conversation_state._wording import format_count
-from conversation_state.aggregator import Aggregator
-from conversation_state.errors import NotSavedError, StoreError
+from conversation_state.aggregator import Aggregator, LedgerEntry
+from conversation_state.errors import InvalidUsageError, NotSavedError, StoreError
 from conversation_state.parallel import collect_progress
 from conversation_state.store._append import Extras
 from conversation_state.store._load import load, load_newest
@@ -74,6 +75,8 @@ class PipelineStep:
             # Its usage is billed. If it is saved already, this changes nothing.
             try:
                 self._save_made(start, made, states)
+            except InvalidUsageError as failure:
+                _add_notes(error, str(failure))
             except StoreError as failure:
                 _add_notes(error, f"what the step made was not saved: {failure}")
             raise
@@ -147,9 +150,14 @@ class PipelineStep:
     ) -> Aggregator:
         """
         Save what the step made under its label; what is under it then.
+
+        Raises:
+            InvalidUsageError:
+                If the step recorded another usage under a key of the ledger. All
+                else is saved.
         """
 
-        def save_first(transaction: Transaction) -> Aggregator:
+        def save_first(transaction: Transaction) -> tuple[Aggregator, str]:
             done = self._find_done(transaction)
             newest = self._find_newest(transaction)
             self._check_not_deleted(start, newest, [made, *progress])
@@ -158,16 +166,21 @@ class PipelineStep:
                 # Another process did it meanwhile. Both are billed.
                 state = _add_spent(newest.state, [made, *progress])
                 save_within(transaction, self._name, state, head)
-                return done
+                return done, self._describe_conflicts(state, [made, *progress])
 
-            state = _add_spent(made, [start.state, *progress])
+            state = _add_spent(_keep_recorded(start.state, made), progress)
             if newest is not None and not is_expected(newest.head, start.head):
                 state = newest.state.join(state)
 
             save_within(transaction, self._name, state, head, Extras(self._label))
-            return state
+            return state, self._describe_conflicts(state, [made, *progress])
 
-        return self._core.write(save_first, name=self._name)
+        saved, conflicts = self._core.write(save_first, name=self._name)
+        if conflicts:
+            msg = f"{conflicts}. All other usage is saved, and the step is done"
+            raise InvalidUsageError(msg)
+
+        return saved
 
     def _save_spent(
         self, start: _Start, progress: Sequence[Aggregator], error: BaseException
@@ -176,7 +189,7 @@ class PipelineStep:
         Save the usage of a step that failed with *error*.
         """
 
-        def save_ledger(transaction: Transaction) -> None:
+        def save_ledger(transaction: Transaction) -> str:
             newest = self._find_newest(transaction)
             self._check_not_deleted(start, newest, progress)
             before = start.state if newest is None else newest.state
@@ -185,11 +198,14 @@ class PipelineStep:
                 head = 0 if newest is None else newest.head
                 save_within(transaction, self._name, state, head)
 
+            return self._describe_conflicts(state, progress)
+
         if not progress:
             return
 
         try:
-            self._core.write(save_ledger, name=self._name)
+            if conflicts := self._core.write(save_ledger, name=self._name):
+                _add_notes(error, conflicts)
         except StoreError as failure:
             # The step's own error is what the caller looks for.
             _add_notes(
@@ -231,6 +247,29 @@ class PipelineStep:
         )
         raise error
 
+    def _describe_conflicts(
+        self, state: Aggregator, others: Sequence[Aggregator]
+    ) -> str:
+        """
+        Which usages of *others* are not in the ledger of *state*, because it has
+        another one under their key; "" if there are none.
+        """
+        conflicts = dict.fromkeys(
+            f"the key {entry.id!r} with {entry.usage} for model {entry.model!r}, but "
+            f"the ledger has {known.usage} for model {known.model!r} under it, which "
+            "is kept"
+            for other in others
+            for known, entry in _find_conflicts(state, other)
+        )
+        if not conflicts:
+            return ""
+
+        recorded = "; ".join(conflicts)
+        return (
+            f"step {self._label!r} of {self._name!r} recorded {recorded}. Give each "
+            "usage a key of its own"
+        )
+
     def _check_made(self, made: Any, verb: str) -> Aggregator:
         if isinstance(made, Aggregator):
             return made
@@ -271,3 +310,39 @@ def _add_spent(state: Aggregator, others: Sequence[Aggregator]) -> Aggregator:
     A state with the ledgers of others, and none of their messages.
     """
     return state.join(*[other.rollback(0) for other in others])
+
+
+def _find_conflicts(
+    state: Aggregator, other: Aggregator
+) -> list[tuple[LedgerEntry, LedgerEntry]]:
+    """
+    The ledger entries of *other* under whose key *state* has another usage, each
+    behind the one that *state* has.
+    """
+    parted = other.ledger.common_prefix(state.ledger)
+    return [
+        (known, entry)
+        for entry in other.ledger.iterate(parted)
+        if (known := state._ledger.find(entry.id)) is not None
+        and (known.usage, known.model) != (entry.usage, entry.model)
+    ]
+
+
+def _keep_recorded(before: Aggregator, made: Aggregator) -> Aggregator:
+    """
+    *made* with all that is recorded in the ledger of *before*, as it is there.
+    """
+    recorded = {known.id: known for known, _ in _find_conflicts(before, made)}
+    if recorded:
+        ledger = [recorded.get(entry.id, entry) for entry in made.ledger]
+        made = Aggregator.rebuild_from_logs(
+            id=made.id,
+            parent_id=made.parent_id,
+            root_id=made.root_id,
+            init_len=made.init_len,
+            init_ledger_len=made.init_ledger_len,
+            entries=made.entries,
+            ledger=Log(ledger),
+        )
+
+    return _add_spent(made, [before])

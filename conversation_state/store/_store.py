@@ -322,6 +322,11 @@ class Store(RevisionVerbs):
                 a note has its usage. If *function* fails, too, its error is
                 raised, and has that note.
 
+            InvalidUsageError:
+                If *function* recorded two usages under one key, or another one
+                under a key of the ledger, which keeps the first. All else that it
+                made is saved, under the label.
+
             StoreError:
                 If the store can't be written, and the step has to be done again.
         """

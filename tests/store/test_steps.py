@@ -16,7 +16,7 @@ import anyio.to_thread
 import pytest
 
 from conversation_state import Aggregator, Usage, fan_out, save_progress
-from conversation_state.errors import StoreError
+from conversation_state.errors import InvalidUsageError, StoreError
 from conversation_state.store import open_store
 from conversation_state.store._steps import PipelineStep
 from tests.interrupts import interrupt_at_each_opcode
@@ -218,6 +218,89 @@ class TestStep:
         assert ANSWERED.messages == done.messages
         assert done == store.load("chat", at="outer") == store.load("chat")
         assert ANSWERED == store.step("chat", "inner", outer)
+
+    def test_two_usages_under_one_key(self, store):
+        """
+        A step that records two usages under one key is saved, and an error says
+        which of them is not in the ledger.
+        """
+
+        def work(state):
+            save_progress(state.add_usage(Usage(5), key="answer", model="small"))
+            save_progress(NOTED)
+            return ANSWERED
+
+        with pytest.raises(InvalidUsageError, match="key 'answer' with Usage\\(5"):
+            store.step("chat", "answer", work)
+
+        done = store.load("chat", at="answer")
+        assert ANSWERED.messages == done.messages
+        assert [("answer", Usage(7)), ("noted", Usage(5))] == [
+            entry[:2] for entry in done.ledger
+        ]
+        assert done == store.step("chat", "answer", work)
+
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_another_usage_under_a_recorded_key(self, store, fails):
+        """
+        What is recorded stays as it is, whatever state a step makes, or fails with.
+        """
+        store.save("chat", NOTED)
+
+        def work(state):
+            again = CHAT.fork().add_usage(Usage(6), key="noted")
+            save_progress(again.add_usage(Usage(2), key="new"))
+            if fails:
+                raise TimeoutError("no answer")
+
+            return again.add_assistant_message("At noon.")
+
+        error = TimeoutError if fails else InvalidUsageError
+        with pytest.raises(error) as caught:
+            store.step("chat", "answer", work)
+
+        (told,) = caught.value.__notes__ if fails else caught.value.args
+        assert "'noted' with Usage(6) for model '', but the ledger has Usage(5)" in told
+        newest = store.load("chat")
+        assert Usage(7) == newest.total_usage
+        assert ["noted", "new"] == keys(newest)
+        assert (1 if fails else 2) == len(newest)
+
+    def test_another_usage_in_the_same_step_elsewhere(self, store):
+        """
+        Where another process did the same step meanwhile, and recorded another
+        usage under a key, an error says so; the step is done.
+        """
+
+        def work(state):
+            store.step("chat", "answer", lambda _: ANSWERED)
+            return state.add_usage(Usage(8), key="answer")
+
+        with pytest.raises(InvalidUsageError, match="ledger has Usage\\(7\\)"):
+            store.step("chat", "answer", work)
+
+        assert ANSWERED == store.step("chat", "answer", work)
+
+    def test_interrupted_with_two_usages_under_one_key(self, store, monkeypatch):
+        """
+        An interrupt stays one, and says which usage is not in the ledger.
+        """
+
+        def interrupt(*_, **__):
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+        def work(state):
+            save_progress(state.add_usage(Usage(5), key="answer"))
+            return ANSWERED
+
+        monkeypatch.setattr(store._core, "write", interrupt)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            store.step("chat", "answer", work)
+
+        (note,) = caught.value.__notes__
+        assert "the key 'answer' with Usage(5)" in note
+        assert ANSWERED == store.load("chat", at="answer")
 
     def test_closed_coroutine(self, store):
         """
