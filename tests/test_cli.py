@@ -1060,8 +1060,8 @@ class TestProcess:
         assert b"oslo" in result.stdout
 
     @pytest.mark.skipif(sys.platform == "win32", reason="pipes break differently")
-    @pytest.mark.parametrize("options", [[], ["--json"]])
-    def test_broken_pipe(self, write, options):
+    @pytest.mark.parametrize("arguments", [["replay"], ["replay", "--json"], ["-h"]])
+    def test_broken_pipe(self, write, arguments):
         """
         If the reader stops, it ends quietly, as if by the signal.
         """
@@ -1070,7 +1070,7 @@ class TestProcess:
         os.close(unread)
         try:
             result = subprocess.run(
-                [*MAIN, "replay", *options, path],
+                [*MAIN, *arguments, path],
                 check=False,
                 cwd=ROOT,
                 stdout=stdout,
@@ -1083,14 +1083,14 @@ class TestProcess:
         assert 141 == result.returncode
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-    @pytest.mark.parametrize("options", [[], ["--json"]])
-    def test_full_disk(self, write, options):
+    @pytest.mark.parametrize("arguments", [["replay"], ["replay", "--json"], ["-h"]])
+    def test_full_disk(self, write, arguments):
         """
         If stdout takes nothing more, that is told, with status 2.
         """
         with Path("/dev/full").open("wb") as full:
             result = subprocess.run(
-                [*MAIN, "replay", *options, write(line())],
+                [*MAIN, *arguments, write(line())],
                 check=False,
                 cwd=ROOT,
                 stdout=full,
@@ -1098,6 +1098,26 @@ class TestProcess:
             )
 
         assert b"standard output: No space left on device\n" == result.stderr
+        assert 2 == result.returncode
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+    @pytest.mark.parametrize("command", ["replay", "export", "names", "-h"])
+    def test_no_stdout(self, write, tmp_path, command):
+        """
+        If it is started without a stdout, what it prints is not lost in silence.
+        """
+        path, store = write(line()), str(tmp_path / "chats.db")
+        subprocess.run([*MAIN, "--store", store, "import", path], check=True, cwd=ROOT)
+        arguments = {"replay": [path], "export": ["chat"]}.get(command, [])
+        result = subprocess.run(
+            ["sh", "-c", 'exec "$@" >&-', "sh", *MAIN, command, *arguments],
+            check=False,
+            cwd=ROOT,
+            env={**os.environ, "CONVERSATION_STATE_STORE": store},
+            stderr=subprocess.PIPE,
+        )
+
+        assert b"standard output: Bad file descriptor\n" == result.stderr
         assert 2 == result.returncode
 
     @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")

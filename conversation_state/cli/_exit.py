@@ -28,12 +28,15 @@ from conversation_state.errors import (
 
 __all__ = [
     "BROKEN",
+    "BROKEN_PIPE",
     "FAILED",
     "DeclinedError",
     "RefusedError",
     "escape_controls",
     "exit_on_error",
+    "exit_on_output_error",
     "is_stdout_terminal",
+    "open_closed_stdout",
     "page_output",
     "paint",
     "print_error",
@@ -48,7 +51,9 @@ BROKEN = 1
 FAILED = 2
 
 # 128 plus the number of SIGPIPE, which ends most programs there.
-_BROKEN_PIPE = 141
+BROKEN_PIPE = 141
+
+_STDOUT = 1
 
 
 class RefusedError(click.ClickException):
@@ -236,11 +241,37 @@ def exit_on_error(context: click.Context) -> Iterator[None]:
         raise RefusedError(str(error)) from None
     except OSError as error:
         # Errors of other files are caught where they are opened, so this is
-        # stdout. Python flushes its buffer at exit, and would fail again
-        # unless the descriptor points elsewhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            context.exit(_BROKEN_PIPE)
+        # stdout.
+        context.exit(exit_on_output_error(error))
 
-        click.echo(f"standard output: {error.strerror}", err=True)
-        context.exit(FAILED)
+
+def exit_on_output_error(error: OSError) -> int:
+    """
+    The exit status of a program that can't write to stdout; says why on stderr,
+    unless nobody reads stdout any more.
+    """
+    # Python flushes its buffer at exit, and would fail again unless the descriptor
+    # points elsewhere.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE
+
+    print_error(f"standard output: {error.strerror}")
+    return FAILED
+
+
+def open_closed_stdout() -> None:
+    """
+    Where the program was started without a stdout (``>&-``), one on which every
+    write fails: what a command prints must not be lost in silence. Nor must a file
+    get its descriptor.
+    """
+    if sys.stdout is not None:
+        return
+
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    if descriptor != _STDOUT:
+        os.dup2(descriptor, _STDOUT)
+        os.close(descriptor)
+
+    sys.stdout = open(_STDOUT, "w", encoding="utf-8", closefd=False)  # noqa: SIM115

@@ -45,7 +45,13 @@ def _run_command() -> int:
     import click
 
     from conversation_state.cli._commands import cli
+    from conversation_state.cli._exit import (
+        BROKEN_PIPE,
+        exit_on_output_error,
+        open_closed_stdout,
+    )
 
+    open_closed_stdout()
     try:
         # Standalone, click would turn an interruption into status 1.
         status = cli.main(prog_name="conversation-state", standalone_mode=False)
@@ -54,5 +60,11 @@ def _run_command() -> int:
         return error.exit_code
     except click.Abort:
         return _INTERRUPTED
+    except SystemExit:
+        # Of click, where the pipe that would read the help was closed.
+        return BROKEN_PIPE
+    except OSError as error:
+        # Of click, which prints the help outside of all commands.
+        return exit_on_output_error(error)
 
     return status or 0
