@@ -53,7 +53,10 @@ class TestWorkers:
         """
         A job that never ends does not keep the program running.
         """
-        assert run_and_find_thread().daemon
+        thread = run_and_find_thread()
+
+        assert thread.daemon
+        assert "conversation_state" == thread.name
 
     @pytest.mark.parametrize("is_locked", [True, False])
     def test_woken_twice(self, is_locked):
@@ -68,6 +71,8 @@ class TestWorkers:
         assert worker.take(print)
         assert not worker.take(len)
         assert not worker._lock.locked()
+        # It has one now, so it may not end, though nothing woke it.
+        assert not worker._try_end()
 
 
 class TestThreadsOfTasks:
@@ -124,6 +129,34 @@ class TestThreadsOfTasks:
             assert anyio.run(main, backend=backend)
         finally:
             gc.enable()
+
+    def test_cancelled_before_it_runs(self):
+        """
+        A call that has to wait for a thread when its task is cancelled never begins.
+        """
+        calls: list[str] = []
+
+        async def main():
+            anyio.to_thread.current_default_thread_limiter().total_tokens = 1
+            begun, go_on = threading.Event(), threading.Event()
+
+            def occupy():
+                begun.set()
+                assert go_on.wait(PATIENCE_S)
+
+            occupied = asyncio.create_task(run_in_anyio_thread(occupy))
+            assert await asyncio.to_thread(begun.wait, PATIENCE_S)
+            task = asyncio.create_task(run_in_anyio_thread(lambda: calls.append("")))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            go_on.set()
+            await occupied
+
+        asyncio.run(main())
+
+        assert [] == calls
 
     @pytest.mark.parametrize("is_shielded", [True, False])
     def test_cancelled_while_it_runs(self, is_shielded):

@@ -70,6 +70,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "adapters/_langchain": (
         *("tests/adapters/test_lang*.py", "tests/adapters/hosts/test_lang*.py"),
+        "tests/adapters/test_golden.py",
     ),
     "adapters/langchain": (
         *(

@@ -169,9 +169,14 @@ class TestMaking:
         misspelt limit would be no limit.
         """
         with pytest.raises(TypeError) as raised:
-            StoreSession(store, "alice", session_settings={"limitt": 3})
+            StoreSession(
+                *(store, "alice"),
+                session_settings={"limitt": 3, 1: 2},  # type: ignore[dict-item]
+            )
 
-        assert "session_settings: unknown limitt; expected limit" == str(raised.value)
+        assert "session_settings: unknown 1, limitt; expected limit" == str(
+            raised.value
+        )
 
     def test_from_url(self, tmp_path):
         """

@@ -358,6 +358,18 @@ class TestContent:
         longer = message.replace(content=[*message.content, AudioPart(data=b"hi")])
         assert {"role", "content", INPUT} == {*written(longer)[0]}
 
+    def test_order_of_keys(self):
+        """
+        The keys of media are written in the order that eino writes them in.
+        """
+        image = {"url": "u", "extra": {"x": 1}, "detail": "low", "name": "n"}
+        raw = user("", user_input_multi_content=[{"type": "image_url", "image": image}])
+
+        (found,) = written(one(raw))
+        (part,) = found[INPUT]
+
+        assert [*image] == [*part["image"]]
+
     def test_both_lists(self):
         """
         Of two lists the newer one counts, and the older one is kept.

@@ -91,7 +91,7 @@ class TestMaking:
         """
         What can't be a name is refused at once.
         """
-        with pytest.raises(ValueError, match="session_id"):
+        with pytest.raises(ValueError, match=r"\bsession_id\b"):
             History(store, wrong)
 
     def test_wrong_arguments(self, store):
@@ -100,10 +100,14 @@ class TestMaking:
         """
         with pytest.raises(TypeError, match="from_url"):
             History("sqlite:///chats.db", "chat")
-        with pytest.raises(TypeError, match="Trimmer"):
+        with pytest.raises(TypeError, match=r"^view: expected a Trimmer"):
             History(store, "chat", view=fit())
-        with pytest.raises(TypeError, match="Trimmer"):
-            History(store, "chat").trimmed(lambda said: said)
+        with pytest.raises(TypeError, match=r"^trimmer: expected a Trimmer"):
+            History(store, "chat").trimmed(lambda state: state)
+        with pytest.raises(TypeError, match=r"^trimmer: expected a Trimmer"):
+            asyncio.run(History(store, "chat").atrimmed(lambda state: state))
+        with pytest.raises(TypeError, match=r"^trimmer: expected a Trimmer"):
+            trimmed([], lambda state: state)  # type: ignore[arg-type]
         with pytest.raises(AttributeError, match="Nothing"):
             langchain.Nothing  # noqa: B018 - asking is what is tested
 
@@ -113,7 +117,7 @@ class TestMaking:
         one that was given stays open.
         """
         url = f"sqlite:///{tmp_path}/chats.db"
-        with pytest.raises(ValueError, match="session_id"):
+        with pytest.raises(ValueError, match=r"\bsession_id\b"):
             History.from_url(url, "")
         assert ["chats.db"] == [path.name for path in tmp_path.iterdir()]
 
@@ -277,7 +281,7 @@ class TestFork:
         history.add_user_message("a")
         with pytest.raises(StaleHeadError):
             history.fork("chat")
-        with pytest.raises(ValueError, match="session_id"):
+        with pytest.raises(ValueError, match=r"\bsession_id\b"):
             history.fork("")
         assert ["chat"] == list(history.store.names())
 

@@ -282,6 +282,76 @@ class TestLoad:
             == failed
         )
 
+    def test_places_of_calls(self):
+        """
+        A call has a place among the content only where it stands between parts.
+        """
+        call = {"id": "a", "name": "f", "args": {}}
+        block: Any = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+        alone, after, between = load(
+            [
+                AIMessage(content, tool_calls=[call])
+                for content in ([block], ["a", block], ["a", block, "b"])
+            ]
+        )
+
+        assert [None] == [one.index for one in alone.tool_calls]
+        assert [None] == [one.index for one in after.tool_calls]
+        assert [1] == [one.index for one in between.tool_calls]
+
+    def test_invalid_calls(self):
+        """
+        What is no call is a problem, with its path.
+        """
+        message = AIMessage("")
+        message.invalid_tool_calls = [{"id": "a"}, 3]  # type: ignore[typeddict-item,list-item]
+
+        with pytest.raises(
+            DecodeError, match=r"\$\[0\]\.invalid_tool_calls\[1\]: is 3"
+        ):
+            load([message])
+
+    def test_short_notes(self):
+        """
+        Notes say what is not in our fields, and repeat nothing that is: of a block its
+        shape, of the usage which of its counts are zeros, of numbers that fit nothing.
+        """
+        usage: Any = {
+            "input_tokens": 1,
+            "output_tokens": 2,
+            "total_tokens": 3,
+            "input_token_details": {"audio": 0, "cache_read": 1},
+            "output_token_details": {},
+        }
+        thought, answer, prompt = load(
+            [
+                AIMessage([{"type": "redacted_thinking", "data": "C"}]),
+                AIMessage("hi", usage_metadata=usage),
+                HumanMessage("hi", additional_kwargs={"most": 2**64 - 1, "least": 128}),
+            ]
+        )
+
+        assert {"shape": "redacted_thinking", "signed": True} == thought.parts[
+            0
+        ].metadata["conversation_state"]["langchain"]
+        assert {
+            "zeros": ("input_token_details.audio", "output_token_details")
+        } == answer.metadata["conversation_state"]["langchain"]
+        assert {
+            "additional_kwargs": {"most": 2**64 - 1, "least": 128}
+        } == prompt.metadata["conversation_state"]["langchain"]
+
+    def test_object_in_a_block(self):
+        """
+        A block with an object of LangChain's is the part that it is without it.
+        """
+        message = HumanMessage(
+            [{"type": "text", "text": "a", "source": Document("of the text")}]
+        )
+
+        assert "a" == load_message(message).text
+        assert same(message, back(message))
+
     def test_keys_of_calls(self):
         """
         A call's own keys come back, also those that hold what JSON doesn't.
@@ -673,6 +743,23 @@ class TestRefusals:
 
         with pytest.raises(InvalidMessageError, match="expected a Message"):
             dump([HumanMessage("hi")])  # type: ignore[list-item]
+
+    @pytest.mark.parametrize("kind", [AttributeError, KeyError, TypeError, ValueError])
+    def test_faults(self, monkeypatch, kind):
+        """
+        What goes wrong is laid on the notes of a message only where it has any.
+        """
+
+        def fail(*_args):
+            raise kind
+
+        monkeypatch.setattr(_langchain._dump, "_lose_fields", fail)
+        noted = {"conversation_state": {"langchain": {"shape": "str"}}}
+
+        with pytest.raises(kind):
+            dump([UserMessage([ImagePart(url="u")])])
+        with pytest.raises(InvalidMessageError, match="is reserved for notes"):
+            dump([UserMessage([ImagePart(url="u")], metadata=noted)])
 
 
 class TestHostileText:

@@ -2,6 +2,7 @@
 Pydantic AI's messages: what all adapters promise, and what comes back of what.
 """
 
+import json
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -43,6 +44,7 @@ from conversation_state.parts import (
 )
 from conversation_state.parts import TextPart as Text
 from conversation_state.testing.strategies import transcripts
+from conversation_state.tools import ToolCall
 from conversation_state.usage import (
     CompletionTokensDetails,
     PromptTokensDetails,
@@ -311,6 +313,43 @@ class TestLoad:
 
         assert plain(history) == plain(back(history))
 
+    @pytest.mark.parametrize(
+        "part",
+        [
+            {"part_kind": "text", "content": "a", "outcome": 0, "force_download": 0},
+            {
+                "part_kind": "file",
+                "content": {"kind": "binary", "data": "a", "media_type": "a/b"},
+            },
+            {
+                "part_kind": "file",
+                "content": {"kind": "binary", "data": "AA==", "media_type": "a/b"},
+                "deep": json.loads("[" * 300 + "]" * 300),
+            },
+        ],
+        ids=["numbers for booleans", "invalid base64", "a deep value"],
+    )
+    def test_unusual_keys(self, part):
+        """
+        What Pydantic AI never writes comes back, too.
+        """
+        message = {"kind": "response", "parts": [part]}
+
+        ((found,), _) = dump_data(load([message]))
+
+        assert [part] == found["parts"]
+
+    def test_short_notes(self):
+        """
+        A signature is in no note but that it is one of theirs.
+        """
+        thought = {"part_kind": "thinking", "content": "Hm.", "signature": "c2ln"}
+        (message,) = load([{"kind": "response", "parts": [thought]}])
+
+        assert {
+            "conversation_state": {"pydantic_ai": {"signed": True}}
+        } == message.parts[0].metadata
+
     def test_hostile_text(self):
         """
         Whatever text there is comes back.
@@ -324,11 +363,23 @@ class TestLoad:
         All that is wrong is told, each with its path.
         """
         with pytest.raises(DecodeError) as caught:
-            load([3, {"kind": "x"}, {"kind": "response", "parts": 1}])
+            load(
+                [
+                    3,
+                    {"kind": "x"},
+                    {"kind": "response", "parts": 1},
+                    {"kind": "response", "parts": [2, "text"]},
+                    {
+                        "kind": "response",
+                        "parts": [{"part_kind": "text", "content": "", "x": object()}],
+                    },
+                ]
+            )
 
-        assert ["$[0]", "$[1].kind", "$[2].parts"] == [
-            problem.path for problem in caught.value.problems
-        ]
+        assert [
+            *("$[0]", "$[1].kind", "$[2].parts", "$[3].parts[0]", "$[3].parts[1]"),
+            "$[4].parts[0].x",
+        ] == [problem.path for problem in caught.value.problems]
 
 
 class TestDump:
@@ -454,6 +505,15 @@ class TestDump:
         assert ("c2ln", "anthropic") == (ours.signature, ours.provider_name)
         assert (None, None) == (lost.signature, lost.provider_name)
         assert ["signature"] == [one.what for one in export.lost]
+
+    def test_calls_keep_their_order(self):
+        """
+        A call without a place stays before the next one, which has one.
+        """
+        one, other = ToolCall("1", "f", "{}"), ToolCall("2", "g", "{}", index=0)
+        (message,) = dump([AssistantMessage(tool_calls=[one, other])]).payload
+
+        assert ["f", "g"] == [part.tool_name for part in message.parts]
 
     def test_leaves(self):
         """

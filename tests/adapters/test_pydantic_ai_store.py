@@ -20,7 +20,7 @@ from pydantic_ai.conversation_store import (
     InMemoryConversationStore,
 )
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import ModelRequest
+from pydantic_ai.messages import ModelRequest, UserPromptPart
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RequestUsage, RunUsage
@@ -184,6 +184,30 @@ class TestAsTheOwnStore:
             )
 
         assert 2 == len(asyncio.run(same_in_both(use))[2])
+
+    def test_forks_after_a_long_request(self):
+        """
+        A request is one message, however many prompts it has.
+        """
+
+        async def use(backend):
+            saved = await grown(backend, 1)
+            saved.messages += [asks("x"), says("ok"), says("Good.")]
+            saved.messages[-3].parts = [UserPromptPart(f"{n}") for n in range(45)]
+            await backend.save(saved)
+            entries = (await backend.load("chat")).messages
+            return [
+                dump_of(
+                    (
+                        await backend.fork(
+                            "chat", at=at, new_conversation_id=f"at {at}"
+                        )
+                    ).messages
+                )
+                for at in range(1, len(entries))
+            ]
+
+        assert 4 == len(asyncio.run(same_in_both(use)))
 
     def test_refuses(self):
         """

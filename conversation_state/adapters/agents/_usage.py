@@ -90,8 +90,7 @@ def _read_usage(usage: Any) -> Usage | None:
 
     for name, kinds in _DETAILS.items():
         details = getattr(usage, name, None)
-        found = {kind: getattr(details, kind, None) or 0 for kind in kinds}
-        counts[name] = {kind: count for kind, count in found.items() if count}
+        counts[name] = {kind: getattr(details, kind, None) or 0 for kind in kinds}
 
     if not counts["total_tokens"]:
         del counts["total_tokens"]
