@@ -157,11 +157,10 @@ class Reader:
         return [key for (key,) in rows]
 
     def _read_record(self, row: tuple[Any, ...]) -> Record:
-        with self._transaction.report_damage():
-            found = RecordRow._make(row)
-            if not is_sealed(found):
-                what = f"the record {shorten_repr(found.key)} is not what was written"
-                raise damage_error(self._transaction.url, what)
+        found = RecordRow._make(row)
+        if not is_sealed(found):
+            what = f"the record {shorten_repr(found.key)} is not what was written"
+            raise damage_error(self._transaction.url, what)
 
         hold = Hold(found.branch, found.length, found.messages)
         return Record(found.key, found.value, hold if found.messages else None)

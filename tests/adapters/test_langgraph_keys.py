@@ -49,8 +49,8 @@ def made():
         "checkpoint, any id": keys.checkpoint_key("", "not a UUID"),
         "value": keys.value_key("inner", "messages", ID),
         "value, any id": keys.value_key("", "messages", ID.upper()),
-        "write": keys.write_key("", ID, ID, 0),
-        "write of an error": keys.write_key("", ID, "any", -1),
+        "writes of a task": keys.task_key("", ID, ID),
+        "writes of a task, any id": keys.task_key("", ID, "any"),
         "record of a checkpoint": STORED.packed(),
         "record of a write": WRITE.packed(),
         "packed": keys.pack(b"", b"a", b"b" * 127, b"c" * 128, b"d" * 20_000)[:400],
@@ -100,7 +100,7 @@ class TestLength:
             keys.thread_key(text),
             keys.checkpoint_key(text, text),
             keys.value_key(text, text, text),
-            keys.write_key(text, text, text, 2**31 - 1),
+            keys.task_key(text, text, text),
         ]
         part = len(keys.thread_key(text)) - len(keys.THREADS)
 

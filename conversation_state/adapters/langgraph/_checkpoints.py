@@ -9,6 +9,7 @@ checkpoint that set it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, Self, cast
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from conversation_state.adapters.langgraph._conversations import (
     ConversationCache,
-    with_newest,
+    remember_newest,
 )
 from conversation_state.adapters.langgraph._keys import (
     checkpoint_key,
@@ -156,9 +157,8 @@ class StoredCheckpoint(NamedTuple):
 
 
 # The checkpoints that were put last, by their bytes: most are read again by the next
-# put. Never changed, but replaced, so that it needs no lock; what is read is compared,
-# so that it holds whatever others write.
-_put_last: Mapping[bytes, StoredCheckpoint] = {}
+# put. What is read is compared, so that it holds whatever others write.
+_put_last: dict[bytes, StoredCheckpoint] = {}
 _PUT_LAST = 64
 # Versions that come back from any serializer as they are.
 _PLAIN_VERSIONS = frozenset({int, str})
@@ -170,12 +170,10 @@ def remember_put(
     """
     Remember a checkpoint that was put, with the *versions* of its channels.
     """
-    global _put_last  # noqa: PLW0603 - the one place that changes it
-
     if _PLAIN_VERSIONS.issuperset(map(type, versions.values())):
         stored = stored._replace(versions={**versions})
 
-    _put_last = with_newest(_put_last, packed, stored, _PUT_LAST)
+    remember_newest(_put_last, packed, stored, _PUT_LAST)
 
 
 class StoredWrite(NamedTuple):
@@ -200,6 +198,13 @@ class StoredWrite(NamedTuple):
             encode_text(self.channel),
             self.value.packed(),
         )
+
+    @classmethod
+    def unpack_all(cls, packed: bytes) -> list[Self]:
+        """
+        The writes of a task, of their record.
+        """
+        return list(map(cls.unpacked, unpack(packed)))
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Self:
@@ -376,7 +381,9 @@ class CheckpointReader:
         The writes after a checkpoint, in the order in which they are applied.
         """
         records = self.thread.records(writes_of(stored.namespace, stored.id))
-        writes = [StoredWrite.unpacked(record.value) for record in records]
+        writes = chain.from_iterable(
+            [StoredWrite.unpack_all(record.value) for record in records]
+        )
         return sorted(writes, key=lambda w: writes_sort_key(w.path, w.task, w.position))
 
     def pending(self, write: StoredWrite) -> PendingWrite:

@@ -36,7 +36,7 @@ __all__ = [
     "ConversationCache",
     "is_message_list",
     "next_state",
-    "with_newest",
+    "remember_newest",
 ]
 
 # How many of a thread's newest messages are remembered by their ids.
@@ -360,7 +360,7 @@ class ConversationCache:
 
     def __init__(self, max_size: int = 64) -> None:
         self._max_size = max_size
-        self._memory = _CacheContents()
+        self._memory = _CacheContents(0)
 
     def load_hold(self, rows: Reader, hold: Hold) -> Conversation:
         """
@@ -369,7 +369,7 @@ class ConversationCache:
         known = self._read_memory(rows).known
         found = known.get(hold.digest)
         if found is None:
-            found = _extend_nearest(known.values(), rows.entries(hold))
+            found = _extend_nearest(list(known.values()), rows.entries(hold))
 
             self.remember(rows, hold, found)
 
@@ -379,7 +379,8 @@ class ConversationCache:
         """
         The conversation of *entries*.
         """
-        return _extend_nearest(self._read_memory(rows).known.values(), entries)
+        known = self._read_memory(rows).known
+        return _extend_nearest(list(known.values()), entries)
 
     def remember(
         self,
@@ -397,17 +398,14 @@ class ConversationCache:
             return
 
         limit = self._max_size
-        known = with_newest(memory.known, hold.digest, conversation, limit)
-        recent = memory.recent
+        remember_newest(memory.known, hold.digest, conversation, limit)
         if thread is not None:
-            before = recent.get(thread, {})
+            before = memory.recent.get(thread, {})
             by_id = {**before, **conversation.recent_by_id(before)}
             for id in list(by_id)[:-_RECENT]:
                 del by_id[id]
 
-            recent = with_newest(recent, thread, by_id, limit)
-
-        self._memory = memory._replace(known=known, recent=recent)
+            remember_newest(memory.recent, thread, by_id, limit)
 
     def columns(self, rows: Reader, name: str) -> SnapshotColumns:
         """
@@ -423,8 +421,7 @@ class ConversationCache:
         """
         memory = self._read_memory(rows)
         if rows.seen == memory.seen:
-            every = with_newest(memory.columns, name, columns, _COLUMNS)
-            self._memory = memory._replace(columns=every)
+            remember_newest(memory.columns, name, columns, _COLUMNS)
 
     def recent_messages(self, rows: Reader, thread: str) -> Mapping[str, KnownMessage]:
         """
@@ -458,31 +455,34 @@ def _extend_nearest(
     return Conversation(entries, nearest.snapshots.take(common).extend(new))
 
 
-class _CacheContents(NamedTuple):
+class _CacheContents:
     """
     The contents of the cache, as of one count of changes to the store.
 
-    Never changed, but replaced: so it needs no lock, which an interrupt could
-    leave held. What another thread adds at the same moment may be lost.
+    Thread-safe without a lock, which an interrupt could leave held: each step
+    changes one thing. What another thread adds after a change goes to the contents
+    that are no longer used.
     """
 
-    seen: int = 0
-    known: Mapping[bytes, Conversation] = MappingProxyType({})
-    recent: Mapping[str, Mapping[str, KnownMessage]] = MappingProxyType({})
-    columns: Mapping[str, SnapshotColumns] = MappingProxyType({})
+    __slots__ = ("columns", "known", "recent", "seen")
+
+    def __init__(self, seen: int) -> None:
+        self.seen = seen
+        self.known: dict[bytes, Conversation] = {}
+        self.recent: dict[str, dict[str, KnownMessage]] = {}
+        self.columns: dict[str, SnapshotColumns] = {}
 
 
-def with_newest(items: Mapping[K, V], key: K, value: V, most: int) -> dict[K, V]:
+def remember_newest(items: dict[K, V], key: K, value: V, most: int) -> None:
     """
-    *items* with *key* as the newest one, at most *most* of them.
+    Make *key* the newest of *items*, of which at most *most* remain.
     """
-    found = dict(items)
-    found.pop(key, None)
-    found[key] = value
-    if len(found) > most:
-        del found[next(iter(found))]
-
-    return found
+    items.pop(key, None)
+    items[key] = value
+    if len(items) > most:
+        # A copy, since other threads may change it meanwhile.
+        for oldest in list(items)[:-most]:
+            items.pop(oldest, None)
 
 
 def next_state(before: Aggregator | None, entries: Log[Entry]) -> Aggregator:

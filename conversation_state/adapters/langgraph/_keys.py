@@ -23,10 +23,10 @@ __all__ = [
     "name_of",
     "names_of",
     "pack",
+    "task_key",
     "thread_key",
     "unpack",
     "value_key",
-    "write_key",
     "writes_of",
 ]
 
@@ -147,11 +147,11 @@ def writes_of(namespace: str, id: str) -> bytes:
     return b"w" + _encode_part(namespace) + _encode_id(id)
 
 
-def write_key(namespace: str, id: str, task: str, index: int) -> bytes:
+def task_key(namespace: str, id: str, task: str) -> bytes:
     """
-    The key of a write. Some have an *index* below 0.
+    The key of the writes of a task after a checkpoint.
     """
-    return writes_of(namespace, id) + _encode_id(task) + (index + 2**31).to_bytes(4)
+    return writes_of(namespace, id) + _encode_id(task)
 
 
 # The bit of a length's byte that means another byte follows.
@@ -200,6 +200,8 @@ _UNSAFE = re.compile("[%/\0-\x1f\x7f\ud800-\udfff]")
 _MAX_QUOTED = 120
 
 
+# Each turn saves under the names of its thread.
+@lru_cache(maxsize=256)
 def _quote_name(text: str) -> str:
     quoted = _UNSAFE.sub(
         lambda found: "".join([f"%{byte:02X}" for byte in encode_text(found[0])]),

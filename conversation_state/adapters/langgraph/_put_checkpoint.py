@@ -38,9 +38,8 @@ from conversation_state.adapters.langgraph._keys import (
     encode_text,
     name_of,
     pack,
+    task_key,
     value_key,
-    write_key,
-    writes_of,
 )
 from conversation_state.adapters.langgraph._threads import WritableThread
 from conversation_state.adapters.langgraph._values import dump_value
@@ -296,18 +295,29 @@ class ChannelWriter:
 
 
 def put_writes(
-    thread: WritableThread, namespace: str, id: str, writes: Sequence[StoredWrite]
+    thread: WritableThread,
+    namespace: str,
+    id: str,
+    task: str,
+    writes: Sequence[StoredWrite],
 ) -> None:
     """
-    Write what a task wrote after a checkpoint. Its earlier writes stay, except
+    Write what a *task* wrote after a checkpoint. Its earlier writes stay, except
     for errors, interrupts and resume values.
     """
-    there = thread.keys(writes_of(namespace, id))
-    for write in writes:
-        key = write_key(namespace, id, write.task, write.position)
-        if key not in there:
-            thread.add(key, write.packed())
-        elif write.position < 0:
-            thread.put(key, write.packed())
+    if not writes:
+        return
 
-        there.add(key)
+    key = task_key(namespace, id, task)
+    record = thread.get(key)
+    earlier = () if record is None else StoredWrite.unpack_all(record.value)
+    by_position = {write.position: write for write in earlier}
+    for write in writes:
+        if write.position < 0 or write.position not in by_position:
+            by_position[write.position] = write
+
+    packed = pack(*map(StoredWrite.packed, by_position.values()))
+    if record is None:
+        thread.add(key, packed)
+    else:
+        thread.put(key, packed)

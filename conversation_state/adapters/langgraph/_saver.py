@@ -288,7 +288,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         ]
         self._writes.write(
             lambda rows: _put_checkpoint.put_writes(
-                WritableThread(rows, thread), namespace, id, stored
+                WritableThread(rows, thread), namespace, id, task_id, stored
             ),
         )
 
