@@ -26,7 +26,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from conversation_state.adapters.langgraph._conversations import (
     ConversationCache,
-    remember_newest,
+    drop_oldest,
 )
 from conversation_state.adapters.langgraph._keys import (
     checkpoint_key,
@@ -173,7 +173,8 @@ def remember_put(
     if _PLAIN_VERSIONS.issuperset(map(type, versions.values())):
         stored = stored._replace(versions={**versions})
 
-    remember_newest(_put_last, packed, stored, _PUT_LAST)
+    _put_last[packed] = stored
+    drop_oldest(_put_last, _PUT_LAST)
 
 
 class StoredWrite(NamedTuple):

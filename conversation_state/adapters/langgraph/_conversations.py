@@ -34,9 +34,9 @@ from conversation_state.store.records import Hold, Reader
 __all__ = [
     "Conversation",
     "ConversationCache",
+    "drop_oldest",
     "is_message_list",
     "next_state",
-    "remember_newest",
 ]
 
 # How many of a thread's newest messages are remembered by their ids.
@@ -479,6 +479,13 @@ def remember_newest(items: dict[K, V], key: K, value: V, most: int) -> None:
     """
     items.pop(key, None)
     items[key] = value
+    drop_oldest(items, most)
+
+
+def drop_oldest(items: dict[K, V], most: int) -> None:
+    """
+    Remove the oldest of *items*, if they are more than *most*.
+    """
     if len(items) > most:
         # A copy, since other threads may change it meanwhile.
         for oldest in list(items)[:-most]:
