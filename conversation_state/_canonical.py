@@ -24,6 +24,7 @@ __all__ = [
     "first_oversized",
     "is_loadable",
     "load",
+    "load_exactly",
     "render_path",
 ]
 
@@ -97,6 +98,30 @@ def load(data: Data) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise DecodeError((Problem("$", _json_error(data, error)),)) from None
+
+
+def load_exactly(text: str) -> Any:
+    """
+    The JSON value that *text* is, with integers of any size. Otherwise as `load`.
+
+    Raises:
+        DecodeError:
+            If *text* is not JSON, or has an integer of more digits than Python reads.
+    """
+    value = load(text)
+    if first_oversized(text) is None:
+        return value
+
+    import json  # noqa: PLC0415 - seldom needed, and slow to import
+
+    try:
+        return json.loads(text)
+    except ValueError:
+        what = "an integer of more digits than Python reads"
+    except RecursionError:
+        what = "nested too deeply for integers of more than 64 bits"
+
+    raise DecodeError((Problem("$", what),))
 
 
 def _json_error(data: bytes | bytearray | str, error: orjson.JSONDecodeError) -> str:

@@ -18,7 +18,7 @@ from conversation_state._canonical import (
     JsonPath,
     describe_json,
     dump,
-    load,
+    load_exactly,
     render_path,
 )
 from conversation_state._wording import shorten_repr
@@ -134,7 +134,7 @@ def _read_arguments(
 
     readers, read_others, required = _find_readers(function)
     try:
-        given = load(call.arguments) if call.arguments.strip() else {}
+        given = load_exactly(call.arguments) if call.arguments.strip() else {}
     except DecodeError as error:
         return f"the arguments: {error.problems[0].what}", {}
 

@@ -15,8 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, overload
 from conversation_state._canonical import (
     JsonPath,
     describe_json,
-    first_oversized,
-    load,
+    load_exactly,
     render_path,
 )
 from conversation_state._wording import shorten_repr
@@ -216,7 +215,7 @@ def _parse_json(
     """
     start, end = _trim_span(text)
     try:
-        return _load_exactly(text[start:end])
+        return load_exactly(text[start:end])
     except DecodeError:
         what = _json_error(text, start, end)
 
@@ -264,18 +263,6 @@ def _trim_span(text: str) -> tuple[int, int]:
     return len(text) - len(bare), len(text) - len(bare) + len(bare.rstrip())
 
 
-def _load_exactly(text: str) -> Any:
-    """
-    The JSON that *text* is.
-
-    Raises:
-        DecodeError:
-            If *text* is not JSON.
-    """
-    value = load(text)
-    return value if first_oversized(text) is None else _load_big_integers(text)
-
-
 def _json_error(text: str, start: int, end: int) -> str:
     """
     Why *text* is not JSON between *start* and *end*; with the place in *text*.
@@ -289,27 +276,11 @@ def _json_error(text: str, start: int, end: int) -> str:
     before = text[:start]
     blank = "\n" * before.count("\n") + " " * (start - before.rfind("\n") - 1)
     try:
-        _load_exactly(blank + text[start:end])
+        load_exactly(blank + text[start:end])
     except DecodeError as error:
         return error.problems[0].what
 
     return ""
-
-
-def _load_big_integers(text: str) -> Any:
-    """
-    What *text*, which is JSON, says: integers of more than 64 bits, too.
-    """
-    import json  # noqa: PLC0415 - seldom needed, and slow to import
-
-    try:
-        return json.loads(text)
-    except ValueError:
-        what = "an integer of more digits than Python reads"
-    except RecursionError:
-        what = "nested too deeply for integers of more than 64 bits"
-
-    raise DecodeError((Problem("$", what),))
 
 
 class _FencedBlock(NamedTuple):
@@ -377,7 +348,7 @@ def _parse_fenced_json(
             continue
 
         try:
-            values[block_text] = _load_exactly(block_text), block.line
+            values[block_text] = load_exactly(block_text), block.line
         except DecodeError:
             wrong = wrong or (first, last)
 

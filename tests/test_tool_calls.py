@@ -91,6 +91,21 @@ class TestArguments:
         assert answer.is_error
         assert problem in answer.text
 
+    @pytest.mark.parametrize("number", [2**63, 2**64, -(2**63) - 1, 10**30])
+    def test_large_integers(self, number):
+        """
+        An integer is what the model wrote, however large, inside of others, too.
+        """
+        given = []
+
+        def transfer(amount: int, fees: dict[str, Any]) -> None:
+            given.append((amount, fees))
+
+        arguments = f'{{"amount": {number}, "fees": {{"bank": [{number}]}}}}'
+
+        assert not ran(transfer, arguments).is_error
+        assert [(number, {"bank": [number]})] == given
+
     def test_conversion(self):
         """
         Dates, nested classes and arguments of any name are made of JSON.
