@@ -262,20 +262,27 @@ class MessageTree:
         This tree with the way through *entry_id* shown: down to the newest message
         behind it, and the newest behind that. Itself if that way is shown.
 
-        O(messages below).
+        O(messages below); after a join, for each of them O(n).
 
         Raises:
             LookupError:
                 If the tree has no such entry.
         """
         self._find_entry(entry_id)
-        head = entry_id
-        while ids := self._children.get(head):
-            head = ids[-1]
+        head: str | None = entry_id
+        below: str | None = entry_id
+        while below is not None:
+            head, children = below, reversed(self._children.get(below, ()))
+            # After a join, a message may be shown with another past than the one
+            # above it here: that way does not lead through the entry.
+            below = next((e for e in children if self._is_on_way(entry_id, e)), None)
 
-        return (
-            self if head == self._head else self._with_head(head, self._find_path(head))
-        )
+        if head == self._head and (
+            not self._joined or any(each.id == entry_id for each in self._shown.entries)
+        ):
+            return self
+
+        return self._with_head(head, self._find_path(head))
 
     def path(self, entry_id: str | None) -> Aggregator:
         """
@@ -327,6 +334,17 @@ class MessageTree:
             raise LookupError(msg)
 
         return place.state.entries[place.position]
+
+    def _is_on_way(self, entry_id: str, below: str) -> bool:
+        """
+        Whether the path to *below* has the entry. O(log n), or O(n) after a join.
+        """
+        place, position = self._places[below], self._places[entry_id].position
+        entries = place.state.entries
+        if position <= place.position and entries[position].id == entry_id:
+            return True
+
+        return any(each.id == entry_id for each in entries.take(place.position))
 
     def _find_parent(self, entry_id: str) -> str | None:
         self._find_entry(entry_id)

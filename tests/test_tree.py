@@ -148,6 +148,25 @@ class TestMoving:
         assert other.switch(last(ASKED)).head == last(HILLS)
         assert other.switch(last(booked)) is other
 
+    def test_switch_after_a_join(self):
+        """
+        The way that is shown leads through the message that is asked for, where
+        what stands behind it here has another past.
+        """
+        added = ASKED.fork().add_user_prompt("In May.")
+        sea, hills = SEA.join(added), HILLS.join(added)
+        tree = MessageTree.of(sea, hills.add_assistant_message("It may rain."))
+        switched = tree.switch(last(SEA))
+
+        assert texts(sea) == texts(switched.present)
+        assert last(added) == switched.head
+        assert switched.switch(last(SEA)) is switched
+
+        same_head = MessageTree.of(sea, hills)
+
+        assert texts(sea) == texts(same_head.switch(last(SEA)).present)
+        assert texts(HILLS) == texts(same_head.switch(last(HILLS)).present)
+
     def test_add(self):
         """
         A state more, and it is shown; without anything new it is the same tree.
