@@ -34,6 +34,7 @@ from conversation_state.testing.strategies import json_values, timelines
 from conversation_state.timeline import Timeline
 from conversation_state.tools import ToolCall, ToolInfo
 from conversation_state.usage import Usage
+from tests.profiles import is_thorough
 
 
 class Key(StrEnum):
@@ -1042,38 +1043,42 @@ def peak(data: bytes) -> float:
     return most / len(data)
 
 
+# How many segments are on top of each other, or beside each other.
+MANY = 20_000 if is_thorough() else 5_000
+
+
 class TestHostile:
     def test_deep(self):
         """
-        Segments on top of segments, twenty times deeper than the stack.
+        Segments on top of segments, many times deeper than the stack.
         """
         threads = [said("0")]
-        threads += [said(str(i), after=[i - 1, i]) for i in range(1, 20_000)]
-        timeline = decode(document([{"thread": [19_999, 20_000]}], threads))
+        threads += [said(str(i), after=[i - 1, i]) for i in range(1, MANY)]
+        timeline = decode(document([{"thread": [MANY - 1, MANY]}], threads))
 
-        assert 20_000 == len(timeline.present)
+        assert MANY == len(timeline.present)
 
     def test_deep_and_wrong(self):
         """
         Also where identities have to be looked for.
         """
         threads = [said("0")]
-        threads += [said(str(i), after=[i - 1, i]) for i in range(1, 20_000)]
+        threads += [said(str(i), after=[i - 1, i]) for i in range(1, MANY)]
         threads[-1]["entry_ids"] = ["7"]
 
         with pytest.raises(DecodeError) as caught:
             decode(document([{}], threads))
 
-        assert ["$.threads[19999].entry_ids[0]: the same as at 0 of segment 7"] == [
-            str(problem) for problem in caught.value.problems
-        ]
+        assert [
+            f"$.threads[{MANY - 1}].entry_ids[0]: the same as at 0 of segment 7"
+        ] == [str(problem) for problem in caught.value.problems]
 
     def test_many_on_one(self):
         """
         Many short branches of one long past, all with the same identity, cost
         what they are, not what they stand on.
         """
-        length = 20_000
+        length = MANY
         past = {
             "entry_ids": [str(i) for i in range(length)],
             "messages": [{"role": "user", "content": ""}] * length,

@@ -288,7 +288,7 @@ class TestWhatChanged:
     @pytest.mark.parametrize("name", PIPELINES)
     def test_next_state(self, name, damaged):
         """
-        A state that was trimmed one message ago takes as many calls at 6,000
+        A state that was trimmed one message ago takes as many calls at 3,000
         messages as at 300, but for some bisections.
         """
         said = DAMAGED if damaged else SAID
@@ -296,7 +296,7 @@ class TestWhatChanged:
             pytest.skip("shows the end alone, whatever its length")
 
         counts = []
-        for size in (300, 6_000):
+        for size in (300, 3_000):
             # Both end where what is said ends.
             state = grown(1 + size - size % len(said), said)
             budget = TokenBudget(context_window=200)
@@ -309,7 +309,7 @@ class TestWhatChanged:
         few, more = counts
         if damaged and "repair" in (*name.split(", "), "repair" * (name == "default")):
             # `failures` lists each place that is left out.
-            more -= 20 * (6_000 - 300) // len(said)
+            more -= 20 * (3_000 - 300) // len(said)
 
         assert 1_500 > more
         assert 400 > more - few
@@ -368,12 +368,12 @@ class TestWeight:
 
     def test_of_a_kept_state(self):
         """
-        At most 300 bytes for each of 2,000 states, one message apart.
+        At most 300 bytes for each of 500 states, one message apart.
         """
         budget = TokenBudget(context_window=500)
 
         def measure(read: Callable[[Aggregator], object]) -> float:
-            messages = [UserMessage(f"question {n}") for n in range(2_000)]
+            messages = [UserMessage(f"question {n}") for n in range(500)]
             state, kept = Aggregator.new(), []
             gc.collect()
             tracemalloc.start()
