@@ -399,6 +399,7 @@ class TimelinePromises(StoreFixtures):
         """
         before = grow_timeline(3)
         after = before.undo().commit(CONVERSATION.add_user_prompt("on")).undo()
+        other = self.other(store, remembered=0)
         at, is_done = 0, False
         while not is_done:
             name = f"chat {at}"
@@ -410,10 +411,9 @@ class TimelinePromises(StoreFixtures):
             except InjectedError:
                 at += 1
 
-            found = self.other(store).load_timeline(name)
-            assert found in (before, after)
+            assert other.load_timeline(name) in (before, after)
             store.save_timeline(name, after, expecting=store.latest(name))
-            assert after == self.other(store).load_timeline(name)
+            assert after == other.load_timeline(name)
 
         assert at > 5
         assert () == store.verify()
