@@ -13,6 +13,7 @@ import gc
 import inspect
 import sys
 
+import pytest
 from sybil import Example, Sybil
 from sybil.evaluators.python import PythonEvaluator, pad
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
@@ -77,6 +78,18 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """
+    So does it with what the tests of a file leave behind: modules, caches, reports.
+
+    Else each collection looks at all that tests before it imported and kept.
+    """
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
