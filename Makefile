@@ -46,9 +46,10 @@ main = $(or $(firstword $(ONLY)),$(version))
 asked = $(or $(ONLY),$(filter-out $(version),$(VERSIONS)))
 found = $(strip $(foreach each,$(asked),$(if $(call interpreter,$(each)),$(each))))
 missing = $(filter-out $(found),$(asked))
-# A hash seed, so that one commit has one result.
+# A hash seed, so that one commit has one result. Whole files, one after the other:
+# what they import and set up is needed once, and no large one comes last.
 pytest = PYTHONHASHSEED=0 .venv/$(1)/bin/python -m pytest \
-	--numprocesses auto --maxprocesses 4 --dist loadscope
+	--numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Makes the environment of a stamp with Python $(1) and installs $(2) there: with
 # uv, which takes seconds where pip takes minutes, and with pip where uv fails. uv
@@ -183,12 +184,12 @@ lint: .venv/lint/.lint ## style, format, layers, generated docs, and types
 	.venv/lint/bin/python -m ruff check
 	.venv/lint/bin/python -m ruff format --check
 	.venv/lint/bin/lint-imports --no-logo --no-cache
-	.venv/lint/bin/python docs/draw_architecture.py --check
-	@# Both at once: each has a core for itself for a minute or two.
+	@# All at once: pyright and mypy have a core each for a minute or two.
 	.venv/lint/bin/python -m pyright --pythonpath .venv/lint/bin/python & pyright=$$!; \
+	.venv/lint/bin/python docs/draw_architecture.py --check & drawn=$$!; \
 	.venv/lint/bin/python -m mypy \
 		$(wildcard conftest.py conversation_state tests tools benchmarks peers docs/*.py typing_tests/*.py examples/*.py); \
-	mypy=$$?; wait $$pyright && exit $$mypy
+	mypy=$$?; wait $$drawn && wait $$pyright && exit $$mypy
 
 bench: .venv/bench/.bench ## ours beside the peers' (one of them: ARGS=join)
 	@.venv/bench/bin/python -m benchmarks $(ARGS)
