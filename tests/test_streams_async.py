@@ -299,6 +299,20 @@ class TestRead:
             there = weakref.ref(await anext(reader))
             assert there() is None
 
+    async def test_a_function_that_closes_its_reader(self):
+        """
+        What it makes after that is not read, and the reader says why.
+        """
+
+        def convert(item):
+            reader.close()
+            return item
+
+        reader = aiter(Stream.of([1, 2]).convert(convert))
+        for _ in range(2):
+            with pytest.raises(StreamClosedError):
+                await anext(reader)
+
     async def test_a_source_that_reads_itself_is_told(self):
         """
         Who waits for itself gets an error instead.

@@ -44,16 +44,15 @@ def pumps_ended_by(close: Callable[[], object]) -> list[_Pump]:
     """
     The pumps that end while *close* runs, so that a caller can await their end.
     """
-    before = getattr(_closed_here, "pumps", None)
     pumps: list[_Pump] = []
     try:
         try:
             _closed_here.pumps = pumps
             close()
         finally:
-            _closed_here.pumps = before
+            _closed_here.pumps = None
     finally:
-        _closed_here.pumps = before  # the first call may have been interrupted
+        _closed_here.pumps = None  # the first call may have been interrupted
 
     return pumps
 
