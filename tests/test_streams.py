@@ -2288,10 +2288,64 @@ sys.exit(os.waitpid(child, 0)[1] != 0 or not _waiting._idle)
 """
 
 
+LOST_READER = """
+import os, signal, threading, time
+from conversation_state.errors import StreamClosedError
+from conversation_state.streams import Stream
+
+inside = threading.Event()
+
+def source():
+    yield 1
+    inside.set()
+    time.sleep(3_600)
+
+shared = Stream.of(source())
+stream = shared.convert(str) if CONVERTS else shared
+threading.Thread(target=list, args=(stream,), daemon=True).start()
+inside.wait()
+child = os.fork()
+if not child:
+    signal.alarm(50)
+    for _ in range(THREADS):
+        threading.Thread(target=time.sleep, args=(3_600,), daemon=True).start()
+
+    iterator, is_told = iter(stream), False
+    next(iterator)
+    try:
+        next(iterator)
+    except StreamClosedError as error:
+        is_told = "forked" in str(error)
+
+    stream.abort()
+    try:
+        next(iterator)
+    except StreamClosedError as error:
+        is_told = is_told and "abort" in str(error)
+
+    os._exit(not is_told)
+
+os._exit(os.waitpid(child, 0)[1] != 0)
+"""
+
+
 class TestThreads:
     """
     Many readers at once.
     """
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+    @pytest.mark.parametrize("converts", [False, True])
+    @pytest.mark.parametrize("threads", [0, 3])
+    def test_fork_while_another_thread_reads(self, converts, threads):
+        """
+        A stream whose reader was not forked is an error in the child, at once, and
+        can be aborted there.
+        """
+        program = f"CONVERTS, THREADS = {converts}, {threads}\n{LOST_READER}"
+        command = [sys.executable, "-W", "ignore", "-c", program]
+
+        assert 0 == subprocess.run(command, timeout=60, check=False).returncode
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
     def test_after_a_fork(self):

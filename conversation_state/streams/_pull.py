@@ -18,8 +18,12 @@ nothing. Three rules ensure that:
 
 from __future__ import annotations
 
+import os
+import sys
 from _thread import get_ident
 from collections.abc import Iterator
+from functools import partial
+from types import FrameType
 
 from conversation_state._waiting import ThreadWaiter, Waiter
 from conversation_state.errors import StreamClosedError
@@ -152,6 +156,16 @@ _CIRCLE = (
     "which is a deadlock; let it read another stream"
 )
 
+_FORKED = (
+    "another thread was reading this stream when the process was forked, and is not "
+    "in the child: abort() the stream here, or let the child make its own"
+)
+
+# Not empty in a forked child.
+_children: list[bool] = []
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=partial(_children.append, True))  # noqa: FBT003
+
 # The source whose turn a thread waits for.
 _wanted: dict[int, Source] = {}
 
@@ -170,6 +184,9 @@ def _await_turn(
     me = turn[0]
     if _find_owner(source) == me:
         raise StreamClosedError(_CIRCLE)
+
+    if _children and _is_turn_lost(source):
+        raise StreamClosedError(_FORKED)
 
     if not block:
         if waiter is not None:
@@ -206,6 +223,34 @@ def _wait_for_turn(
             raise StreamClosedError(_CIRCLE)
 
         waiter.wait()
+
+
+def _is_turn_lost(source: Source) -> bool:
+    """
+    Whether a thread has the turn that does not run, since it was not forked.
+    """
+    turn, owner = source.turn.get(0), _find_owner(source)
+    for _ in range(2):
+        # A thread may give the turn back and end meanwhile: it is looked at again.
+        if not owner or _is_reading(owner):
+            return False
+
+        if turn is not source.turn.get(0) or owner != _find_owner(source):
+            return False
+
+    return True
+
+
+def _is_reading(thread: int) -> bool:
+    """
+    Whether a thread runs and is inside of this package, as all that have a turn
+    are: a thread of the child may have the number of one that was lost.
+    """
+    frame: FrameType | None = sys._current_frames().get(thread)
+    while frame is not None and frame.f_globals.get("__package__") != __package__:
+        frame = frame.f_back
+
+    return frame is not None
 
 
 def _find_owner(source: Source) -> int:
