@@ -2,11 +2,14 @@
 What is read in pages is what was saved, whichever page it is on.
 """
 
+from typing import Any
+
 import pytest
 
 from conversation_state import Aggregator, AssistantMessage, ImagePart, UserMessage
 from conversation_state.errors import StoreError
 from conversation_state.store import Store
+from conversation_state.store._memory import Memory
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.store.log import ENTRIES
 
@@ -137,3 +140,15 @@ class TestLoad:
 
         with pytest.raises(StoreError, match=f"the entries from {at} on are missing"):
             Store(backend).load("chat")
+
+
+def test_timelines_of_before_are_not_used():
+    """
+    What a slower thread remembers after rows were changed is not given to others.
+    """
+    memory = Memory(2)
+    found: Any = object()
+    memory.timelines.remember("chat", found, 1)
+
+    assert memory.timelines.recall("chat", 2) is None
+    assert found is memory.timelines.recall("chat", 1)
