@@ -34,6 +34,7 @@ from conversation_state.store._values import (
     check_name,
     check_not_mirrored,
     check_notes,
+    is_expected,
 )
 from conversation_state.timeline import Timeline
 
@@ -218,8 +219,8 @@ class Store(RevisionVerbs):
 
         If another save comes first, *function* is called again with the
         new head: it should do nothing but make a state, and its argument
-        holds the whole conversation so far. Any error of its own, with the newest
-        state, ends the update.
+        holds the whole conversation so far. Any error of its own ends the update,
+        unless another save came before it.
 
         Args:
             name: What the state is saved under.
@@ -236,22 +237,26 @@ class Store(RevisionVerbs):
                 If other saves came first a thousand times, or saves of the
                 function itself.
         """
-        made: Aggregator | None
         remembered = self._core.recall(check_name(name), self._core.changes)
         for _ in range(UPDATE_ATTEMPTS):
+            expecting: Head | int
             if remembered is None:
                 expecting, state = self._read_for_update(name, start)
-                made = function(state)
             else:
                 # Not read again: if another save came first, this one is refused.
-                expecting, made = remembered.head, None
-                with suppress(Exception):  # it may come of what is outdated
-                    made = function(remembered.state)
+                expecting, state = remembered.head, remembered.state
 
+            try:
+                made = function(state)
+            except Exception:
+                if remembered is None or self._is_newest(remembered.head):
+                    raise
+
+                # It may come of what is outdated.
                 remembered = None
-                if made is None:
-                    continue
+                continue
 
+            remembered = None
             with suppress(StaleHeadError):
                 self.save(name, made, expecting=expecting)
                 return made
@@ -404,6 +409,15 @@ class Store(RevisionVerbs):
         advice = "check that the function itself saves nothing under this name"
         what = f"gave up on updating {name!r} after {times}; retry, and {advice}"
         return StoreError(self.url, what)
+
+    def _is_newest(self, head: Head) -> bool:
+        """
+        Whether nothing was saved since *head*.
+        """
+        try:
+            return is_expected(self.latest(head.name), head)
+        except NotSavedError:
+            return False
 
     def _read_for_update(
         self, name: str, start: Aggregator | None

@@ -131,6 +131,28 @@ class TestUpdate:
 
         assert "after b" == ours.update("chat", answer)[-1].text
 
+    def test_own_error(self, opened):
+        """
+        Where nothing was saved meanwhile, a function that fails is not called again:
+        what it asks for may have a price.
+        """
+        ours, theirs = opened
+        calls = []
+
+        def fail(state):
+            calls.append(state)
+            raise TimeoutError("no answer")
+
+        for store in (ours, theirs):
+            with pytest.raises(TimeoutError):
+                store.update("chat", fail)
+
+        assert 2 == len(calls)
+        theirs.delete("chat")
+        with pytest.raises(NotSavedError):
+            ours.update("chat", fail)
+        assert 3 == len(calls)
+
     def test_unchanged(self, opened):
         """
         What returns its argument gets the newest state, and saves nothing.
