@@ -373,9 +373,9 @@ class TestTranscripts:
             lambda said: (
                 said[-1].role == "tool" and len(getattr(said[-2], "tool_calls", ())) > 1
             ),
-            lambda said: 4 == len([m for m in said if m.role == "tool"]),
+            lambda said: len([m for m in said if m.role == "tool"]) > 2,
         ],
-        ids=["system", "results", "parallel", "unanswered", "in part", "four"],
+        ids=["system", "results", "parallel", "unanswered", "in part", "three"],
     )
     def test_reach(self, holds):
         """
