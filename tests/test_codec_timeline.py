@@ -610,7 +610,7 @@ class TestShared:
         assert copied.present is copied.present.add_usage(Usage(3), key="k3")
         assert Usage(2) == copied.goto(3).present.fork().add_usage(Usage(2)).usage
 
-    def test_a_fork_counts_what_was_spent_since(self):
+    def test_a_fork_counts_usage_since(self):
         """
         The usage since the fork is worked out from the ledger.
         """

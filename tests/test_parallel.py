@@ -1097,7 +1097,7 @@ class TestOnTurn:
         assert ["Go!", "half of it", "b"] == texts(caught.value.state)
         assert (rest is None) == (on_error == "keep")
 
-    def test_a_step_that_only_spent(self, executor):
+    def test_a_step_that_only_adds_usage(self, executor):
         """
         Its turn has no messages, and its usage all the same.
         """
@@ -1728,7 +1728,7 @@ class TestTakenOver:
     Steps that who waits runs itself.
     """
 
-    def test_are_told_of_when_all_is_over(self, monkeypatch):
+    def test_are_reported_when_all_is_over(self, monkeypatch):
         """
         One that still runs when time is up is told of when it ends, as those
         are that the pool runs.

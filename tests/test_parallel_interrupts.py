@@ -110,7 +110,7 @@ class TestAtEachOpcode:
     """
 
     @pytest.mark.parametrize("executor", [None, Here()], ids=["threads", "here"])
-    def test_what_was_paid_is_told(self, executor):
+    def test_usage_is_reported(self, executor):
         """
         The turn of every step that ran reaches *on_turn*.
         """
@@ -125,7 +125,7 @@ class TestAtEachOpcode:
 
         assert moments > 500
 
-    def test_what_came_back_is_told(self):
+    def test_returned_turn_is_reported(self):
         """
         The turn of every step that another process sent back does, too.
         """

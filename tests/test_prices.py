@@ -890,7 +890,7 @@ class TestCost:
         assert unknown == {each.entry.id for each in found.unpriced}
 
     @given(branches())
-    def test_of_a_fork_is_what_it_inherited_and_what_it_spent(self, sides):
+    def test_of_a_fork_is_what_it_inherited_and_added(self, sides):
         """
         Past and turn together are the whole.
         """

@@ -421,7 +421,7 @@ class TestRenderTranscript:
         )
 
     @given(hostile, hostile, formats)
-    def test_what_is_said_is_shown(self, one, other, style):
+    def test_content_is_shown(self, one, other, style):
         """
         Two users who say different things, or have different names, or call
         different tools, are shown differently.
@@ -572,7 +572,7 @@ class TestRenderTranscript:
             *("levels", "open", "items", "unknown"),
         ],
     )
-    def test_grows_with_what_was_said(self, message, style):
+    def test_grows_with_the_content(self, message, style):
         """
         Whatever is said takes at most a few times the room.
         """

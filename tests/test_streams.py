@@ -2469,7 +2469,7 @@ class TestThreads:
         assert isinstance(interrupted, KeyboardInterrupt)
         assert [1, 2] == got
 
-    def test_a_source_that_reads_itself_is_told(self):
+    def test_a_source_that_reads_itself_fails(self):
         """
         Who waits for itself gets an error instead, and the stream ends.
         """
@@ -2501,7 +2501,7 @@ class TestThreads:
 
         assert [0, 1, 1, 2, 3, 5, 8, 13] == list(itertools.islice(stream, 8))
 
-    def test_a_function_that_reads_its_own_stream_is_told(self):
+    def test_a_function_that_reads_its_own_stream_fails(self):
         """
         The same through a function, and through streams made of the stream.
         """
@@ -2512,7 +2512,7 @@ class TestThreads:
         (failed,) = stream.results()
         assert isinstance(failed.error, StreamClosedError)
 
-    def test_threads_that_wait_for_each_other_are_told(self):
+    def test_threads_that_wait_for_each_other_fail(self):
         """
         Two sources that read each other, each asked by a thread, end in errors.
         """

@@ -313,7 +313,7 @@ class TestRead:
             with pytest.raises(StreamClosedError):
                 await anext(reader)
 
-    async def test_a_source_that_reads_itself_is_told(self):
+    async def test_a_source_that_reads_itself_fails(self):
         """
         Who waits for itself gets an error instead.
         """
@@ -330,7 +330,7 @@ class TestRead:
         assert isinstance(failed.error, StreamClosedError)
         assert "read by its own source" in str(failed.error)
 
-    async def test_a_function_that_reads_itself_is_told(self):
+    async def test_a_function_that_reads_itself_fails(self):
         """
         The same in a thread that was asked by a task.
         """

@@ -332,7 +332,7 @@ class TestCompact:
         assert ["long" * 9] == texts(view.summaries)
         views_add_up(view)
 
-    def test_a_summary_can_be_said_in_other_words(self):
+    def test_a_summary_can_have_other_words(self):
         """
         Replaced, it stands for the same.
         """

@@ -219,7 +219,7 @@ class AdapterContract:
         with pytest.raises(DecodeError, match=r"\$"):
             self.adapter.load(nothing)
 
-    def test_nothing_said(self):
+    def test_no_messages_at_all(self):
         """
         No messages are no messages.
         """

@@ -366,7 +366,7 @@ class TestExtended:
         with pytest.raises(DecodeError):
             append_items(state, {"role": "user"})  # type: ignore[arg-type]
 
-    def test_never_rewrites_what_others_said(self):
+    def test_never_rewrites_messages_of_others(self):
         """
         An answer that came over another way stays as it is, with what it
         cost and what was noted on it.
@@ -405,7 +405,7 @@ class TestShortened:
 
         assert (state, None) == pop_last_item(state)
 
-    def test_spent_stays_spent(self):
+    def test_usage_stays_recorded(self):
         """
         Id and bill are what they were.
         """

@@ -101,7 +101,7 @@ async def streamed(desk, said, session, **options):
 
 @pytest.mark.parametrize("runs", [whole, streamed])
 class TestRun:
-    def test_holds_what_was_said(self, session, runs):
+    def test_holds_all_messages(self, session, runs):
         """
         The session has what the run would send on, and what the SDK's own
         session has.

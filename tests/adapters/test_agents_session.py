@@ -318,7 +318,7 @@ class TestItems:
         assert ["c1", "c2"] == [one["id"] for one in chat[1]["tool_calls"]]
         assert ["c1", "c2"] == [one.get("tool_call_id") for one in chat[2:4]]
 
-    def test_what_others_said(self, store, session):
+    def test_messages_of_others(self, store, session):
         """
         A conversation another adapter or program saved goes on here.
         """
@@ -1153,7 +1153,7 @@ class TestRecord:
         """
         assert 110 == run(chat.record(a_run("r1", total_tokens=0))).total_tokens
 
-    def test_not_told(self, chat):
+    def test_without_usage(self, chat):
         """
         A response that does not say what it cost is no entry.
         """
@@ -1171,7 +1171,7 @@ class TestRecord:
         with pytest.raises(InvalidUsageError):
             run(chat.record(a_run("r1"), model="gpt-5"))
 
-    def test_before_anything_was_said(self, session):
+    def test_bill_before_messages(self, session):
         """
         A bill may come first.
         """

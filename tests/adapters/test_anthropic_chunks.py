@@ -493,7 +493,7 @@ class TestResponse:
             (one.prompt_tokens, one.completion_tokens, one.total_tokens) for one in told
         ]
 
-    def test_usage_not_told_again(self):
+    def test_null_leaves_usage(self):
         """
         Null is no number, and leaves what was told before.
         """

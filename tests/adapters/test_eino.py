@@ -705,7 +705,7 @@ class TestLost:
         """
         assert [(f"messages[0]{path}", what)] == lost(message)
 
-    def test_refusals_are_said(self):
+    def test_refusals_become_text(self):
         """
         A refusal is lost as one, and said as a text.
         """

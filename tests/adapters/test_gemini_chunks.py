@@ -703,7 +703,7 @@ class TestResponse:
             "more": [],
         } == thaw(notes(message)["candidate"][key])
 
-    def test_what_is_said_again(self):
+    def test_repeated_text(self):
         """
         What every event says is kept once, also if it changes in between.
         """

@@ -141,7 +141,7 @@ class TestDump:
 
     @pytest.mark.parametrize("message", [UserMessage, AssistantMessage])
     @pytest.mark.parametrize("content", ["", ()])
-    def test_nothing_said(self, message, content):
+    def test_empty_messages(self, message, content):
         """
         Contents have a part at least, an empty text.
         """
@@ -516,7 +516,7 @@ class TestLost:
         """
         assert [(f"messages[0]{path}", name) for path, name in what] == lost(message)
 
-    def test_refusals_are_said(self):
+    def test_refusals_become_text(self):
         """
         The text of a refusal is sent.
         """
@@ -641,7 +641,7 @@ class TestChanged:
         assert [asked({"text": "b"})] == contents(changed)
 
     @pytest.mark.parametrize("parts", [{}, {"parts": None}, {"parts": []}])
-    def test_something_said_now(self, parts):
+    def test_added_content(self, parts):
         """
         A content that had no parts has what is said now.
         """

@@ -197,7 +197,7 @@ class TestLoad:
 
     @pytest.mark.parametrize("role", ["user", "model"])
     @pytest.mark.parametrize("parts", [{}, {"parts": None}, {"parts": []}])
-    def test_nothing_said(self, role, parts):
+    def test_empty_contents(self, role, parts):
         """
         Contents without parts are told apart, and from those with an empty one.
         """

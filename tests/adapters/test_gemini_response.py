@@ -450,7 +450,7 @@ class TestUsage:
         assert {"future_token_count": 2} == message.response.usage.extra
 
     @pytest.mark.parametrize("payload", [None, {}, {"usageMetadata": None}])
-    def test_nobody_said(self, payload):
+    def test_no_counts(self, payload):
         """
         Without counts there is no usage.
         """

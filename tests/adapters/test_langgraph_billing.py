@@ -215,7 +215,7 @@ class TestOnce:
 
 
 class TestGoingBack:
-    def test_keeps_what_was_spent(self, stores, model):
+    def test_keeps_usage(self, stores, model):
         """
         The bill of a thread that went back holds what was left aside.
         """

@@ -162,7 +162,7 @@ class TestWrittenAsItWas:
             ),
         ],
     )
-    def test_what_is_said_now_goes_first(self, raw, changes, changed):
+    def test_changes_win_over_notes(self, raw, changes, changed):
         """
         A note on what has been changed since does nothing.
         """

@@ -119,7 +119,7 @@ class TestResponse:
 
         assert Usage(9) == load_usage(told) == message.response.usage
 
-    def test_little_told(self):
+    def test_few_fields(self):
         """
         Role, model, reason and usage may be missing or null.
         """

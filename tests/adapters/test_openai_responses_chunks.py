@@ -925,7 +925,7 @@ class TestEnds:
         """
         assert reason == collected(*events).response.finish_reason
 
-    def test_nothing_said(self):
+    def test_empty_response(self):
         """
         What says nothing is not sent back.
         """

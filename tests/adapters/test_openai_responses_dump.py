@@ -125,7 +125,7 @@ class TestWrittenAsItWas:
         assert as_json(raws) == as_json(export.payload["input"])
         assert () == export.lost
 
-    def test_what_is_said_now_goes_first(self):
+    def test_changes_win_over_notes(self):
         """
         A note on what has been changed since does nothing.
         """

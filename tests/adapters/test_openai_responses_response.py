@@ -151,7 +151,7 @@ class TestResponse:
         assert ["hi", "hi"] == [each.token for each in said.response.logprobs]
         assert [[], [odd]] == [block["logprobs"] for block in blocks]
 
-    def test_nothing_said(self):
+    def test_empty_response(self):
         """
         A response without content, or not yet with content, is not sent until the
         caller puts some in its place.
@@ -193,7 +193,7 @@ class TestResponse:
         assert Usage(9) == said.response.usage
         assert 1 == len(dump([asked, said]).payload["input"])
 
-    def test_little_told(self):
+    def test_few_fields(self):
         """
         Everything but the output may be missing or null.
         """

@@ -612,7 +612,7 @@ class TestUsage:
         assert all(type(count) is int and count >= 0 for count in attributes.values())
         assert all(name.startswith("gen_ai.usage.") for name in attributes)
 
-    def test_nobody_said(self):
+    def test_nothing_to_write(self):
         """
         No usage is no attributes, and parts that are none have none.
         """

@@ -571,7 +571,7 @@ class TestValues:
         equal_values_hash_alike(value, copy)
 
     @given(heads())
-    def test_head_is_told(self, head):
+    def test_str_of_a_head(self, head):
         """
         A head says which state it is of which name.
         """

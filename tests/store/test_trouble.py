@@ -228,7 +228,7 @@ class TestRights:
         folder.chmod(0o755)
         open_store(f"sqlite:///{folder}/chats.db").close()
 
-    def test_root_is_told_as_well(self, url, path):
+    def test_read_only_as_root(self, url, path):
         """
         A store that is read-only refuses every write, whatever the caller calls.
         """
