@@ -957,6 +957,21 @@ class TestLettingGo:
 
         assert {"changes"} == {name for name, count in rows_of(store).items() if count}
 
+    def test_lists_one(self, store):
+        """
+        Of the checkpoint that is asked for, whatever others there are, only itself is
+        listed.
+        """
+        saver = saver_of(store)
+        run_turn(graph_of(saver), "a")
+        ids = [each.checkpoint["id"] for each in saver.list(CONFIG)]
+
+        assert len(ids) > 1
+        for id in ids:
+            config = {**CONFIG["configurable"], "checkpoint_id": id}
+            found = saver.list({"configurable": config})
+            assert [id] == [each.checkpoint["id"] for each in found]
+
     def test_prune(self, store):
         """
         What was pruned is nowhere, under its name neither; what is left goes

@@ -753,3 +753,18 @@ class TestRealConversations:
                     assert states[revision - 1] == store.load(name, at=revision)
 
             assert () == store.verify()
+
+
+def test_parent_of_a_branch():
+    """
+    Of several revisions that a state may have grown from, the newest is its parent.
+    """
+    with open_store("memory:") as store:
+        question = Aggregator.new().add_user_prompt("a")
+        store.save("chat", question)
+        store.save("chat", question.add_assistant_message("b"))
+        again = store.rollback("chat", 1)
+        other = store.save("chat", question.add_assistant_message("c"))
+        last = store.save("chat", question.add_user_prompt("d"), expecting=other)
+
+    assert [1, 3, 3] == [head.parent for head in (again, other, last)]
