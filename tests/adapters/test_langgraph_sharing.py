@@ -199,6 +199,29 @@ class TestDelta:
         assert ["a1"] == texts_of(store, saver.name("1", "a"))
         assert ["b1", "b2"] == texts_of(store, saver.name("1", "b"))
 
+    def test_prunes_all_channels(self, store):
+        """
+        Pruning keeps the conversation of every channel that is left, whichever come
+        before it, and no other.
+        """
+        saver = saver_of(store)
+        chat = [HumanMessage("c1", id="1")]
+        config: Any = None
+        for values in (
+            {"a": [HumanMessage("a1", id="2")], "b": 1, "c": chat},
+            {"a": [HumanMessage("a1", id="2")], "b": 2, "c": [*chat, AIMessage("c2")]},
+            {"b": 3, "c": chat},
+        ):
+            config = put(saver, values, config)
+
+        saver.prune(["1"])
+
+        assert {"b": 3, "c": chat} == got(saver_of(store), config)
+        assert ["c1"] == texts_of(store, saver.name("1", "c"))
+        assert 1 == len(store.history(saver.name("1", "c")))
+        with pytest.raises(NotSavedError):
+            store.load(saver.name("1", "a"))
+
     def test_unshared_branch(self, store):
         """
         A list that parts from another in its middle shares what is before.
