@@ -99,7 +99,7 @@ def serving(store):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         authority = f"127.0.0.1:{listener.getsockname()[1]}"
         app = make_app(store, token=TOKEN, authority=authority, write=True)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

@@ -84,7 +84,11 @@ def run_server(
         app = make_app(store, token=token, authority=authority, write=write)
         # No log of requests: the first one has the token in its address.
         options = uvicorn.Config(
-            app, access_log=False, log_level="warning", timeout_graceful_shutdown=5
+            app,
+            ws="none",
+            access_log=False,
+            log_level="warning",
+            timeout_graceful_shutdown=5,
         )
         on_start(f"http://{authority}/?token={token}")
         _PageServer(options, app).run(sockets=[listener])

@@ -54,7 +54,7 @@ def authority(store):
         app = server_module.make_app(
             store, token=TOKEN, authority=authority, write=True
         )
-        page = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+        page = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
         thread = threading.Thread(target=page.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
