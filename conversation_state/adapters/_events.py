@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import Any
 
-from conversation_state._canonical import load
+from conversation_state._canonical import load_exactly
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import DecodeError, ProviderStreamError
 
@@ -38,7 +38,8 @@ def events(
     names, ids, ``[DONE]`` and whatever stands outside of ``data:`` fields are
     left out; providers repeat an event's name in its data. An event that the
     end of the stream cuts short is left out, too; ``load_chunks`` then ends its
-    message with the reason ``interrupted``.
+    message with the reason ``interrupted``. Integers have any size, as those that
+    `json` reads.
 
     Args:
         lines: The lines of the body, with their ends or without, as HTTP clients
@@ -173,7 +174,7 @@ def _parse_event(text: str) -> dict[str, Any] | None:
         return None
 
     try:
-        event = load(text)
+        event = load_exactly(text)
     except DecodeError:
         return None
 

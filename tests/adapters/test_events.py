@@ -202,6 +202,13 @@ class TestTrouble:
         with pytest.raises(TypeError, match="expected a str or bytes"):
             parsed([line])
 
+    @pytest.mark.parametrize("number", [2**63, 2**64, -(2**63) - 1, 10**40])
+    def test_large_integers(self, number):
+        """
+        Integers of any size are what was sent, no float beside it.
+        """
+        assert [{"a": number}] == parsed([f'data: {{"a": {number}}}', ""])
+
     def test_invalid_bytes(self):
         """
         Bytes that are no UTF-8 become U+FFFD, as in a browser.
