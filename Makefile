@@ -47,9 +47,11 @@ asked = $(or $(ONLY),$(filter-out $(version),$(VERSIONS)))
 found = $(strip $(foreach each,$(asked),$(if $(call interpreter,$(each)),$(each))))
 missing = $(filter-out $(found),$(asked))
 # A hash seed, so that one commit has one result. Whole files, one after the other:
-# what they import and set up is needed once, and no large one comes last.
+# what they import and set up is needed once, and no large one comes last. One process
+# more than there are cores: tests wait for processes, disks and a database.
+processes = $(shell $(PYTHON) -c 'import os; print(min((os.cpu_count() or 1) + 1, 5))')
 pytest = PYTHONHASHSEED=0 .venv/$(1)/bin/python -m pytest \
-	--numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	--numprocesses $(processes) --dist loadfile --no-loadscope-reorder
 
 # Makes the environment of a stamp with Python $(1) and installs $(2) there: with
 # uv, which takes seconds where pip takes minutes, and with pip where uv fails. uv
