@@ -2,7 +2,7 @@
 What every adapter promises, whatever its provider's format looks like.
 
 A test file of an adapter subclasses `AdapterContract`, names its adapter, and
-says what its format has other words for (`said`) and how requests and
+says what its format changes in a round trip (`normalise`) and how requests and
 responses of its provider look (`documents`).
 """
 
@@ -116,7 +116,7 @@ class AdapterContract:
     documents: ClassVar[st.SearchStrategy[Any]]
     responses: ClassVar[st.SearchStrategy[Any]]
 
-    def said(self, message: Message) -> Message:
+    def normalise(self, message: Message) -> Message:
         """
         *message* in the words that come back from this format's round trip.
         """
@@ -152,7 +152,7 @@ class AdapterContract:
         assert all(lost.path.startswith("messages[0]") for lost in export.lost)
         if not export.lost:
             loaded = self.adapter.load(export.payload)
-            assert [self.said(message)] == [self.said(one) for one in loaded]
+            assert [self.normalise(message)] == [self.normalise(one) for one in loaded]
 
     @given(data=st.data())
     def test_dump_undoes_load(self, data):

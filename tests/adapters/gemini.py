@@ -235,16 +235,16 @@ RESPONSES = both(
 # Short ways to write some
 
 
-def asked(*parts, **keys):
+def user(*parts, **keys):
     """
-    A content of the user's.
+    A content by the user.
     """
     return {"role": "user", "parts": list(parts), **keys}
 
 
-def said(*parts, **keys):
+def model(*parts, **keys):
     """
-    A content of the model's.
+    A content by the model.
     """
     return {"role": "model", "parts": list(parts), **keys}
 
@@ -269,7 +269,7 @@ def response(*parts, **fields):
     """
     A response of *parts*.
     """
-    candidate = {"content": said(*parts), "finishReason": "STOP", "index": 0}
+    candidate = {"content": model(*parts), "finishReason": "STOP", "index": 0}
     return {"candidates": [candidate], "responseId": "r1", **fields}
 
 
@@ -288,7 +288,7 @@ def several(payload):
     return load(payload)
 
 
-def spent(payload):
+def usage_of(payload):
     """
     The usage that *payload* reports, or None.
     """

@@ -81,7 +81,7 @@ class TestContract(AdapterContract):
     documents: ClassVar = REQUESTS
     responses: ClassVar = RESPONSES
 
-    def said(self, message):
+    def normalise(self, message):
         """
         Arguments are objects, a text beside calls is a part, and bytes are of
         some media type.

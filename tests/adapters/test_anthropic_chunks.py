@@ -20,6 +20,7 @@ from conversation_state.adapters.anthropic import (
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.parts import ReasoningPart, TextPart, UnknownPart
+from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 from tests import recorded
 from tests.adapters import stream_contract
@@ -40,9 +41,16 @@ from tests.adapters.anthropic import (
     stop,
     text,
 )
+from tests.adapters.golden import without_notes
 from tests.adapters.stream_contract import StreamContract, calls_made_by
+from tests.adapters.tables import table
 
 RECORDED = recorded.streams("anthropic")
+
+
+TEXT = text("")
+THOUGHT = {"type": "thinking", "thinking": "", "signature": ""}
+SEARCH = {"type": "server_tool_use", "id": "srv_1", "name": "web", "input": {}}
 
 
 def collected(*events):
@@ -52,11 +60,18 @@ def collected(*events):
     return concat(load_chunks(events))
 
 
-def within(block, *events, at=0):
+def block(raw, *events, at=0):
     """
-    The message that a *block* makes, brought by *events*.
+    The events that bring a block, whose first one is *raw*, in a whole response.
     """
-    return collected(start(), begin(block, at), *events, stop(at), last(), END)
+    return [start(), begin(raw, at), *events, stop(at), last(), END]
+
+
+def held(raw, index=0):
+    """
+    The part of a block that is kept as it is.
+    """
+    return UnknownPart(raw, source="anthropic", index=index)
 
 
 def given_before(events, error):
@@ -70,399 +85,298 @@ def given_before(events, error):
     return chunks, caught.value
 
 
-TEXT = text("")
-THOUGHT = {"type": "thinking", "thinking": "", "signature": ""}
-SEARCH = {"type": "server_tool_use", "id": "srv_1", "name": "web", "input": {}}
+def shown(message):
+    """
+    The parts of *message* without notes, and what it calls.
+    """
+    bare = without_notes(message)
+    return [*bare.parts, *bare.tool_calls]
 
 
-class TestText:
-    def test_pieces(self):
+class TestContent:
+    """
+    Pieces of a block are one part or one call, with the index of the block.
+    """
+
+    @table(
+        "events, expected",
+        {
+            "pieces of a text are one text": (
+                block(TEXT, more("Hel"), PING, more(""), more("lo")),
+                [TextPart("Hello", index=0)],
+            ),
+            "blocks may be empty, or begin with their whole text": (
+                [*block(TEXT, more("a")), *block(TEXT, at=1), begin(text("b"), 2)],
+                [
+                    TextPart("a", index=0),
+                    TextPart("", index=1),
+                    TextPart("b", index=2),
+                ],
+            ),
+            "text beyond ASCII may be cut between characters and within": (
+                block(
+                    TEXT,
+                    *map(more, ["größe", "漢", "\U0001f600", "\ud83d", "\ude00", "é"]),
+                ),
+                [TextPart("größe漢\U0001f600\U0001f600é", index=0)],
+            ),
+            "texts and thoughts may begin with a piece": (
+                [delta("thinking", 0, thinking="a"), more("b", 1), more("c", 1)],
+                [ReasoningPart("a", index=0), TextPart("bc", index=1)],
+            ),
+            "pieces of a thought are one, signed byte for byte": (
+                block(
+                    THOUGHT,
+                    delta("thinking", thinking="h"),
+                    delta("thinking", thinking="m"),
+                    delta("signature", signature="Ep+/=="),
+                ),
+                [ReasoningPart("hm", "Ep+/==", index=0)],
+            ),
+            "a thought without text is its signature": (
+                block(THOUGHT, delta("signature", signature="x")),
+                [ReasoningPart("", "x", index=0)],
+            ),
+            "redacted thinking is its data": (
+                block({"type": "redacted_thinking", "data": "Em+/=="}),
+                [ReasoningPart("", "Em+/==", index=0)],
+            ),
+            "pieces of arguments are joined byte for byte": (
+                block(call(), given(""), given('{ "q":'), given(' "\\u00e9"}')),
+                [ToolCall("toolu_1", "f", '{ "q": "\\u00e9"}', index=0)],
+            ),
+            "calls stand at their place among texts": (
+                [
+                    *block(TEXT, more("a")),
+                    *block(call("c1", "f"), at=1),
+                    *block(call("c2", "g"), given("{}", 2), at=2),
+                    *block(TEXT, more("b", 3), at=3),
+                ],
+                [
+                    TextPart("a", index=0),
+                    TextPart("b", index=3),
+                    ToolCall("c1", "f", "{}", index=1),
+                    ToolCall("c2", "g", "{}", index=2),
+                ],
+            ),
+            "empty pieces are the empty object that a call began with": (
+                block(call(), given(""), given("")),
+                [ToolCall("toolu_1", "f", "{}", index=0)],
+            ),
+            "arguments may come with the beginning": (
+                block(call(given={"q": 1})),
+                [ToolCall("toolu_1", "f", '{"q": 1}', index=0)],
+            ),
+            "arguments that are no JSON are kept": (
+                block(call(), given('{"q')),
+                [ToolCall("toolu_1", "f", '{"q', index=0)],
+            ),
+            "arguments that break off are kept": (
+                [begin(call()), given('{"q'), given("\ud83d")],
+                [ToolCall("toolu_1", "f", '{"q\ufffd', index=0)],
+            ),
+            "the arguments of a call that only began are unknown": (
+                [begin(call())],
+                [ToolCall("toolu_1", "f", "", index=0)],
+            ),
+            "two blocks that share a number have an index each": (
+                [
+                    *(begin(call("c1", "f")), given("1")),
+                    *block(call("c1", "g"), given("2")),
+                    *(begin(TEXT), more("a")),
+                ],
+                [
+                    TextPart("a", index=2),
+                    ToolCall("c1", "f", "1", index=0),
+                    ToolCall("c1", "g", "2", index=1),
+                ],
+            ),
+            "numbers may start anywhere": (
+                block(TEXT, more("a", 2**63 - 1), at=2**63 - 1),
+                [TextPart("a", index=2**63 - 1)],
+            ),
+            "a block with the number of an older one comes after it": (
+                [
+                    *block(TEXT, more("a", 2**63 - 2), at=2**63 - 2),
+                    *block(TEXT, more("b")),
+                ],
+                [TextPart("a", index=2**63 - 2), TextPart("b", index=2**63 - 1)],
+            ),
+            "a response may begin with content": (
+                [start(content=[text("a"), SEARCH]), *block(TEXT, more("b"))],
+                [
+                    TextPart("a", index=0),
+                    UnknownPart(SEARCH, source="anthropic", index=1),
+                    TextPart("b", index=2),
+                ],
+            ),
+            "the provider's own calls come whole, with their input": (
+                block(SEARCH, given(""), given('{"q"'), given(": 1}")),
+                [held({**SEARCH, "input": {"q": 1}})],
+            ),
+            "or as they began, without pieces": (block(SEARCH), [held(SEARCH)]),
+            "or as they began, with empty ones": (
+                block(SEARCH, given("")),
+                [held(SEARCH)],
+            ),
+            "input of theirs that is no object is wrapped": (
+                block(SEARCH, given('{"q')),
+                [held({**SEARCH, "input": {"INVALID_JSON": '{"q'}})],
+            ),
+            "a block ends where another one of its number begins": (
+                [begin(SEARCH), given("{}"), begin(TEXT), more("a")],
+                [held(SEARCH), TextPart("a", index=1)],
+            ),
+            "blocks stay in the order they were sent": (
+                [*block(SEARCH), begin(TEXT, 1), more("a", 1), begin(SEARCH, 2)],
+                [held(SEARCH), TextPart("a", index=1), held(SEARCH, 2)],
+            ),
+            "a summary comes in pieces of its own": (
+                block(
+                    {"type": "compaction", "content": None},
+                    delta("compaction", content="We ", encrypted_content=None),
+                    delta("compaction", content="talked."),
+                ),
+                [held({"type": "compaction", "content": "We talked."})],
+            ),
+            "unknown pieces with a text of the block are joined": (
+                block(
+                    {"type": "hologram", "text": "a"},
+                    delta("hologram", depth=3, text="b"),
+                ),
+                [held({"type": "hologram", "text": "ab"})],
+            ),
+        },
+    )
+    def test_events(self, events, expected):
         """
-        The text of all events, the reason to finish, the model.
+        The parts of the message, and its calls.
         """
-        message = within(TEXT, more("Hel"), PING, more(""), more("lo"))
-
-        assert (TextPart("Hello", index=0),) == message.content
-        assert ("end_turn", "claude") == (
-            message.response.finish_reason,
-            message.response.model,
-        )
-
-    def test_blocks(self):
-        """
-        Each block is a part, also one that says nothing, or begins with all
-        it says.
-        """
-        message = collected(
-            begin(TEXT), more("a"), stop(), begin(TEXT, 1), stop(1), begin(text("b"), 2)
-        )
-
-        assert [("a", 0), ("", 1), ("b", 2)] == [
-            (part.text, part.index) for part in message.content
-        ]
-
-    def test_citations(self):
-        """
-        Are noted with the text they are on, one after the other.
-        """
-        message = within(
-            text("", citations=[]),
-            delta("citations", citation={"url": "x"}),
-            more("a"),
-            delta("citations", citation={"url": "y"}),
-        )
-        cited = [{"url": "x"}, {"url": "y"}]
-
-        assert "a" == message.text
-        assert [answer(text("a", citations=cited))] == (
-            dump([message]).payload["messages"]
-        )
-
-    def test_surrogates(self):
-        """
-        A character cut in two is put together again; half of one that is left
-        is mended, and noted.
-        """
-        whole = within(TEXT, more("a\ud83d"), more("\ude00b"))
-        broken = within(TEXT, more("a\ud83d"), more("b"), more("\ud83d"))
-
-        assert "a\U0001f600b" == whole.text
-        assert "a\ufffdb\ufffd" == broken.text
-        assert ("content[0].text",) == notes(broken)["mended"]
-        assert "mended" not in notes(whole)
-
-    def test_surrogates_elsewhere(self):
-        """
-        Also where text comes whole.
-        """
-        message = collected(
-            begin(text("\ud800", citations=[{"a": "\ud800"}])),
-            delta("citations", citation="\ud800"),
-            stop(),
-            begin({"type": "compaction", "content": "\ud800"}, 1),
-        )
-
-        assert {
-            "content[0].text",
-            "content[0].citations[0].a",
-            "content[0].citation",
-            "content[1].content",
-        } == {*notes(message)["mended"]}
-
-    def test_whole_characters(self):
-        """
-        Text beyond ASCII, cut between characters and within.
-        """
-        pieces = [
-            "gr\u00f6\u00dfe",
-            "\u6f22",
-            "\U0001f600",
-            "\ud83d",
-            "\ude00",
-            "\u00e9",
-        ]
-
-        assert "gr\u00f6\u00dfe\u6f22\U0001f600\U0001f600\u00e9" == (
-            within(TEXT, *map(more, pieces)).text
-        )
-
-
-class TestThinking:
-    def test_signed(self):
-        """
-        Thoughts in pieces, the signature byte for byte.
-        """
-        message = within(
-            THOUGHT,
-            delta("thinking", thinking="h"),
-            delta("thinking", thinking="m"),
-            delta("signature", signature="Ep+/=="),
-        )
-        noted = {"conversation_state": {"anthropic": {"signed": True}}}
-
-        assert (ReasoningPart("hm", "Ep+/==", index=0, metadata=noted),) == (
-            message.content
-        )
-
-    def test_signed_at_once(self):
-        """
-        Or with all that it says.
-        """
-        block = {"type": "thinking", "thinking": "hm", "signature": "x"}
-
-        assert [answer(block)] == dump([within(block)]).payload["messages"]
-
-    def test_hidden(self):
-        """
-        A thought without text is its signature.
-        """
-        message = within(THOUGHT, delta("signature", signature="x"))
-
-        assert [("", "x")] == [(part.text, part.signature) for part in message.content]
-
-    def test_unsigned(self):
-        """
-        What a dialect does not sign goes back as it came.
-        """
-        message = within(THOUGHT, delta("thinking", thinking="hm"))
-
-        assert [answer({**THOUGHT, "thinking": "hm"})] == (
-            dump([message]).payload["messages"]
-        )
-
-    def test_broken_off(self):
-        """
-        What was broken off before it was signed can't go back.
-        """
-        message = collected(begin(THOUGHT), delta("thinking", thinking="hm"))
-        export = dump([message])
-
-        assert "hm" == message.reasoning
-        assert ["reasoning"] == [lost.what for lost in export.lost]
-
-    def test_redacted(self):
-        """
-        Redacted thinking comes whole.
-        """
-        block = {"type": "redacted_thinking", "data": "Em+/=="}
-        message = within(block)
-
-        assert "Em+/==" == message.content[0].signature
-        assert [answer(block)] == dump([message]).payload["messages"]
-
-
-class TestCalls:
-    def test_pieces(self):
-        """
-        Arguments byte for byte, at the call's place in the response.
-        """
-        message = collected(
-            begin(TEXT),
-            more("a"),
-            stop(),
-            begin(call("c1", "f", caller={"type": "direct"}), 1),
-            given("", 1),
-            given('{ "q":', 1),
-            given(' "\\u00e9"}', 1),
-            stop(1),
-            begin(call("c2", "g"), 2),
-            given("{}", 2),
-            stop(2),
-            begin(TEXT, 3),
-            more("b", 3),
-            last("tool_use"),
-            END,
-        )
-
-        assert [
-            ("c1", "f", '{ "q": "\\u00e9"}', 1),
-            ("c2", "g", "{}", 2),
-        ] == [
-            (one.id, one.name, one.arguments, one.index) for one in message.tool_calls
-        ]
-        assert {"type": "direct"} == (notes(message.tool_calls[0])["keys"]["caller"])
-        assert ["text", "tool_use", "tool_use", "text"] == [
-            block["type"] for block in dump([message]).payload["messages"][0]["content"]
-        ]
-
-    @pytest.mark.parametrize("pieces", [[], [""], ["", ""]])
-    def test_no_arguments(self, pieces):
-        """
-        Nothing, however it is sent, is the empty object it began with.
-        """
-        message = within(call(), *[given(piece) for piece in pieces])
-
-        assert ["{}"] == [one.arguments for one in message.tool_calls]
-
-    def test_arguments_at_once(self):
-        """
-        Arguments that came with the beginning, and no pieces.
-        """
-        message = within(call(given={"q": 1}))
-
-        assert ['{"q": 1}'] == [one.arguments for one in message.tool_calls]
+        assert expected == shown(collected(*events))
 
     @pytest.mark.parametrize("nothing", [None, "", {}])
     def test_arguments_to_come(self, nothing):
         """
         What stands for arguments that are still to come may be anything empty.
         """
-        message = within({**call(), "input": nothing}, given('{"q": 1}'))
+        events = block({**call(), "input": nothing}, given('{"q": 1}'))
 
-        assert ['{"q": 1}'] == [one.arguments for one in message.tool_calls]
+        (found,) = collected(*events).tool_calls
 
-    def test_invalid(self):
-        """
-        What is no JSON is kept as it is.
-        """
-        message = within(call(), given('{"q'))
+        assert '{"q": 1}' == found.arguments
 
-        assert ['{"q'] == [one.arguments for one in message.tool_calls]
+    @table(
+        "events, raw",
+        {
+            "citations, one after the other": (
+                block(
+                    text("", citations=[]),
+                    delta("citations", citation={"url": "x"}),
+                    more("a"),
+                    delta("citations", citation={"url": "y"}),
+                ),
+                text("a", citations=[{"url": "x"}, {"url": "y"}]),
+            ),
+            "a thought that comes at once": (
+                block({"type": "thinking", "thinking": "hm", "signature": "x"}),
+                {"type": "thinking", "thinking": "hm", "signature": "x"},
+            ),
+            "a thought that a dialect does not sign": (
+                block(THOUGHT, delta("thinking", thinking="hm")),
+                {**THOUGHT, "thinking": "hm"},
+            ),
+            "redacted thinking": (
+                block({"type": "redacted_thinking", "data": "Em+/=="}),
+                {"type": "redacted_thinking", "data": "Em+/=="},
+            ),
+            "who called a tool": (
+                block(call(caller={"type": "direct"}), given("{}")),
+                call(caller={"type": "direct"}),
+            ),
+            "results of the provider's tools": (
+                block({"type": "web_search_tool_result", "tool_use_id": "s"}),
+                {"type": "web_search_tool_result", "tool_use_id": "s"},
+            ),
+        },
+    )
+    def test_goes_back(self, events, raw):
+        """
+        A block that was streamed is sent back like this.
+        """
+        assert [answer(raw)] == dump([collected(*events)]).payload["messages"]
 
-    def test_broken_off(self):
+    @table(
+        "events, losses",
+        {
+            "a thought that was broken off before it was signed": (
+                [begin(THOUGHT), delta("thinking", thinking="hm")],
+                ["reasoning"],
+            ),
+            "a call of the provider's that was broken off": (
+                [begin(SEARCH), given('{"q')],
+                ["server_tool_use"],
+            ),
+        },
+    )
+    def test_broken_off(self, events, losses):
         """
-        So are arguments that break off.
+        What was broken off is in the message, and can't be sent back.
         """
-        message = collected(begin(call()), given('{"q'), given("\ud83d"))
+        message = collected(*events)
 
-        assert ['{"q\ufffd'] == [one.arguments for one in message.tool_calls]
-        assert "interrupted" == message.response.finish_reason
-        assert ("content[0].input",) == notes(message)["mended"]
-
-    def test_nothing_came(self):
-        """
-        The arguments of a call that only began are unknown.
-        """
-        assert [""] == [one.arguments for one in collected(begin(call())).tool_calls]
-
-    def test_numbers_used_twice(self):
-        """
-        Two blocks that share a number stay two, each with an index of its own.
-        """
-        message = collected(
-            begin(call("c1", "f")),
-            given("1"),
-            begin(call("c1", "g")),
-            given("2"),
-            stop(),
-            begin(TEXT),
-            more("a"),
-        )
-
-        assert [("f", "1", 0), ("g", "2", 1)] == [
-            (one.name, one.arguments, one.index) for one in message.tool_calls
-        ]
-        assert [("a", 2)] == [(part.text, part.index) for part in message.content]
-
-    def test_large_numbers(self):
-        """
-        Numbers may start anywhere.
-        """
-        most = 2**63 - 1
-        message = collected(begin(TEXT, most), more("a", most), stop(most))
-
-        assert [most] == [part.index for part in message.content]
-
-    def test_again_at_0(self):
-        """
-        A block that has the number of an older one is another block; even at the end.
-        """
-        last = 2**63 - 2
-        message = collected(
-            *(begin(TEXT, last), more("a", last), stop(last)),
-            *(begin(TEXT, 0), more("b", 0), stop(0)),
-        )
-
-        assert [("a", last), ("b", last + 1)] == [
-            (part.text, part.index) for part in message.content
-        ]
-
-
-class TestHeld:
-    def test_own_tools(self):
-        """
-        The provider's own calls come whole, with their input.
-        """
-        message = within(SEARCH, given(""), given('{"q"'), given(": 1}"))
-        (part,) = message.content
-
-        assert {**SEARCH, "input": {"q": 1}} == part.raw
-        assert ("anthropic", 0) == (part.source, part.index)
-
-    @pytest.mark.parametrize("pieces", [[], [""]])
-    def test_no_input(self, pieces):
-        """
-        Without input, as it began.
-        """
-        message = within(SEARCH, *map(given, pieces))
-
-        assert SEARCH == message.content[0].raw
-
-    def test_results(self):
-        """
-        Results come with the beginning.
-        """
-        found = {
-            "type": "web_search_tool_result",
-            "tool_use_id": "srv_1",
-            "content": [],
-        }
-
-        assert [answer(found)] == dump([within(found)]).payload["messages"]
-
-    def test_summaries(self):
-        """
-        A summary comes in a piece of its own.
-        """
-        message = within(
-            {"type": "compaction", "content": None},
-            delta("compaction", content="We ", encrypted_content=None),
-            delta("compaction", content="talked."),
-        )
-
-        assert {"type": "compaction", "content": "We talked."} == (
-            message.content[0].raw
-        )
-
-    def test_unknown_pieces(self):
-        """
-        Texts go where they are from, all else is noted.
-        """
-        odd = {"type": "hologram_delta", "depth": 3, "text": "b"}
-        block = {"type": "hologram", "text": "a"}
-        (part,) = within(block, delta("hologram", depth=3, text="b")).content
-
-        assert {"type": "hologram", "text": "ab"} == part.raw
-        assert [{key: odd[key] for key in ("type", "depth")}] == [
-            dict(each) for each in notes(part)["deltas"]
-        ]
-
-    def test_broken_off(self):
-        """
-        What was broken off is there, and does not go back.
-        """
-        message = collected(begin(SEARCH), given('{"q'))
         export = dump([message])
 
-        assert '{"q' == notes(message.content[0])["cut"]
+        assert 1 == len(message.parts)
         assert [] == export.payload["messages"]
-        assert ["server_tool_use"] == [lost.what for lost in export.lost]
+        assert losses == [lost.what for lost in export.lost]
 
-    def test_invalid(self):
+    @table(
+        "events, paths",
+        {
+            "a character that is cut in two is joined": (
+                block(TEXT, more("a\ud83d"), more("\ude00b")),
+                [],
+            ),
+            "a half that is left in a text": (
+                block(TEXT, more("a\ud83d"), more("b"), more("\ud83d")),
+                ["content[0].text"],
+            ),
+            "a half in arguments": (
+                [begin(call()), given('{"q'), given("\ud83d")],
+                ["content[0].input"],
+            ),
+            "a half in a text that comes whole": (
+                [begin(text("\ud800", citations=[{"a": "\ud800"}]))],
+                ["content[0].citations[0].a", "content[0].text"],
+            ),
+            "a half in a citation": (
+                block(TEXT, delta("citations", citation="\ud800")),
+                ["content[0].citation"],
+            ),
+            "a half in another block": (
+                [begin({"type": "compaction", "content": "\ud800"}, 1)],
+                ["content[1].content"],
+            ),
+        },
+    )
+    def test_mended(self, events, paths):
         """
-        Input that is no object goes back as the provider wants it.
+        Half of a surrogate pair is mended, and its path is noted.
         """
-        message = within(SEARCH, given('{"q'))
+        message = collected(*events)
 
-        assert {"INVALID_JSON": '{"q'} == message.content[0].raw["input"]
+        assert paths == sorted(notes(message).get("mended", ()))
+        assert "\ud83d" not in message.text
 
     def test_too_deep(self):
         """
-        What can't be kept is told, and nothing crashes.
+        Input that can't be kept is refused.
         """
         deep = '{"a":' * 200 + "1" + "}" * 200
+
         _, error = given_before([begin(SEARCH), given(deep), stop()], DecodeError)
 
         assert error.problems[0].path.startswith("$[0].content_block.input.a.a")
-
-    def test_numbers_used_twice(self):
-        """
-        A block ends where another one of its number begins.
-        """
-        message = collected(begin(SEARCH), given("{}"), begin(TEXT), more("a"))
-
-        assert SEARCH == message.content[0].raw
-        assert ("a", 1) == (message.text, message.content[1].index)
-
-    def test_in_between(self):
-        """
-        All in the order they were sent, however they were brought.
-        """
-        message = collected(
-            begin(SEARCH), stop(), begin(TEXT, 1), more("a", 1), begin(SEARCH, 2)
-        )
-
-        assert [UnknownPart, TextPart, UnknownPart] == [*map(type, message.content)]
 
 
 class TestResponse:
@@ -471,7 +385,7 @@ class TestResponse:
         With the provider's last numbers, also smaller ones; what is not told
         again stands.
         """
-        spent = {
+        usage = {
             "input_tokens": 9,
             "cache_read_input_tokens": 4,
             "cache_creation_input_tokens": None,
@@ -481,51 +395,49 @@ class TestResponse:
             load_chunks(
                 [
                     start(usage={"input_tokens": 20, "output_tokens": 1}),
-                    last(usage={**spent, "output_tokens": 9}),
-                    last(usage=spent),
+                    last(usage={**usage, "output_tokens": 9}),
+                    last(usage=usage),
                     END,
                 ]
             )
         )
-        told = [chunk.response.usage for chunk in chunks if chunk.response]
 
         assert [(13, 7, 20)] == [
-            (one.prompt_tokens, one.completion_tokens, one.total_tokens) for one in told
+            (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens)
+            for usage in [chunk.response.usage for chunk in chunks if chunk.response]
         ]
 
-    def test_null_leaves_usage(self):
-        """
-        Null is no number, and leaves what was told before.
-        """
-        message = collected(
-            start(usage={"input_tokens": 9, "service_tier": "standard"}),
-            last(usage={"input_tokens": None, "service_tier": None}),
-        )
-
-        assert Usage(9) == message.response.usage
-        assert {"service_tier": "standard"} == notes(message)["response"]["usage"]
-
-    def test_usage_of_output_only(self):
-        """
-        The input is told at the start.
-        """
-        assert Usage(3, 5) == within(TEXT).response.usage
-
-    def test_usage_that_is_outdated(self):
-        """
-        A breakdown of what has grown since is no breakdown of it.
-        """
-        message = collected(
-            start(
-                usage={
-                    "cache_creation_input_tokens": 4,
-                    "cache_creation": {"ephemeral_5m_input_tokens": 4},
-                }
+    @table(
+        "events, usage",
+        {
+            "a null leaves what was there": (
+                [
+                    start(usage={"input_tokens": 9, "service_tier": "standard"}),
+                    last(usage={"input_tokens": None, "service_tier": None}),
+                ],
+                Usage(9),
             ),
-            last(usage={"cache_creation_input_tokens": 6}),
-        )
-
-        assert {"cache_write_tokens": 6} == dict(message.response.usage.extra)
+            "the input is in the start": (block(TEXT), Usage(3, 5)),
+            "there may be none": ([begin(TEXT)], None),
+            "a breakdown of what has grown since is left out": (
+                [
+                    start(
+                        usage={
+                            "cache_creation_input_tokens": 4,
+                            "cache_creation": {"ephemeral_5m_input_tokens": 4},
+                        }
+                    ),
+                    last(usage={"cache_creation_input_tokens": 6}),
+                ],
+                Usage(6, extra={"cache_write_tokens": 6}),
+            ),
+        },
+    )
+    def test_usage(self, events, usage):
+        """
+        The usage of a response, from all events that have counts.
+        """
+        assert usage == collected(*events).response.usage
 
     def test_usage_that_grows(self):
         """
@@ -555,21 +467,6 @@ class TestResponse:
         assert {"input_tokens": 2**62, "cache_read_input_tokens": 2**62} == (
             thaw(notes(message)["response"]["usage"])
         )
-
-    def test_no_usage(self):
-        """
-        A response without usage has `usage=None`.
-        """
-        assert collected(begin(TEXT)).response.usage is None
-
-    @pytest.mark.parametrize("reason", ["pause_turn", "refusal", "stop_sequence"])
-    def test_reasons(self, reason):
-        """
-        All reasons are the provider's own words.
-        """
-        message = collected(start(), last(reason), END)
-
-        assert reason == message.response.finish_reason
 
     def test_notes(self):
         """
@@ -656,35 +553,14 @@ class TestResponse:
             [{"type": "tone_delta"}],
         ] == [[dict(each) for each in listed] for listed in kept]
 
-    def test_content_at_the_start(self):
-        """
-        What a response begins with is its beginning.
-        """
-        message = collected(
-            start(content=[text("a"), SEARCH]), begin(TEXT), more("b"), stop()
-        )
-
-        assert ["a", "b"] == [part.text for part in message.content[::2]]
-        assert [0, 1, 2] == [part.index for part in message.content]
-
     def test_another_model(self):
         """
         Who answers after another model declined is told by a block.
         """
-        block = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}
+        raw = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}
 
-        assert "b" == within(block).response.model
-        assert "claude" == within({**block, "to": 5}).response.model
-
-    def test_no_start(self):
-        """
-        Texts and thoughts may begin with a piece.
-        """
-        message = collected(
-            delta("thinking", 0, thinking="a"), more("b", 1), more("c", 1)
-        )
-
-        assert ("a", "bc") == (message.reasoning, message.text)
+        assert "b" == collected(*block(raw)).response.model
+        assert "claude" == collected(*block({**raw, "to": 5})).response.model
 
 
 class TestEnds:
@@ -697,6 +573,7 @@ class TestEnds:
             ([more("a"), END], ""),
             ([more("a"), last()], "end_turn"),
             ([more("a"), last("max_tokens"), END], "max_tokens"),
+            ([start(), last("pause_turn"), END], "pause_turn"),
         ],
     )
     def test_reason(self, events, reason):

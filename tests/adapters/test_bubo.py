@@ -116,7 +116,7 @@ class TestContract(AdapterContract):
     documents: ClassVar = CONVERSATIONS
     responses: ClassVar = MESSAGES | checkpoints()
 
-    def said(self, message):
+    def normalise(self, message):
         """
         More than other providers are told: times, runs and metadata are said
         here, too.

@@ -110,7 +110,7 @@ class TestContract(AdapterContract):
     documents: ClassVar = CONVERSATIONS
     responses: ClassVar = MESSAGES
 
-    def said(self, message):
+    def normalise(self, message):
         """
         More than other providers are told: metadata are said here, too.
         """

@@ -21,7 +21,7 @@ from conversation_state.parts import (
     TextPart,
 )
 from tests.adapters.contract import AdapterContract, as_json, bare
-from tests.adapters.gemini import REQUESTS, RESPONSES, several, spent
+from tests.adapters.gemini import REQUESTS, RESPONSES, several, usage_of
 from tests.adapters.kept import lines
 from tests.recorded import is_large
 
@@ -63,7 +63,7 @@ class TestContract(AdapterContract):
     documents: ClassVar = REQUESTS
     responses: ClassVar = RESPONSES
 
-    def said(self, message):
+    def normalise(self, message):
         """
         One plain text is no list, and no parts are no text.
         """
@@ -144,7 +144,7 @@ class TestRecorded:
             assert as_json([content]) == as_json(export.payload["contents"])
             assert candidate["finishReason"] == message.response.finish_reason
             assert response["modelVersion"] == message.response.model
-            assert spent(response) == message.response.usage
+            assert usage_of(response) == message.response.usage
 
     def test_totals(self, recordings):
         """
@@ -153,7 +153,7 @@ class TestRecorded:
         for exchange in lines(recordings / "requests" / "gemini.jsonl"):
             block = exchange["response"]["usageMetadata"]
 
-            usage = spent(block)
+            usage = usage_of(block)
 
             assert block["totalTokenCount"] == usage.total_tokens
             assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens

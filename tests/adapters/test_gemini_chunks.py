@@ -31,7 +31,7 @@ from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
 from tests import recorded
 from tests.adapters.contract import as_json, bare
-from tests.adapters.gemini import PNG, PNG_TEXT, call, notes, said, several, spent
+from tests.adapters.gemini import PNG, PNG_TEXT, call, model, notes, several, usage_of
 from tests.adapters.stream_contract import StreamContract, events_of
 
 RECORDED = recorded.streams("gemini")
@@ -41,7 +41,7 @@ def event(*parts, reason=None, written=None, **beside):
     """
     An event with *parts*.
     """
-    candidate: dict[str, Any] = {"content": said(*parts), "index": 0, **beside}
+    candidate: dict[str, Any] = {"content": model(*parts), "index": 0, **beside}
     if reason:
         candidate["finishReason"] = reason
 
@@ -150,7 +150,7 @@ class TestParts:
 
         assert (TextPart("a"), TextPart("bc", index=2)) == message.content
         assert [1] == [each.index for each in message.tool_calls]
-        assert [said(text("a"), call(id="c1"), text("bc"))] == dump([message]).payload[
+        assert [model(text("a"), call(id="c1"), text("bc"))] == dump([message]).payload[
             "contents"
         ]
 
@@ -166,7 +166,7 @@ class TestParts:
 
         assert ["a", "", "bc", "d", "e"] == [part.text for part in message.parts]
         joined = [*parts[:2], text("bc"), *parts[4:]]
-        assert [said(*joined)] == dump([message]).payload["contents"]
+        assert [model(*joined)] == dump([message]).payload["contents"]
 
     def test_signed_thoughts_are_not_joined(self):
         """
@@ -202,7 +202,7 @@ class TestParts:
         """
         raw = text("a", thought="maybe")
 
-        assert [said(raw)] == dump([collected(event(raw))]).payload["contents"]
+        assert [model(raw)] == dump([collected(event(raw))]).payload["contents"]
 
     def test_opaque(self):
         """
@@ -337,7 +337,7 @@ class TestCalls:
 
         message = collected(event(raw), event(text("")))
 
-        assert [said(raw)] == dump([message]).payload["contents"]
+        assert [model(raw)] == dump([message]).payload["contents"]
 
     def test_unsigned(self):
         """
@@ -345,7 +345,7 @@ class TestCalls:
         """
         raw = call(signature="")
 
-        assert [said(raw)] == dump([collected(event(raw))]).payload["contents"]
+        assert [model(raw)] == dump([collected(event(raw))]).payload["contents"]
 
     def test_snake_case(self):
         """
@@ -632,7 +632,7 @@ class TestResponse:
         Other answers have none.
         """
         made = event(text("a"), written=3)
-        made["candidates"].append({"content": said(text("b")), "index": 1})
+        made["candidates"].append({"content": model(text("b")), "index": 1})
 
         chunks = list(load_chunks([made, made], choice=1))
 
@@ -645,7 +645,7 @@ class TestResponse:
         Calls of other answers have other ids, as in a whole response.
         """
         made = event(text("a"))
-        made["candidates"].append({"content": said(call()), "index": 1})
+        made["candidates"].append({"content": model(call()), "index": 1})
 
         (found,) = concat(load_chunks([made], choice=1)).tool_calls
 
@@ -748,7 +748,7 @@ class TestResponse:
 
         message = collected(made, made)
 
-        assert [said(text("aa"), mood="good")] == dump([message]).payload["contents"]
+        assert [model(text("aa"), mood="good")] == dump([message]).payload["contents"]
 
     def test_logprobs(self):
         """
@@ -775,7 +775,7 @@ class TestResponse:
         """
         events = [
             {
-                "candidates": [{"content": said(text(each)), "finish_reason": "STOP"}],
+                "candidates": [{"content": model(text(each)), "finish_reason": "STOP"}],
                 "model_version": "gemini-3",
                 "response_id": "r1",
                 "usage_metadata": {"prompt_token_count": at},
@@ -1071,7 +1071,7 @@ class TestRecorded:
             thaw(p.raw) for p in message.parts if isinstance(p, UnknownPart)
         ]
         assert candidates[-1]["finishReason"] == message.response.finish_reason
-        assert spent(events[-1]) == message.response.usage
+        assert usage_of(events[-1]) == message.response.usage
         assert events[-1]["usageMetadata"]["totalTokenCount"] == (
             message.response.usage.prompt_tokens
             + message.response.usage.completion_tokens

@@ -36,13 +36,24 @@ from tests.adapters.gemini import (
     PNG,
     PNG_TEXT,
     SKIP,
-    asked,
     call,
+    model,
     one,
     result,
-    said,
     several,
+    user,
 )
+from tests.adapters.tables import table
+
+IMAGE = ImagePart(data=PNG)
+INLINE = {"inlineData": {"mimeType": "image/*", "data": PNG_TEXT}}
+
+
+def text(value, **fields):
+    """
+    A part with a text.
+    """
+    return {"text": value, **fields}
 
 
 def contents(*messages):
@@ -59,7 +70,21 @@ def lost(*messages):
     """
     What is lost of *messages*, and where.
     """
-    return [(each.path, each.what) for each in dump(messages).lost]
+    return [f"{each.path}: {each.what}" for each in dump(messages).lost]
+
+
+def answers(texts):
+    """
+    An assistant's message for each of *texts*.
+    """
+    return [AssistantMessage(each) for each in texts]
+
+
+def signed_by(provider):
+    """
+    The metadata of what *provider* signed.
+    """
+    return {"conversation_state": {provider: {"signed": True}}}
 
 
 def parts(*made, calls=()):
@@ -70,12 +95,26 @@ def parts(*made, calls=()):
     return content["parts"]
 
 
+def calls(*ids):
+    """
+    An assistant's message that calls the tool f, once under each of *ids*.
+    """
+    return AssistantMessage(tool_calls=[ToolCall(each, "f", "{}") for each in ids])
+
+
+def results(*ids):
+    """
+    The results of the calls *ids*.
+    """
+    return [ToolMessage("ok", tool_call_id=each) for each in ids]
+
+
 class TestDump:
     """
-    What was made by hand is said in the format's own words.
+    Messages become contents.
     """
 
-    def test_chat(self):
+    def test_conversation(self):
         """
         A conversation is its instruction and its contents.
         """
@@ -84,54 +123,176 @@ class TestDump:
                 SystemMessage("Be brief."),
                 UserMessage("When?"),
                 AssistantMessage("Now.", tool_calls=[ToolCall("c1", "f", '{"a": 1}')]),
-                ToolMessage("ok", tool_call_id="c1"),
+                *results("c1"),
                 AssistantMessage("Done."),
             ]
         )
 
         assert () == export.lost
         assert export.payload == {
-            "systemInstruction": {"parts": [{"text": "Be brief."}]},
+            "systemInstruction": {"parts": [text("Be brief.")]},
             "contents": [
-                asked({"text": "When?"}),
-                said({"text": "Now."}, call(id="c1", args={"a": 1}, signature=SKIP)),
-                asked(result(id="c1")),
-                said({"text": "Done."}),
+                user(text("When?")),
+                model(text("Now."), call(id="c1", args={"a": 1}, signature=SKIP)),
+                user(result(id="c1")),
+                model(text("Done.")),
             ],
         }
 
-    @pytest.mark.parametrize(
-        ("part", "raw"),
-        [
-            (TextPart("a"), {"text": "a"}),
-            (
-                ImagePart(data=PNG, media_type="image/png"),
-                {"inlineData": {"mimeType": "image/png", "data": PNG_TEXT}},
+    @table(
+        "messages, contents, losses",
+        {
+            "contents have a part at least": (
+                [UserMessage([UnknownPart({"type": "a"}, source="openai_chat")])],
+                [user(text(""))],
+                ["messages[0].parts[0]: a"],
             ),
-            (
-                ImagePart(data=PNG),
-                {"inlineData": {"mimeType": "image/*", "data": PNG_TEXT}},
+            "calls are in one content with the answers before them": (
+                [*answers("ab"), calls("c1"), *results("c1"), *answers("cd")],
+                [
+                    model(text("a"), text("b"), call(id="c1", signature=SKIP)),
+                    user(result(id="c1")),
+                    model(text("c")),
+                    model(text("d")),
+                ],
+                ["messages[1]: assistant", "messages[2]: assistant"],
             ),
-            (
-                AudioPart(url="gs://a"),
-                {"fileData": {"mimeType": "audio/*", "fileUri": "gs://a"}},
+            "and so are more calls behind them": (
+                [UserMessage("?"), *answers("a"), calls("c1"), calls("c2")],
+                [
+                    user(text("?")),
+                    model(
+                        text("a"),
+                        call(id="c1", signature=SKIP),
+                        call(id="c2", signature=SKIP),
+                    ),
+                ],
+                ["messages[2]: assistant", "messages[3]: assistant"],
             ),
-            (
-                VideoPart(url="https://a"),
-                {"fileData": {"mimeType": "video/*", "fileUri": "https://a"}},
+            "calls join what Gemini had in a content of its own": (
+                [*load([model(text("a")), model(call(id="c"), mood=1)]), calls("d")],
+                [
+                    model(text("a")),
+                    model(call(id="c"), call(id="d", signature=SKIP), mood=1),
+                ],
+                ["messages[2]: assistant"],
             ),
-            (FilePart(url="gs://a"), {"fileData": {"fileUri": "gs://a"}}),
-            (
+            "what Gemini had in several contents stays there": (
+                load([model(text("a")), model(call(id="c")), model(call(id="d"), m=1)]),
+                [model(text("a")), model(call(id="c")), model(call(id="d"), m=1)],
+                [],
+            ),
+            "a content without parts is not added to": (
+                [*load([{"role": "model"}]), *load([model(call(id="c"))])],
+                [{"role": "model"}, model(call(id="c"))],
+                [],
+            ),
+            "results that follow each other are in one content": (
+                [calls("a", "b"), *results("b", "a"), UserMessage("x")],
+                [
+                    model(call(id="a", signature=SKIP), call(id="b", signature="")),
+                    user(result(id="b"), result(id="a")),
+                    user(text("x")),
+                ],
+                [],
+            ),
+            "a result has the name of its call, unless it has another": (
+                [calls("a"), ToolMessage("ok", tool_call_id="a", tool_name="h")],
+                [model(call(id="a", signature=SKIP)), user(result("h", id="a"))],
+                [],
+            ),
+            "a result of no call has no name": (
+                results("a"),
+                [user({"functionResponse": {"response": {"output": "ok"}, "id": "a"}})],
+                [],
+            ),
+            "media of a result are beside its text": (
+                [ToolMessage([TextPart("a"), IMAGE], tool_call_id="c", tool_name="f")],
+                [user(result(output="a", id="c", parts=[INLINE]))],
+                [],
+            ),
+            "a refusal is sent as a text": (
+                [AssistantMessage([RefusalPart("no")])],
+                [model(text("no"))],
+                ["messages[0].parts[0]: refusal"],
+            ),
+            "a text alone stands before calls": (
+                [AssistantMessage("a", tool_calls=[ToolCall("1", "f", "{}", index=0)])],
+                [model(text("a"), call(id="1", signature=SKIP))],
+                [],
+            ),
+            "notes of others, and metadata of the caller's, are not sent": (
+                [
+                    UserMessage(
+                        "a",
+                        metadata={
+                            "gemini": {"keys": {"a": 1}},
+                            "other": {"keys": {"a": 1}},
+                            "conversation_state": {"gemini": "mine"},
+                        },
+                    )
+                ],
+                [user(text("a"))],
+                [],
+            ),
+            "a data URL is sent as data, in the usual alphabet": (
+                [UserMessage([ImagePart(url="data:image/png;base64,-_-_")])],
+                [user({"inlineData": {"mimeType": "image/png", "data": "+/+/"}})],
+                [],
+            ),
+            "a thought that another provider signed is sent unsigned": (
+                [
+                    AssistantMessage([ReasoningPart("a", "sig", metadata=signed_by(x))])
+                    for x in ("anthropic", "openai_chat", "openai_responses")
+                ],
+                [model(text("a", thought=True))] * 3,
+                [f"messages[{at}].parts[0]: signature" for at in range(3)],
+            ),
+            "what Gemini signed comes back, byte for byte": (
+                load([model(text("a", thought=True, thoughtSignature="c+/_-=="))]),
+                [model(text("a", thought=True, thoughtSignature="c+/_-=="))],
+                [],
+            ),
+        },
+    )
+    def test_contents(self, messages, contents, losses):
+        """
+        Messages become these contents, and this is lost of them.
+        """
+        assert contents == dump(messages).payload["contents"]
+        assert losses == lost(*messages)
+
+    @table(
+        "part, raw",
+        {
+            "a text": (TextPart("a"), text("a")),
+            "an image by value": (IMAGE, INLINE),
+            "a data URL": (
                 ImagePart(url=f"data:image/png;base64,{PNG_TEXT}"),
                 {"inlineData": {"mimeType": "image/png", "data": PNG_TEXT}},
             ),
-            (ReasoningPart("a"), {"text": "a", "thought": True}),
-            (
-                ReasoningPart("a", "c2ln"),
-                {"text": "a", "thought": True, "thoughtSignature": "c2ln"},
+            "sound by URL": (
+                AudioPart(url="gs://a"),
+                {"fileData": {"mimeType": "audio/*", "fileUri": "gs://a"}},
             ),
-            (UnknownPart({"toolCall": {}}, source="gemini"), {"toolCall": {}}),
-        ],
+            "a video by URL": (
+                VideoPart(url="https://a", media_type="video/mp4"),
+                {"fileData": {"mimeType": "video/mp4", "fileUri": "https://a"}},
+            ),
+            "a file needs no media type": (
+                FilePart(url="gs://a"),
+                {"fileData": {"fileUri": "gs://a"}},
+            ),
+            "a thought": (ReasoningPart("a"), text("a", thought=True)),
+            "a signed thought": (
+                ReasoningPart("a", "c2ln"),
+                text("a", thought=True, thoughtSignature="c2ln"),
+            ),
+            "a part of Gemini's own": (
+                UnknownPart({"toolCall": {}}, source="gemini"),
+                {"toolCall": {}},
+            ),
+        },
     )
     def test_parts(self, part, raw):
         """
@@ -143,182 +304,54 @@ class TestDump:
     @pytest.mark.parametrize("content", ["", ()])
     def test_empty_messages(self, message, content):
         """
-        Contents have a part at least, an empty text.
+        An empty message is an empty text.
         """
         (raw,) = contents(message(content))
 
-        assert [{"text": ""}] == raw["parts"]
+        assert [text("")] == raw["parts"]
 
-    def test_nothing_left(self):
+    def test_first_call_only(self):
         """
-        So has one all of whose parts are lost.
+        Of the calls of one answer, the first one has the placeholder of a signature.
         """
-        message = UserMessage([UnknownPart({"type": "a"}, source="openai_chat")])
+        first, second = parts(calls=[ToolCall("a", "f"), ToolCall("b", "f")])
 
-        export = dump([message])
-
-        assert [asked({"text": ""})] == export.payload["contents"]
-        assert [("messages[0].parts[0]", "a")] == lost(message)
-
-    def test_results_are_one_content(self):
-        """
-        Results that follow each other are in one content, others are not.
-        """
-        made = [ToolMessage(each, tool_call_id=each) for each in "abc"]
-
-        raws = contents(*made[:2], UserMessage("x"), made[2])
-
-        assert [2, 1, 1] == [len(raw["parts"]) for raw in raws]
-
-    def test_calls_after_an_answer(self):
-        """
-        Calls are in one content with the answer before them, because no question came
-        in between.
-        """
-        messages = [
-            AssistantMessage("a"),
-            AssistantMessage("b", tool_calls=[ToolCall("c1", "f", "{}")]),
-            AssistantMessage(tool_calls=[ToolCall("c2", "f", "{}")]),
-            ToolMessage("ok", tool_call_id="c1"),
-            ToolMessage("ok", tool_call_id="c2"),
-            AssistantMessage("c"),
-            AssistantMessage("d"),
-        ]
-
-        export = dump(messages)
-
-        assert [
-            said(
-                {"text": "a"},
-                {"text": "b"},
-                call(id="c1", signature=SKIP),
-                call(id="c2", signature=SKIP),
-            ),
-            asked(result(id="c1"), result(id="c2")),
-            said({"text": "c"}),
-            said({"text": "d"}),
-        ] == export.payload["contents"]
-        assert [
-            ("messages[1]", "assistant"),
-            ("messages[2]", "assistant"),
-        ] == lost(*messages)
-
-    def test_calls_after_answers(self):
-        """
-        However many answers are before calls, all are one content.
-        """
-        messages = [
-            UserMessage("?"),
-            *map(AssistantMessage, "abc"),
-            AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}")]),
-        ]
-
-        parts = [{"text": text} for text in "abc"]
-
-        assert [
-            asked({"text": "?"}),
-            said(*parts, call(id="c1", signature=SKIP)),
-        ] == dump(messages).payload["contents"]
-        assert [(f"messages[{at}]", "assistant") for at in (2, 3, 4)] == lost(*messages)
-
-    def test_calls_after_an_answer_and_one_as_loaded(self):
-        """
-        What Gemini had in a content of its own stays there, and what follows it
-        joins it.
-        """
-        raws = [said({"text": "a"}), said(call(id="c"), mood=1)]
-        messages = [*several(raws), AssistantMessage(tool_calls=[ToolCall("d", "f")])]
-
-        both = said(call(id="c"), {"functionCall": {"id": "d", "name": "f"}}, mood=1)
-        both["parts"][1]["thoughtSignature"] = SKIP
-
-        assert [raws[0], both] == dump(messages).payload["contents"]
-        assert [("messages[2]", "assistant")] == lost(*messages)
-
-    def test_calls_after_an_answer_as_loaded(self):
-        """
-        What Gemini had in two contents stays there.
-        """
-        raws = [said({"text": "a"}), said(call(id="c")), said(call(id="d"), mood=1)]
-
-        assert raws == contents(*several(raws))
-
-    def test_calls_after_nothing(self):
-        """
-        A content without parts is not added to.
-        """
-        (before,) = several([{"role": "model"}])
-
-        first, second = contents(before, one(said(call(id="c"))))
-
-        assert ({"role": "model"}, said(call(id="c"))) == (first, second)
-
-    def test_names_of_results(self):
-        """
-        A result has the name of its call, unless it says another.
-        """
-        calls = [ToolCall("a", "f"), ToolCall("b", "g")]
-        results = [
-            ToolMessage("", tool_call_id="b"),
-            ToolMessage("", tool_call_id="a", tool_name="h"),
-            ToolMessage("", tool_call_id="c"),
-        ]
-
-        *_, raw = contents(AssistantMessage(tool_calls=calls), *results)
-
-        named = [part["functionResponse"].get("name") for part in raw["parts"]]
-        assert ["g", "h", None] == named
+        assert SKIP == first["thoughtSignature"]
+        assert "thoughtSignature" not in second
 
     def test_results_of_made_ids(self):
         """
-        A result of a call without an id has none, and is told by its place.
+        A result of a call without an id has none, and is identified by its position.
         """
-        raw = said(call("f"), call("g", signature=""), call("f", signature=""))
+        raw = model(call("f"), call("g", signature=""), call("f", signature=""))
         message = one(raw)
-        first, second, third = [each.id for each in message.tool_calls]
-        results = [
-            ToolMessage("3", tool_call_id=third),
-            ToolMessage("2", tool_call_id=second),
-            ToolMessage("1", tool_call_id=first),
+        ids = [each.id for each in message.tool_calls]
+        messages = [
+            ToolMessage(content, tool_call_id=ids[int(content)]) for content in "210"
         ]
 
-        export = dump([message, *results])
+        export = dump([message, *messages])
 
         assert () == export.lost
         assert export.payload["contents"] == [
             raw,
-            asked(result("f", "1"), result("g", "2"), result("f", "3")),
+            user(result("f", "0"), result("g", "1"), result("f", "2")),
         ]
-        assert {"1": first, "2": second, "3": third} == {
-            each.text: each.tool_call_id for each in several(export.payload)[1:]
-        }
-
-    def test_results_with_ids(self):
-        """
-        Results with ids stay in their order.
-        """
-        calls = [ToolCall("a", "f"), ToolCall("b", "f")]
-        results = [ToolMessage(each, tool_call_id=each) for each in "ba"]
-
-        *_, raw = contents(AssistantMessage(tool_calls=calls), *results)
-
-        assert ["b", "a"] == [part["functionResponse"]["id"] for part in raw["parts"]]
+        assert ids == [each.tool_call_id for each in several(export.payload)[1:]]
 
     def test_another_id(self):
         """
         An id that was given to a call is sent, and its result's, too.
         """
-        message = one(said(call()))
+        message = one(model(call()))
         named = attrs.evolve(message.tool_calls[0], id="mine")
 
-        first, second = contents(
-            message.replace(tool_calls=[named]), ToolMessage("", tool_call_id="mine")
-        )
+        assert [
+            model({**call(), "functionCall": {"name": "f", "args": {}, "id": "mine"}}),
+            user(result(id="mine")),
+        ] == contents(message.replace(tool_calls=[named]), *results("mine"))
 
-        assert "mine" == first["parts"][0]["functionCall"]["id"]
-        assert "mine" == second["parts"][0]["functionResponse"]["id"]
-
-    def test_in_order(self):
+    def test_order(self):
         """
         Parts and calls stand where they were, by their index.
         """
@@ -335,92 +368,36 @@ class TestDump:
             ],
         )
 
-        told = [part.get("text") or part["functionCall"]["id"] for part in made]
-        assert ["a", "1", "b", "c", "2", "d", "3", "4"] == told
-
-    def test_text_before_calls(self):
-        """
-        A text alone comes first.
-        """
-        (raw,) = contents(
-            AssistantMessage("a", tool_calls=[ToolCall("1", "f", index=0)])
-        )
-
-        assert {"text": "a"} == raw["parts"][0]
+        assert ["a", "1", "b", "c", "2", "d", "3", "4"] == [
+            part.get("text") or part["functionCall"]["id"] for part in made
+        ]
 
     @pytest.mark.parametrize(
-        ("message", "response"),
+        ("content", "fields", "response"),
         [
-            (ToolMessage("a", tool_call_id="c"), {"output": "a"}),
-            (ToolMessage("", tool_call_id="c"), {"output": ""}),
-            (ToolMessage('{"a": 1}', tool_call_id="c"), {"output": '{"a": 1}'}),
-            (ToolMessage("a", tool_call_id="c", is_error=True), {"error": "a"}),
-            (ToolMessage((), tool_call_id="c"), {}),
+            ("a", {}, {"output": "a"}),
+            ("", {}, {"output": ""}),
+            ('{"a": 1}', {}, {"output": '{"a": 1}'}),
+            ("a", {"is_error": True}, {"error": "a"}),
+            ((), {}, {}),
         ],
     )
-    def test_responses(self, message, response):
+    def test_responses(self, content, fields, response):
         """
         A result's text is output, or an error.
         """
-        (raw,) = contents(message)
+        (raw,) = contents(ToolMessage(content, tool_call_id="c", **fields))
 
         assert response == raw["parts"][0]["functionResponse"]["response"]
-
-    def test_media_of_a_result(self):
-        """
-        Media are beside it.
-        """
-        content = [TextPart("a"), ImagePart(data=PNG, media_type="image/png")]
-
-        (raw,) = contents(ToolMessage(content, tool_call_id="c"))
-
-        body = raw["parts"][0]["functionResponse"]
-        assert {"output": "a"} == body["response"]
-        assert ["inlineData"] == [key for part in body["parts"] for key in part]
-
-    def test_first_call_only(self):
-        """
-        Of the calls of one answer, the first one has the word for a signature.
-        """
-        first, second = parts(calls=[ToolCall("a", "f"), ToolCall("b", "f")])
-
-        assert SKIP == first["thoughtSignature"]
-        assert "thoughtSignature" not in second
 
     def test_no_message(self):
         """
         What is no message is refused.
         """
-        given: list[Any] = [UserMessage("a"), "b"]
+        messages: list[Any] = [UserMessage("a"), "b"]
 
         with pytest.raises(InvalidMessageError, match=r"messages\[1\] is a str"):
-            dump(given)
-
-    def test_no_notes_of_others(self):
-        """
-        Metadata of the caller's own is no note.
-        """
-        about = {
-            "gemini": {"keys": {"a": 1}},
-            "other": {"keys": {"a": 1}},
-            "conversation_state": {"gemini": "mine"},
-        }
-
-        assert [asked({"text": "a"})] == contents(UserMessage("a", metadata=about))
-
-
-class TestDataUrls:
-    @pytest.mark.parametrize("data", ["+/+/", "-_-_"])
-    def test_alphabets(self, data):
-        """
-        A ``data:`` URL in either alphabet of base64 is sent as data.
-        """
-        (content,) = contents(
-            UserMessage([ImagePart(url=f"data:image/png;base64,{data}")])
-        )
-
-        (part,) = content["parts"]
-        assert {"mimeType": "image/png", "data": "+/+/"} == part["inlineData"]
+            dump(messages)
 
 
 class TestLost:
@@ -453,7 +430,7 @@ class TestLost:
 
         (raw,) = export.payload["contents"][0]["parts"]
         assert args == raw["functionCall"].get("args")
-        assert [("messages[0].tool_calls[0]", "arguments")] == lost(message)
+        assert ["messages[0].tool_calls[0]: arguments"] == lost(message)
         assert json.dumps(export.payload, ensure_ascii=False).encode()
 
     @pytest.mark.parametrize(
@@ -475,270 +452,253 @@ class TestLost:
 
         assert [why] == [each.why for each in dump([message]).lost]
 
-    @pytest.mark.parametrize(
-        ("message", "what"),
-        [
-            (UserMessage("a", name="ann"), [("", "name")]),
-            (AssistantMessage([RefusalPart("a")]), [(".parts[0]", "refusal")]),
-            (
+    @table(
+        "message, losses",
+        {
+            "a name": (UserMessage("a", name="ann"), [": name"]),
+            "what a refusal is": (
+                AssistantMessage([RefusalPart("a")]),
+                [".parts[0]: refusal"],
+            ),
+            "the type of a call": (
                 AssistantMessage(tool_calls=[ToolCall("c", "f", "{}", type="custom")]),
-                [(".tool_calls[0]", "type")],
+                [".tool_calls[0]: type"],
             ),
-            (
+            "the detail of an image": (
                 UserMessage([ImagePart(url="a", detail="low")]),
-                [(".parts[0]", "detail")],
+                [".parts[0]: detail"],
             ),
-            (UserMessage([FilePart(url="a", name="b")]), [(".parts[0]", "name")]),
-            (
+            "the name of a file by URL": (
+                UserMessage([FilePart(url="a", name="b")]),
+                [".parts[0]: name"],
+            ),
+            "that an image is a file": (
                 UserMessage([FilePart(url="a", media_type="image/png")]),
-                [(".parts[0]", "file")],
+                [".parts[0]: file"],
             ),
-            (
+            "that a file is an image": (
                 UserMessage([ImagePart(url="a", media_type="text/plain")]),
-                [(".parts[0]", "image")],
+                [".parts[0]: image"],
             ),
-            (
+            "a second text of a result": (
                 ToolMessage([TextPart("a"), TextPart("b")], tool_call_id="c"),
-                [(".parts[1]", "text")],
+                [".parts[1]: text"],
             ),
-            (
+            "a text behind an image of a result": (
                 ToolMessage([ImagePart(url="a"), TextPart("b")], tool_call_id="c"),
-                [(".parts[1]", "text")],
+                [".parts[1]: text"],
             ),
-            (ToolMessage((), tool_call_id="c", is_error=True), [("", "is_error")]),
-            (UnknownMessage({"role": "a"}, source="openai_chat"), [("", "a")]),
-            (UserMessage("a", unknown={"mood": 1}), [("", "mood")]),
-        ],
+            "the failure of a result without content": (
+                ToolMessage((), tool_call_id="c", is_error=True),
+                [": is_error"],
+            ),
+            "another provider's message": (
+                UnknownMessage({"role": "a"}, source="openai_chat"),
+                [": a"],
+            ),
+            "an unknown field": (UserMessage("a", unknown={"mood": 1}), [": mood"]),
+        },
     )
-    def test_listed(self, message, what):
+    def test_listed(self, message, losses):
         """
-        Each with the message, the part or the call it is in.
+        Each loss has the path of the message, the part or the call it is in.
         """
-        assert [(f"messages[0]{path}", name) for path, name in what] == lost(message)
+        assert [f"messages[0]{each}" for each in losses] == lost(message)
 
-    def test_refusals_become_text(self):
-        """
-        The text of a refusal is sent.
-        """
-        export = dump([AssistantMessage([RefusalPart("no")])])
 
-        assert [said({"text": "no"})] == export.payload["contents"]
+class TestSystem:
+    """
+    All system messages are one instruction.
+    """
 
-    def test_system_messages(self):
-        """
-        All are one instruction, in their order, and said first.
-        """
-        messages = [
-            SystemMessage("a"),
-            SystemMessage("b"),
-            UserMessage("x"),
-            SystemMessage([TextPart("c"), TextPart("d")]),
-        ]
-
-        export = dump(messages)
-
-        told = export.payload["systemInstruction"]["parts"]
-        assert ["a", "b", "c", "d"] == [part["text"] for part in told]
-        assert [("messages[1]", "system"), ("messages[3]", "system")] == lost(*messages)
-
-    def test_a_late_system_message(self):
-        """
-        The first one is lost, too, if it was said after others.
-        """
-        assert [("messages[1]", "system")] == lost(UserMessage("a"), SystemMessage("b"))
-
-    @pytest.mark.parametrize(
-        ("told", "texts"),
-        [("a", ["a", "b"]), ({"parts": [{"text": "a"}]}, ["a", "b"]), ({}, ["b"])],
+    @table(
+        "messages, texts, losses",
+        {
+            "in their order": (
+                [
+                    SystemMessage("a"),
+                    SystemMessage("b"),
+                    UserMessage("x"),
+                    SystemMessage([TextPart("c"), TextPart("d")]),
+                ],
+                ["a", "b", "c", "d"],
+                ["messages[1]: system", "messages[3]: system"],
+            ),
+            "the position of a late one is lost": (
+                [UserMessage("x"), SystemMessage("b")],
+                ["b"],
+                ["messages[1]: system"],
+            ),
+            "one is added to a loaded text": (
+                [*load({"systemInstruction": "a", "contents": []}), SystemMessage("b")],
+                ["a", "b"],
+                ["messages[1]: system"],
+            ),
+            "one is added to loaded parts": (
+                [
+                    *load(
+                        {"systemInstruction": {"parts": [text("a")]}, "contents": []}
+                    ),
+                    SystemMessage("b"),
+                ],
+                ["a", "b"],
+                ["messages[1]: system"],
+            ),
+            "one is added to an empty instruction": (
+                [*load({"systemInstruction": {}, "contents": []}), SystemMessage("b")],
+                ["b"],
+                ["messages[1]: system"],
+            ),
+        },
     )
-    def test_more_instructions(self, told, texts):
+    def test_order(self, messages, texts, losses):
         """
-        What was loaded is added to, however it was written.
+        The texts of the instruction, and what is lost.
         """
-        (message,) = several({"systemInstruction": told, "contents": []})
+        parts = dump(messages).payload["systemInstruction"]["parts"]
 
-        payload = dump([message, SystemMessage("b")]).payload
-
-        parts = payload["systemInstruction"]["parts"]
         assert texts == [part["text"] for part in parts]
+        assert losses == lost(*messages)
 
     def test_instructions_of_another_kind(self):
         """
-        What was loaded as it was is one of several, too.
+        What was kept as it was is one of several, too.
         """
         raw: Any = {"systemInstruction": {"parts": [{"inlineData": {}}]}}
         message = UnknownMessage(raw, source="gemini")
 
         payload = dump([message, SystemMessage("b"), message]).payload
 
-        assert [{"inlineData": {}}, {"text": "b"}] == payload["systemInstruction"][
-            "parts"
+        assert {"parts": [{"inlineData": {}}, text("b")]} == payload[
+            "systemInstruction"
         ]
         assert [raw] == payload["contents"]
 
 
-class TestSigned:
+def test_signatures_are_not_sent_to_others():
     """
-    What is signed is sent to whom it is from.
+    What Gemini signed, a thought, a text or a call, is not sent to others.
     """
-
-    def test_gemini(self):
-        """
-        What Gemini signed comes back, byte for byte.
-        """
-        raw = said({"text": "a", "thought": True, "thoughtSignature": "c+/_-=="})
-
-        assert [raw] == contents(one(raw))
-
-    @pytest.mark.parametrize("other", ["anthropic", "openai_chat", "openai_responses"])
-    def test_others(self, other):
-        """
-        What others signed is not sent; the thought is.
-        """
-        noted = {"conversation_state": {other: {"signed": True}}}
-        part = ReasoningPart("a", "sig", metadata=noted)
-        message = AssistantMessage([part])
-
-        export = dump([message])
-
-        assert [said({"text": "a", "thought": True})] == export.payload["contents"]
-        assert [("messages[0].parts[0]", "signature")] == lost(message)
-
-    def test_not_to_others(self):
-        """
-        Nor is what Gemini signed sent to others: not a thought, a text or a
-        call.
-        """
-        message = one(
-            said(
-                {"text": "hm", "thought": True, "thoughtSignature": "c2ln1"},
-                {"text": "a", "thoughtSignature": "c2ln2"},
-                call(id="c", signature="c2ln3"),
-            )
+    message = one(
+        model(
+            text("hm", thought=True, thoughtSignature="c2ln1"),
+            text("a", thoughtSignature="c2ln2"),
+            call(id="c", signature="c2ln3"),
         )
+    )
 
-        export = dump_chat([message])
+    export = dump_chat([message])
 
-        assert "c2ln" not in as_json(export.payload)
-        assert ["reasoning", "thoughtSignature", "thoughtSignature"] == [
-            each.what for each in export.lost
-        ]
+    assert "c2ln" not in as_json(export.payload)
+    assert ["reasoning", "thoughtSignature", "thoughtSignature"] == [
+        each.what for each in export.lost
+    ]
 
 
 class TestChanged:
     """
-    A note on what has been changed since does nothing.
+    A note on what has been changed since has no effect.
     """
 
-    def test_text(self):
+    @table(
+        "raw, changes, changed",
+        {
+            "a text": (
+                user(text("a", partMetadata={})),
+                {"content": "b"},
+                user(text("b")),
+            ),
+            "missing parts": ({"role": "model"}, {"content": "a"}, model(text("a"))),
+            "null parts": (
+                {"role": "model", "parts": None},
+                {"content": "a"},
+                model(text("a")),
+            ),
+            "empty parts": (model(), {"content": "a"}, model(text("a"))),
+            "a result that is no object": (
+                user(result(id="a", response={"a": 1})),
+                {"content": "short"},
+                user(result(id="a", output="short")),
+            ),
+            "a result that is a list": (
+                user(result(id="a", response={"a": 1})),
+                {"content": "[1]"},
+                user(result(id="a", output="[1]")),
+            ),
+            "a result that is an empty object": (
+                user(result(id="a", response={"a": 1})),
+                {"content": "{}"},
+                user(result(id="a", output="{}")),
+            ),
+            "a result that is another object": (
+                user(result(id="a", response={"a": 1})),
+                {"content": '{"b": 2}'},
+                user(result(id="a", response={"b": 2})),
+            ),
+            "a text that is an error now": (
+                user(result(id="a", response={"result": "a"})),
+                {"is_error": True},
+                user(result(id="a", response={"error": "a"})),
+            ),
+            "an object that is an error now": (
+                user(result(id="a", response={"a": 1})),
+                {"is_error": True},
+                user(result(id="a", response={"error": '{"a":1}'})),
+            ),
+            "an error that is none any more": (
+                user(result(id="a", response={"error": {"a": 1}})),
+                {"is_error": False},
+                user(result(id="a", output='{"error":{"a":1}}')),
+            ),
+        },
+    )
+    def test_as_it_is_now(self, raw, changes, changed):
         """
-        A text that has been changed is sent as it is now.
+        What was changed is sent as it is now.
         """
-        message = one({"role": "user", "parts": [{"text": "a", "partMetadata": {}}]})
-
-        changed = message.replace(content="b")
-
-        assert [asked({"text": "b"})] == contents(changed)
-
-    @pytest.mark.parametrize("parts", [{}, {"parts": None}, {"parts": []}])
-    def test_added_content(self, parts):
-        """
-        A content that had no parts has what is said now.
-        """
-        message = one({"role": "model", **parts})
-
-        assert [said({"text": "a"})] == contents(message.replace(content="a"))
-
-    @pytest.mark.parametrize("text", ["short", "[1]", "{}"])
-    def test_result(self, text):
-        """
-        A result that is no object any more is a text like others.
-        """
-        message = one(asked(result(id="a", response={"a": 1})))
-
-        (raw,) = contents(message.replace(content=text))
-
-        assert asked(result(id="a", output=text)) == raw
-
-    def test_another_object(self):
-        """
-        One that is another object is that.
-        """
-        message = one(asked(result(id="a", response={"a": 1})))
-
-        (raw,) = contents(message.replace(content='{"b": 2}'))
-
-        assert asked(result(id="a", response={"b": 2})) == raw
-
-    @pytest.mark.parametrize("response", [{"result": "a"}, {"a": 1}])
-    def test_an_error_now(self, response):
-        """
-        A result that is an error now is told as one.
-        """
-        message = one(asked(result(id="a", response=response)))
-
-        (raw,) = contents(message.replace(is_error=True))
-
-        told = raw["parts"][0]["functionResponse"]["response"]
-        assert {"error": message.content} == told
-
-    def test_no_error_now(self):
-        """
-        And one that is none any more, as a result.
-        """
-        message = one(asked(result(id="a", response={"error": {"a": 1}})))
-
-        (raw,) = contents(message.replace(is_error=False))
-
-        assert (
-            '{"error":{"a":1}}'
-            == raw["parts"][0]["functionResponse"]["response"]["output"]
-        )
+        assert [changed] == contents(one(raw).replace(**changes))
 
     def test_data(self):
         """
-        Other data is written as usual.
+        Other data in the same part is encoded as usual.
         """
-        message = one(
-            asked({"inlineData": {"mimeType": "image/png", "data": "aG\nk="}})
-        )
+        message = one(user({"inlineData": {"mimeType": "image/png", "data": "aG\nk="}}))
+        part = attrs.evolve(message.parts[0], data=b"x")
 
-        (raw,) = contents(
-            message.replace(content=[attrs.evolve(message.parts[0], data=b"x")])
-        )
+        (raw,) = contents(message.replace(content=[part]))
 
         assert "eA==" == raw["parts"][0]["inlineData"]["data"]
+
+    def test_a_signed_call_alone(self):
+        """
+        A loaded call that comes first now gets the placeholder of a signature.
+        """
+        message = one(model(call(id="a"), call(id="b", signature="")))
+
+        assert [model(call(id="b", signature=SKIP))] == contents(
+            message.replace(tool_calls=message.tool_calls[1:])
+        )
 
     def test_one_alone(self):
         """
         What was joined with a message that is gone stands alone.
         """
-        tool, user = several([asked(result(id="a"), {"text": "b"})])
+        tool, after = several([user(result(id="a"), text("b"))])
 
-        assert [asked({"text": "b"})] == contents(user)
-        assert 2 == len(contents(AssistantMessage("x"), user))
-        assert [asked(result(id="a"))] == contents(tool)
+        assert [user(text("b"))] == contents(after)
+        assert [model(text("x")), user(text("b"))] == contents(
+            AssistantMessage("x"), after
+        )
+        assert [user(result(id="a"))] == contents(tool)
 
     @pytest.mark.parametrize("role", ["model", 3, "system"])
     def test_role(self, role):
         """
         No note changes the role of a user's message.
         """
-        message = UserMessage(
-            "a", metadata={"conversation_state": {"gemini": {"role": role}}}
-        )
+        noted = {"conversation_state": {"gemini": {"role": role}}}
 
-        assert [asked({"text": "a"})] == contents(message)
-
-    def test_a_signed_call_alone(self):
-        """
-        A call that comes first now has the word for a signature.
-        """
-        message = one(said(call(id="a"), call(id="b", signature="")))
-
-        (raw,) = contents(message.replace(tool_calls=message.tool_calls[1:]))
-
-        assert SKIP == raw["parts"][0]["thoughtSignature"]
+        assert [user(text("a"))] == contents(UserMessage("a", metadata=noted))
 
 
 class TestCrossing:
@@ -772,8 +732,8 @@ class TestCrossing:
         assert export.payload == {
             "systemInstruction": {"parts": [{"text": "Be brief."}]},
             "contents": [
-                asked({"text": "hi"}),
-                said(
+                user({"text": "hi"}),
+                model(
                     {
                         "functionCall": {
                             "id": "call_1",
@@ -783,7 +743,7 @@ class TestCrossing:
                         "thoughtSignature": SKIP,
                     }
                 ),
-                asked(result(id="call_1")),
+                user(result(id="call_1")),
             ],
         }
 
@@ -795,9 +755,9 @@ class TestCrossing:
             {
                 "systemInstruction": {"parts": [{"text": "Be brief."}]},
                 "contents": [
-                    asked({"text": "hi"}),
-                    said({"text": "a"}, call(args={"a": 1}, signature="")),
-                    asked(result(response={"b": 2})),
+                    user({"text": "hi"}),
+                    model({"text": "a"}, call(args={"a": 1}, signature="")),
+                    user(result(response={"b": 2})),
                 ],
             }
         )
@@ -805,10 +765,10 @@ class TestCrossing:
         export = dump_chat(messages)
 
         assert () == export.lost
-        system, user, answer, tool = export.payload["messages"]
+        system, asked, answer, tool = export.payload["messages"]
         assert ("Be brief.", "hi", "a") == (
             system["content"],
-            user["content"],
+            asked["content"],
             answer["content"],
         )
         assert '{"a":1}' == answer["tool_calls"][0]["function"]["arguments"]

@@ -25,19 +25,30 @@ from conversation_state.parts import (
     VideoPart,
 )
 from conversation_state.tools import ToolCall
-from tests.adapters.contract import as_json, bare
+from tests.adapters.contract import as_json
 from tests.adapters.gemini import (
     PNG,
     PNG_TEXT,
     SKIP,
-    asked,
     call,
-    notes,
+    model,
     one,
     result,
-    said,
     several,
+    user,
 )
+from tests.adapters.golden import without_notes
+from tests.adapters.tables import table
+
+BRIEF = SystemMessage("Be brief.")
+IMAGE = ImagePart(data=PNG, media_type="image/png")
+
+
+def text(value, **fields):
+    """
+    A part with a text.
+    """
+    return {"text": value, **fields}
 
 
 def media(media_type, data=PNG_TEXT, **fields):
@@ -45,6 +56,20 @@ def media(media_type, data=PNG_TEXT, **fields):
     A part with content by value.
     """
     return {"inlineData": {"mimeType": media_type, "data": data}, **fields}
+
+
+def file(**fields):
+    """
+    A part with content by its URL.
+    """
+    return {"fileData": fields}
+
+
+def returned(content, call_id="c1", **fields):
+    """
+    The message of what the tool f returned.
+    """
+    return ToolMessage(content, tool_call_id=call_id, tool_name="f", **fields)
 
 
 def goes_back(document):
@@ -55,185 +80,232 @@ def goes_back(document):
     return () == export.lost and as_json(document) == as_json(export.payload)
 
 
+def paths_of(document):
+    """
+    The paths of all that is wrong with *document*.
+    """
+    with pytest.raises(DecodeError) as refused:
+        load(document)
+
+    return [problem.path for problem in refused.value.problems]
+
+
 class TestLoad:
     """
-    What our model has a word for is said in it.
+    Contents are messages, and go back key for key.
     """
 
-    @pytest.mark.parametrize(
-        ("raw", "message"),
-        [
-            (asked({"text": "hi"}), UserMessage("hi")),
-            (asked({"text": ""}), UserMessage("")),
-            (
-                asked({"text": "a"}, {"text": "b"}),
-                UserMessage([TextPart("a"), TextPart("b")]),
+    @table(
+        "contents, messages",
+        {
+            "a text by the user": ([user(text("hi"))], [UserMessage("hi")]),
+            "an empty text is a text": ([user(text(""))], [UserMessage("")]),
+            "two texts are two parts": (
+                [user(text("a"), text("b"))],
+                [UserMessage([TextPart("a"), TextPart("b")])],
             ),
-            (said({"text": "hi"}), AssistantMessage("hi")),
-            (
-                said({"text": "hm", "thought": True}, {"text": "hi"}),
-                AssistantMessage([ReasoningPart("hm"), TextPart("hi")]),
+            "a text by the model": ([model(text("hi"))], [AssistantMessage("hi")]),
+            "a thought before a text": (
+                [model(text("hm", thought=True), text("hi"))],
+                [AssistantMessage([ReasoningPart("hm"), TextPart("hi")])],
             ),
-            (
-                asked(media("image/png")),
-                UserMessage([ImagePart(data=PNG, media_type="image/png")]),
+            "a thought that is only its signature": (
+                [model({"thought": True, "thoughtSignature": "c2ln"})],
+                [AssistantMessage([ReasoningPart("", "c2ln")])],
             ),
-            (
-                asked(media("AUDIO/wav")),
-                UserMessage([AudioPart(data=PNG, media_type="AUDIO/wav")]),
+            "the signature of a thought is a field": (
+                [model(text("hm", thought=True, thoughtSignature="c2ln+_"))],
+                [AssistantMessage([ReasoningPart("hm", "c2ln+_")])],
             ),
-            (
-                asked(media("video/mp4")),
-                UserMessage([VideoPart(data=PNG, media_type="video/mp4")]),
+            "a user's thought is a text": (
+                [user(text("hm", thought=True))],
+                [UserMessage([TextPart("hm")])],
             ),
-            (
-                asked(media("application/pdf")),
-                UserMessage([FilePart(data=PNG, media_type="application/pdf")]),
+            "an image by value": ([user(media("image/png"))], [UserMessage([IMAGE])]),
+            "media types are case-insensitive": (
+                [user(media("AUDIO/wav"))],
+                [UserMessage([AudioPart(data=PNG, media_type="AUDIO/wav")])],
             ),
-            (asked(media("image/*")), UserMessage([ImagePart(data=PNG)])),
-            (
-                asked({"fileData": {"fileUri": "gs://a"}}),
-                UserMessage([FilePart(url="gs://a")]),
+            "a video": (
+                [user(media("video/mp4"))],
+                [UserMessage([VideoPart(data=PNG, media_type="video/mp4")])],
             ),
-            (
-                said(call(id="c1", args={"b": 1, "a": "ä"})),
-                AssistantMessage(
-                    tool_calls=[ToolCall("c1", "f", '{"b":1,"a":"ä"}')],
-                ),
+            "other media are files": (
+                [user(media("application/pdf"))],
+                [UserMessage([FilePart(data=PNG, media_type="application/pdf")])],
             ),
-            (
-                said(call(args=None, id="c1")),
-                AssistantMessage(tool_calls=[ToolCall("c1", "f", "")]),
+            "a wildcard is no media type": (
+                [user(media("image/*"))],
+                [UserMessage([ImagePart(data=PNG)])],
             ),
-            (
-                asked(result(id="c1")),
-                ToolMessage("ok", tool_call_id="c1", tool_name="f"),
+            "a URL without a media type is a file": (
+                [user(file(fileUri="gs://a"))],
+                [UserMessage([FilePart(url="gs://a")])],
             ),
-            (
-                asked(result(id="c1", response={"error": "no"})),
-                ToolMessage("no", tool_call_id="c1", tool_name="f", is_error=True),
+            "a file has a name": (
+                [user(file(fileUri="gs://a", displayName="a.pdf"))],
+                [UserMessage([FilePart(url="gs://a", name="a.pdf")])],
             ),
-        ],
+            "an empty text beside media is nothing": (
+                [user(text("", **media("image/png")))],
+                [UserMessage([IMAGE])],
+            ),
+            "arguments are the text of the object, in its order": (
+                [model(call(id="c1", args={"z": [1, 2.5, None, True], "a": "ä\n"}))],
+                [
+                    AssistantMessage(
+                        tool_calls=[
+                            ToolCall("c1", "f", '{"z":[1,2.5,null,true],"a":"ä\\n"}')
+                        ]
+                    )
+                ],
+            ),
+            "arguments may be null": (
+                [model(call(args=None, id="c1"))],
+                [AssistantMessage(tool_calls=[ToolCall("c1", "f", "")])],
+            ),
+            "texts and calls have no position if the calls come last": (
+                [model(text("a"), call(id="c1", args={}))],
+                [AssistantMessage("a", tool_calls=[ToolCall("c1", "f", "{}")])],
+            ),
+            "else they have one": (
+                [model(call(id="c1"), text("a"), call(id="c2", signature=""))],
+                [
+                    AssistantMessage(
+                        [TextPart("a", index=1)],
+                        tool_calls=[
+                            ToolCall("c1", "f", "{}", index=0),
+                            ToolCall("c2", "f", "{}", index=2),
+                        ],
+                    )
+                ],
+            ),
+            "an empty text before a call stays": (
+                [model(text(""), call(id="c1"))],
+                [
+                    AssistantMessage(
+                        [TextPart("")], tool_calls=[ToolCall("c1", "f", "{}")]
+                    )
+                ],
+            ),
+            "calls that were unsigned stay so": (
+                [model(call(id="a", signature=""), call(id="b", signature=SKIP))],
+                [
+                    AssistantMessage(
+                        tool_calls=[ToolCall("a", "f", "{}"), ToolCall("b", "f", "{}")]
+                    )
+                ],
+            ),
+            "the placeholder of a signature is none": (
+                [model(call(id="a", signature=SKIP), call(id="b", signature=""))],
+                [
+                    AssistantMessage(
+                        tool_calls=[ToolCall("a", "f", "{}"), ToolCall("b", "f", "{}")]
+                    )
+                ],
+            ),
+            "a null is nothing": (
+                [
+                    model(
+                        text("a", inline_data=None, function_call=None, thought=None)
+                    ),
+                    model(text("b", thought_signature=None)),
+                ],
+                [AssistantMessage([TextPart("a")]), AssistantMessage([TextPart("b")])],
+            ),
+            "contents of one role stay apart": (
+                [user(text("a")), user(text("b")), model(text("c")), model(text("d"))],
+                [
+                    *map(UserMessage, "ab"),
+                    *map(AssistantMessage, "cd"),
+                ],
+            ),
+            "a content with the keys of an event is a content": (
+                [user(text("a"), error="b", candidates=[])],
+                [UserMessage("a")],
+            ),
+            "a content of another role is kept": (
+                [{"role": "system", "parts": [text("hi")]}],
+                [
+                    UnknownMessage(
+                        {"role": "system", "parts": [text("hi")]}, source="gemini"
+                    )
+                ],
+            ),
+            "each key is spelt as it was": (
+                [user({"inlineData": {"mime_type": "image/png", "data": PNG_TEXT}})],
+                [UserMessage([IMAGE])],
+            ),
+        },
     )
-    def test_words(self, raw, message):
+    def test_contents(self, contents, messages):
         """
-        Each word has its counterpart, and comes back.
+        Of contents come these messages, which are dumped as they were.
         """
-        found = one(raw)
-
-        assert message == bare(found)
-        assert goes_back({"contents": [raw]})
+        assert messages == list(map(without_notes, load(contents)))
+        assert goes_back({"contents": contents})
 
     @pytest.mark.parametrize("role", ["user", "function", "", None])
-    def test_who_asks(self, role):
+    def test_roles_of_the_user(self, role):
         """
-        The user asks, whatever is said of that, or nothing.
+        Contents are the user's under these roles, and without one.
         """
-        raw = {"parts": [{"text": "hi"}]}
+        raw = {"parts": [text("hi")]}
 
-        assert UserMessage("hi") == bare(one({**raw, "role": role}))
-        assert UserMessage("hi") == bare(one(raw))
+        assert [UserMessage("hi"), UserMessage("hi")] == list(
+            map(without_notes, load([{**raw, "role": role}, raw]))
+        )
         assert goes_back({"contents": [{**raw, "role": role}, raw]})
 
     @pytest.mark.parametrize("key", ["systemInstruction", "system_instruction"])
     @pytest.mark.parametrize(
-        "told",
+        ("instruction", "message"),
         [
-            "Be brief.",
-            {"parts": [{"text": "Be brief."}]},
-            {"parts": [{"text": "Be brief."}], "role": "user"},
-            {"parts": [{"text": "Be brief.", "partMetadata": {"a": 1}}]},
+            ("Be brief.", BRIEF),
+            ({"parts": [text("Be brief.")]}, BRIEF),
+            ({"parts": [text("Be brief.")], "role": "user"}, BRIEF),
+            (
+                {"parts": [text("Be brief.", partMetadata={"a": 1})]},
+                SystemMessage([TextPart("Be brief.")]),
+            ),
         ],
     )
-    def test_system(self, key, told):
+    def test_system(self, key, instruction, message):
         """
-        The instruction comes first, as a message.
+        The instruction is the first message.
         """
-        document = {key: told, "contents": [asked({"text": "hi"})]}
+        document = {key: instruction, "contents": [user(text("hi"))]}
 
-        system, user = load(document)
-
-        assert "Be brief." == system.text
-        assert isinstance(system, SystemMessage)
-        assert UserMessage("hi") == user
+        assert [message, UserMessage("hi")] == list(map(without_notes, load(document)))
         assert goes_back(document)
 
-    def test_other_instruction(self):
+    def test_other_instructions(self):
         """
-        An instruction with more than text is kept as it is.
+        An instruction with more than text is kept as it is, and null is none.
         """
-        document = {
-            "systemInstruction": {"parts": [media("image/png")]},
-            "contents": [],
-        }
+        raw = {"systemInstruction": {"parts": [media("image/png")]}}
+        document = {**raw, "contents": []}
 
-        (message,) = load(document)
-
-        assert isinstance(message, UnknownMessage)
-        assert "gemini" == message.source
+        assert (UnknownMessage(raw, source="gemini"),) == load(document)
         assert goes_back(document)
-
-    def test_no_instruction(self):
-        """
-        Null is no instruction.
-        """
         assert () == load({"systemInstruction": None, "contents": []})
-
-    def test_adjacent(self):
-        """
-        Contents of one role stay apart.
-        """
-        document = {
-            "contents": [
-                asked({"text": "a"}),
-                asked({"text": "b"}),
-                said({"text": "c"}),
-                said({"text": "d"}),
-            ]
-        }
-
-        assert ["a", "b", "c", "d"] == [message.text for message in load(document)]
-        assert goes_back(document)
 
     @pytest.mark.parametrize("role", ["user", "model"])
     @pytest.mark.parametrize("parts", [{}, {"parts": None}, {"parts": []}])
     def test_empty_contents(self, role, parts):
         """
-        Contents without parts are told apart, and from those with an empty one.
+        Missing, null and empty parts are distinguished, and differ from an empty
+        text.
         """
         raw = {"role": role, **parts}
 
         assert "" == one(raw).content
         assert goes_back({"contents": [raw]})
 
-    def test_no_event(self):
-        """
-        A content is one, whatever else it says.
-        """
-        raw = asked({"text": "a"}, error="b", candidates=[])
-
-        assert "a" == one(raw).text
-        assert goes_back({"contents": [raw]})
-
-    def test_unknown_role(self):
-        """
-        Who speaks in another role is kept as he is.
-        """
-        raw = {"role": "system", "parts": [{"text": "hi"}]}
-
-        assert UnknownMessage(raw, source="gemini") == one(raw)
-        assert goes_back({"contents": [raw]})
-
-    def test_a_list(self):
-        """
-        The contents alone will do.
-        """
-        assert (UserMessage("hi"),) == load([asked({"text": "hi"})])
-
 
 class TestParts:
     """
-    What is said in no word of ours is kept beside those.
+    What our parts have no field for is kept beside them.
     """
 
     @pytest.mark.parametrize(
@@ -251,30 +323,19 @@ class TestParts:
             {"fileData": {"mime_type": "image/png", "fileUri": ""}},
             {"text": "a", "fileData": {"fileUri": "b"}},
         ],
+        ids=as_json,
     )
-    @pytest.mark.parametrize("content", [asked, said])
+    @pytest.mark.parametrize("content", [user, model])
     def test_unknown(self, content, raw):
         """
         A part of another kind, or of several, is kept as it is.
         """
-        document = [content({"text": "a"}, raw, {"text": "b"})]
+        document = [content(text("a"), raw, text("b"))]
 
         (message,) = load(document)
 
         assert UnknownPart(raw, source="gemini") == message.parts[1]
         assert goes_back({"contents": document})
-
-    def test_an_empty_text_beside(self):
-        """
-        An empty text beside something else says nothing.
-        """
-        raw = {"text": "", **media("image/png")}
-
-        assert (
-            ImagePart(data=PNG, media_type="image/png")
-            == bare(one(asked(raw))).parts[0]
-        )
-        assert goes_back({"contents": [asked(raw)]})
 
     @pytest.mark.parametrize(
         "extra",
@@ -286,20 +347,22 @@ class TestParts:
             {"partMetadata": None},
             {"thought": False},
         ],
+        ids=as_json,
     )
-    @pytest.mark.parametrize("raw", [{"text": "a"}, media("video/mp4")])
-    def test_beside(self, raw, extra):
+    @pytest.mark.parametrize("raw", [text("a"), media("video/mp4")], ids=as_json)
+    def test_extra_keys(self, raw, extra):
         """
-        What stands beside a part is kept with it.
+        Further keys of a part are kept with it.
         """
-        (message,) = several([asked({**raw, **extra})])
+        document = {"contents": [user({**raw, **extra})]}
 
-        (key,) = extra
-        assert key in notes(message.parts[0])["keys"]
-        assert goes_back({"contents": [asked({**raw, **extra})]})
+        (part,) = several(document)[0].parts
+
+        assert part.kind == ("text" if "text" in raw else "video")
+        assert goes_back(document)
 
     @pytest.mark.parametrize(
-        "text",
+        "data",
         [
             "iVBORw0KGgr__g==",
             "iVBORw0KGgr//g",
@@ -307,345 +370,172 @@ class TestParts:
             "iVBORw0KGgr_/g==",
         ],
     )
-    def test_base64(self, text):
+    def test_base64(self, data):
         """
         Base64 of either alphabet is read, and written as it came.
         """
-        raw = asked(media("image/png", text))
+        raw = user(media("image/png", data))
 
         assert PNG == one(raw).parts[0].data
         assert goes_back({"contents": [raw]})
 
-    def test_base64_of_either_alphabet_is_noted_shortly(self):
+    def test_base64_is_not_kept_twice(self):
         """
-        How content was written takes no second copy of it.
+        How content was encoded takes no second copy of it.
         """
-        (part,) = one(asked(media("image/png", "iVBORw0KGgr__g=="))).parts
+        (part,) = one(user(media("image/png", "iVBORw0KGgr__g=="))).parts
 
-        assert {"base64": "urlsafe"} == notes(part)
-
-    def test_names(self):
-        """
-        A file's name is a field, and goes back.
-        """
-        raw = asked(media("a/b"))
-        raw["parts"][0]["inlineData"]["displayName"] = "a.pdf"
-
-        assert "a.pdf" == one(raw).parts[0].name
-        assert goes_back({"contents": [raw]})
-
-    def test_signature_of_a_thought(self):
-        """
-        A thought's signature is a field, and whose it is, is noted.
-        """
-        raw = said({"text": "hm", "thought": True, "thoughtSignature": "c2ln+_"})
-
-        (part,) = one(raw).parts
-
-        assert ("hm", "c2ln+_") == (part.text, part.signature)
-        assert {"signed": True} == notes(part)
-        assert goes_back({"contents": [raw]})
-
-    def test_thought_without_text(self):
-        """
-        A thought may be nothing but its signature.
-        """
-        raw = said({"thought": True, "thoughtSignature": "c2ln"})
-
-        assert ReasoningPart("", "c2ln") == bare(one(raw)).parts[0]
-        assert goes_back({"contents": [raw]})
-
-    def test_no_thoughts_of_users(self):
-        """
-        A user's thought is a text like others.
-        """
-        raw = asked({"text": "hm", "thought": True})
-
-        assert "hm" == one(raw).text
-        assert goes_back({"contents": [raw]})
-
-    def test_places(self):
-        """
-        Parts and calls have their place if the calls are not the last.
-        """
-        raw = said(call(id="c1"), {"text": "a"}, call(id="c2", signature=""))
-
-        message = one(raw)
-
-        assert [1] == [part.index for part in message.parts]
-        assert [0, 2] == [each.index for each in message.tool_calls]
-        assert goes_back({"contents": [raw]})
-
-    def test_no_places(self):
-        """
-        Else they have none.
-        """
-        message = one(said({"text": "a"}, call(id="c1")))
-
-        assert "a" == message.content
-        assert message.tool_calls[0].index is None
-
-    def test_an_empty_text_before_a_call(self):
-        """
-        It stays.
-        """
-        raw = said({"text": ""}, call())
-
-        assert (TextPart(""),) == one(raw).content
-        assert goes_back({"contents": [raw]})
+        assert "iVBOR" not in str(part.metadata)
 
     def test_snake_case(self):
         """
-        The other spelling is taken, and written back.
+        Keys in snake case are read, and written back.
         """
         document = {
-            "system_instruction": {"parts": [{"text": "a"}]},
+            "system_instruction": {"parts": [text("a")]},
             "contents": [
-                asked({"inline_data": {"mime_type": "image/png", "data": PNG_TEXT}}),
-                asked({"file_data": {"mime_type": "image/png", "file_uri": "gs://a"}}),
-                said(
-                    {"text": "b", "thought": True, "thought_signature": "c2ln"},
+                user({"inline_data": {"mime_type": "image/png", "data": PNG_TEXT}}),
+                user({"file_data": {"mime_type": "image/png", "file_uri": "gs://a"}}),
+                model(
+                    text("b", thought=True, thought_signature="c2ln"),
                     {
                         "function_call": {"name": "f", "args": {"a": 1}},
                         "thought_signature": "c2ln",
                     },
                 ),
-                asked({"function_response": {"name": "f", "response": {"output": ""}}}),
+                user({"function_response": {"name": "f", "response": {"output": ""}}}),
             ],
         }
 
-        system, by_value, by_url, answer, tool = several(document)
-
-        assert "a" == system.text
-        assert ImagePart(data=PNG, media_type="image/png") == bare(by_value).parts[0]
-        assert ImagePart(url="gs://a", media_type="image/png") == bare(by_url).parts[0]
-        assert ReasoningPart("b", "c2ln") == bare(answer).parts[0]
-        assert '{"a":1}' == answer.tool_calls[0].arguments
-        assert answer.tool_calls[0].id == tool.tool_call_id
+        assert [
+            SystemMessage("a"),
+            UserMessage([IMAGE]),
+            UserMessage([ImagePart(url="gs://a", media_type="image/png")]),
+            AssistantMessage(
+                [ReasoningPart("b", "c2ln")],
+                tool_calls=[ToolCall("content_2_call_0", "f", '{"a":1}')],
+            ),
+            returned("", "content_2_call_0"),
+        ] == list(map(without_notes, load(document)))
         assert goes_back(document)
 
-    def test_spellings_mixed(self):
-        """
-        Each key is spelt as it was.
-        """
-        raw = {"inlineData": {"mime_type": "image/png", "data": PNG_TEXT}}
 
-        assert goes_back({"contents": [asked(raw)]})
-
-    def test_nulls(self):
-        """
-        What a SDK says by null is nothing, and comes back.
-        """
-        raw = {
-            "text": "a",
-            "inline_data": None,
-            "function_call": None,
-            "thought": None,
-            "thought_signature": None,
-        }
-
-        assert "a" == one(said(raw)).text
-        assert goes_back({"contents": [said(raw)]})
-
-
-class TestCalls:
+class TestPairs:
     """
     Calls have ids, and results have the id of their call.
     """
 
-    def test_arguments(self):
+    @table(
+        "contents, calls, results",
+        {
+            "a call without an id gets one made of its position": (
+                [user(text("a")), model(call(), call("g"))],
+                ["content_1_call_0", "content_1_call_1"],
+                [],
+            ),
+            "a result of no call gets one, too": (
+                [user(result(), result())],
+                [],
+                ["content_0_result_0", "content_0_result_1"],
+            ),
+            "results without ids answer the calls of their name, in order": (
+                [
+                    model(call("f"), call("g", signature=""), call("f", signature="")),
+                    user(result("f", "1"), result("f", "2"), result("g", "3")),
+                ],
+                ["content_0_call_0", "content_0_call_1", "content_0_call_2"],
+                ["content_0_call_0", "content_0_call_2", "content_0_call_1"],
+            ),
+            "calls of several contents are open together": (
+                [
+                    model(call("f")),
+                    model(call("g")),
+                    user(result("f", "1")),
+                    user(result("g", "2")),
+                ],
+                ["content_0_call_0", "content_1_call_0"],
+                ["content_0_call_0", "content_1_call_0"],
+            ),
+            "an unanswered call gets no result of a later one": (
+                [
+                    model(call("f"), call("f", signature="")),
+                    user(result("f", "1")),
+                    model(call("f")),
+                    user(result("f", "2")),
+                ],
+                ["content_0_call_0", "content_0_call_1", "content_2_call_0"],
+                ["content_0_call_0", "content_2_call_0"],
+            ),
+            "an id is stronger than a name": (
+                [
+                    model(call("f", id="a"), call("f", id="b", signature="")),
+                    user(result("f", "1", id="b"), result("f", "2", id="a")),
+                ],
+                ["a", "b"],
+                ["b", "a"],
+            ),
+            "an unknown id answers the call of that name without one": (
+                [
+                    model(call("f", id="a"), call("f", signature="")),
+                    user(result("f", id="x"), result("f", id="a"), result("f", id="y")),
+                ],
+                ["a", "content_0_call_1"],
+                ["content_0_call_1", "a", "y"],
+            ),
+            "a result without an id answers a call with one": (
+                [model(call("f", id="a")), user(result("f"))],
+                ["a"],
+                ["a"],
+            ),
+            "a result of another name answers the first call": (
+                [model(call("f"), call("g", signature="")), user(result("h"))],
+                ["content_0_call_0", "content_0_call_1"],
+                ["content_0_call_0"],
+            ),
+            "a call that was answered by its id is not answered by its name": (
+                [
+                    model(call("f", id="a"), call("f", id="b", signature="")),
+                    user(result("f", id="a"), result("f")),
+                ],
+                ["a", "b"],
+                ["a", "b"],
+            ),
+            "a call may be answered again by its id": (
+                [
+                    model(call("f", id="a"), call("f", signature="")),
+                    user(result("f", id="a"), result("f", id="a")),
+                ],
+                ["a", "content_0_call_1"],
+                ["a", "a"],
+            ),
+        },
+    )
+    def test_ids(self, contents, calls, results):
         """
-        Arguments are the text of the object, in its order.
+        These are the ids of the calls and the results, which are not sent back
+        unless they were there.
         """
-        args = {"z": [1, 2.5, None, True], "a": {"ü": "\n"}}
+        messages = several(contents)
 
-        (found,) = one(said(call(args=args))).tool_calls
-
-        assert '{"z":[1,2.5,null,true],"a":{"ü":"\\n"}}' == found.arguments
-
-    def test_made_ids(self):
-        """
-        A call without an id has one made of its place, and none again.
-        """
-        document = {"contents": [asked({"text": "a"}), said(call(), call("g"))]}
-
-        _, message = several(document)
-
-        ids = [each.id for each in message.tool_calls]
-        assert ["content_1_call_0", "content_1_call_1"] == ids
-        assert goes_back(document)
-
-    def test_pairs_by_name_and_order(self):
-        """
-        Results without ids answer the calls of their name, in order.
-        """
-        document = {
-            "contents": [
-                said(call("f"), call("g", signature=""), call("f", signature="")),
-                asked(result("f", "1"), result("f", "2"), result("g", "3")),
-            ]
-        }
-
-        message, *results = several(document)
-
-        ids = [each.id for each in message.tool_calls]
-        assert [ids[0], ids[2], ids[1]] == [each.tool_call_id for each in results]
-        assert ["1", "2", "3"] == [each.text for each in results]
-        assert goes_back(document)
-
-    def test_pairs_across_contents(self):
-        """
-        Calls in several contents are open together.
-        """
-        document = {
-            "contents": [
-                said(call("f")),
-                said(call("g")),
-                asked(result("f", "1")),
-                asked(result("g", "2")),
-            ]
-        }
-
-        first, second, *results = several(document)
-
-        ids = [first.tool_calls[0].id, second.tool_calls[0].id]
-        assert ids == [each.tool_call_id for each in results]
-        assert goes_back(document)
-
-    def test_answers_the_latest(self):
-        """
-        A call that got no result gets none of a later one.
-        """
-        document = [
-            said(call("f"), call("f")),
-            asked(result("f", "1")),
-            said(call("f")),
-            asked(result("f", "2")),
+        assert calls == [
+            each.id for one in messages for each in getattr(one, "tool_calls", ())
         ]
-
-        *_, last, tool = several(document)
-
-        assert last.tool_calls[0].id == tool.tool_call_id
-
-    def test_pairs_by_id(self):
-        """
-        An id says more than a name.
-        """
-        document = [
-            said(call("f", id="a"), call("f", id="b")),
-            asked(result("f", "1", id="b"), result("f", "2", id="a")),
-        ]
-
-        _, *results = several(document)
-
-        assert ["b", "a"] == [each.tool_call_id for each in results]
-
-    def test_an_id_only_the_result_has(self):
-        """
-        An id that no call has is of the call of that name without one.
-        """
-        document = {
-            "contents": [
-                said(call("f", id="a"), call("f", signature="")),
-                asked(result("f", id="x"), result("f", id="a"), result("f", id="y")),
-            ]
-        }
-
-        message, first, second, third = several(document)
-
-        assert message.tool_calls[1].id == first.tool_call_id
-        assert ["a", "y"] == [second.tool_call_id, third.tool_call_id]
-        assert goes_back(document)
-
-    def test_an_id_only_the_call_has(self):
-        """
-        A result without an id answers a call with one.
-        """
-        document = {"contents": [said(call("f", id="a")), asked(result("f"))]}
-
-        _, tool = several(document)
-
-        assert "a" == tool.tool_call_id
-        assert goes_back(document)
-
-    def test_another_name(self):
-        """
-        A result of no call's name answers the first one.
-        """
-        message, tool = several([said(call("f"), call("g")), asked(result("h"))])
-
-        assert message.tool_calls[0].id == tool.tool_call_id
+        assert results == [one.tool_call_id for one in messages if one.role == "tool"]
+        assert goes_back({"contents": contents})
 
     @pytest.mark.parametrize("name", [{}, {"name": None}, {"name": ""}])
     @pytest.mark.parametrize("role", [{}, {"role": "user"}])
     def test_results_without_names(self, name, role):
         """
-        A result that does not say its name is sent back without.
+        A result without a name is sent back without.
         """
         raw = {"functionResponse": {**name, "response": {"output": "a"}}}
-        document = {"contents": [said(call("f")), {**role, "parts": [raw, raw]}]}
+        document = {"contents": [model(call("f")), {**role, "parts": [raw, raw]}]}
 
-        message, tool, _ = several(document)
+        _, tool, _ = several(document)
 
-        assert (message.tool_calls[0].id, "") == (tool.tool_call_id, tool.tool_name)
+        assert ("content_0_call_0", "") == (tool.tool_call_id, tool.tool_name)
         assert goes_back(document)
-
-    def test_no_call(self):
-        """
-        A result of no call has an id of its own.
-        """
-        first, second = several([asked(result(), result())])
-
-        assert "content_0_result_0" == first.tool_call_id
-        assert "content_0_result_1" == second.tool_call_id
-
-    def test_answered_by_id(self):
-        """
-        A call that was answered by its id is not answered by its name.
-        """
-        document = [
-            said(call("f", id="a"), call("f", id="b")),
-            asked(result("f", id="a"), result("f")),
-        ]
-
-        _, *results = several(document)
-
-        assert ["a", "b"] == [each.tool_call_id for each in results]
-
-    def test_once_more(self):
-        """
-        A call may be answered again by its id.
-        """
-        document = {
-            "contents": [
-                said(call("f", id="a"), call("f", signature="")),
-                asked(result("f", id="a"), result("f", id="a")),
-            ]
-        }
-
-        _, *results = several(document)
-
-        assert ["a", "a"] == [each.tool_call_id for each in results]
-        assert goes_back(document)
-
-    def test_placeholder(self):
-        """
-        The word for a missing signature is not a signature.
-        """
-        raw = said(call(id="a", signature=SKIP), call(id="b", signature=""))
-
-        message = one(raw)
-
-        assert [{}, {}] == [notes(each) for each in message.tool_calls]
-        assert goes_back({"contents": [raw]})
-
-    def test_unsigned(self):
-        """
-        Calls that were unsigned stay so.
-        """
-        raw = said(call(id="a", signature=""), call(id="b", signature=SKIP))
-
-        assert goes_back({"contents": [raw]})
 
     def test_many_calls(self):
         """
@@ -653,8 +543,8 @@ class TestCalls:
         """
         count = 5_000
         document = [
-            said(*[call(f"f{at % 2}") for at in range(count)]),
-            asked(*[result(f"f{at % 2}", str(at)) for at in range(count)]),
+            model(*[call(f"f{at % 2}") for at in range(count)]),
+            user(*[result(f"f{at % 2}", str(at)) for at in range(count)]),
         ]
 
         message, *results = several(document)
@@ -670,7 +560,7 @@ class TestResults:
     """
 
     @pytest.mark.parametrize(
-        ("response", "text", "is_error"),
+        ("response", "content", "is_error"),
         [
             ({"output": "a"}, "a", False),
             ({"result": "a"}, "a", False),
@@ -685,149 +575,147 @@ class TestResults:
             ({"error": "a", "output": "b"}, '{"error":"a","output":"b"}', False),
         ],
     )
-    def test_responses(self, response, text, is_error):
+    def test_responses(self, response, content, is_error):
         """
         A text that stands alone is the text; of all else it is the JSON.
         """
-        raw = asked(result(id="a", response=response))
+        raw = user(result(id="c1", response=response))
 
-        message = one(raw)
-
-        assert (text, is_error) == (message.content, message.is_error)
+        assert returned(content, is_error=is_error) == without_notes(one(raw))
         assert goes_back({"contents": [raw]})
+
+    def test_no_notes(self):
+        """
+        A usual result needs no notes.
+        """
+        assert returned("ok") == one(user(result(id="c1")))
 
     @pytest.mark.parametrize("body", [{}, {"response": None}, {"response": {}}])
     def test_nothing(self, body):
         """
-        Nothing is nothing, in each of its forms.
+        Missing, null and empty responses have no content, and stay what they were.
         """
-        raw = asked({"functionResponse": {"name": "f", "id": "a", **body}})
+        raw = user({"functionResponse": {"name": "f", "id": "c1", **body}})
 
-        assert () == one(raw).content
+        assert returned(()) == without_notes(one(raw))
         assert goes_back({"contents": [raw]})
 
-    def test_media(self):
+    @table(
+        "contents, messages",
+        {
+            "media are parts beside the text": (
+                [
+                    user(
+                        result(
+                            id="c1",
+                            parts=[
+                                media("image/png"),
+                                file(fileUri="gs://a", mimeType="video/mp4"),
+                                text("a"),
+                            ],
+                        )
+                    )
+                ],
+                [
+                    returned(
+                        [
+                            TextPart("ok"),
+                            IMAGE,
+                            VideoPart(url="gs://a", media_type="video/mp4"),
+                            UnknownPart({"text": "a"}, source="gemini"),
+                        ]
+                    )
+                ],
+            ),
+            "results and texts in one content are messages of their own": (
+                [user(text("a"), result(id="c1"), text("b"), result(id="c2"), keys=1)]
+                * 2,
+                [
+                    UserMessage("a"),
+                    returned("ok"),
+                    UserMessage("b"),
+                    returned("ok", "c2"),
+                ]
+                * 2,
+            ),
+            "keys of a content of results come back once": (
+                [user(result(id="c1"), result(id="c2"), role="function", c=1)] * 2,
+                [returned("ok"), returned("ok", "c2")] * 2,
+            ),
+            "results in contents of their own stay there": (
+                [user(result(id="c1"), result(id="c2")), user(result(id="c3"))],
+                [returned("ok"), returned("ok", "c2"), returned("ok", "c3")],
+            ),
+            "further keys of a result are kept": (
+                [
+                    user(
+                        {
+                            **result(id="c1", scheduling="SILENT"),
+                            "thoughtSignature": "c2ln",
+                        }
+                    )
+                ],
+                [returned("ok")],
+            ),
+        },
+    )
+    def test_contents(self, contents, messages):
         """
-        Media that a function returned are parts beside its text.
+        Of contents with results come these messages, which are dumped as they were.
         """
-        parts = [
-            media("image/png"),
-            {"fileData": {"fileUri": "gs://a", "mimeType": "video/mp4"}},
-            {"text": "a"},
-        ]
-        raw = asked(result(id="a", parts=parts))
-
-        message = bare(one(raw))
-
-        assert message.parts == (
-            TextPart("ok"),
-            ImagePart(data=PNG, media_type="image/png"),
-            VideoPart(url="gs://a", media_type="video/mp4"),
-            UnknownPart({"text": "a"}, source="gemini"),
-        )
-        assert goes_back({"contents": [raw]})
-
-    def test_among_others(self):
-        """
-        Results and what a user says in one content are messages of their own.
-        """
-        raw = asked(
-            {"text": "a"}, result(id="a"), {"text": "b"}, result(id="b"), keys=1
-        )
-
-        before, first, between, second = several([raw])
-
-        assert ["a", "b"] == [before.text, between.text]
-        assert ["a", "b"] == [first.tool_call_id, second.tool_call_id]
-        assert goes_back({"contents": [raw, raw]})
-
-    def test_first_of_a_content(self):
-        """
-        What is said of the content is kept with the first result in it.
-        """
-        raw = {"role": "function", "parts": [result(id="a"), result(id="b")], "c": 1}
-
-        assert {"role": "function", "content": {"c": 1}} == notes(several([raw])[0])
-        assert goes_back({"contents": [raw, raw]})
-
-    def test_apart(self):
-        """
-        Results in contents of their own stay there.
-        """
-        document = {
-            "contents": [
-                asked(result(id="a"), result(id="b")),
-                asked(result(id="c")),
-            ]
-        }
-
-        assert [{}, {}, {"apart": True}] == [notes(each) for each in load(document)]
-        assert goes_back(document)
-
-    def test_beside(self):
-        """
-        What stands beside a result is kept.
-        """
-        raw = {**result(id="a", scheduling="SILENT"), "thoughtSignature": "c2ln"}
-
-        assert goes_back({"contents": [asked(raw)]})
+        assert messages == list(map(without_notes, load(contents)))
+        assert goes_back({"contents": contents})
 
 
 class TestMends:
     """
-    Half of a surrogate pair is mended, and where is told.
+    Half of a surrogate pair is mended, and its path is listed.
     """
 
     @pytest.mark.parametrize(
-        ("document", "where"),
+        ("document", "path"),
         [
-            ([asked({"text": "a\ud800"})], "parts[0].text"),
-            ([said({"text": "\udfff", "thought": True})], "parts[0].text"),
+            ([user(text("a\ud800"))], "parts[0].text"),
+            ([model(text("\udfff", thought=True))], "parts[0].text"),
             (
-                [said({"text": "a"}, call(args={"a": "\ud800"}))],
+                [model(text("a"), call(args={"a": "\ud800"}))],
                 "parts[1].functionCall.args.a",
             ),
             (
-                [asked({"text": "a"}, result(id="a", output="\ud800"))],
+                [user(text("a"), result(id="a", output="\ud800"))],
                 "parts[1].functionResponse.response.output",
             ),
-            ([asked({"text": "a", "keys": "\ud800"})], "parts[0].keys"),
+            ([user(text("a", keys="\ud800"))], "parts[0].keys"),
+            ({"systemInstruction": "\ud800", "contents": []}, "systemInstruction"),
+            (
+                {"systemInstruction": {"parts": [text("\ud800")]}, "contents": []},
+                "parts[0].text",
+            ),
         ],
     )
-    def test_where(self, document, where):
+    def test_paths(self, document, path):
         """
-        The path is noted, and listed when the message is sent.
+        The path is listed when the message is dumped.
         """
-        *_, message = several(document)
+        *_, message = load(document)
 
         export = dump([message])
 
-        assert (where,) == notes(message)["mended"]
-        assert [where] == [lost.what for lost in export.lost]
+        assert [path] == [lost.what for lost in export.lost]
         assert "\ufffd" in json.dumps(export.payload, ensure_ascii=False)
-
-    @pytest.mark.parametrize("told", ["\ud800", {"parts": [{"text": "\ud800"}]}])
-    def test_instruction(self, told):
-        """
-        In an instruction, too.
-        """
-        (message,) = several({"systemInstruction": told, "contents": []})
-
-        assert "\ufffd" == message.text
-        assert 1 == len(dump([message]).lost)
 
     def test_pairs(self):
         """
-        Both halves are joined, which harms nothing.
+        Both halves are joined.
         """
-        message = one(asked({"text": "\ud83d\ude00"}))
+        message = one(user(text("\ud83d\ude00")))
 
-        assert UserMessage("😀") == bare(message)
+        assert UserMessage("😀") == without_notes(message)
 
 
 class TestRefuses:
     """
-    What the format does not have in its place is told, with its path.
+    What the format does not have in its place is refused, with its path.
     """
 
     @pytest.mark.parametrize(
@@ -843,54 +731,59 @@ class TestRefuses:
             ),
             ([3], "$[0]"),
             ([{"role": 3}], "$[0].role"),
-            ([asked(3)], "$[0].parts[0]"),
+            ([user(3)], "$[0].parts[0]"),
             ([{"role": "user", "parts": {}}], "$[0].parts"),
-            ([asked({"text": 3})], "$[0].parts[0].text"),
-            ([asked({"inlineData": "a"})], "$[0].parts[0].inlineData"),
-            ([asked({"inlineData": {"data": 3}})], "$[0].parts[0].inlineData.data"),
-            ([asked(media(3))], "$[0].parts[0].inlineData.mimeType"),
-            ([asked({"fileData": {"fileUri": 3}})], "$[0].parts[0].fileData.fileUri"),
-            ([said({"functionCall": 3})], "$[0].parts[0].functionCall"),
-            ([said(call(args=[]))], "$[0].parts[0].functionCall.args"),
-            ([said(call(name=3))], "$[0].parts[0].functionCall.name"),
-            ([said(call(args={"a": 2**64}))], "$[0].parts[0].functionCall.args.a"),
-            ([asked(result(response="a"))], "$[0].parts[0].functionResponse.response"),
-            ([asked(result(parts=3))], "$[0].parts[0].functionResponse.parts"),
-            ([asked(result(parts=[3]))], "$[0].parts[0].functionResponse.parts[0]"),
-            ([asked(result(id=3))], "$[0].parts[0].functionResponse.id"),
+            ([user(text(3))], "$[0].parts[0].text"),
+            ([user({"inlineData": "a"})], "$[0].parts[0].inlineData"),
+            ([user({"inlineData": {"data": 3}})], "$[0].parts[0].inlineData.data"),
+            ([user(media(3))], "$[0].parts[0].inlineData.mimeType"),
+            ([user(file(fileUri=3))], "$[0].parts[0].fileData.fileUri"),
+            ([model({"functionCall": 3})], "$[0].parts[0].functionCall"),
+            ([model(call(args=[]))], "$[0].parts[0].functionCall.args"),
+            ([model(call(name=3))], "$[0].parts[0].functionCall.name"),
+            ([model(call(args={"a": 2**64}))], "$[0].parts[0].functionCall.args.a"),
+            ([user(result(response="a"))], "$[0].parts[0].functionResponse.response"),
+            ([user(result(parts=3))], "$[0].parts[0].functionResponse.parts"),
+            ([user(result(parts=[3]))], "$[0].parts[0].functionResponse.parts[0]"),
+            ([user(result(id=3))], "$[0].parts[0].functionResponse.id"),
             ([{"candidates": []}], "$[0]"),
             ([{"error": {"message": "a"}}], "$[0]"),
             ({"error": {"message": "overloaded"}}, "$.error"),
         ],
     )
-    def test_where(self, document, path):
+    def test_paths(self, document, path):
         """
         One thing wrong is one problem.
         """
-        with pytest.raises(DecodeError) as refused:
+        assert [path] == paths_of(document)
+
+    def test_all_problems(self):
+        """
+        All that is wrong is listed at once.
+        """
+        assert [
+            "$[0].parts[0].text",
+            "$[1].parts[1]",
+            "$[1].parts[0].functionCall.args",
+            "$[2].parts[0].functionResponse.parts[0]",
+        ] == paths_of([user(text(3)), model(call(args=3), 3), user(result(parts=[3]))])
+
+    @table(
+        "document, words",
+        {
+            "an error of the provider has its reason": (
+                {"error": {"code": 503, "message": "overloaded"}},
+                "overloaded",
+            ),
+            "an event of a stream says what reads it": (
+                [{"candidates": [{"content": model(text("a"))}]}],
+                "load_chunks",
+            ),
+        },
+    )
+    def test_words(self, document, words):
+        """
+        The error says what helps.
+        """
+        with pytest.raises(DecodeError, match=words):
             load(document)
-
-        assert [path] == [problem.path for problem in refused.value.problems]
-
-    def test_the_words_of_the_provider(self):
-        """
-        Why there is no response is told.
-        """
-        with pytest.raises(DecodeError, match="overloaded"):
-            load({"error": {"code": 503, "message": "overloaded"}})
-
-    def test_an_event(self):
-        """
-        An event of a stream says who takes it.
-        """
-        with pytest.raises(DecodeError, match="load_chunks"):
-            load([{"candidates": [{"content": said({"text": "a"})}]}])
-
-    def test_all_of_it(self):
-        """
-        All that is wrong is told at once.
-        """
-        with pytest.raises(DecodeError) as refused:
-            load([asked({"text": 3}), said(call(args=3), 3), asked(result(parts=[3]))])
-
-        assert 4 == len(refused.value.problems)

@@ -15,7 +15,7 @@ from conversation_state.usage import (
     Usage,
 )
 from tests.adapters.contract import bare
-from tests.adapters.gemini import call, notes, response, said, several, spent
+from tests.adapters.gemini import call, model, notes, response, several, usage_of
 
 
 def only(payload):
@@ -68,7 +68,7 @@ class TestResponse:
 
         assert beside == thaw(notes(message)["candidate"])
         assert "promptFeedback" in notes(message)["response"]
-        assert [said({"text": "hi"})] == dump([message]).payload["contents"]
+        assert [model({"text": "hi"})] == dump([message]).payload["contents"]
 
     def test_snake_case(self):
         """
@@ -78,7 +78,7 @@ class TestResponse:
             {
                 "candidates": [
                     {
-                        "content": said({"text": "a"}),
+                        "content": model({"text": "a"}),
                         "finish_reason": "STOP",
                         "logprobs_result": {
                             "chosen_candidates": [
@@ -115,7 +115,7 @@ class TestResponse:
         Several candidates are a message each, the first with the usage.
         """
         payload = response(call(), usageMetadata={"promptTokenCount": 1})
-        other = {"content": said(call()), "finishReason": "MAX_TOKENS", "index": 1}
+        other = {"content": model(call()), "finishReason": "MAX_TOKENS", "index": 1}
         payload["candidates"].append(other)
 
         first, second = several(payload)
@@ -177,7 +177,7 @@ class TestResponse:
         message = only({"candidates": [{**content, "finishReason": "SAFETY"}]})
 
         assert AssistantMessage("") == bare(message)
-        assert [said({"text": ""})] == dump([message]).payload["contents"]
+        assert [model({"text": ""})] == dump([message]).payload["contents"]
 
     def test_no_word_for_a_signature(self):
         """
@@ -185,7 +185,7 @@ class TestResponse:
         """
         message = only(response(call(signature="")))
 
-        assert [said(call(signature=""))] == dump([message]).payload["contents"]
+        assert [model(call(signature=""))] == dump([message]).payload["contents"]
 
     def test_places(self):
         """
@@ -369,9 +369,9 @@ class TestUsage:
         """
         Thoughts are a part of the completion, what tools found of the prompt.
         """
-        assert usage == spent(block)
-        assert usage == spent({"usageMetadata": block})
-        assert usage == spent({"candidates": [], "usage_metadata": block})
+        assert usage == usage_of(block)
+        assert usage == usage_of({"usageMetadata": block})
+        assert usage == usage_of({"candidates": [], "usage_metadata": block})
 
     @pytest.mark.parametrize(
         ("total", "prompt", "completion"),
@@ -388,7 +388,7 @@ class TestUsage:
         """
         What the total shows to be in another count already is not added.
         """
-        usage = spent(
+        usage = usage_of(
             {
                 "promptTokenCount": 100,
                 "toolUsePromptTokenCount": 10,
@@ -407,7 +407,7 @@ class TestUsage:
         """
         Audio has a field, other modalities are categories of their own.
         """
-        usage = spent(
+        usage = usage_of(
             {
                 "promptTokenCount": 60,
                 "toolUsePromptTokenCount": 4,
@@ -454,7 +454,7 @@ class TestUsage:
         """
         Without counts there is no usage.
         """
-        assert spent(payload) is None
+        assert usage_of(payload) is None
 
     @pytest.mark.parametrize(
         ("payload", "path"),
@@ -493,6 +493,6 @@ class TestUsage:
         A count that is none is told, with its path.
         """
         with pytest.raises(DecodeError) as refused:
-            spent(payload)
+            usage_of(payload)
 
         assert [path] == [problem.path for problem in refused.value.problems]

@@ -58,7 +58,7 @@ class TestContract(AdapterContract):
     documents: ClassVar = REQUESTS
     responses: ClassVar = RESPONSES
 
-    def said(self, message):
+    def normalise(self, message):
         """
         An id that was made up is as good as none, and no parts are no text.
         """

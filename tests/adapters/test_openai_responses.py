@@ -42,7 +42,7 @@ class TestContract(AdapterContract):
     documents: ClassVar = REQUESTS
     responses: ClassVar = RESPONSES
 
-    def said(self, message):
+    def normalise(self, message):
         """
         An id that was made up is as good as none, no parts are no text, and
         places tell the order.

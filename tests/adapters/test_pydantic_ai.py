@@ -100,7 +100,7 @@ class TestContract(AdapterContract):
     documents: ClassVar = st.lists(st.sampled_from(plain(EVERYTHING)), max_size=3)
     responses: ClassVar = st.just(plain(EVERYTHING[1:2]))
 
-    def said(self, message):
+    def normalise(self, message):
         """
         A missing time stays missing, an empty response is left out, and the order among
         parts and calls is a place.
