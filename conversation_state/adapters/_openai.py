@@ -18,7 +18,7 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters._wire.media import (
+from conversation_state.adapters._wire import (
     data_url,
     decode_base64,
     encode_base64,

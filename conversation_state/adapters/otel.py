@@ -52,8 +52,11 @@ from conversation_state._canonical import dump as as_bytes
 from conversation_state._wording import describe_type
 from conversation_state.adapters._export import Export, Lost, PayloadWriter
 from conversation_state.adapters._extras import lose_each
-from conversation_state.adapters._wire.calls import parse_arguments
-from conversation_state.adapters._wire.media import encode_base64, parse_data_url
+from conversation_state.adapters._wire import (
+    encode_base64,
+    parse_arguments,
+    parse_data_url,
+)
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,

@@ -12,7 +12,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from conversation_state.adapters._wire.media import (
+from conversation_state.adapters._wire import (
     data_url,
     decode_base64,
     parse_data_url,

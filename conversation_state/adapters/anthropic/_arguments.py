@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._reading import is_list, is_map, mended
-from conversation_state.adapters._wire.calls import parse_arguments
+from conversation_state.adapters._wire import parse_arguments
 
 __all__ = ["arguments_of", "input_of"]
 

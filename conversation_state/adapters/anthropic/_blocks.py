@@ -19,7 +19,7 @@ from conversation_state.adapters._reading import (
     is_map,
     mended,
 )
-from conversation_state.adapters._wire.media import (
+from conversation_state.adapters._wire import (
     decode_base64,
     encode_base64,
     split_data_url,

@@ -20,7 +20,7 @@ from conversation_state.adapters._extras import (
     write_extra,
 )
 from conversation_state.adapters._notes import map_of, notes_of, own_of
-from conversation_state.adapters._wire.media import (
+from conversation_state.adapters._wire import (
     data_url,
     encode_base64,
     parse_data_url,

@@ -18,8 +18,11 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters._wire.loading import MessageLoader
-from conversation_state.adapters._wire.media import decode_base64, parse_data_url
+from conversation_state.adapters._wire import (
+    MessageLoader,
+    decode_base64,
+    parse_data_url,
+)
 from conversation_state.adapters.bubo._values import (
     AUDIO,
     CALL,

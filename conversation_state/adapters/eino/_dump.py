@@ -15,7 +15,7 @@ from conversation_state.adapters._extras import (
     write_extra,
 )
 from conversation_state.adapters._notes import list_of, map_of, notes_of, own_of
-from conversation_state.adapters.eino._constants import (
+from conversation_state.adapters.eino._parts import (
     CALL,
     LISTS,
     MESSAGE,
@@ -23,8 +23,10 @@ from conversation_state.adapters.eino._constants import (
     REASONING,
     SOURCE,
     as_text,
+    can_be_old,
+    in_order,
+    write_part,
 )
-from conversation_state.adapters.eino._parts import can_be_old, in_order, write_part
 from conversation_state.adapters.eino._response import write_response
 from conversation_state.messages import (
     AssistantMessage,

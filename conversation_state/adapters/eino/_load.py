@@ -15,16 +15,17 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters._wire.loading import MessageLoader
-from conversation_state.adapters.eino._constants import (
+from conversation_state.adapters._wire import MessageLoader
+from conversation_state.adapters.eino._parts import (
     CALL,
     LISTS,
     OLD,
     REASONING,
     SOURCE,
     as_text,
+    read_old_parts,
+    read_parts,
 )
-from conversation_state.adapters.eino._parts import read_old_parts, read_parts
 from conversation_state.adapters.eino._response import read_response, read_usage
 from conversation_state.messages import (
     AssistantMessage,

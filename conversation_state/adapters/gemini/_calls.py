@@ -10,16 +10,18 @@ from typing import Any
 from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
 from conversation_state.adapters._notes import list_of, map_of
 from conversation_state.adapters._reading import is_list, is_map
-from conversation_state.adapters.gemini._fields import (
+from conversation_state.adapters.gemini._parts import (
     SKIP_SIGNATURE,
     SOURCE,
     WRAPPERS,
     CasedObject,
     cased_key,
+    kind_of,
     object_of,
+    read_part,
     text_of,
+    write_media,
 )
-from conversation_state.adapters.gemini._parts import kind_of, read_part, write_media
 from conversation_state.messages import ToolMessage
 from conversation_state.parts import MediaPart, Part, TextPart, UnknownPart
 from conversation_state.tools import ToolCall

@@ -32,8 +32,9 @@ from conversation_state.adapters._streaming import (
     checked_choice,
     chunks_of,
 )
-from conversation_state.adapters.gemini._fields import SOURCE, CasedObject
 from conversation_state.adapters.gemini._parts import (
+    SOURCE,
+    CasedObject,
     is_plain,
     kind_of,
     placed,

@@ -18,8 +18,7 @@ from conversation_state.adapters._export import (
 from conversation_state.adapters._notes import list_of, map_of, notes_of
 from conversation_state.adapters._tools import ToolRules, write_tools
 from conversation_state.adapters.gemini._calls import write_call, write_result
-from conversation_state.adapters.gemini._fields import SOURCE, cased_key
-from conversation_state.adapters.gemini._parts import write_part
+from conversation_state.adapters.gemini._parts import SOURCE, cased_key, write_part
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,

@@ -15,10 +15,15 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters._wire.loading import MessageLoader, ResponseChoice
+from conversation_state.adapters._wire import MessageLoader, ResponseChoice
 from conversation_state.adapters.gemini._calls import read_call, read_returned
-from conversation_state.adapters.gemini._fields import SOURCE, CasedObject
-from conversation_state.adapters.gemini._parts import kind_of, placed, read_part
+from conversation_state.adapters.gemini._parts import (
+    SOURCE,
+    CasedObject,
+    kind_of,
+    placed,
+    read_part,
+)
 from conversation_state.adapters.gemini._response import (
     is_response,
     read_response,

@@ -25,8 +25,8 @@ from conversation_state.adapters._usage import (
     read_usage_block,
     usage_in,
 )
-from conversation_state.adapters._wire.loading import ResponseChoice
-from conversation_state.adapters.gemini._fields import CasedObject, is_said, snake_case
+from conversation_state.adapters._wire import ResponseChoice
+from conversation_state.adapters.gemini._parts import CasedObject, is_said, snake_case
 from conversation_state.messages import LogProb, ResponseMeta
 from conversation_state.usage import Usage
 

@@ -16,7 +16,7 @@ from conversation_state.adapters._reading import (
     is_map,
 )
 from conversation_state.adapters.gemini._calls import read_call
-from conversation_state.adapters.gemini._fields import CasedObject
+from conversation_state.adapters.gemini._parts import CasedObject
 from conversation_state.tools import ToolCall
 
 __all__ = ["StreamedCalls"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from conversation_state.adapters._export import is_empty_value
 from conversation_state.adapters._reading import DocumentReader
-from conversation_state.adapters.gemini._fields import text_of
+from conversation_state.adapters.gemini._parts import text_of
 from conversation_state.adapters.gemini._response import read_usage
 from conversation_state.usage import Usage
 

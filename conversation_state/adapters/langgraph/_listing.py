@@ -12,7 +12,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from conversation_state.adapters.langgraph import _pruning
 from conversation_state.adapters.langgraph._checkpoints import CheckpointReader
-from conversation_state.adapters.langgraph._keys import (
+from conversation_state.adapters.langgraph._records import (
     checkpoint_key,
     checkpoints_of,
     id_part_of,

@@ -13,7 +13,7 @@ from conversation_state.adapters.langgraph._checkpoints import (
     StoredCheckpoint,
 )
 from conversation_state.adapters.langgraph._conversations import next_state
-from conversation_state.adapters.langgraph._keys import (
+from conversation_state.adapters.langgraph._records import (
     THREADS,
     checkpoint_key,
     checkpoints_of,

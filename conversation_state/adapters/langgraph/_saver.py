@@ -32,9 +32,6 @@ from conversation_state.adapters.langgraph._checkpoints import (
     config_of,
 )
 from conversation_state.adapters.langgraph._conversations import ConversationCache
-from conversation_state.adapters.langgraph._keys import (
-    name_of,
-)
 from conversation_state.adapters.langgraph._listing import (
     CheckpointQuery,
     configurable_of,
@@ -42,12 +39,13 @@ from conversation_state.adapters.langgraph._listing import (
     parse_config,
 )
 from conversation_state.adapters.langgraph._put_checkpoint import NewCheckpoint
-from conversation_state.adapters.langgraph._threads import Thread, WritableThread
-from conversation_state.adapters.langgraph._values import (
+from conversation_state.adapters.langgraph._records import (
     TypedBytes,
     dump_value,
     load_value,
+    name_of,
 )
+from conversation_state.adapters.langgraph._threads import Thread, WritableThread
 from conversation_state.store import Store
 from conversation_state.store.records import (
     Reader,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from conversation_state.adapters.langgraph._keys import (
+from conversation_state.adapters.langgraph._records import (
     copies_key,
     encode_text,
     layer_key,

@@ -17,7 +17,7 @@ from conversation_state.adapters._reading import (
     is_map,
     without_parsed,
 )
-from conversation_state.adapters._wire.loading import MessageLoader, ResponseChoice
+from conversation_state.adapters._wire import MessageLoader, ResponseChoice
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
     ROLES,

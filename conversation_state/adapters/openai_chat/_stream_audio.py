@@ -11,7 +11,7 @@ from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import ObjectReader, is_map
 from conversation_state.adapters._stream_pieces import SurrogateBuffer
 from conversation_state.adapters._streaming import ChangeFilter
-from conversation_state.adapters._wire.media import decode_base64
+from conversation_state.adapters._wire import decode_base64
 from conversation_state.adapters.openai_chat._blocks import SOURCE
 from conversation_state.parts import AudioPart, Part
 

@@ -25,14 +25,14 @@ from conversation_state.adapters.pydantic_ai._constants import (
     format_time,
     messages_adapter,
 )
-from conversation_state.adapters.pydantic_ai._dump_content import (
+from conversation_state.adapters.pydantic_ai._content import (
     dump_content,
     dump_tool_result,
     lose_metadata,
     restore_texts,
     restore_value,
 )
-from conversation_state.adapters.pydantic_ai._dump_response import dump_response
+from conversation_state.adapters.pydantic_ai._response import dump_response
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,

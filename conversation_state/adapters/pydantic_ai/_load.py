@@ -22,7 +22,7 @@ from conversation_state.adapters.pydantic_ai._constants import (
     messages_adapter,
     parse_time,
 )
-from conversation_state.adapters.pydantic_ai._load_content import (
+from conversation_state.adapters.pydantic_ai._content import (
     keep_keys,
     keep_whole,
     read_content,
@@ -30,7 +30,7 @@ from conversation_state.adapters.pydantic_ai._load_content import (
     read_text,
     read_tool_result,
 )
-from conversation_state.adapters.pydantic_ai._load_response import (
+from conversation_state.adapters.pydantic_ai._response import (
     read_response,
     read_response_id,
 )

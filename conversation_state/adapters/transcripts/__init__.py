@@ -46,12 +46,12 @@ Source:
 [(UserMessage(content='1+1?'), AssistantMessage(content='2', ...))]
 """
 
-from conversation_state.adapters.transcripts._lines import (
+from conversation_state.adapters.transcripts._load import (
     Broken,
     Transcript,
     line_results,
+    load,
     load_lines,
 )
-from conversation_state.adapters.transcripts._load import load
 
 __all__ = ["Broken", "Transcript", "line_results", "load", "load_lines"]

@@ -1,12 +1,14 @@
 """
-From one record to messages.
+From one record to messages, and from lines of JSON to the conversations on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
+from conversation_state._persistent import freeze_map
 from conversation_state.adapters._extras import note_mended
 from conversation_state.adapters._reading import (
     DocumentReader,
@@ -14,8 +16,9 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters._wire.calls import CallPairing
+from conversation_state.adapters._wire import CallPairing
 from conversation_state.adapters.transcripts._turns import SOURCE, WHO, TranscriptTurn
+from conversation_state.errors import DecodeError, Problem
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -24,7 +27,16 @@ from conversation_state.messages import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = ["is_turn", "load", "message_keys"]
+__all__ = [
+    "Broken",
+    "Transcript",
+    "is_turn",
+    "line_results",
+    "load",
+    "load_lines",
+    "message_keys",
+]
+
 
 # Where a record has its turns.
 _LISTS = ("conversations", "messages", "items", "conversation")
@@ -192,3 +204,213 @@ def _make_caller(calling: list[tuple[ObjectReader, list[ToolCall]]]) -> list[Mes
     calls = [call for _, made in calling for call in made]
     metadata = first.metadata(SOURCE)
     return [AssistantMessage(tool_calls=calls, metadata=metadata)]
+
+
+_MARK = "\ufeff"
+
+
+class Transcript(NamedTuple):
+    """
+    A conversation that was found.
+
+    Attributes:
+        line: The line it is on, or starts on, counted from 1.
+
+        name: Its ``id``, as it is, or "".
+
+        messages: The messages.
+
+        keys: What else its record has: ``tools``, ``source``, ...
+    """
+
+    line: int
+    name: str
+    messages: tuple[Message, ...]
+    keys: Mapping[str, Any]
+
+
+class Broken(NamedTuple):
+    """
+    A line that holds no conversation.
+
+    Attributes:
+        line: The line, counted from 1.
+
+        error: All that is wrong with it, each with its path in the line.
+    """
+
+    line: int
+    error: DecodeError
+
+
+def load_lines(
+    lines: str | Iterable[str | DecodeError],
+    *,
+    load: Callable[[Any], tuple[Message, ...]] = load,
+) -> Iterator[Transcript]:
+    """
+    The conversations on *lines*, as they come; see `line_results`.
+
+    Raises:
+        DecodeError:
+            At the first line that holds none; its problems name the line:
+            ``line 3: $.conversations[0].from``.
+    """
+    for result in line_results(lines, load=load):
+        if isinstance(result, Broken):
+            at = f"line {result.line}: "
+            problems = [Problem(f"{at}{p.path}", p.what) for p in result.error.problems]
+            raise DecodeError(tuple(problems))
+
+        yield result
+
+
+def line_results(
+    lines: str | Iterable[str | DecodeError],
+    *,
+    load: Callable[[Any], tuple[Message, ...]] = load,
+) -> Iterator[Transcript | Broken]:
+    """
+    The conversations on *lines*, and errors in place of invalid ones.
+
+    Blank lines hold nothing. Lines of one message each are one conversation,
+    as far as no blank line and no other conversation comes between; one of
+    them that is broken comes before it, and is not in it.
+
+    Args:
+        lines: A text, or its lines, such as an open file. Instead of a line that
+            could not be read may stand the error with the reason.
+
+        load: What makes messages of a record, and of a list of messages. That
+            of an adapter's, for a dialect that this one does not know.
+    """
+    if isinstance(lines, str):
+        # Not splitlines: JSON may hold what that takes for the end of a line.
+        lines = lines.split("\n")
+
+    loose = _LooseMessages(load)
+    for number, line in enumerate(lines, 1):
+        if isinstance(line, DecodeError):
+            yield Broken(number, line)
+            continue
+
+        if number == 1:
+            line = line.removeprefix(_MARK)  # noqa: PLW2901 - no part of it
+
+        if not line or line.isspace():
+            yield from loose.rest()
+            continue
+
+        try:
+            record = _parse_line(line)
+            if is_map(record) and is_turn(record):
+                loose.add(number, record)
+                continue
+
+            found = Transcript(number, *_load_record(record, load))
+        except DecodeError as error:
+            yield Broken(number, error)
+        else:
+            yield from loose.rest()
+            yield found
+
+    yield from loose.rest()
+
+
+class _LooseMessages:
+    """
+    Messages on lines of their own, until their conversation ends.
+    """
+
+    def __init__(self, load: Callable[[Any], tuple[Message, ...]]) -> None:
+        self._load = load
+        self._line = 0
+        self._raws: list[Any] = []
+
+    def add(self, number: int, raw: Any) -> None:
+        """
+        Add the message *raw*, on the line of this *number*.
+
+        Raises:
+            DecodeError:
+                If it is invalid.
+        """
+        # Alone to see what is wrong with it; with the others, later, to see
+        # which call it answers.
+        try:
+            self._load([raw])
+        except DecodeError as error:
+            problems = [Problem(_of_line(one.path), one.what) for one in error.problems]
+            raise DecodeError(tuple(problems)) from None
+
+        if not self._raws:
+            self._line = number
+
+        self._raws.append(raw)
+
+    def rest(self) -> Iterator[Transcript]:
+        """
+        The conversation so far, if there is any.
+        """
+        if self._raws:
+            raws, self._raws = self._raws, []
+            yield Transcript(self._line, "", self._load(raws), freeze_map({}, "keys"))
+
+
+def _of_line(path: str) -> str:
+    """
+    *path* in a list of one message, as one in the message.
+    """
+    head, bracket, rest = path.partition("[0]")
+    return f"${rest}" if bracket and head in {"$", "$.messages"} else path
+
+
+def _load_record(
+    record: Any, load: Callable[[Any], tuple[Message, ...]]
+) -> tuple[str, tuple[Message, ...], Mapping[str, Any]]:
+    messages = load(record)
+    if not is_map(record):
+        return "", messages, freeze_map({}, "keys")
+
+    read = DocumentReader()
+    name = _get_name(record)
+    keys = read.rest(record, message_keys(record) | ({"id"} if name else set()), "$")
+    read.finish()
+    return name, messages, freeze_map(keys, "keys")
+
+
+def _get_name(record: Mapping[str, Any]) -> str:
+    given = record.get("id")
+    if isinstance(given, str):
+        return given
+
+    return str(given) if type(given) is int else ""
+
+
+def _parse_line(text: str) -> Any:
+    """
+    The JSON value that *text* is.
+
+    Raises:
+        DecodeError:
+            If it is invalid.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        if error.pos >= len(text.rstrip()):
+            why = "incomplete JSON; a conversation must be on one line"
+        else:
+            # Some of Python's messages end in the preposition.
+            what = error.msg.removesuffix(" at")
+            why = f"invalid JSON; {what} at column {error.colno}"
+    except (RecursionError, ValueError) as error:
+        # Too deep, a number of thousands of digits, or NaN.
+        why = f"unreadable JSON; {error}"
+
+    raise DecodeError((Problem("$", why),))
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    msg = f"{constant} is not JSON"
+    raise ValueError(msg)

@@ -17,7 +17,7 @@ from conversation_state.adapters._reading import (
     is_map,
     mended,
 )
-from conversation_state.adapters._wire.calls import CallPairing
+from conversation_state.adapters._wire import CallPairing
 from conversation_state.messages import (
     AssistantMessage,
     Message,

@@ -1,0 +1,378 @@
+"""
+What formats share on the wire, each once: base64 and ``data:`` URLs; the arguments
+of calls, and which call a result answers where the format may leave that out; and
+documents whose messages stand in one list, each by itself.
+
+What does not live here: reading one JSON object (`_reading`), and what a provider
+means by a block or a key.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any, NamedTuple, NoReturn
+
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_list,
+    is_map,
+)
+from conversation_state.messages import Message, ResponseMeta
+from conversation_state.tools import ToolCall
+
+__all__ = [
+    "CallPairing",
+    "DuplicateKeyError",
+    "MessageLoader",
+    "ResponseChoice",
+    "data_url",
+    "decode_base64",
+    "encode_base64",
+    "parse_arguments",
+    "parse_data_url",
+    "split_data_url",
+]
+
+
+def encode_base64(data: bytes) -> str:
+    """
+    *data* in base64, of the usual alphabet and with padding.
+    """
+    return base64.b64encode(data).decode()
+
+
+def decode_base64(text: str, *, padded: bool = False, urlsafe: bool = False) -> bytes:
+    """
+    The bytes of *text*, which is base64; b"" if it is invalid.
+
+    Strict but for what encoders differ in: white space, and padding.
+
+    Args:
+        text: The text.
+
+        padded: Whether the padding must be there, as Go's decoder wants it.
+
+        urlsafe: Whether the url-safe alphabet is valid, too.
+
+    >>> decode_base64("aGk"), decode_base64("aGk", padded=True), decode_base64("?")
+    (b'hi', b'', b'')
+    """
+    text = "".join(text.split())
+    if urlsafe:
+        text = text.replace("-", "+").replace("_", "/")
+
+    if not padded:
+        text = text.rstrip("=")
+        text += "=" * (-len(text) % 4)
+
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:  # of which binascii.Error is one
+        return b""
+
+
+def data_url(data: bytes, media_type: str) -> str:
+    """
+    *data* as a ``data:`` URL.
+
+    >>> data_url(b"hi", "text/plain")
+    'data:text/plain;base64,aGk='
+    """
+    return f"data:{media_type};base64,{encode_base64(data)}"
+
+
+def split_data_url(url: str, *, urlsafe: bool = False) -> tuple[bytes, str] | None:
+    """
+    The content and the media type of *url*; None if it is not a ``data:`` URL
+    in base64, or an empty one.
+
+    >>> split_data_url("data:text/plain;base64,aGk")
+    (b'hi', 'text/plain')
+    """
+    head, comma, body = url.partition(",")
+    if not (comma and head.startswith("data:") and head.endswith(";base64")):
+        return None
+
+    data = decode_base64(body, urlsafe=urlsafe)
+    return (data, head[5:-7]) if data else None
+
+
+def parse_data_url(url: str) -> tuple[bytes, str] | None:
+    """
+    What `split_data_url` returns, if `data_url` makes the same *url* of it;
+    else None.
+
+    >>> parse_data_url("data:text/plain;base64,aGk=")
+    (b'hi', 'text/plain')
+    >>> parse_data_url("data:text/plain;base64,aGk") is None
+    True
+    """
+    found = split_data_url(url)
+    return found if found and data_url(*found) == url else None
+
+
+class DuplicateKeyError(ValueError):
+    """
+    An object has a key twice, of which Python would keep one.
+    """
+
+
+def parse_arguments(text: str, *, unique_keys: bool = True) -> Any:
+    """
+    The JSON value of *text*, the arguments of a call.
+
+    Raises:
+        DuplicateKeyError:
+            If an object has a key twice, with *unique_keys*.
+
+        ValueError:
+            If it is not JSON, is nested too deep, or holds a number that is not
+            finite.
+    """
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=_make_object if unique_keys else None,
+            parse_constant=_refuse_constant,
+            parse_float=_parse_finite,
+        )
+    except RecursionError:
+        msg = "the arguments are nested too deep"
+        raise ValueError(msg) from None
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        msg = "an object has a key twice"
+        raise DuplicateKeyError(msg)
+
+    return made
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    msg = f"{constant} is not JSON"
+    raise ValueError(msg)
+
+
+def _parse_finite(digits: str) -> float:
+    number = float(digits)
+    if not isfinite(number):
+        _refuse_constant(digits)
+
+    return number
+
+
+class CallPairing:
+    """
+    The latest calls that have no result yet. Never leaves the function that
+    reads a document.
+
+    Each operation is O(1) on average.
+
+    Attributes:
+        has_results: Whether a result came since the latest calls.
+    """
+
+    def __init__(self) -> None:
+        self.has_results = False
+        self._known: set[str] = set()
+        self._open: set[str] = set()
+        # Calls that are not queued yet: most results have an id, and need no queue.
+        self._unqueued: list[tuple[str, str, bool]] = []
+        # All open calls under None, and those of a tool under its name: all of
+        # them, and those whose id was made up. An id stays queued when its call
+        # is closed by id, so what leaves a queue is looked up in `_open`.
+        self._queues: dict[tuple[str, bool] | None, deque[str]] = {}
+
+    def start_group(self) -> None:
+        """
+        Forget the calls so far: results answer those that follow.
+        """
+        self.has_results = False
+        self._open.clear()
+        self._unqueued.clear()
+        self._queues.clear()
+
+    def open_call(self, call_id: str, name: str, *, is_made_up: bool = False) -> None:
+        """
+        Add a call; *is_made_up* says whether its id was made up.
+        """
+        self._known.add(call_id)
+        self._open.add(call_id)
+        self._unqueued.append((call_id, name, is_made_up))
+
+    def open_calls(self, calls: Iterable[ToolCall], *, more: bool = False) -> None:
+        """
+        Start a group with *calls*, or add them to the group if they are *more*
+        of it.
+        """
+        if not more:
+            self.start_group()
+
+        for call in calls:
+            if call.id:
+                self.open_call(call.id, call.name)
+
+    def close_call(self, call_id: str) -> bool:
+        """
+        Close the call of this id; whether there ever was one.
+        """
+        self.has_results = True
+        self._open.discard(call_id)
+        return call_id in self._known
+
+    def close_next(self, name: str, *, made_up_only: bool = False) -> str:
+        """
+        Close the first open call of the tool *name*, or else the first open
+        one; its id, "" if no call is open.
+
+        With *made_up_only* only calls of that name whose id was made up count.
+        """
+        self.has_results = True
+        for call_id, tool, is_made_up in self._unqueued:
+            for key in (None, (tool, False), (tool, True))[: 3 if is_made_up else 2]:
+                self._queues.setdefault(key, deque()).append(call_id)
+
+        self._unqueued.clear()
+
+        for key in ((name, True),) if made_up_only else ((name, False), None):
+            queue = self._queues.get(key, ())
+            while queue:
+                call_id = queue.popleft()
+                if call_id in self._open:
+                    self._open.discard(call_id)
+                    return call_id
+
+        return ""
+
+    def resolve(self, given: str, name: str, made_id: str) -> str:
+        """
+        The id of the call that a result of the tool *name* answers: *given*, or
+        that of the next open call; *made_id* if no call is open.
+        """
+        if given:
+            self.close_call(given)
+            return given
+
+        return self.close_next(name) or made_id
+
+
+class ResponseChoice(NamedTuple):
+    """
+    One of the answers in a response: its message, and the metadata.
+    """
+
+    raw: Any
+    path: str
+    prefix: str
+    meta: ResponseMeta
+    notes: dict[str, Any]
+
+
+class MessageLoader(DocumentReader):
+    """
+    One payload while it is read: a format's loader derives from this and reads
+    an object (`document`) and a message (`message`).
+
+    Attributes:
+        pairing: The calls that have no result yet.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pairing = CallPairing()
+
+    def load(self, payload: Any, expected: str) -> tuple[Message, ...]:
+        """
+        The messages of *payload*, a list or an object.
+
+        Raises:
+            DecodeError:
+                If it is not what was *expected*, or anything in it is wrong.
+        """
+        messages: list[Message] = []
+        if is_list(payload):
+            messages = self.history(payload, "$")
+        elif is_map(payload):
+            messages = self.document(payload)
+        else:
+            self.wrong("$", payload, expected)
+
+        self.finish()
+        return tuple(messages)
+
+    def document(self, payload: Mapping[str, Any]) -> list[Message]:
+        """
+        The messages of an object.
+        """
+        raise NotImplementedError
+
+    def message(self, raw: Any, path: str, prefix: str) -> Message | None:
+        """
+        One message; None if there was a problem. Ids that are made up begin
+        with *prefix*.
+        """
+        raise NotImplementedError
+
+    def history(self, raws: Sequence[Any], path: str) -> list[Message]:
+        """
+        The messages of a list.
+        """
+        found = [
+            self.message(raw, f"{path}[{at}]", f"message_{at}")
+            for at, raw in enumerate(raws)
+        ]
+        return [message for message in found if message is not None]
+
+    def read_calls(
+        self,
+        place: ObjectReader,
+        prefix: str,
+        read_call: Callable[[ObjectReader, str], ToolCall],
+    ) -> list[ToolCall]:
+        """
+        The calls that the message at *place* has as ``tool_calls``, a list or
+        null, each read from its object and the id it gets if it has none.
+        """
+        given = place.raw.get("tool_calls")
+        if given is not None and not is_list(given):
+            place.wrong("tool_calls", "a list or null")
+            return []
+
+        if not given:
+            if "tool_calls" in place.raw:
+                place.keys["tool_calls"] = given
+
+            return []
+
+        # What is not an object is refused, so each number in an id is right.
+        calls = [
+            read_call(call, f"{prefix}_call_{at}")
+            for at, call in enumerate(place.objects("tool_calls"))
+        ]
+        # An answer without calls leaves those before it open.
+        if calls:
+            self.pairing.open_calls(calls)
+
+        return calls
+
+    def resolve_call(
+        self, place: ObjectReader, given: str, name: str, prefix: str
+    ) -> str:
+        """
+        The id of the call that the result at *place* answers: the *given* one.
+
+        If that is missing: of the calls without a result, the first one of
+        the tool *name*, or else the first one; which is noted.
+        """
+        call_id = self.pairing.resolve(given, name, prefix)
+        if not given:
+            place.notes["made_id"] = call_id
+
+        return call_id

@@ -1,0 +1,410 @@
+"""
+A model's response, loaded and dumped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from conversation_state._persistent import thaw
+from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
+from conversation_state.adapters._extras import write_extra
+from conversation_state.adapters._notes import map_of, own_of, signer_of, with_notes
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_map,
+    mended,
+)
+from conversation_state.adapters.pydantic_ai._constants import (
+    FINISHED,
+    INTERRUPTED,
+    SOURCE,
+    format_time,
+    is_default,
+    kind_of,
+)
+from conversation_state.adapters.pydantic_ai._content import (
+    dump_media,
+    dump_unknown,
+    json_text,
+    keep_keys,
+    keep_whole,
+    lose_metadata,
+    media_part,
+    restore_texts,
+)
+from conversation_state.adapters.pydantic_ai._usage import read_usage, write_usage
+from conversation_state.messages import AssistantMessage, ResponseMeta
+from conversation_state.parts import (
+    MediaPart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+)
+from conversation_state.tools import ToolCall
+
+__all__ = ["dump_response", "read_response"]
+
+
+_TEXT = frozenset({"content", "part_kind"})
+_THOUGHT = _TEXT | {"signature"}
+_CALL = frozenset({"args", "part_kind", "tool_call_id", "tool_name"})
+# Pydantic AI's names of providers whose adapter can send signatures back.
+_SIGNERS = {"anthropic": "anthropic"}
+_REDACTED = "redacted_thinking"
+
+
+def read_response(
+    place: ObjectReader, parts: Sequence[Any]
+) -> tuple[str | list[Part], list[ToolCall], ResponseMeta | None]:
+    """
+    Content, calls, and metadata of the response.
+    """
+    content: list[Part] = []
+    calls: list[ToolCall] = []
+    for at, raw in enumerate(parts):
+        path = f"{place.path}.parts[{at}]"
+        if not is_map(raw):
+            place.reading.wrong(path, raw, "an object")
+            continue
+
+        part = ObjectReader(place.reading, raw, path)
+        if raw.get("part_kind") == "tool-call":
+            calls.append(_load_call(part, at))
+        else:
+            content.append(_load_part(part, at))
+
+    meta = _load_meta(place)
+    if len(content) == 1 == len(parts):
+        (only,) = content
+        if isinstance(only, TextPart) and only.text and not only.metadata:
+            return only.text, calls, meta
+
+    return content or "", calls, meta
+
+
+def _load_part(place: ObjectReader, at: int) -> Part:
+    raw = place.raw
+    kind, content = kind_of(raw), raw.get("content")
+    if kind == "text" and isinstance(content, str):
+        keep_keys(place, _TEXT)
+        text = place.text("content")
+        return TextPart(text, index=at, metadata=place.metadata(SOURCE))
+
+    if kind == "thinking" and isinstance(content, str):
+        return _load_reasoning(place, at)
+
+    if kind == "speech" and isinstance(raw.get("transcript"), str):
+        keep_keys(place, frozenset({"transcript"}))
+        text = place.text("transcript")
+        return TextPart(text, index=at, metadata=place.metadata(SOURCE))
+
+    if kind == "file" and is_map(content):
+        inner = ObjectReader(place.reading, content, f"{place.path}.content")
+        keep_keys(place, _TEXT)
+        part = media_part(inner, index=at)
+        if part is not None:
+            if place.keys or place.notes:
+                notes = {**inner.notes, "keys": inner.keys, "file": place.keys}
+                if "texts" in place.notes:
+                    notes["file_texts"] = place.notes["texts"]
+
+                return _with_file_notes(part, notes)
+
+            return part
+
+    raw, notes = keep_whole(place)
+    return UnknownPart(raw, source=SOURCE, index=at, metadata=with_notes(SOURCE, notes))
+
+
+def _with_file_notes(part: Any, notes: dict[str, Any]) -> Part:
+    fields = {
+        name: getattr(part, name)
+        for name in ("url", "data", "media_type", "index", "detail", "name")
+        if hasattr(part, name)
+    }
+    made: Part = type(part)(**fields, metadata=with_notes(SOURCE, notes))
+    return made
+
+
+def _load_reasoning(place: ObjectReader, at: int) -> Part:
+    raw = place.raw
+    signature = raw.get("signature")
+    signed = isinstance(signature, str) and bool(signature)
+    keep_keys(place, _THOUGHT if signed else _TEXT)
+    text = place.text("content")
+    if not signed:
+        return ReasoningPart(text, index=at, metadata=place.metadata(SOURCE))
+
+    place.notes["signed"] = True
+    metadata = place.metadata(SOURCE)
+    signer = raw.get("provider_name")
+    if isinstance(signer, str) and signer in _SIGNERS and raw.get("id") != _REDACTED:
+        metadata = with_notes(_SIGNERS[signer], {"signed": True}, metadata)
+
+    return ReasoningPart(text, place.text("signature"), index=at, metadata=metadata)
+
+
+def _load_call(place: ObjectReader, at: int) -> ToolCall:
+    args = place.raw.get("args")
+    keep_keys(place, _CALL)
+    if isinstance(args, str):
+        arguments = place.text("args")
+    elif args is None:
+        place.notes["args"] = "none"
+        arguments = ""
+    else:
+        place.notes["args"] = "value"
+        arguments = json_text(place.reading, args, f"{place.path}.args")
+
+    return ToolCall(
+        place.text("tool_call_id"),
+        place.text("tool_name"),
+        arguments,
+        index=at,
+        metadata=place.metadata(SOURCE),
+    )
+
+
+def _load_meta(place: ObjectReader) -> ResponseMeta | None:
+    raw = place.raw
+    usage = None
+    counted = raw.get("usage")
+    if is_map(counted):
+        counts = {
+            key: value
+            for key, value in counted.items()
+            if not is_default(key, value) and value != 0
+        }
+        if counts:
+            inner = ObjectReader(place.reading, counts, f"{place.path}.usage")
+            keep_keys(inner, frozenset())
+            place.notes["usage"] = inner.keys
+            if inner.notes:
+                place.notes["usage_texts"] = inner.notes["texts"]
+
+            # Values that are not counts stay in the note alone.
+            usage = read_usage(DocumentReader(), counts, inner.path)
+
+    finished = _load_finish_reason(place)
+    name = raw.get("model_name")
+    model = place.optional("model_name") if isinstance(name, str) else ""
+    response_id = read_response_id(raw)
+    if usage is None and not finished and not model and not response_id:
+        return None
+
+    return ResponseMeta(finished, usage, None, model, response_id)
+
+
+def read_response_id(raw: Mapping[str, Any]) -> str:
+    """
+    The provider's id of a response; "" if it is missing or not valid Unicode.
+    """
+    value = raw.get("provider_response_id")
+    return value if isinstance(value, str) and mended(value) is value else ""
+
+
+def _load_finish_reason(place: ObjectReader) -> str:
+    """
+    The finish reason: the provider's own, if that was kept.
+    """
+    details, reason = place.raw.get("provider_details"), place.raw.get("finish_reason")
+    own = details.get("finish_reason") if is_map(details) else None
+    if isinstance(own, str) and own:
+        if reason is not None:
+            where = f"{place.path}.finish_reason"
+            place.keys["finish_reason"] = place.reading.json(reason, where)
+
+        return mended(own)
+
+    finished = place.optional("finish_reason") if reason is not None else ""
+    if not finished and place.raw.get("state") == INTERRUPTED:
+        return INTERRUPTED
+
+    return finished
+
+
+def dump_response(
+    write: PayloadWriter, message: AssistantMessage, notes: Mapping[str, Any], path: str
+) -> dict[str, Any]:
+    """
+    A `ModelResponse` as plain JSON.
+    """
+    raw: dict[str, Any] = {
+        "kind": "response",
+        "parts": _dump_parts(write, message, path),
+    }
+    kept = map_of(notes, "response")
+    if message.timestamp is not None or "timestamp" not in kept:
+        raw["timestamp"] = format_time(message.timestamp)
+
+    if message.run_id is not None:
+        raw["run_id"] = str(message.run_id)
+
+    if own_of(message.metadata) or map_of(notes, "metadata"):
+        raw["metadata"] = write_extra(message.metadata, notes, "metadata")
+
+    _dump_meta(write, message, notes, raw, path)
+    merge_kept_keys(kept, raw)
+    restore_texts(raw, notes, "response_texts")
+    return raw
+
+
+def _dump_parts(
+    write: PayloadWriter, message: AssistantMessage, path: str
+) -> list[Any]:
+    placed: list[tuple[float, Any]] = []
+    after = -1.0
+    for at, part in enumerate(message.parts):
+        raw = _dump_part(write, part, f"{path}.parts[{at}]")
+        after = after if part.index is None else float(part.index)
+        if raw is not None:
+            placed.append((after, raw))
+
+    # A call without an index comes after the content.
+    last = max([place for place, _ in placed], default=-1.0)
+    for at, call in enumerate(message.tool_calls):
+        raw = _dump_call(write, call, f"{path}.tool_calls[{at}]")
+        last = last if call.index is None else float(call.index)
+        placed.append((last, raw))
+
+    placed.sort(key=lambda pair: pair[0])
+    return [raw for _, raw in placed]
+
+
+def _dump_part(write: PayloadWriter, part: Part, path: str) -> Any:
+    notes = write.notes(part, path)
+    lose_metadata(write, part, path)
+    raw: dict[str, Any]
+    if isinstance(part, TextPart):
+        kind = map_of(notes, "keys").get("part_kind", "text")
+        field = "transcript" if kind == "speech" else "content"
+        raw = {"part_kind": kind, field: part.text}
+    elif isinstance(part, RefusalPart):
+        write.lose(path, part.kind, "becomes plain text")
+        raw = {"part_kind": "text", "content": part.text}
+    elif isinstance(part, ReasoningPart):
+        raw = _dump_reasoning(write, part, path)
+    elif isinstance(part, MediaPart):
+        if part.url is not None:
+            write.lose(path, part.kind, "a response can't contain URLs")
+            return None
+
+        raw = {"part_kind": "file", "content": dump_media(write, part, notes, path)}
+        merge_kept_keys(map_of(notes, "file"), raw)
+        restore_texts(raw, notes, "file_texts")
+        return raw
+    else:
+        return dump_unknown(write, part, notes, path)
+
+    merge_kept_keys(map_of(notes, "keys"), raw)
+    restore_texts(raw, notes, "texts")
+    return raw
+
+
+def _dump_reasoning(
+    write: PayloadWriter, part: ReasoningPart, path: str
+) -> dict[str, Any]:
+    raw: dict[str, Any] = {"part_kind": "thinking", "content": part.text}
+    if not part.signature:
+        return raw
+
+    other = signer_of(part.metadata, SOURCE)
+    signer = _SIGNERS.get(other)
+    if not other:
+        raw["signature"] = part.signature
+    elif signer is not None:
+        # Pydantic AI sends it back to this provider only.
+        raw |= {"signature": part.signature, "provider_name": signer}
+    else:
+        why = f"is {other}'s, and would be sent to another provider"
+        write.lose(path, "signature", why)
+
+    return raw
+
+
+def _dump_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any]:
+    notes = write.notes(call, path)
+    lose_metadata(write, call, path)
+    if call.type != "function":
+        write.lose(path, "type", "calls of functions only in Pydantic AI")
+
+    args: Any = call.arguments
+    how = notes.get("args")
+    if how == "none" and not args:
+        args = None
+    elif how == "value":
+        # The text may have been changed since.
+        with suppress(ValueError):
+            args = json.loads(args)
+
+    raw = {
+        "part_kind": "tool-call",
+        "tool_name": call.name,
+        "tool_call_id": call.id,
+        "args": args,
+    }
+    merge_kept_keys(map_of(notes, "keys"), raw)
+    restore_texts(raw, notes, "texts")
+    return raw
+
+
+def _dump_meta(
+    write: PayloadWriter,
+    message: AssistantMessage,
+    notes: Mapping[str, Any],
+    raw: dict[str, Any],
+    path: str,
+) -> None:
+    """
+    Dump the response's metadata into *raw*.
+    """
+    meta = message.response
+    kept = thaw(map_of(notes, "usage"))
+    restore_texts(kept, notes, "usage_texts")
+    usage = None if meta is None else meta.usage
+    if kept and read_usage(DocumentReader(), kept, "") == usage:
+        raw["usage"] = kept
+    elif usage is not None:
+        raw["usage"], lost = write_usage(usage)
+        for name in lost:
+            why = "is a sum or a part of other counts in Pydantic AI"
+            write.lose(f"{path}.response.usage", name, why)
+
+    if meta is None:
+        return
+
+    if meta.model:
+        raw["model_name"] = meta.model
+
+    if meta.id:
+        raw["provider_response_id"] = meta.id
+
+    if meta.logprobs is not None:
+        write.lose(f"{path}.response", "logprobs", "not supported by Pydantic AI")
+
+    for name in sorted(meta.unknown):
+        write.lose(f"{path}.response", name, "a newer version wrote it")
+
+    kept_details = map_of(map_of(notes, "response"), "provider_details")
+    if meta.finish_reason != kept_details.get("finish_reason"):
+        _dump_finish_reason(meta.finish_reason, raw)
+
+
+def _dump_finish_reason(reason: str, raw: dict[str, Any]) -> None:
+    if reason == INTERRUPTED:
+        raw["state"] = INTERRUPTED
+        return
+
+    if reason in FINISHED:
+        raw["finish_reason"] = FINISHED[reason]
+
+    if reason and raw.get("finish_reason") != reason:
+        # Where Pydantic AI keeps the provider's own reason.
+        raw["provider_details"] = {"finish_reason": reason}
