@@ -29,6 +29,7 @@ from conversation_state.errors import (
 from conversation_state.store import open_store
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.backends.postgres import Address, _tables
+from conversation_state.store.backends.postgres._block import PostgresBlock
 from tests.store import injection
 from tests.store import server as servers
 from tests.store.injection import PLAIN
@@ -201,6 +202,55 @@ class TestWireIsCut:
         assert isinstance(pickle.loads(pickle.dumps(caught.value)), StoreError)
         assert 2 == over.save("chat", more).revision
         assert [2, 1] == [head.revision for head in over.history("chat")]
+
+    @pytest.mark.parametrize("is_wrapped", [True, False])
+    def test_session_is_ended(self, store, monkeypatch, is_wrapped):
+        """
+        Where the server ends a session around a COMMIT, and its message comes before
+        the end of the connection, the outcome is unknown, too: psycopg may report
+        the message, or that it can't leave its pipeline.
+        """
+
+        def execute_then_fail(block, queue):
+            execute(block, queue)
+            if queue[-1][0] == "COMMIT":
+                ended = psycopg.errors.AdminShutdown("ended by administrator command")
+                if is_wrapped:
+                    try:
+                        raise ended
+                    except psycopg.Error:
+                        msg = "cannot exit pipeline mode while busy"
+                        raise psycopg.OperationalError(msg) from None
+
+                raise ended
+
+        execute = PostgresBlock._execute_queue
+        store.save("chat", CHAT)
+        more = CHAT.add_user_prompt("and?")
+        with monkeypatch.context() as patch:
+            patch.setattr(PostgresBlock, "_execute_queue", execute_then_fail)
+            with pytest.raises(UnknownOutcomeError, match="administrator command"):
+                store.save("chat", more)
+
+        assert 2 == store.save("chat", more).revision
+        assert [2, 1] == [head.revision for head in store.history("chat")]
+
+    def test_session_is_ended_in_a_block(self, store, monkeypatch):
+        """
+        Before a COMMIT was sent nothing was changed, and the error says so.
+        """
+
+        def fail(_block, _queue):
+            raise psycopg.errors.AdminShutdown("ended by administrator command")
+
+        store.save("chat", CHAT)
+        with monkeypatch.context() as patch:
+            patch.setattr(PostgresBlock, "_execute_queue", fail)
+            with pytest.raises(StoreError, match="nothing was changed") as caught:
+                store.load("chat")
+
+        assert not isinstance(caught.value, UnknownOutcomeError)
+        assert CHAT == store.load("chat")
 
 
 class TestInterrupted:

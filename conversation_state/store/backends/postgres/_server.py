@@ -278,9 +278,23 @@ _CONFLICTS = {
 }
 _UNKNOWN = {"40003", "08007"}
 
+# The server ended the session: by an administrator, a crash, or a shutdown.
+_SESSION_ENDED = "57P"
+
 
 def _format_message(error: psycopg.Error) -> str:
     return " ".join(str(error).split())
+
+
+def _find_server_error(error: psycopg.Error) -> psycopg.Error:
+    """
+    What the server reported, if psycopg reports only what became of its pipeline.
+    """
+    context = error.__context__
+    if not error.sqlstate and isinstance(context, psycopg.Error) and context.sqlstate:
+        return context
+
+    return error
 
 
 def explain_error(
@@ -288,8 +302,16 @@ def explain_error(
 ) -> Exception:
     """
     What an error means for a block.
+
+    Without a code, an operational error is psycopg's own: the connection failed. A
+    session that was ended may still look connected, until its end has arrived.
     """
+    is_lost = is_lost or (
+        not error.sqlstate and isinstance(error, psycopg.OperationalError)
+    )
+    error = _find_server_error(error)
     state = error.sqlstate or ""
+    is_lost = is_lost or state.startswith(_SESSION_ENDED)
     if is_committing and (is_lost or state in _UNKNOWN):
         return UnknownOutcomeError(
             url, f"{_CONNECTION_LOST} while it was written ({_format_message(error)})"
