@@ -96,7 +96,8 @@ class Store(RevisionVerbs):
                 replaced is replaced with its ledger: to go back to an earlier
                 state there is `rollback`, which keeps it.
 
-            label: A label that is to point to this revision; see `label`.
+            label: A label for this revision; if another one has it, it moves here.
+                See `label`.
 
             notes: Notes on this revision, such as the commit of the code that made
                 it. Where *state* is the head already they are merged with those on
