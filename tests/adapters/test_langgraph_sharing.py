@@ -33,7 +33,7 @@ from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.store import open_store
 from conversation_state.store._store import Store
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.testing.stores._recorded_calls import InjectedError, failing
+from conversation_state.testing.stores._fixtures import InjectedError, failing
 from conversation_state.timeline import Timeline
 from tests.adapters.langgraph import (
     CONFIG,

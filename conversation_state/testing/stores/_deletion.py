@@ -16,10 +16,11 @@ from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.stores._fixtures import (
     CONVERSATION,
     LARGE,
+    Call,
+    RecordingBackend,
     StoreFixtures,
     append_turns,
 )
-from conversation_state.testing.stores._recorded_calls import Call, RecordingBackend
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 

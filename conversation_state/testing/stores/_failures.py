@@ -20,13 +20,11 @@ from conversation_state.store.records import Writer, reading, write
 from conversation_state.testing.stores._fixtures import (
     CONVERSATION,
     LARGE,
-    StoreFixtures,
-    append_turns,
-)
-from conversation_state.testing.stores._recorded_calls import (
     Call,
     InjectedError,
     RecordingBackend,
+    StoreFixtures,
+    append_turns,
 )
 
 __all__ = ["FailurePromises"]

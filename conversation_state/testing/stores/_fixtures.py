@@ -1,11 +1,14 @@
 """
-The fixtures of the contract: a store, and others over the same rows.
+The fixtures of the contract: a store, others over the same rows, and a backend that
+reports every call before it is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -13,10 +16,141 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.store import Store
 from conversation_state.store.backend import Backend
-from conversation_state.testing.stores._recorded_calls import Call, RecordingBackend
 from conversation_state.usage import Usage
 
-__all__ = ["CONVERSATION", "LARGE", "StoreFixtures", "append_turns"]
+__all__ = [
+    "CONVERSATION",
+    "LARGE",
+    "Call",
+    "InjectedError",
+    "RecordingBackend",
+    "StoreFixtures",
+    "append_turns",
+    "failing",
+]
+
+
+class Call(NamedTuple):
+    """
+    One call of a backend.
+
+    Attributes:
+        verb: ``get``, ``add``, ...; ``commit`` before a block that writes ends
+            and ``committed`` after it did.
+
+        table: The table, or "".
+
+        rows: How many rows were given.
+    """
+
+    verb: str
+    table: str = ""
+    rows: int = 0
+
+
+class InjectedError(Exception):
+    """
+    A failure on purpose.
+    """
+
+
+class _RecordedBlock:
+    """
+    A block that reports its calls.
+    """
+
+    def __init__(self, block: Any, on_call: Callable[[Call], None]) -> None:
+        self._block = block
+        self._on_call = on_call
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        call = getattr(self._block, verb)
+
+        def recorded_call(*arguments: Any, **options: Any) -> Any:
+            table = arguments[0] if arguments else ""
+            rows = len(arguments[1]) if verb == "add" else 0
+            self._on_call(Call(verb, table, rows))
+            return call(*arguments, **options)
+
+        return recorded_call
+
+
+class RecordingBackend:
+    """
+    A backend that forwards to another, and reports every call before.
+
+    Args:
+        backend: The other backend.
+
+        on_call: Called with each call; what it raises, the call raises.
+    """
+
+    def __init__(self, backend: Backend, on_call: Callable[[Call], None]) -> None:
+        self.url = backend.url
+        self.backend = backend
+        self._on_call = on_call
+
+    @contextmanager
+    def reading(self) -> Iterator[Any]:
+        """
+        A block that reads.
+        """
+        with self.backend.reading() as block:
+            yield _RecordedBlock(block, self._on_call)
+
+    @contextmanager
+    def writing(self) -> Iterator[Any]:
+        """
+        A block that writes.
+        """
+        with self.backend.writing() as block:
+            yield _RecordedBlock(block, self._on_call)
+            self._on_call(Call("commit"))
+
+        self._on_call(Call("committed"))
+
+    def scrub(self) -> None:
+        """
+        Forward to the other backend.
+        """
+        self._on_call(Call("scrub"))
+        self.backend.scrub()
+
+    def vacuum(self) -> None:
+        """
+        Forward to the other backend.
+        """
+        self._on_call(Call("vacuum"))
+        self.backend.vacuum()
+
+    def problems(self) -> list[str]:
+        """
+        The problems that the other backend finds.
+        """
+        self._on_call(Call("problems"))
+        return self.backend.problems()
+
+    def close(self) -> None:
+        """
+        Leave the other backend open, so that its rows can be checked.
+        """
+
+
+def failing(backend: Backend, at: int) -> RecordingBackend:
+    """
+    A backend whose call number *at*, counted from 0 on, fails, and all later
+    ones, as if the program had been killed there.
+    """
+    left = [at]
+
+    def on_call(call: Call) -> None:
+        if not left[0]:
+            raise InjectedError(call)
+
+        left[0] -= 1
+
+    return RecordingBackend(backend, on_call)
+
 
 CONVERSATION = Aggregator.new().add_user_prompt("When is the next train?")
 LARGE = bytes(range(256)) * 40

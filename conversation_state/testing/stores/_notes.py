@@ -14,10 +14,10 @@ from conversation_state.errors import NotSavedError
 from conversation_state.store import Store
 from conversation_state.testing.stores._fixtures import (
     CONVERSATION,
+    Call,
     StoreFixtures,
     append_turns,
 )
-from conversation_state.testing.stores._recorded_calls import Call
 
 __all__ = ["NotePromises"]
 

@@ -15,10 +15,11 @@ from conversation_state.messages import UserMessage
 from conversation_state.store import Store
 from conversation_state.testing.stores._fixtures import (
     CONVERSATION,
+    Call,
+    RecordingBackend,
     StoreFixtures,
     append_turns,
 )
-from conversation_state.testing.stores._recorded_calls import Call, RecordingBackend
 from conversation_state.testing.strategies import aggregators
 from conversation_state.usage import Usage
 

@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 
 from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.store import ERASED, Store
-from conversation_state.testing.stores._fixtures import CONVERSATION, StoreFixtures
-from conversation_state.testing.stores._recorded_calls import (
+from conversation_state.testing.stores._fixtures import (
+    CONVERSATION,
     Call,
     InjectedError,
+    StoreFixtures,
     failing,
 )
 from conversation_state.testing.strategies import timelines
