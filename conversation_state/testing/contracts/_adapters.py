@@ -26,8 +26,12 @@ from conversation_state.testing.contracts._contract import (
     check_contract,
     law,
 )
-from conversation_state.testing.contracts._copies import decoded, unpickled
-from conversation_state.testing.contracts._examples import CONVERSATIONS, draw_mostly
+from conversation_state.testing.contracts._examples import (
+    CONVERSATIONS,
+    decoded,
+    draw_mostly,
+    unpickled,
+)
 from conversation_state.testing.strategies import json_values, messages
 
 __all__ = ["Adapter", "AdapterContract", "check_adapter"]

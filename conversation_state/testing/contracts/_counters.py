@@ -28,8 +28,11 @@ from conversation_state.testing.contracts._contract import (
     check_contract,
     law,
 )
-from conversation_state.testing.contracts._copies import decoded, unpickled
-from conversation_state.testing.contracts._examples import draw_mostly
+from conversation_state.testing.contracts._examples import (
+    decoded,
+    draw_mostly,
+    unpickled,
+)
 from conversation_state.testing.strategies import messages, texts
 from conversation_state.tools import ToolCall
 

@@ -1,17 +1,20 @@
 """
 Examples for contracts: conversations as agents have them, mostly short and plain, so
-that many are drawn in little time and what breaks a law can be read.
+that many are drawn in little time and what breaks a law can be read; and copies of
+examples, and what two results have in common.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from conversation_state.aggregator import Aggregator
+from conversation_state.codec import decode, encode
 from conversation_state.counting import TokenBudget
 from conversation_state.messages import (
     AssistantMessage,
@@ -32,7 +35,17 @@ from conversation_state.tools import ToolCall
 from conversation_state.trimming import TrimContext
 from conversation_state.usage import Usage
 
-__all__ = ["CONVERSATIONS", "ENDED_CONVERSATIONS", "STATES", "VIEWS", "draw_mostly"]
+__all__ = [
+    "CONVERSATIONS",
+    "ENDED_CONVERSATIONS",
+    "STATES",
+    "VIEWS",
+    "compare_content",
+    "compare_messages",
+    "decoded",
+    "draw_mostly",
+    "unpickled",
+]
 
 T = TypeVar("T")
 
@@ -142,3 +155,45 @@ VIEWS = st.builds(
     st.none() | st.integers(1, 60),
     st.just([]) | st.lists(st.integers(0, 7), max_size=2),
 )
+
+
+def decoded(value: T) -> T:
+    """
+    What *value* is after it was encoded and decoded.
+    """
+    copy: T = decode(encode(value))
+    return copy
+
+
+def unpickled(value: T) -> T:
+    """
+    A copy of *value* that shares nothing with it.
+    """
+    copy: T = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
+    return copy
+
+
+def compare_messages(messages: Any) -> list[Message]:
+    """
+    *messages* without what differs between two runs: times, and ids of turns.
+    """
+    return [
+        each.replace(timestamp=None, run_id=None, turn_id=None) for each in messages
+    ]
+
+
+def compare_content(state: Aggregator, before: Aggregator) -> tuple[Any, ...]:
+    """
+    *state*, made of *before*, without what differs between two runs: new identities,
+    times, and ids of turns.
+    """
+    known = {entry.id for entry in before.entries}
+    recorded = {entry.id for entry in before.ledger}
+    return (
+        [entry.id if entry.id in known else None for entry in state.entries],
+        compare_messages(state),
+        [
+            (entry.id if entry.id in recorded else None, entry.usage, entry.model)
+            for entry in state.ledger
+        ],
+    )

@@ -18,12 +18,12 @@ from conversation_state.testing.contracts._contract import (
     check_contract,
     law,
 )
-from conversation_state.testing.contracts._copies import (
+from conversation_state.testing.contracts._examples import (
+    STATES,
     compare_content,
     decoded,
     unpickled,
 )
-from conversation_state.testing.contracts._examples import STATES
 
 __all__ = ["ReducerContract", "check_reducer"]
 

@@ -25,12 +25,12 @@ from conversation_state.testing.contracts._contract import (
     law,
     run_coroutine,
 )
-from conversation_state.testing.contracts._copies import (
+from conversation_state.testing.contracts._examples import (
+    VIEWS,
     compare_messages,
     decoded,
     unpickled,
 )
-from conversation_state.testing.contracts._examples import VIEWS
 from conversation_state.trimming import AsyncStep, TrimContext
 
 __all__ = ["TrimmingStepContract", "check_trimming_step"]

@@ -19,12 +19,12 @@ from conversation_state.testing.contracts._contract import (
     check_contract,
     law,
 )
-from conversation_state.testing.contracts._copies import (
+from conversation_state.testing.contracts._examples import (
+    ENDED_CONVERSATIONS,
     compare_messages,
     decoded,
     unpickled,
 )
-from conversation_state.testing.contracts._examples import ENDED_CONVERSATIONS
 from conversation_state.trimming import acompact, atrim
 from conversation_state.usage import Usage
 
