@@ -26,14 +26,22 @@ Source:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from conversation_state.adapters._export import Export, Lost
-from conversation_state.adapters._host import import_lazily
-from conversation_state.adapters._langchain import dump, load
-from conversation_state.adapters.langchain._trimmed import trimmed
+from conversation_state.adapters._host import check_trimmer, import_lazily
+from conversation_state.adapters._langchain import (
+    dump,
+    dump_message,
+    load,
+    load_for_view,
+)
+from conversation_state.trimming import Trimmer
 
 if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
     from conversation_state.adapters.langchain._history import StoreChatMessageHistory
 
 __all__ = ["Export", "Lost", "StoreChatMessageHistory", "dump", "load", "trimmed"]
@@ -45,3 +53,37 @@ __getattr__ = import_lazily(
     extra="langchain",
     needs={"langchain_core"},
 )
+
+
+def trimmed(messages: Iterable[BaseMessage], trimmer: Trimmer) -> list[BaseMessage]:
+    """
+    The *trimmer*'s view of LangChain's *messages*.
+
+    Unchanged messages are the objects that were passed, of any class. A trimmer
+    without steps repairs, too: a call without a result is answered by an error,
+    and hides no messages before it. Replaces LangChain's ``trim_messages``; in a
+    chain, use ``RunnableLambda(lambda messages: trimmed(messages, trimmer))``.
+
+    Raises:
+        DecodeError:
+            If one of them is not a message of LangChain's.
+
+        BudgetExceededError, InvalidTranscriptError:
+            As the trimmer's steps raise them.
+
+    >>> from conversation_state.counting import TokenBudget
+    >>> from langchain_core.messages import AIMessage, HumanMessage
+    >>> chat = [HumanMessage("Hello there, my friend!"), AIMessage("Hi.")]
+    >>> [m.text for m in trimmed([*chat, HumanMessage("Bye.")], Trimmer(
+    ...     TokenBudget(context_window=3)))]
+    ['Hi.', 'Bye.']
+    """
+    original = list(messages)
+    ours = [load_for_view(message) for message in original]
+    view = check_trimmer(trimmer, "trimmer")(ours)
+    return [
+        original[element.seq]
+        if element.message is ours[element.seq]
+        else dump_message(element.message)
+        for element in view.elements
+    ]

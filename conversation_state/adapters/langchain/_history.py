@@ -4,7 +4,7 @@ The history: LangChain's methods, and those that a store adds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 from langchain_core.chat_history import BaseChatMessageHistory
@@ -17,9 +17,9 @@ from conversation_state.adapters._host import (
     run_in_thread,
 )
 from conversation_state.adapters._langchain import dump, load
-from conversation_state.adapters.langchain._trimmed import dump_view
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError
+from conversation_state.messages import Message
 from conversation_state.store import Store, check_name
 from conversation_state.trimming import Trimmer
 
@@ -98,10 +98,9 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
         ``dump(history.state.messages).lost`` lists it.
         """
         if self._views is not None:
-            return dump_view(self._views(self.state))
+            return _dump_messages(self._views(self.state).messages)
 
-        found: list[BaseMessage] = dump(self.state.messages).payload
-        return found
+        return _dump_messages(self.state.messages)
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """
@@ -172,7 +171,7 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
             BudgetExceededError, InvalidTranscriptError:
                 As the trimmer's steps raise them.
         """
-        return dump_view(check_trimmer(trimmer, "trimmer")(self.state))
+        return _dump_messages(check_trimmer(trimmer, "trimmer")(self.state).messages)
 
     async def atrimmed(self, trimmer: Trimmer) -> list[BaseMessage]:
         """
@@ -181,4 +180,9 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
         """
         state = await self.astate()
         view = await check_trimmer(trimmer, "trimmer").acall(state)
-        return await run_in_thread(dump_view, view)
+        return await run_in_thread(_dump_messages, view.messages)
+
+
+def _dump_messages(messages: Iterable[Message]) -> list[BaseMessage]:
+    payload: list[BaseMessage] = dump(messages).payload
+    return payload

@@ -15,10 +15,9 @@ state that holds one of our states.
 
 What is here: the checkpointer (`_saver`), how it puts (`_put_checkpoint`), lists
 (`_listing`) and prunes (`_pruning`) checkpoints; checkpoints as records
-(`_checkpoints`, `_values`), their keys (`_keys`) and the layers of a thread
-(`_threads`); lists of messages as logs (`_conversations`); and the channel
-(`_channel`). What is not: the conversion of messages (`adapters._langchain`), and
-records (`store`).
+(`_checkpoints`, `_records`) and the layers of a thread (`_threads`); lists of
+messages as logs (`_conversations`); and the channel (`_channel`). What is not:
+the conversion of messages (`adapters._langchain`), and records (`store`).
 """
 
 from __future__ import annotations
