@@ -387,6 +387,7 @@ class TestLaws:
         """
         laws.copies_are_equal(found)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "holds",
         [

@@ -593,8 +593,12 @@ class TestRegister:
         [
             "hypothesis",
             "conversation_state.testing",
-            "conversation_state.testing.strategies",
-            "conversation_state.testing.machines",
+            pytest.param(
+                "conversation_state.testing.strategies", marks=pytest.mark.slow
+            ),
+            pytest.param(
+                "conversation_state.testing.machines", marks=pytest.mark.slow
+            ),
         ],
     )
     def test_entry_point(self, first, tmp_path):

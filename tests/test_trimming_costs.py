@@ -288,15 +288,15 @@ class TestWhatChanged:
     @pytest.mark.parametrize("name", PIPELINES)
     def test_next_state(self, name, damaged):
         """
-        A state that was trimmed one message ago takes as many calls at 3,000
-        messages as at 300, but for some bisections.
+        A state that was trimmed one message ago takes as many calls at 2,000
+        messages as at 200, but for some bisections.
         """
         said = DAMAGED if damaged else SAID
         if damaged and name in {"clear, keep", "clear, fit with slack"}:
             pytest.skip("shows the end alone, whatever its length")
 
         counts = []
-        for size in (300, 3_000):
+        for size in (200, 2_000):
             # Both end where what is said ends.
             state = grown(1 + size - size % len(said), said)
             budget = TokenBudget(context_window=200)
@@ -309,7 +309,7 @@ class TestWhatChanged:
         few, more = counts
         if damaged and "repair" in (*name.split(", "), "repair" * (name == "default")):
             # `failures` lists each place that is left out.
-            more -= 20 * (3_000 - 300) // len(said)
+            more -= 20 * (2_000 - 200) // len(said)
 
         assert 1_500 > more
         assert 400 > more - few

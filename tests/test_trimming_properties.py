@@ -258,7 +258,7 @@ class TestAllSmallConversations:
         found = 0
         for size in range(5):
             # A step that has no factor with the alphabet: each place has each letter.
-            step = 5 if size == 4 and not is_thorough() else 1
+            step = 11 if size == 4 and not is_thorough() else 1
             every = itertools.product(ALPHABET, repeat=size)
             for more in itertools.islice(every, first % step, None, step):
                 history = (ALPHABET[first], *more)
@@ -285,7 +285,7 @@ class TestAllSmallConversations:
                         smallest = runs[-1][0] if runs else None
                         assert (expected or smallest) == shown, (history, limit)
 
-        assert found > 5_000
+        assert found > 3_000
 
 
 steps_of = st.one_of(

@@ -26,12 +26,29 @@ class TestHonest(StoreContract):
 # They draw many states, and no fault here is one of states.
 SLOW = ["any state comes back", "any timeline comes back"]
 
+# Faults that only a promise finds which many others are tried before.
+LATE = {
+    "forgets notes": "on a name",
+    "heads are first revisions": "heads",
+    "heads of all names": "heads",
+    "heads without a limit": "heads",
+    "never changes a moment": "every step is kept",
+}
+PROMISES = {
+    name.removeprefix("test_").replace("_", " ")
+    for name in dir(StoreContract)
+    if name.startswith("test_")
+}
 
-def find_broken(kind: type[FileBackend]) -> LawResult | None:
+
+def find_broken(fault: str) -> LawResult | None:
     """
-    The first promise that a backend does not keep.
+    The first promise that a backend does not keep, or the one it is known not to.
     """
-    results = run_promises(kind, without=SLOW)
+    late = LATE.get(fault)
+    results = run_promises(
+        FAULTS[fault], without=SLOW if late is None else PROMISES - {late}
+    )
     return next((each for each in results if each.is_broken), None)
 
 
@@ -48,7 +65,7 @@ class TestFaults:
         A backend with one fault breaks the contract: with what is found, not with an
         error of its own.
         """
-        broken = find_broken(FAULTS[fault])
+        broken = find_broken(fault)
 
         assert broken is not None
         assert isinstance(

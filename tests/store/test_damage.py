@@ -138,7 +138,8 @@ class TestEveryByte:
     def test_is_found(self, table):
         """
         Any changed byte of any column is found by verify, which names the row; and no
-        reader gets a state other than the saved one.
+        reader gets a state other than the saved one. In a few rows of each table, and
+        in `make fuzz` in all.
         """
         backend = MemoryBackend()
         store = Store(backend)
@@ -150,7 +151,7 @@ class TestEveryByte:
             there = rows.scan(table, None, None)
 
         assert there
-        for key, *values in there:
+        for key, *values in there[:: 1 if is_thorough() else len(there) // 8 + 1]:
             for column, value in zip(names, values, strict=True):
                 for other in damaged(value):
                     with backend.writing() as rows:
@@ -245,7 +246,7 @@ class TestEveryRow:
             columns = [
                 name
                 for name in names
-                if mine[name] != other[name] and (exchanged[name] < 8 or is_thorough())
+                if mine[name] != other[name] and (exchanged[name] < 5 or is_thorough())
             ]
             exchanged.update(columns)
             for chosen in (names, *[[name] for name in columns]):
@@ -455,7 +456,7 @@ def flipped_keys(path, table):
         # The size of the row, the number of it or the sizes of its columns, and
         # in tables that are ordered by a text the text.
         for byte in range(at + 1, at + 10):
-            for bit in (0, 3, 6):
+            for bit in (0, 3, 6) if is_thorough() else (byte % 7,):
                 yield byte, 1 << bit
 
 
