@@ -201,15 +201,16 @@ class TestReplay:
         assert len(roles) == outcome["messages"]
         assert states == outcome["states"]
 
-    def test_many(self, write):
+    def test_many(self, write, monkeypatch):
         """
         Where reading every state in full would take too long, some are, and
         the table says so.
         """
-        said = [{"role": "user", "content": ""}] * 3_200
+        monkeypatch.setattr(replaying, "_MAX_ENTRIES_READ", 20_000)
+        path = write(line(messages=[{"role": "user", "content": ""}] * 400))
 
-        result = run(write(line(messages=said)))
-        (outcome,) = outcomes(run("--json", write(line(messages=said))))
+        result = run(path)
+        (outcome,) = outcomes(run("--json", path))
 
         assert 0 == result.exit_code
         assert 0 < outcome["states_read"] < outcome["states"]

@@ -811,9 +811,7 @@ class TestCheckSummariser:
         """
         Each fault breaks the law that forbids it, whatever else it breaks.
         """
-        assert breaks(
-            check_summariser, fault, laws, SummariserContract, max_tokens=30
-        )
+        assert breaks(check_summariser, fault, laws, SummariserContract, max_tokens=30)
 
     def test_in_a_loop(self):
         """

@@ -596,9 +596,7 @@ class TestRegister:
             pytest.param(
                 "conversation_state.testing.strategies", marks=pytest.mark.slow
             ),
-            pytest.param(
-                "conversation_state.testing.machines", marks=pytest.mark.slow
-            ),
+            pytest.param("conversation_state.testing.machines", marks=pytest.mark.slow),
         ],
     )
     def test_entry_point(self, first, tmp_path):

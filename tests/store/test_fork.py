@@ -199,7 +199,7 @@ class TestWorks:
 
             codes = [
                 in_child(lambda: append(store, "chat", f"child {n}"))
-                for n in range(20)
+                for n in range(8)
             ]
             stop.set()
             for thread in threads:
@@ -213,8 +213,8 @@ class TestWorks:
 
         *counts, codes = run(script, url)
 
-        assert f"codes {[0] * 20}" == codes
-        assert ["before", *[f"child {n}" for n in range(20)]] == saved(url)
+        assert f"codes {[0] * 8}" == codes
+        assert ["before", *[f"child {n}" for n in range(8)]] == saved(url)
         for count in counts:
             name, number = count.split()
             assert [f"{i}" for i in range(int(number))] == saved(url, name)
