@@ -87,6 +87,7 @@ def tab(chromium):
     """
     context = chromium.new_context(viewport={"width": 1280, "height": 800})
     context.set_default_timeout(240_000)  # against a hang, also on a busy machine
+    context.set_default_navigation_timeout(240_000)  # `wait_for_url` knows no other
     yield WatchedPage(context.new_page())
     context.close()
 
