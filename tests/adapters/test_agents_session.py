@@ -1099,12 +1099,13 @@ class TestRecord:
         """
         A response in the place in memory of one that is gone is another one.
         """
+        of_other_tests = set(agents._usage._keys)
         for _ in range(50):
-            spent = run(chat.record(a_run(None)))
+            usage = run(chat.record(a_run(None)))
 
-        assert 50 * 110 == spent.total_tokens
+        assert 50 * 110 == usage.total_tokens
         gc.collect()
-        assert not agents._usage._keys
+        assert agents._usage._keys.keys() <= of_other_tests
 
     def test_request_ids(self, chat):
         """
