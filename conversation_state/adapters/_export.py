@@ -197,6 +197,9 @@ class PayloadWriter:
         The notes on *message*; what was mended in it is lost.
         """
         notes = self.notes(message, path)
+        if notes is EMPTY_MAP:
+            return notes
+
         for where in list_of(notes, "mended"):
             why = "contained an unpaired surrogate; U+FFFD is sent instead"
             self.lose(path, str(where), why)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._export import (
     Export,
     PayloadWriter,
@@ -300,7 +301,9 @@ def write_items(
             If not, such a thought is lost.
     """
     if isinstance(message, AssistantMessage):
-        calls.update({call.id: call for call in message.tool_calls})
+        if message.tool_calls:
+            calls.update({call.id: call for call in message.tool_calls})
+
         return _write_answer_items(write, message, path, followed=followed)
 
     if isinstance(message, ToolMessage):
@@ -352,7 +355,7 @@ def _write_message_item(
         role = "developer"
 
     raw = {"role": role, "content": _write_content(write, message, path, notes)}
-    return merge_kept_keys(map_of(notes, "keys"), raw)
+    return raw if notes is EMPTY_MAP else merge_kept_keys(map_of(notes, "keys"), raw)
 
 
 def _write_content(
@@ -402,17 +405,19 @@ def _write_answer_items(
     write: PayloadWriter, message: AssistantMessage, path: str, *, followed: bool
 ) -> list[dict[str, Any]]:
     notes = _read_message_notes(write, message, path)
-    if notes.get("silent") is True and not (message.content or message.tool_calls):
+    content = message.content
+    if notes.get("silent") is True and not (content or message.tool_calls):
         return []
+
+    if isinstance(content, str) and not message.tool_calls:
+        return [{"role": "assistant", "content": content}]
 
     answer = ItemWriter(write)
     listed: list[Any] = []
-    if not isinstance(message.content, str):
-        listed = [
-            (part, f"{path}.parts[{at}]") for at, part in enumerate(message.content)
-        ]
-    elif message.content or not message.tool_calls:
-        answer.add_plain(message.content)
+    if not isinstance(content, str):
+        listed = [(part, f"{path}.parts[{at}]") for at, part in enumerate(content)]
+    elif content:
+        answer.add_plain(content)
 
     calls = [
         (call, f"{path}.tool_calls[{at}]") for at, call in enumerate(message.tool_calls)

@@ -135,15 +135,14 @@ class StoreSession(SessionHost):
             return await run_in_thread(self._load_newest, limit)
 
         views = self._views
-        trimmer = None if views is None else views.trimmer
-        state = await run_in_thread(self._load_state, trimmer)
+        if views is None:
+            return await run_in_thread(self._load_items)
+
+        state = await run_in_thread(self._load_state, views.trimmer)
         if state is None:
             return []
 
-        messages = (
-            state.messages if views is None else (await views.acall(state)).messages
-        )
-        return await run_in_thread(items_of, messages)
+        return await run_in_thread(items_of, (await views.acall(state)).messages)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """
@@ -354,17 +353,21 @@ class StoreSession(SessionHost):
 
         return (await self._update_state(add_usages)).total_usage
 
-    def _load_state(self, view: Trimmer | None) -> Aggregator | None:
+    def _load_items(self) -> list[Any]:
+        try:
+            return items_of(self.store.load(self.session_id).messages)
+        except NotSavedError:
+            return []
+
+    def _load_state(self, view: Trimmer) -> Aggregator | None:
         try:
             state = self.store.load(self.session_id)
         except NotSavedError:
             return None
 
-        if view is not None:
-            # Counts new messages in this thread, which the log remembers; the
-            # view itself may have to be awaited.
-            TrimContext.of(state, view.budget, counter=view.counter)
-
+        # Counts new messages in this thread, which the log remembers; the view
+        # itself may have to be awaited.
+        TrimContext.of(state, view.budget, counter=view.counter)
         return state
 
     def _load_newest(self, limit: int) -> list[Any]:
