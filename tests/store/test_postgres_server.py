@@ -515,6 +515,9 @@ class TestServerRefuses:
         name = f"poor_{schema}"
         poor = pg_url.replace("postgres@", f"{name}@")
         server.run(f"CREATE ROLE {name} LOGIN")
+        with pytest.raises(StoreError, match=r"lacks a right.*\(USAGE\)"):
+            open_store(f"{poor}&mode=ro")
+
         for right in ("USAGE ON SCHEMA", "SELECT ON ALL TABLES IN SCHEMA"):
             with pytest.raises(StoreError, match="lacks a right"):
                 open_store(poor).save("chat", CHAT)
@@ -610,6 +613,16 @@ class TestAddress:
                 {"host": "/run/pg", "password": "hush"},
             ),
             (
+                "postgresql://me@/db?host=/run/pg&port=7",
+                "postgresql://me@/db?schema=conversation_state&host=/run/pg&port=7",
+                {"host": "/run/pg", "port": "7"},
+            ),
+            (
+                "postgresql:///db?host=a,b&port=1,2",
+                "postgresql://a:1,b:2/db?schema=conversation_state",
+                {"host": "a,b", "port": "1,2"},
+            ),
+            (
                 "postgresql:///?connect_timeout=3&options=-c%20geqo%3Doff",
                 "postgresql:///?schema=conversation_state",
                 {"connect_timeout": "3"},
@@ -658,6 +671,17 @@ class TestAddress:
             ("postgresql://host/db/more", "can't be read"),
             ("postgresql://host/db?schemas=x", "unknown option 'schemas'"),
             ("postgresql://host/db?schema=Robert'); --", "schema="),
+            (f"postgresql://host/db?schema={'s' * 64}", "1 to 63 of a-z, 0-9"),
+            ("postgresql://host/db?schema=a&schema=b", "'schema' is given twice"),
+            ("postgresql://host/db?password=hush&password=x", "is given twice"),
+            ("postgresql://host/db?host=other", "host is given before the ?"),
+            ("postgresql://host:1/db?port=2", "port is given before the ?"),
+            ("postgresql://me:hush@host/?password=x", "password is given before"),
+            ("postgresql://me:hush%00@host/db", "password has U+0000"),
+            ("postgresql://host/db?sslcert=a%00b", "sslcert has U+0000"),
+            ("postgresql://h%00/db", "host has U+0000"),
+            ("postgresql://me:hush%ff@host/db", "no UTF-8"),
+            ("postgresql://host/db?password=hush%ff", "can't be read"),
             ("postgresql://host/db?pool_size=0", "1 to 9999"),
             ("postgresql://host/db?timeout_s=0", "more than 0"),
             ("postgresql://host/db?timeout_s=nan", "more than 0"),
@@ -675,6 +699,20 @@ class TestAddress:
 
         assert why in str(caught.value)
         assert "hush" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+    @pytest.mark.parametrize(
+        "option",
+        ["sslmode=foo", "keepalives=x", "connect_timeout=soon", "options=-c%20x=1"],
+    )
+    def test_wrong_value(self, pg_url, option):
+        """
+        A value that libpq or the server can't take is not called a server that
+        can't be reached.
+        """
+        with pytest.raises(StoreError, match="an option of this URL") as caught:
+            open_store(f"{pg_url}&{option}")
+
+        assert "can't be reached" not in str(caught.value)
 
 
 class TestTables:

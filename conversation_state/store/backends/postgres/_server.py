@@ -16,7 +16,7 @@ from psycopg import pq
 from conversation_state.errors import StoreError, UnknownOutcomeError
 from conversation_state.store.backend import ConflictError
 
-__all__ = ["Address", "explain_error", "explain_unreachable"]
+__all__ = ["LACKS_USAGE", "Address", "explain_error", "explain_unreachable"]
 
 _SCHEMA = "conversation_state"
 _URL_FORM = "postgresql+psycopg://user:password@host/database"
@@ -37,7 +37,10 @@ def _is_seconds(text: str) -> bool:
 # Options of ours, and a check for each; all other options are passed to libpq.
 _OWN_OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     # Other names need quotation marks in every statement.
-    "schema": (re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch, "a-z, 0-9 and _"),
+    "schema": (
+        re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch,
+        "1 to 63 of a-z, 0-9 and _, and no digit at the start",
+    ),
     "pool_size": (re.compile(r"[1-9][0-9]{0,3}").fullmatch, "1 to 9999"),
     "timeout_s": (_is_seconds, "seconds, more than 0"),
     "synchronous_commit": (
@@ -93,22 +96,28 @@ class Address(NamedTuple):
         where, _, query = rest.partition("?")
         who, host, port, database = _split_authority(prefix, where)
         given = _parse_options(prefix, query)
-        user, _, password = who.partition(":")
+        user, _, password = (_unquote(prefix, each) for each in who.partition(":"))
         for name, value in (
             ("host", host),
             ("port", port),
-            ("user", unquote(user)),
-            ("password", unquote(password)),
-            ("dbname", unquote(database)),
+            ("user", user),
+            ("password", password),
+            ("dbname", _unquote(prefix, database)),
         ):
+            if value and name in given:
+                msg = f"{name} is given before the ? and after it; give it once"
+                raise StoreError(prefix, msg)
+
             if value:
                 given[name] = value
 
+        _check_values(prefix, given)
         own = {name: given.pop(name) for name in _OWN_OPTIONS if name in given}
         schema = own.get("schema", _SCHEMA)
-        shown = f"{scheme}://{f'{quote(unquote(user))}@' if user else ''}"
+        shown = f"{scheme}://{f'{quote(user)}@' if user else ''}"
+        port = given.get("port", "")
         if not given.get("host", "").startswith("/"):
-            ports = port.split(",") if port else []
+            ports = port.split(",")
             hosts = given.get("host", "").split(",")
             ports += [""] * (len(hosts) - len(ports))
             shown += ",".join(
@@ -120,7 +129,7 @@ class Address(NamedTuple):
 
         shown += f"/{quote(given.get('dbname', ''))}?schema={schema}"
         if given.get("host", "").startswith("/"):
-            shown += f"&host={quote(given['host'])}"
+            shown += f"&host={quote(given['host'])}" + (port and f"&port={port}")
 
         made = cls(
             shown,
@@ -185,7 +194,7 @@ def _split_authority(prefix: str, where: str) -> tuple[str, str, str, str]:
         if found is None:
             raise StoreError(prefix, _UNREADABLE)
 
-        hosts.append(unquote(found[1] or found[2]))
+        hosts.append(_unquote(prefix, found[1] or found[2]))
         ports.append(found[3] or "")
 
     if "@" in database or "/" in database:
@@ -197,18 +206,45 @@ def _split_authority(prefix: str, where: str) -> tuple[str, str, str, str]:
 _HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:]*))(?::([0-9]{1,5}))?")
 
 
+def _unquote(prefix: str, text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        # Not the text itself: it may be a password.
+        what = "it has bytes after a % that are no UTF-8"
+        raise StoreError(prefix, what) from None
+
+
+def _check_values(prefix: str, given: dict[str, str]) -> None:
+    """
+    Raise where libpq would end a value early.
+    """
+    for name, value in given.items():
+        if "\0" in value:
+            msg = f"{name} has U+0000 (%00) in it, which no value can have"
+            raise StoreError(prefix, msg)
+
+
 def _parse_options(prefix: str, query: str) -> dict[str, str]:
     if "@" in query or "#" in query:
         raise StoreError(prefix, _UNREADABLE)
 
     try:
         parameters = parse_qsl(
-            query, keep_blank_values=True, strict_parsing=bool(query)
+            query,
+            keep_blank_values=True,
+            strict_parsing=bool(query),
+            errors="strict",
         )
     except ValueError:
         raise StoreError(prefix, _UNREADABLE) from None
 
     given = dict(parameters)
+    for name in given:
+        if [each for each, _ in parameters].count(name) > 1:
+            msg = f"the option {name[:40]!r} is given twice; give each once"
+            raise StoreError(prefix, msg)
+
     servers = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     for name, value in given.items():
         check = _OWN_OPTIONS.get(name)
@@ -228,6 +264,10 @@ def _parse_options(prefix: str, query: str) -> dict[str, str]:
     return given
 
 
+LACKS_USAGE = (
+    "this user lacks a right on the schema of its tables (USAGE); let their owner "
+    "grant it"
+)
 # By the code that SQL gives an error, or its first two characters.
 _EXPLANATIONS = {
     "55P03": (
@@ -246,10 +286,7 @@ _EXPLANATIONS = {
         "this user lacks a right; let the tables' owner grant SELECT, INSERT, UPDATE "
         "and DELETE on all tables of the schema, and USAGE on the schema"
     ),
-    "3F000": (
-        "this user lacks a right on the schema of its tables (USAGE); let their owner "
-        "grant it"
-    ),
+    "3F000": LACKS_USAGE,
     "42P01": (
         "its tables are gone, or this user lacks a right on their schema (USAGE); open "
         "the store again, restore a backup, or let their owner grant it"
@@ -349,6 +386,10 @@ _NO_CONNECTIONS = (
     "the server has no connection left; lower pool_size in the URLs, raise its "
     "max_connections, or put a pooler before it"
 )
+_WRONG_OPTION = (
+    "an option of this URL, or a variable of libpq's (PGSSLMODE, ...), has a value "
+    "that it can't have"
+)
 _BY_MESSAGE = (
     ("too many", _NO_CONNECTIONS),
     ("connection slots", _NO_CONNECTIONS),
@@ -358,4 +399,8 @@ _BY_MESSAGE = (
     ("authentication", "the server refuses this user; look at its pg_hba.conf"),
     ("pg_hba.conf", "the server refuses this user; look at its pg_hba.conf"),
     ("does not exist", "the server has no such user or database; create it"),
+    ("invalid", _WRONG_OPTION),
+    ("bad value", _WRONG_OPTION),
+    ("could not match", _WRONG_OPTION),
+    ("unrecognized", _WRONG_OPTION),
 )

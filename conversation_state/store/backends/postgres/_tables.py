@@ -14,7 +14,7 @@ from psycopg import errors
 
 from conversation_state.errors import StoreError
 from conversation_state.store.backends.postgres._block import POSTGRES, STRIPES
-from conversation_state.store.backends.postgres._server import Address
+from conversation_state.store.backends.postgres._server import LACKS_USAGE, Address
 from conversation_state.store.schema import SCHEMA_VERSION, TABLES
 
 __all__ = ["STEPS", "prepare_tables"]
@@ -126,6 +126,15 @@ def _migrate_schema(
     execute(f"UPDATE {_VERSION_TABLE} SET version = %s", (version,))  # noqa: S608 - the same
 
 
+def _may_use_schema(connection: psycopg.Connection[Any], address: Address) -> bool:
+    """
+    Whether tables of the schema are found by their names.
+    """
+    sql = "SELECT has_schema_privilege(%s, 'USAGE')"
+    row = connection.execute(sql, (address.schema,)).fetchone()
+    return row is not None and bool(row[0])
+
+
 def _read_version(connection: psycopg.Connection[Any], address: Address) -> int | None:
     execute: Callable[..., Any] = connection.execute
     (encoding,) = execute("SHOW server_encoding").fetchone()
@@ -152,6 +161,9 @@ def _read_version(connection: psycopg.Connection[Any], address: Address) -> int 
     )
     there = {name for (name,) in execute(sql, (address.schema,))}
     if versions is None:
+        if _VERSION_TABLE in there and not _may_use_schema(connection, address):
+            raise StoreError(address.url, LACKS_USAGE)
+
         taken = sorted(there & {*TABLES, *_OTHER_TABLES})
         if taken and _VERSION_TABLE not in there:
             raise _make_foreign_error(address, f"has tables called {', '.join(taken)}")
