@@ -774,6 +774,18 @@ class TestCheckpoint:
         assert ("noon",) == store.latest("travel", at=2).labels
         assert "travel has no label 'before booking'" in again.stderr
 
+    def test_moved(self, run, store):
+        """
+        Of a label that moves, the revision that had it is named.
+        """
+        moved = run("label", "travel@1", "before booking")
+        (back,) = run.json("label", "travel@2", "before booking")
+        (again,) = run.json("label", "travel@2", "before booking")
+        (new,) = run.json("label", "travel@2", "new")
+
+        assert "of travel is now 'before booking'; revision 2 was." in moved.stdout
+        assert [1, 2, None] == [each["moved_from"] for each in (back, again, new)]
+
     @pytest.mark.parametrize("label", ["", "3", "-1", "@x", "x" * 501, "a\0b"])
     def test_refused(self, run, store, label):
         """

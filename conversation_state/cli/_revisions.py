@@ -50,12 +50,17 @@ def label(
     Let LABEL point to a revision of NAME.
 
     A revision can have any number of labels. A label points to one revision; if
-    it exists already, it moves.
+    it exists already, it moves, and the revision that had it is printed.
     """
     from conversation_state.errors import NotSavedError
 
     label = check_label(label)
     which = find_state(store, name, at)
+    try:
+        before = store.latest(which.name, at=label).revision
+    except NotSavedError:
+        before = None
+
     try:
         head = (
             store.unlabel(which.name, label)
@@ -68,11 +73,13 @@ def label(
         ) from None
 
     if as_json:
-        print_json(head_data(head))
+        moved_from = {} if remove else {"moved_from": before}
+        print_json({**head_data(head), **moved_from})
     elif remove:
         print_line(f"Revision {head.revision} of {head.name} is no longer {label!r}.")
     else:
-        print_line(f"Revision {head.revision} of {head.name} is now {label!r}.")
+        moved = "" if before in (None, head.revision) else f"; revision {before} was"
+        print_line(f"Revision {head.revision} of {head.name} is now {label!r}{moved}.")
 
 
 @store_command()
