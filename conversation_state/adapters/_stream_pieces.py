@@ -69,8 +69,8 @@ class SurrogateBuffer:
         """
         What still waits, as valid Unicode.
         """
-        rest, self.held = self._repair_text(self.held), ""
-        return rest
+        rest, self.held = self.held, ""
+        return self._repair_text(rest) if rest else ""
 
 
 class PieceTemplate:
@@ -119,19 +119,31 @@ class PieceTemplate:
         levels: list[tuple[dict[str, Any], str, bool]] = []
         at = event
         for key, *free in path:
-            level = {name: _copy_if_empty(at[name]) for name in at if name != key}
-            level |= {name: _ANYTHING for name in free if name in level}
-            if any(map(_is_filled, level.values())):
-                return
+            level: dict[str, Any] = {}
+            for name in at:
+                value = at[name]
+                if name in free:
+                    value = _ANYTHING
+                elif name == key:
+                    continue
+                elif is_map(value) or is_list(value):
+                    if value:
+                        return
+
+                    value = {} if is_map(value) else []
+
+                level[name] = value
 
             at = at[key]
-            levels.append((level, key, is_list(at)))
-            if is_list(at):
+            in_list = is_list(at)
+            levels.append((level, key, in_list))
+            if in_list:
                 (at,) = at
 
         expected: Any = self._piece
         for level, key, in_list in reversed(levels):
-            expected = level | {key: [expected] if in_list else expected}
+            level[key] = [expected] if in_list else expected
+            expected = level
 
         self._check, self._cut, self._make = check, cut, make
         self._expected = expected
@@ -203,17 +215,6 @@ class _Anything:
 
 
 _ANYTHING = _Anything()
-
-
-def _copy_if_empty(value: Any) -> Any:
-    if not value and (is_map(value) or is_list(value)):
-        return {} if is_map(value) else []
-
-    return value
-
-
-def _is_filled(value: Any) -> bool:
-    return bool(value) and (is_map(value) or is_list(value))
 
 
 # Chunks of one piece, made without the checks of their constructors, which are two

@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _MOST = 2**63 - 1
+_NOTHING = Usage()
 
 
 def is_count(value: Any) -> TypeGuard[int]:
@@ -223,8 +224,12 @@ def _make_usage(
     try:
         return Usage(
             *counts,
-            PromptTokensDetails(**within),
-            CompletionTokensDetails(**written),
+            PromptTokensDetails(**within)
+            if any(within.values())
+            else _NOTHING.prompt_tokens_details,
+            CompletionTokensDetails(**written)
+            if any(written.values())
+            else _NOTHING.completion_tokens_details,
             extra,
         )
     except InvalidUsageError as found:

@@ -145,7 +145,8 @@ class ChunkMerger:
         plain = chunk.__class__ is AssistantMessage and chunk._common is PLAIN
         if not plain or chunk.__class__ is not self._first.__class__ or not number:
             check_consistent(self._facts, chunk, number)
-            self._commons.append(chunk._common)
+            if chunk._common is not PLAIN:
+                self._commons.append(chunk._common)
 
         self._count += 1
         if isinstance(chunk, AssistantMessage):
@@ -245,17 +246,17 @@ class ChunkMerger:
             len(calls) > 1 for calls in self._calls
         )
 
-    def _merge_content(self) -> str | list[Part]:
+    def _merge_content(self) -> str | tuple[Part, ...]:
         if not self._in_parts:
             return "".join(self._texts)
 
         self._close_text()
-        return [merge_parts(group) for group in self._groups]
+        return tuple([merge_parts(group) for group in self._groups])
 
-    def _merge_tool_calls(self) -> list[ToolCall]:
+    def _merge_tool_calls(self) -> tuple[ToolCall, ...]:
         calls = [merge_calls(pieces) for pieces in self._calls]
         calls.sort(key=lambda call: call.index or 0)  # stable
-        return [*self._whole_calls, *calls]
+        return (*self._whole_calls, *calls)
 
     def _merge_common(self) -> dict[str, Any]:
         fields: dict[str, Any] = {}

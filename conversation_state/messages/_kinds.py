@@ -164,8 +164,8 @@ class UserMessage(_ContentMessage):
 
 
 def _check_calls(given: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-    # tuple first, because `isinstance` of an abstract class is slow.
-    calls = tuple(given) if isinstance(given, (tuple, Iterable)) else (given,)
+    # The abstract class last, because asking it is slow.
+    calls = tuple(given) if isinstance(given, (tuple, list, Iterable)) else (given,)
     for at, call in enumerate(calls):
         if not isinstance(call, ToolCall):
             msg = f"AssistantMessage.tool_calls[{at}] is {call!r}; expected a ToolCall"

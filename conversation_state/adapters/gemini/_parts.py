@@ -250,6 +250,9 @@ _DATA = (
     "toolResponse",
     "text",
 )
+_DATA_KEYS = {
+    spelling: key for key in _DATA for spelling in (key, _OTHER.get(key, key))
+}
 _SLOTS = {"fileData": "fileUri", "inlineData": "data"}
 
 
@@ -257,11 +260,13 @@ def kind_of(raw: Mapping[str, Any]) -> str:
     """
     The kind of a part: its data key; "" for no key or several.
     """
-    found = [key for key in _DATA if is_said(raw, key)]
+    found = {
+        _DATA_KEYS[key] for key in raw if key in _DATA_KEYS and raw[key] is not None
+    }
     if len(found) == 2 and raw.get("text") == "":  # noqa: PLR2004 - it and another
-        del found[1]
+        found.remove("text")
 
-    return found[0] if len(found) == 1 else ""
+    return found.pop() if len(found) == 1 else ""
 
 
 def is_plain(raw: Mapping[str, Any]) -> bool:

@@ -254,6 +254,11 @@ _DETAILS = {
     "response_tokens_details": "completion",
     "tool_use_prompt_tokens_details": "tool_use_prompt",
 }
+# The names of both in camel case, as nearly all responses have them.
+_NAMES = {
+    head + rest.title().replace("_", ""): f"{head}_{rest}"
+    for head, _, rest in [name.partition("_") for name in (*_COUNTS, *_DETAILS)]
+}
 
 
 def load_usage(payload: Any) -> Usage | None:
@@ -315,7 +320,10 @@ def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> C
     extra: dict[str, int] = {}
     left: dict[str, Any] = {}
     for key, value in block.items():
-        name = snake_case(mended(key)) if isinstance(key, str) else ""
+        name = _NAMES.get(key, "")
+        if not name and isinstance(key, str):
+            name = snake_case(mended(key))
+
         if name in _DETAILS:
             _add_details(read, value, f"{path}.{key}", _DETAILS[name], extra)
         elif name in _COUNTS:
@@ -375,14 +383,14 @@ def _sum_counts(
     """
     prompt = counts.get("prompt_token_count", 0)
     tools = counts.get("tool_use_prompt_token_count", 0)
-    written = max(counts.get(name, 0) for name in _CANDIDATES)
+    written = max([counts.get(name, 0) for name in _CANDIDATES])
     thoughts = counts.get("thoughts_token_count", 0)
     total = counts.get("total_token_count")
 
     # What the total does not count again is in another count already.
     ways = ((tools, thoughts), (0, thoughts), (tools, 0), (0, 0))
-    matching = [way for way in ways if total == prompt + written + sum(way)]
-    more = matching[0] if matching else ways[0]
+    both = prompt + written
+    more = next((way for way in ways if total == both + way[0] + way[1]), ways[0])
     prompt, written = prompt + more[0], written + more[1]
     if tools:
         extra["tool_use_prompt_tokens"] = tools
