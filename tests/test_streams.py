@@ -2329,10 +2329,75 @@ os._exit(os.waitpid(child, 0)[1] != 0)
 """
 
 
+LOST_LOOP = """
+import asyncio, os, signal, threading
+from conversation_state.errors import StreamClosedError
+from conversation_state.streams import Stream, merge
+
+inside = threading.Event()
+
+async def source():
+    yield 1
+    inside.set()
+    await asyncio.sleep(3_600)
+
+stream = merge(Stream.of(source()), Stream.of([]))
+
+async def read():
+    return [item async for item in stream]
+
+threading.Thread(target=lambda: asyncio.run(read()), daemon=True).start()
+inside.wait()
+child = os.fork()
+if not child:
+    signal.alarm(50)
+    is_reported = False
+    try:
+        asyncio.run(read())
+    except StreamClosedError as error:
+        is_reported = "forked" in str(error)
+
+    os._exit(not is_reported)
+
+os._exit(os.waitpid(child, 0)[1] != 0)
+"""
+
+
+LOST_WORKER = """
+import os, signal, threading
+from conversation_state.streams import Stream, merge
+from conversation_state.streams import _sources
+
+in_worker, asked = _sources.in_worker, threading.Event()
+_sources.in_worker = lambda job: asked.set()  # no thread comes to run it
+stream = merge(Stream.of(iter("a")), Stream.of(str(n) for n in range(3)))
+threading.Thread(target=list, args=(stream,), daemon=True).start()
+asked.wait()
+child = os.fork()
+if not child:
+    signal.alarm(50)
+    _sources.in_worker = in_worker
+    os._exit(sorted(stream) != ["0", "1", "2", "a"])
+
+os._exit(os.waitpid(child, 0)[1] != 0)
+"""
+
+
 class TestThreads:
     """
     Many readers at once.
     """
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+    @pytest.mark.parametrize("program", [LOST_LOOP, LOST_WORKER])
+    def test_fork_while_a_merge_waits(self, program):
+        """
+        In the child, an event loop that was not forked is an error, and what a worker
+        thread was to ask for is asked for again.
+        """
+        command = [sys.executable, "-W", "ignore", "-c", program]
+
+        assert 0 == subprocess.run(command, timeout=60, check=False).returncode
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
     @pytest.mark.parametrize("converts", [False, True])

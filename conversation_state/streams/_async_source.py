@@ -31,10 +31,15 @@ from conversation_state.streams._cells import (
     fault,
     make_abort_fault,
 )
+from conversation_state.streams._pull import FORKS
 from conversation_state.streams._sources import CIRCLE
 
 __all__ = ["AsyncSource", "pumps_ended_by"]
 
+_FORKED = (
+    "the event loop that reads this stream's source did not come along when the "
+    "process was forked: let the child make its own stream"
+)
 
 # What `pumps_ended_by` collects: pumps that lost their last reader in this thread.
 _closed_here = threading.local()
@@ -114,16 +119,19 @@ class _PumpTask:
     Attributes:
         ended: Set once the iterator is closed.
 
+        forks: How many forks led to the process that it runs in.
+
         is_spawned: Whether the task will run.
 
         wanted: Set when the next item is wanted.
     """
 
-    __slots__ = ("ended", "is_spawned", "loop", "scope", "wanted")
+    __slots__ = ("ended", "forks", "is_spawned", "loop", "scope", "wanted")
 
     def __init__(self) -> None:
         anyio = require_anyio()
         self.ended = anyio.Event()
+        self.forks = len(FORKS)
         self.is_spawned = False
         self.loop = running_loop()
         self.scope = anyio.CancelScope()
@@ -204,6 +212,8 @@ class _Pump:
         want = partial(self._request_item, run, self.given + 1)
         if run.loop is running_loop():
             want()
+        elif run.forks != len(FORKS):
+            self._finish_items(Fault(StreamClosedError(_FORKED)))
         elif not call_soon(run.loop, want):
             # The loop was closed without cancelling its tasks.
             self._finish_items(_make_ended_loop_fault())

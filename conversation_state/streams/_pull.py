@@ -29,7 +29,7 @@ from conversation_state._waiting import ThreadWaiter, Waiter
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import AGAIN, Source, StreamCell
 
-__all__ = ["pull"]
+__all__ = ["FORKS", "pull"]
 
 # So many elements in a row may be left out before other tasks may run.
 _MAX_IN_A_ROW = 1_000
@@ -161,10 +161,10 @@ _FORKED = (
     "in the child: abort() the stream here, or let the child make its own"
 )
 
-# Not empty in a forked child.
-_children: list[bool] = []
+# One for each fork that led to this process: none of a parent's threads is in it.
+FORKS: list[bool] = []
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=partial(_children.append, True))  # noqa: FBT003
+    os.register_at_fork(after_in_child=partial(FORKS.append, True))  # noqa: FBT003
 
 # The source whose turn a thread waits for.
 _wanted: dict[int, Source] = {}
@@ -185,7 +185,7 @@ def _await_turn(
     if _find_owner(source) == me:
         raise StreamClosedError(_CIRCLE)
 
-    if _children and _is_turn_lost(source):
+    if FORKS and _is_turn_lost(source):
         raise StreamClosedError(_FORKED)
 
     if not block:

@@ -36,7 +36,7 @@ from conversation_state.streams._cells import (
     make_bare_cell,
     raise_by_value,
 )
-from conversation_state.streams._pull import pull
+from conversation_state.streams._pull import FORKS, pull
 
 __all__ = ["CIRCLE", "BlockingSource", "ReadySource"]
 
@@ -401,7 +401,7 @@ class BlockingSource(ReadySource):
         if waiter is not None:
             waiter.enter(self._waiters)
             job = self._job
-            if job is None or not job.is_begun or job.is_over:
+            if job is None or not job.is_running():
                 # Possibly again for the same cell, which is harmless.
                 job = self._job = _Job()
                 in_worker(partial(self._ask_in_worker, job, cell))
@@ -440,11 +440,18 @@ class _Job:
     The progress of a worker's job.
     """
 
-    __slots__ = ("is_begun", "is_over")
+    __slots__ = ("_forks", "is_begun", "is_over")
 
     def __init__(self) -> None:
         self.is_begun = False
         self.is_over = False
+        self._forks = len(FORKS)
+
+    def is_running(self) -> bool:
+        """
+        Whether a worker of this process has it.
+        """
+        return self.is_begun and not self.is_over and self._forks == len(FORKS)
 
 
 CIRCLE = (
