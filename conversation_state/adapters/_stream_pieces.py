@@ -271,7 +271,13 @@ def part_chunks(
             part.signature = ""
 
         part.__class__ = kind
-        return _make_chunk((part,), ())
+        chunk = _new_chunk()  # without a call, as in `make_text_chunk`
+        chunk.content = (part,)
+        chunk.tool_calls = ()
+        chunk.response = None
+        chunk._common = _COMMON
+        chunk.__class__ = AssistantMessage
+        return chunk  # type: ignore[no-any-return]
 
     return make
 

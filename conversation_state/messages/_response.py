@@ -59,9 +59,10 @@ class ResponseMeta:
 
     def __attrs_post_init__(self) -> None:
         for field in ("finish_reason", "model", "id"):
-            what = f"ResponseMeta.{field}"
-            text = check_text(getattr(self, field), what, InvalidMessageError)
-            _set(self, field, text)
+            text = getattr(self, field)
+            if text.__class__ is not str or not text.isascii():
+                what = f"ResponseMeta.{field}"
+                _set(self, field, check_text(text, what, InvalidMessageError))
 
         if self.usage is not None and not isinstance(self.usage, Usage):
             problem = f"is {self.usage!r}; expected a Usage or None"

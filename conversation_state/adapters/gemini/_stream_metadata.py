@@ -143,15 +143,22 @@ class StreamUsage:
             return {}
 
         self._usage, self._latest, self._size = usage, None, -1
-        whole = read.json(block, path)
-        counted = [k for k, v in whole.items() if v.__class__ is int and v < _HUGE]
+        counted = [
+            key
+            for key, value in block.items()
+            if value.__class__ is int
+            and value < _HUGE
+            and isinstance(key, str)
+            and key.isascii()
+        ]
+        others = read.rest(block, frozenset(counted), path)
         if len(counted) > 1:
-            self._size = len(whole)
+            self._size = len(block)
             self._counted = tuple(counted)
             self._get_counts = itemgetter(*counted)
-            self._others = {k: whole[k] for k in whole if k not in counted}
-            self._get_others = itemgetter(*self._others) if self._others else bool
-            self._expected = self._get_others(whole)
+            self._others = others
+            self._get_others = itemgetter(*others) if others else bool
+            self._expected = self._get_others(others) if others else True
 
         return left
 
