@@ -5,6 +5,7 @@ that forbids it, with an example that can be pasted.
 
 import asyncio
 import functools
+import gc
 import itertools
 import json
 import pickle
@@ -40,6 +41,7 @@ from conversation_state.parts import ImagePart, TextPart
 from conversation_state.testing import (
     BrokenLawsError,
     check_adapter,
+    check_backend,
     check_counter,
     check_reducer,
     check_session,
@@ -1194,6 +1196,63 @@ class TestCheckSession:
             settings=FEW,
             without=["is opened again"],
         )
+
+
+# What can't be checked
+
+
+CHECKS: dict[str, Any] = {
+    "counter": check_counter,
+    "reducer": check_reducer,
+    "step": check_trimming_step,
+    "summarise": check_summariser,
+    "make": check_session,
+    "adapter": check_adapter,
+}
+
+
+async def answer_later(*_arguments):
+    return 1
+
+
+class TestWrongSubjects:
+    @pytest.mark.parametrize("subject", [None, 5, "load"])
+    @pytest.mark.parametrize("name", CHECKS)
+    def test_refused(self, name, subject):
+        """
+        What can't be called, or is no adapter, is refused by the argument's name.
+        """
+        with pytest.raises(TypeError, match=rf"^{name}: expected .*got {subject!r}"):
+            CHECKS[name](subject)
+
+    def test_refused_backend(self):
+        """
+        And so is what can't make a backend.
+        """
+        with pytest.raises(TypeError, match=r"^make: expected a function that makes"):
+            check_backend(5)  # type: ignore[arg-type]
+
+    @pytest.mark.filterwarnings("error")
+    @pytest.mark.parametrize(
+        "check", [check_backend, check_counter, check_reducer, check_session]
+    )
+    def test_async(self, check):
+        """
+        An async function where none is expected is called one, and its coroutines are
+        closed.
+        """
+        with pytest.raises(BrokenLawsError, match="that is not async"):
+            check(answer_later)
+
+        gc.collect()  # a coroutine that was not awaited would be an error here
+
+    @pytest.mark.parametrize("made", [None, "x", object()])
+    def test_no_session(self, made):
+        """
+        What has no methods of a session is called none, and what it lacks is named.
+        """
+        with pytest.raises(BrokenLawsError, match=r"expected a session.*add_items"):
+            check_session(lambda _: made, settings=FEW)
 
 
 # Examples as code

@@ -376,9 +376,20 @@ def check_adapter(
         BrokenLawsError:
             If it breaks a law, with the smallest conversation that shows it as code.
 
+        TypeError:
+            If *adapter* has no `dump` or `load`.
+
         ValueError:
             If *without* has an unknown name.
     """
+    for name in ("dump", "load"):
+        if not callable(getattr(adapter, name, None)):
+            msg = (
+                "adapter: expected a module or an object with dump and load, got "
+                f"{shorten_repr(adapter)}, without {name}"
+            )
+            raise TypeError(msg)
+
     contract = AdapterContract()
     contract.adapter, contract.without = adapter, without
     contract.normalise = normalise

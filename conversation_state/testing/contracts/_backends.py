@@ -21,8 +21,10 @@ from conversation_state._wording import shorten_repr
 from conversation_state.store import Store
 from conversation_state.store.backend import Backend
 from conversation_state.testing.contracts._contract import (
+    check_function,
     check_names,
     read_promise,
+    refuse_coroutine,
 )
 from conversation_state.testing.contracts._results import (
     BROKEN,
@@ -140,6 +142,7 @@ def _make_one(subject: _Subject, tmp_path: Path) -> None:
     A backend, or a store over one, is made.
     """
     made: Any = subject.backend(tmp_path)
+    refuse_coroutine(made)
     methods = [getattr(made, name, None) for name in ("reading", "writing", "close")]
     assert all(map(callable, methods)), f"expected a backend, got {shorten_repr(made)}"
     made.close()
@@ -157,6 +160,7 @@ def run_promises(
     Takes what `check_backend` takes. The number of examples is how often the promise
     was tried with different arguments.
     """
+    check_function("make", make, "a function that makes a backend")
     promises = list(_list_promises())
     check_names("without", without, [name for name, _ in promises])
     takes_folder = bool(inspect.signature(make).parameters)
@@ -201,6 +205,9 @@ def check_backend(
     Raises:
         BrokenLawsError:
             If it breaks a promise.
+
+        TypeError:
+            If *make* can't be called.
 
         ValueError:
             If *without* has an unknown name.

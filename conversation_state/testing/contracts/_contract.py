@@ -23,6 +23,7 @@ from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis.errors import Flaky, HypothesisException
 from hypothesis.strategies import SearchStrategy
 
+from conversation_state._wording import shorten_repr
 from conversation_state.testing._code import format_example
 from conversation_state.testing.contracts._results import (
     BROKEN,
@@ -37,7 +38,9 @@ from conversation_state.testing.contracts._results import (
 __all__ = [
     "Contract",
     "check_contract",
+    "check_function",
     "law",
+    "refuse_coroutine",
     "run_coroutine",
     "run_laws",
 ]
@@ -259,6 +262,25 @@ def check_names(option: str, names: Collection[str], valid: list[str]) -> None:
             listed = ", ".join(map(repr, valid)) or "none"
             msg = f"{option}: unknown law {name!r}; valid ones are {listed}"
             raise ValueError(msg)
+
+
+def check_function(parameter: str, subject: object, expected: str) -> None:
+    """
+    Raise a TypeError unless *subject*, the value of a *parameter*, can be called.
+    """
+    if not callable(subject):
+        msg = f"{parameter}: expected {expected}, got {shorten_repr(subject)}"
+        raise TypeError(msg)
+
+
+def refuse_coroutine(result: object) -> None:
+    """
+    Raise an AssertionError if *result* is a coroutine: that of an async function.
+    """
+    if isinstance(result, Coroutine):
+        result.close()  # nobody awaits it
+        msg = "expected a function that is not async; it returned a coroutine"
+        raise AssertionError(msg)  # noqa: TRY004 - a law is broken
 
 
 def run_laws(

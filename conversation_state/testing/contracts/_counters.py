@@ -26,7 +26,9 @@ from conversation_state.parts import TextPart
 from conversation_state.testing.contracts._contract import (
     Contract,
     check_contract,
+    check_function,
     law,
+    refuse_coroutine,
 )
 from conversation_state.testing.contracts._examples import (
     decoded,
@@ -99,6 +101,7 @@ class CounterContract(Contract):
         Of every message comes an integer, 0 or more.
         """
         result: Any = self.counter(message)
+        refuse_coroutine(result)
         try:
             tokens = index(result)
         except TypeError:
@@ -226,12 +229,16 @@ def check_counter(
         BrokenLawsError:
             If it breaks a law, with the smallest message that shows it as code.
 
+        TypeError:
+            If *counter* can't be called.
+
         ValueError:
             If *without* has an unknown name.
 
     >>> from conversation_state.counting import by_characters
     >>> check_counter(by_characters)
     """
+    check_function("counter", counter, "a function from a message to its tokens")
     contract = CounterContract()
     contract.counter, contract.without = counter, without
     contract.messages = CounterContract.messages if messages is None else messages

@@ -16,7 +16,9 @@ from conversation_state.testing._state_laws import unchanged
 from conversation_state.testing.contracts._contract import (
     Contract,
     check_contract,
+    check_function,
     law,
+    refuse_coroutine,
 )
 from conversation_state.testing.contracts._examples import (
     STATES,
@@ -48,6 +50,7 @@ class ReducerContract(Contract):
         Of every state comes a state.
         """
         result: Any = self.reducer(state)
+        refuse_coroutine(result)
 
         assert isinstance(result, Aggregator), (
             f"expected a state, got {shorten_repr(result, 200)}"
@@ -199,11 +202,15 @@ def check_reducer(
         BrokenLawsError:
             If it breaks a law, with the smallest state that shows it as code.
 
+        TypeError:
+            If *reducer* can't be called.
+
         ValueError:
             If *without* or *also* has an unknown name.
 
     >>> check_reducer(lambda state: state.add_user_prompt("Please be brief."))
     """
+    check_function("reducer", reducer, "a function from a state to a state")
     contract = ReducerContract()
     contract.reducer = reducer
     contract.without, contract.also = without, also

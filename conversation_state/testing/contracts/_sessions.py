@@ -18,7 +18,9 @@ from conversation_state._wording import shorten_repr
 from conversation_state.testing.contracts._contract import (
     Contract,
     check_contract,
+    check_function,
     law,
+    refuse_coroutine,
 )
 from conversation_state.testing.strategies import texts
 
@@ -76,6 +78,9 @@ _STEPS = st.lists(
 )
 
 
+_METHODS = ("add_items", "get_items", "pop_item", "clear_session")
+
+
 class SessionContract(Contract):
     """
     The laws of a session.
@@ -104,8 +109,15 @@ class SessionContract(Contract):
         """
         A new session has no items, none to remove, and can be cleared.
         """
-        session = self.make(self._new_id())
-
+        session: Any = self.make(self._new_id())
+        refuse_coroutine(session)
+        missing = [
+            each for each in _METHODS if not callable(getattr(session, each, None))
+        ]
+        assert not missing, (
+            f"expected a session, got {shorten_repr(session)}, without "
+            f"{', '.join(missing)}"
+        )
         assert await _get_items(session) == [], "it has items"
         popped = await _wait_for(session.pop_item())
         assert popped is None, f"pop_item returned {shorten_repr(popped)}, not None"
@@ -283,9 +295,13 @@ def check_session(
         BrokenLawsError:
             If they break a law, with the smallest items that show it as code.
 
+        TypeError:
+            If *make* can't be called.
+
         ValueError:
             If *without* has an unknown name.
     """
+    check_function("make", make, "a function from an id to a session")
     contract = SessionContract()
     contract.make, contract.without = make, without
     if items is not None:

@@ -22,6 +22,7 @@ from conversation_state.messages import SystemMessage
 from conversation_state.testing.contracts._contract import (
     Contract,
     check_contract,
+    check_function,
     law,
     run_coroutine,
 )
@@ -259,12 +260,16 @@ def check_trimming_step(
         BrokenLawsError:
             If it breaks a law, with the smallest view that shows it as code.
 
+        TypeError:
+            If *step* can't be called.
+
         ValueError:
             If *without* or *also* has an unknown name.
 
     >>> from conversation_state.trimming import fit
     >>> check_trimming_step(fit(), also=["fits the budget", "is idempotent"])
     """
+    check_function("step", step, "a function from a view to a view")
     contract = TrimmingStepContract()
     contract.step = step
     contract.without, contract.also = without, also

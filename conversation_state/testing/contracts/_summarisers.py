@@ -17,6 +17,7 @@ from conversation_state.messages import AssistantMessage, Message, UserMessage
 from conversation_state.testing.contracts._contract import (
     Contract,
     check_contract,
+    check_function,
     law,
 )
 from conversation_state.testing.contracts._examples import (
@@ -202,11 +203,15 @@ def check_summariser(
         BrokenLawsError:
             If it breaks a law, with the smallest conversation that shows it as code.
 
+        TypeError:
+            If *summarise* can't be called.
+
         ValueError:
             If *without* has an unknown name.
 
     >>> check_summariser(lambda messages: f"{len(messages)} messages", max_tokens=5)
     """
+    check_function("summarise", summarise, "a function from messages to a text")
     contract = SummariserContract()
     contract.summarise, contract.without = summarise, without
     contract.max_tokens, contract.counter = max_tokens, counter
