@@ -42,11 +42,11 @@ def _make_msgspec(n: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
         role: str
         content: str
 
-    said = [Message("assistant" if i % 2 else "user", TEXT) for i in range(n)]
-    wire = msgspec.json.encode(said)
+    messages = [Message("assistant" if i % 2 else "user", TEXT) for i in range(n)]
+    wire = msgspec.json.encode(messages)
     decoder = msgspec.json.Decoder(list[Message])
-    assert said == decoder.decode(wire)
-    return lambda: msgspec.json.encode(said), lambda: decoder.decode(wire)
+    assert messages == decoder.decode(wire)
+    return lambda: msgspec.json.encode(messages), lambda: decoder.decode(wire)
 
 
 def _make_langchain(n: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
@@ -57,10 +57,10 @@ def _make_langchain(n: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
         messages_to_dict,
     )
 
-    said = [AIMessage(TEXT) if i % 2 else HumanMessage(TEXT) for i in range(n)]
-    wire = json.dumps(messages_to_dict(said))
+    messages = [AIMessage(TEXT) if i % 2 else HumanMessage(TEXT) for i in range(n)]
+    wire = json.dumps(messages_to_dict(messages))
     return (
-        lambda: json.dumps(messages_to_dict(said)),
+        lambda: json.dumps(messages_to_dict(messages)),
         lambda: messages_from_dict(json.loads(wire)),
     )
 
@@ -75,15 +75,15 @@ def _pydantic_ai(n: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
         UserPromptPart,
     )
 
-    said: list[ModelMessage] = [
+    messages: list[ModelMessage] = [
         ModelResponse([TextPart(TEXT)])
         if i % 2
         else ModelRequest([UserPromptPart(TEXT)])
         for i in range(n)
     ]
-    wire = ModelMessagesTypeAdapter.dump_json(said)
+    wire = ModelMessagesTypeAdapter.dump_json(messages)
     return (
-        lambda: ModelMessagesTypeAdapter.dump_json(said),
+        lambda: ModelMessagesTypeAdapter.dump_json(messages),
         lambda: ModelMessagesTypeAdapter.validate_json(wire),
     )
 
@@ -100,11 +100,11 @@ def _measure_recordings() -> Iterator[Row]:
         message for conversation in airline() for message in conversation
     )
     recorded = exchanges() | ({"transcripts": transcripts} if transcripts else {})
-    for provider, said in recorded.items():
-        state = Aggregator.new(messages=said)
+    for provider, messages in recorded.items():
+        state = Aggregator.new(messages=messages)
         wire = encode(state)
         data = to_data(state)
-        theirs = pydantic_ai.dump(said).payload
+        theirs = pydantic_ai.dump(messages).payload
         their_wire = ModelMessagesTypeAdapter.dump_json(theirs)
         their_data = json.loads(their_wire)
         assert state == decode(wire) == from_data(data)
@@ -125,7 +125,7 @@ def _measure_recordings() -> Iterator[Row]:
                 partial(ModelMessagesTypeAdapter.validate_python, their_data),
             ),
         ):
-            n = len(said)
+            n = len(messages)
             took, beside = seconds(ours) * 1e6 / n, seconds(peer) * 1e6 / n
             yield Row(claim, n, took, "Pydantic AI", beside, "µs")
 
@@ -136,10 +136,10 @@ def rows() -> Iterator[Row]:
     one message.
     """
     for n in (100, 10_000):
-        said = [
+        messages = [
             AssistantMessage(TEXT) if i % 2 else UserMessage(TEXT) for i in range(n)
         ]
-        state = Aggregator.new(messages=said)
+        state = Aggregator.new(messages=messages)
         wire = encode(state)
         assert state == decode(wire)
         each = 1e6 / n

@@ -49,12 +49,12 @@ def _time_first_count(make: Callable[[], TokenCounter]) -> float:
     return seconds(lambda: _count_all(next(unread), counter), least=3, for_s=0)
 
 
-def _count_all(said: Sequence[Message], counter: TokenCounter) -> int:
-    return sum([count(message, counter) for message in said])
+def _count_all(messages: Sequence[Message], counter: TokenCounter) -> int:
+    return sum([count(message, counter) for message in messages])
 
 
-def _count_anew(said: Sequence[Message], make: Callable[[], TokenCounter]) -> int:
-    return _count_all(said, make())
+def _count_anew(messages: Sequence[Message], make: Callable[[], TokenCounter]) -> int:
+    return _count_all(messages, make())
 
 
 def _make_langchain_counter() -> Callable[[], Any]:
@@ -102,11 +102,11 @@ def rows() -> Iterator[Row | LeftOut]:
 def _measure_both(
     name: str, make: Callable[[], TokenCounter], beside: str, peer: float
 ) -> Iterator[Row]:
-    said = _make_messages()
-    total = _count_anew(said, make)
-    assert total == sum(map(make(), said))
+    messages = _make_messages()
+    total = _count_anew(messages, make)
+    assert total == sum(map(make(), messages))
     first = _time_first_count(make)
-    again = seconds(partial(_count_anew, said, make))
+    again = seconds(partial(_count_anew, messages, make))
     each = 1e9 / N
     yield Row(f"{name}, first", N, first * each, beside, peer * each)
     yield Row(f"{name}, again", N, again * each, beside, peer * each)

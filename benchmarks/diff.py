@@ -26,7 +26,7 @@ from conversation_state import (
 from conversation_state.aggregator import Entry
 from conversation_state.diffing import Diff, diff
 
-SAID = (
+MESSAGES = (
     UserMessage("When does the next train to Bern leave, and is it on time?"),
     AssistantMessage("It leaves at 12:30 from platform 4, and it is on time."),
 )
@@ -34,11 +34,11 @@ SAID = (
 
 def _make_branch(state: Aggregator, count: int, word: str) -> Aggregator:
     """
-    A fork that said *count* messages, every second one of its own.
+    A fork with *count* more messages, every second one of its own.
     """
     fork = state.fork()
     for at in range(count):
-        fork = fork.add(SAID[1] if at % 2 else UserMessage(f"{word} {at}?"))
+        fork = fork.add(MESSAGES[1] if at % 2 else UserMessage(f"{word} {at}?"))
         fork = fork.add_usage(Usage(1_000, 50))
 
     return fork
@@ -72,7 +72,7 @@ def rows() -> Iterator[Row]:
     By what both remember, by what differs, shown, and of recorded runs.
     """
     for n in (100, 10_000, 1_000_000):
-        state = Aggregator.new(messages=islice(cycle(SAID), n))
+        state = Aggregator.new(messages=islice(cycle(MESSAGES), n))
         a, b = _make_branch(state, 5, "Why"), _make_branch(state, 5, "How")
         found = diff(a, b)
         assert (n, 5, 5, 2) == (
@@ -101,7 +101,7 @@ def rows() -> Iterator[Row]:
             took = seconds(partial(diff, a, stranger), for_s=0.1) * 1e6
             yield Row("diff with a decoded state", n, took, unit="µs")
 
-    state = Aggregator.new(messages=islice(cycle(SAID), 10_000))
+    state = Aggregator.new(messages=islice(cycle(MESSAGES), 10_000))
     for k in (10, 1_000, 100_000):
         a, b = _make_branch(state, k // 2, "Why"), _make_branch(state, k // 2, "How")
         took = seconds(partial(diff, a, b), for_s=0.1) * 1e6

@@ -24,10 +24,10 @@ from conversation_state import Aggregator, AssistantMessage, UserMessage
 def _make_checkpoints(n: int) -> list[Any]:
     state, kept = Aggregator.new(), []
     for i in range(n):
-        said = (
+        message = (
             UserMessage(f"question {i}") if i % 2 else AssistantMessage(f"answer {i}")
         )
-        state = state.add(said)
+        state = state.add(message)
         kept.append(state.checkpoint(str(i)))
 
     return kept
@@ -44,8 +44,8 @@ class State(TypedDict):
 def _run_langgraph(n: int) -> Any:
     def step(state: State) -> dict[str, Any]:
         i = len(state["messages"])
-        said = HumanMessage(f"question {i}") if i % 2 else AIMessage(f"answer {i}")
-        return {"messages": [said]}
+        message = HumanMessage(f"question {i}") if i % 2 else AIMessage(f"answer {i}")
+        return {"messages": [message]}
 
     graph = StateGraph(State)
     graph.add_node("step", step)

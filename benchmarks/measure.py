@@ -74,12 +74,12 @@ def seconds(
 
     Called *least* times, and on until *for_s* seconds of the *clock* are gone.
     """
-    best, spent, calls = float("inf"), 0.0, 0
-    while calls < least or spent < for_s:
+    best, total, calls = float("inf"), 0.0, 0
+    while calls < least or total < for_s:
         start = clock()
         function()
         took = clock() - start
-        best, spent, calls = min(best, took), spent + took, calls + 1
+        best, total, calls = min(best, took), total + took, calls + 1
 
     return best
 

@@ -29,8 +29,8 @@ BRANCHES = 1_000
 
 
 def _make_state(n: int) -> Aggregator:
-    said = (UserMessage(f"{number:08}" + "x" * 192) for number in range(n))
-    return Aggregator.new(messages=said)
+    prompts = (UserMessage(f"{number:08}" + "x" * 192) for number in range(n))
+    return Aggregator.new(messages=prompts)
 
 
 def assign(number: int, past: Past) -> Assignment:
@@ -44,8 +44,10 @@ def say_ten(state: Aggregator) -> Aggregator:
     """
     Ten messages of two hundred characters.
     """
-    said = (UserMessage(f"{state.id}{number:04}" + "x" * 160) for number in range(10))
-    return state.extend(said)
+    prompts = (
+        UserMessage(f"{state.id}{number:04}" + "x" * 160) for number in range(10)
+    )
+    return state.extend(prompts)
 
 
 def _return_same(state: Aggregator) -> Aggregator:
@@ -170,7 +172,7 @@ def _fanning_out() -> Iterator[Row]:
         1,
         seconds_each(lambda: save_progress(state)) * 1e9,
     )
-    spent: list[float] = []
+    took_each: list[float] = []
 
     def step(fork: Aggregator) -> Aggregator:
         grown = fork
@@ -183,11 +185,11 @@ def _fanning_out() -> Iterator[Row]:
             nonlocal grown
             grown = grown.add(MESSAGE)
 
-        spent.append(seconds_each(grow) - seconds_each(alone))
+        took_each.append(seconds_each(grow) - seconds_each(alone))
         return fork
 
     fan_out(state, [step])
-    yield Row("save_progress, in a step, after each message", 1, spent[0] * 1e9)
+    yield Row("save_progress, in a step, after each message", 1, took_each[0] * 1e9)
 
 
 def rows() -> Iterator[Row]:

@@ -21,13 +21,13 @@ LIMITS = (2_500, 3_500)
 SLACKS = (0, 250, 500, 1_000)
 
 
-def played(said: tuple[Message, ...], limit: int, slack: int) -> list[TrimContext]:
+def played(messages: tuple[Message, ...], limit: int, slack: int) -> list[TrimContext]:
     """
     The views of all requests, one before each message of the assistant.
     """
     budget = TokenBudget(context_window=limit)
     state, views = Aggregator.new(), []
-    for message in said:
+    for message in messages:
         if message.role == "assistant":
             try:
                 view = trim(state, budget, fit(slack=slack))
@@ -52,8 +52,8 @@ def rows() -> Iterator[Row]:
         without = 0.0
         for slack in SLACKS:
             sent = shared = moves = pairs = 0
-            for said in conversations:
-                for before, view in pairwise(played(said, limit, slack)):
+            for messages in conversations:
+                for before, view in pairwise(played(messages, limit, slack)):
                     if not len(view.dropped):
                         continue
 

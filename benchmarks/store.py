@@ -34,8 +34,10 @@ TEXT = "x" * 500
 
 
 def _make_state(n: int) -> Aggregator:
-    said = [AssistantMessage(TEXT) if i % 2 else UserMessage(TEXT) for i in range(n)]
-    return Aggregator.new(messages=said)
+    messages = [
+        AssistantMessage(TEXT) if i % 2 else UserMessage(TEXT) for i in range(n)
+    ]
+    return Aggregator.new(messages=messages)
 
 
 def _open_bare(folder: str, synchronous: str) -> sqlite3.Connection:

@@ -117,12 +117,12 @@ def _make_ours(folder: str, synchronous: str) -> Kept:
 
 
 def extend(
-    said: Sequence[AnyMessage], new: Sequence[Sequence[AnyMessage]]
+    before: Sequence[AnyMessage], new: Sequence[Sequence[AnyMessage]]
 ) -> list[AnyMessage]:
     """
-    What was said, and then all that is *new*; what a delta channel asks for.
+    The messages *before*, and then all that is *new*; what a delta channel asks for.
     """
-    return [*said, *(message for each in new for message in each)]
+    return [*before, *(message for each in new for message in each)]
 
 
 class Whole(TypedDict):
@@ -160,7 +160,7 @@ def langgraph(
     """
     A graph of one node on a checkpointer.
     """
-    spent = [0.0]
+    total = [0.0]
 
     def timed(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -168,7 +168,7 @@ def langgraph(
             try:
                 return function(*args, **kwargs)
             finally:
-                spent[0] += time.thread_time() - start
+                total[0] += time.thread_time() - start
 
         return call
 
@@ -191,7 +191,7 @@ def langgraph(
             for _ in range(TURNS):
                 graph.invoke({"messages": [HumanMessage(TEXT)]}, config)
 
-        return spent[0]
+        return total[0]
 
     def load() -> int:
         connection, graph = opened()

@@ -41,7 +41,7 @@ from conversation_state.trimming import (
 
 _TIMES = 50
 
-SAID = (
+MESSAGES = (
     UserMessage("When does the next train to Bern leave, and is it on time?"),
     AssistantMessage(tool_calls=[ToolCall("a", "trains", '{"to": "Bern"}')]),
     ToolMessage('{"departs": "12:30", "delay": 0}' * 4, tool_call_id="a"),
@@ -60,17 +60,17 @@ def _make_langchain(state: Aggregator, limit: int) -> Any:
     from langchain_core.messages.utils import count_tokens_approximately
 
     theirs: list[Any] = []
-    for said in state:
-        text = said.text
-        if said.role == "system":
+    for message in state:
+        text = message.text
+        if message.role == "system":
             theirs.append(SystemMessage(text))
-        elif said.role == "user":
+        elif message.role == "user":
             theirs.append(HumanMessage(text))
-        elif said.role == "tool":
+        elif message.role == "tool":
             theirs.append(ToolMessage(text, tool_call_id="a"))
         else:
             made = [{"id": "a", "name": "trains", "args": {"to": "Bern"}}]
-            calls = made if said.tool_calls else []
+            calls = made if message.tool_calls else []
             theirs.append(AIMessage(text, tool_calls=calls))
 
     return lambda: trim_messages(
@@ -83,11 +83,11 @@ def _make_langchain(state: Aggregator, limit: int) -> Any:
 
 
 def _trim_turn(state: Aggregator, budget: TokenBudget, step: Step) -> None:
-    trim(state.add(SAID[0]), budget, step)
+    trim(state.add(MESSAGES[0]), budget, step)
 
 
 def _default_turn(state: Aggregator, budget: TokenBudget) -> None:
-    trim(state.add(SAID[0]), budget)
+    trim(state.add(MESSAGES[0]), budget)
 
 
 def _measure_other_steps(state: Aggregator, n: int) -> Iterator[Row]:
@@ -103,7 +103,7 @@ def _measure_other_steps(state: Aggregator, n: int) -> Iterator[Row]:
         took = seconds_each(partial(step, whole)) * 1e6
         yield Row(claim, n, took, unit="µs")
 
-    later = TrimContext.of(state.add(SAID[0])).remove(n // 2)
+    later = TrimContext.of(state.add(MESSAGES[0])).remove(n // 2)
     took = seconds_each(partial(whole.shared_prefix, later)) * 1e6
     yield Row("shared_prefix of two views", n, took, unit="µs")
     yield from _next_state(state, n)
@@ -113,7 +113,7 @@ def _next_state(state: Aggregator, n: int) -> Iterator[Row]:
     """
     Steps on a state of which the one before, a message ago, was trimmed.
     """
-    stopped = state.add(SAID[1])
+    stopped = state.add(MESSAGES[1])
     view = trim(state, None)
     budget = TokenBudget(context_window=view.total_tokens // 2)
     for claim, of, steps in (
@@ -123,9 +123,9 @@ def _next_state(state: Aggregator, n: int) -> Iterator[Row]:
         ("clear_tool_results()", state, [clear_tool_results()]),
         ("clear_tool_results(), fit()", state, [clear_tool_results(), fit()]),
     ):
-        before = of.add(SAID[0])
+        before = of.add(MESSAGES[0])
         trim(before, budget, *steps)
-        states = iter([before.add(SAID[0]) for _ in range(_TIMES)])
+        states = iter([before.add(MESSAGES[0]) for _ in range(_TIMES)])
         took = process_time()
         for later in states:
             trim(later, budget, *steps)
@@ -159,8 +159,8 @@ def rows() -> Iterator[Row]:
     """
     step = fit()
     for n in (100, 10_000, 1_000_000):
-        said = islice(cycle(SAID), n - 1)
-        state = Aggregator.new(messages=[SystemMessage("Be brief."), *said])
+        messages = islice(cycle(MESSAGES), n - 1)
+        state = Aggregator.new(messages=[SystemMessage("Be brief."), *messages])
         view = trim(state, None)
         newest = sum(element.tokens for element in view.elements[-20:])
         limits = {

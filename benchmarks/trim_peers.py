@@ -66,7 +66,7 @@ def ours(payload: list[dict[str, Any]]) -> Iterator[str]:
     """
     state = Aggregator.new(messages=openai_chat.load(payload))
     whole = TrimContext.of(state)
-    said = [
+    messages = [
         (one.role, [c.id for c in getattr(one, "tool_calls", ())], _get_call_id(one))
         for one in whole
     ]
@@ -81,7 +81,7 @@ def ours(payload: list[dict[str, Any]]) -> Iterator[str]:
         elements = view.elements
         tokens = sum([one.tokens for one in elements])
         assert tokens == view.total_tokens
-        roles = [said[one.seq] for one in elements]
+        roles = [messages[one.seq] for one in elements]
         yield _judge_result(len(roles), tokens, limit, roles)
 
 
@@ -96,12 +96,12 @@ def langchain(payload: list[dict[str, Any]], **options: Any) -> Iterator[str]:
     from langchain_core.messages import convert_to_messages, trim_messages
     from langchain_core.messages.utils import count_tokens_approximately
 
-    said = convert_to_messages(payload)
-    whole = count_tokens_approximately(said)
+    messages = convert_to_messages(payload)
+    whole = count_tokens_approximately(messages)
     for limit in range(1, whole + 1, EVERY):
         try:
             view = trim_messages(
-                said,
+                messages,
                 max_tokens=limit,
                 token_counter=count_tokens_approximately,
                 **options,
@@ -142,9 +142,11 @@ def litellm(payload: list[dict[str, Any]]) -> Iterator[str]:
     whole = token_counter(model="gpt-4o", messages=payload)
     for limit in range(1, whole + 1, EVERY * 10):
         # It writes into what it is given.
-        said: Any = copy.deepcopy(payload)
+        messages: Any = copy.deepcopy(payload)
         try:
-            view = trim_messages(said, model="gpt-4o", max_tokens=limit, trim_ratio=1)
+            view = trim_messages(
+                messages, model="gpt-4o", max_tokens=limit, trim_ratio=1
+            )
         except Exception:  # noqa: BLE001 - any of the peer's: counted
             yield "raised"
             continue

@@ -35,12 +35,12 @@ class Scripted(Model):
         """
         One response to the items it is sent.
         """
-        said = request["input"]
+        items = request["input"]
         output: ResponseOutputMessage | ResponseFunctionToolCall
-        if said[-1].get("type") == "function_call_output":
-            text = f"{said[-1]['output']} Shall I book it?"
+        if items[-1].get("type") == "function_call_output":
+            text = f"{items[-1]['output']} Shall I book it?"
             output = ResponseOutputMessage(
-                id=f"msg_{len(said)}",
+                id=f"msg_{len(items)}",
                 type="message",
                 role="assistant",
                 status="completed",
@@ -51,12 +51,12 @@ class Scripted(Model):
         else:
             output = ResponseFunctionToolCall(
                 type="function_call",
-                call_id=f"call_{len(said)}",
+                call_id=f"call_{len(items)}",
                 name="next_train",
-                arguments=json.dumps({"to": said[-1]["content"].split()[-1][:-1]}),
+                arguments=json.dumps({"to": items[-1]["content"].split()[-1][:-1]}),
             )
 
-        usage = Usage(1, input_tokens=40 * len(said), output_tokens=20)
+        usage = Usage(1, input_tokens=40 * len(items), output_tokens=20)
         return ModelResponse([output], usage, response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> Any:
@@ -79,9 +79,9 @@ async def ask(desk: Agent[Any], session: StoreSession, question: str) -> str:
     A run, paid for in the session's ledger.
     """
     result = await Runner.run(desk, question, session=session, run_config=QUIET)
-    spent = await session.record(result)
-    told = f"{result.final_output} ({spent.total_tokens} tokens so far)"
-    return f"{session.session_id}: {question}\n    {told}"
+    usage = await session.record(result)
+    answer = f"{result.final_output} ({usage.total_tokens} tokens so far)"
+    return f"{session.session_id}: {question}\n    {answer}"
 
 
 async def run() -> list[str]:

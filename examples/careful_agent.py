@@ -119,15 +119,17 @@ def scripted(messages: Sequence[Message]) -> AssistantMessage:
     """
     A model that books the good hotel first, and the other one when told to.
     """
-    said = messages[-1]
+    newest = messages[-1]
     meta = ResponseMeta(usage=Usage(100, 10), model="script")
-    if said.role == "user":
-        hotel, price = ("the Ritz", 380) if "taken" not in said.text else ("a room", 90)
+    if newest.role == "user":
+        hotel, price = (
+            ("the Ritz", 380) if "taken" not in newest.text else ("a room", 90)
+        )
         booking = f'{{"what": "{hotel}", "price": {price}}}'
         calls = [ToolCall("c1", "book", booking), ToolCall("c2", "check", "{}")]
         return AssistantMessage(tool_calls=calls, response=meta)
 
-    return AssistantMessage(f"Done: {said.text}", response=meta)
+    return AssistantMessage(f"Done: {newest.text}", response=meta)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def departures(to: str) -> str:
     return {"Lyon": "08:10, 12:30", "Nice": "09:00"}.get(to, "none")
 
 
-def said(text: str, tokens: int, to: str = "") -> AIMessage:
+def make_answer(text: str, tokens: int, to: str = "") -> AIMessage:
     """
     An answer of the script, which calls the tool if there is somewhere *to* go.
     """
@@ -89,11 +89,11 @@ def main() -> None:
     Two questions, and another one instead of the second in a fork.
     """
     script = [
-        said("", 40, to="Lyon"),
-        said("At 08:10 and at 12:30.", 70),
-        said("Booked: 08:10, window, 49 euros.", 90),
-        said("", 90, to="Nice"),
-        said("There is one at 09:00.", 120),
+        make_answer("", 40, to="Lyon"),
+        make_answer("At 08:10 and at 12:30.", 70),
+        make_answer("Booked: 08:10, window, 49 euros.", 90),
+        make_answer("", 90, to="Nice"),
+        make_answer("There is one at 09:00.", 120),
     ]
     model = GenericFakeChatModel(messages=iter(script))
     with StoreChatMessageHistory.from_url("memory:", "to Lyon") as history:

@@ -108,7 +108,9 @@ def main(arguments: Sequence[str]) -> None:
             for _ in range(50):
                 graph.invoke({"messages": [HumanMessage("To Bern, please.")]}, thread)
 
-            said = sum(len(message.text) for message in store.load(saver.name("ann")))
+            characters = sum(
+                len(message.text) for message in store.load(saver.name("ann"))
+            )
             count = len(list(graph.get_state_history(thread)))
             tell("a long conversation", f"{count} checkpoints, each restorable")
 
@@ -118,7 +120,7 @@ def main(arguments: Sequence[str]) -> None:
             tell("damaged", str(store.verify() or "nothing"))
 
         kilobytes = path.stat().st_size // 1000
-        tell("the file", f"{kilobytes} kB for {said} characters and their past")
+        tell("the file", f"{kilobytes} kB for {characters} characters and their past")
 
 
 if __name__ == "__main__":

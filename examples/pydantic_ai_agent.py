@@ -91,8 +91,8 @@ async def main(url: str) -> None:
         for key in ("desk", "desk, again"):
             state = await backend.load_state(key)
             saves = backend.store.latest(key).revision
-            spent = state.total_usage.total_tokens
-            tell(f"{key}: {len(state)} messages, {saves} saves, {spent} tokens")
+            tokens = state.total_usage.total_tokens
+            tell(f"{key}: {len(state)} messages, {saves} saves, {tokens} tokens")
 
         before = await backend.load_state("desk", at=3)
         tell(f"Save 3 is still there: {before[-1].text}")

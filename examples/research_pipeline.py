@@ -114,8 +114,8 @@ def main(path: str, question: str) -> None:
     complete = complete_over_http if "OPENAI_BASE_URL" in os.environ else scripted
     with open_store(path) as store:
         state = research(store, question, complete)
-        spent = state.total_usage.total_tokens
-        bill = f"paid: {len(state.ledger)} responses, {spent} tokens"
+        tokens = state.total_usage.total_tokens
+        bill = f"paid: {len(state.ledger)} responses, {tokens} tokens"
         sys.stdout.write(f"{state[-1].text}\n\n{bill}\n")
 
 

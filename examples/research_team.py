@@ -132,8 +132,8 @@ def scripted(seen: Sequence[Message]) -> AssistantMessage:
 
     asked = sum(map(by_characters, seen))
     answer = AssistantMessage(text, tool_calls=calls)
-    spent = Usage(asked, by_characters(answer))
-    return answer.replace(response=ResponseMeta("stop", spent, model="scripted"))
+    usage = Usage(asked, by_characters(answer))
+    return answer.replace(response=ResponseMeta("stop", usage, model="scripted"))
 
 
 # The stages: each takes a state and gives the next one.
@@ -152,9 +152,9 @@ def asked(model: Model, state: Aggregator) -> Aggregator:
     A state with the model's next answer, and what it cost.
     """
     answer = model(seen_by_model(state).messages)
-    spent = answer.response.usage if answer.response else None
+    usage = answer.response.usage if answer.response else None
     # If anything fails from here on, what was paid for is not forgotten.
-    return save_progress(state.add(answer).add_usage(spent, model="scripted"))
+    return save_progress(state.add(answer).add_usage(usage, model="scripted"))
 
 
 def plan(model: Model, state: Aggregator) -> Aggregator:
@@ -261,13 +261,13 @@ def line(message: Message) -> str:
     """
     A message in one line: its calls, or the beginning of its text.
     """
-    said = message.text.partition("\n")[0]
+    text = message.text.partition("\n")[0]
     if isinstance(message, AssistantMessage) and message.tool_calls:
-        said = ", ".join(
+        text = ", ".join(
             f"{call.name}({call.arguments})" for call in message.tool_calls
         )
 
-    return f"{message.role:>9}: {said}"
+    return f"{message.role:>9}: {text}"
 
 
 def main() -> None:

@@ -136,10 +136,10 @@ chat.add_usage(Usage(), "key")  # type: ignore[call-arg]
 
 # Messages
 
-said = AssistantMessage([TextPart("hi")], tool_calls=[ToolCall("1", "clock")])
-assert_type(said.text, str)
-assert_type(said.tool_calls, tuple[ToolCall, ...])
-assert_type(said.replace(name="ann"), AssistantMessage)
+answer = AssistantMessage([TextPart("hi")], tool_calls=[ToolCall("1", "clock")])
+assert_type(answer.text, str)
+assert_type(answer.tool_calls, tuple[ToolCall, ...])
+assert_type(answer.replace(name="ann"), AssistantMessage)
 assert_type(Envelope.new().user("hi"), UserMessage)
 assert_type(Envelope.new().tool_error("no", tool_call_id="1"), ToolMessage)
 assert_type(Envelope.new().run_id, UUID)
@@ -147,7 +147,7 @@ assert_type(Envelope.new().run_id, UUID)
 TextPart("hi", metadata={"any": ["JSON"]})
 ToolCall("1", "clock", metadata={"any": ["JSON"]})
 
-said.content = "other"  # type: ignore[misc]
+answer.content = "other"  # type: ignore[misc]
 UserMessage("hi", nmae="ann")  # type: ignore[call-arg]
 ToolMessage("12:30")  # type: ignore[call-arg]
 ImagePart(url=3)  # type: ignore[arg-type]

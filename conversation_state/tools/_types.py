@@ -325,10 +325,10 @@ class SchemaWriter:
         schema = self._write_enum_values([*cls], cls, at)
         members = [each for each in cls if each.name in docstring.fields]
         lines = [f"{each.value}: {docstring.fields[each.name]}" for each in members]
-        said = "\n".join(
+        text = "\n".join(
             lines if not docstring.summary else [docstring.summary, *lines]
         )
-        return {**schema, "description": said} if said else schema
+        return {**schema, "description": text} if text else schema
 
     def _write_array(
         self, kind: Any, base: type, args: tuple[Any, ...], at: str
@@ -487,8 +487,8 @@ def _add_label(name: str, schema: Schema) -> Schema:
     """
     *schema* of an item in a named tuple, whose name goes into the description.
     """
-    said = schema.get("description")
-    return {**schema, "description": f"{name}: {said}" if said else name}
+    description = schema.get("description")
+    return {**schema, "description": f"{name}: {description}" if description else name}
 
 
 def _format_type(kind: Any) -> str:

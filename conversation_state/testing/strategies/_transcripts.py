@@ -156,77 +156,79 @@ def transcripts(
     return _build_transcript(min_size, max_size, speakers)
 
 
-def _position_of(draw: DrawFn, said: list[Message], kind: type[Message]) -> int:
+def _position_of(draw: DrawFn, messages: list[Message], kind: type[Message]) -> int:
     return draw(
-        st.sampled_from([at for at, one in enumerate(said) if isinstance(one, kind)])
+        st.sampled_from(
+            [at for at, one in enumerate(messages) if isinstance(one, kind)]
+        )
     )
 
 
-def _orphan_result(draw: DrawFn, said: list[Message]) -> None:
+def _orphan_result(draw: DrawFn, messages: list[Message]) -> None:
     """
     A result whose call is gone, or was never there.
     """
-    at = _position_of(draw, said, ToolMessage)
-    result = said[at]
-    said[at] = result.replace(tool_call_id=f"{result.tool_call_id}, not made")  # type: ignore[attr-defined]
+    at = _position_of(draw, messages, ToolMessage)
+    result = messages[at]
+    messages[at] = result.replace(tool_call_id=f"{result.tool_call_id}, not made")  # type: ignore[attr-defined]
 
 
-def _remove_result(draw: DrawFn, said: list[Message]) -> None:
+def _remove_result(draw: DrawFn, messages: list[Message]) -> None:
     """
     A call in the middle without a result.
     """
-    del said[_position_of(draw, said, ToolMessage)]
-    said.append(UserMessage("go on"))
+    del messages[_position_of(draw, messages, ToolMessage)]
+    messages.append(UserMessage("go on"))
 
 
-def _duplicate_result(draw: DrawFn, said: list[Message]) -> None:
+def _duplicate_result(draw: DrawFn, messages: list[Message]) -> None:
     """
     A result given twice, at once or later.
     """
-    at = _position_of(draw, said, ToolMessage)
-    said.insert(draw(st.integers(at + 1, len(said))), said[at])
+    at = _position_of(draw, messages, ToolMessage)
+    messages.insert(draw(st.integers(at + 1, len(messages))), messages[at])
 
 
-def _insert_before_result(draw: DrawFn, said: list[Message]) -> None:
+def _insert_before_result(draw: DrawFn, messages: list[Message]) -> None:
     """
     A message between a call and its result.
     """
-    at = _position_of(draw, said, ToolMessage)
-    said.insert(at, UserMessage("are you done?"))
+    at = _position_of(draw, messages, ToolMessage)
+    messages.insert(at, UserMessage("are you done?"))
 
 
-def _delay_result(draw: DrawFn, said: list[Message]) -> None:
+def _delay_result(draw: DrawFn, messages: list[Message]) -> None:
     """
     A result that comes after another message.
     """
-    late = said.pop(_position_of(draw, said, ToolMessage))
-    said += [UserMessage("are you done?"), late]
+    late = messages.pop(_position_of(draw, messages, ToolMessage))
+    messages += [UserMessage("are you done?"), late]
 
 
-def _repeat_call_id(draw: DrawFn, said: list[Message]) -> None:
+def _repeat_call_id(draw: DrawFn, messages: list[Message]) -> None:
     """
     Two calls with one id: in one message, or in two that are both answered.
     """
-    at = _position_of(draw, said, ToolMessage)
-    result = said[at]
+    at = _position_of(draw, messages, ToolMessage)
+    result = messages[at]
     call = ToolCall(result.tool_call_id, "again")  # type: ignore[attr-defined]
     if draw(st.booleans()):
-        said += [AssistantMessage(tool_calls=[call]), result]
+        messages += [AssistantMessage(tool_calls=[call]), result]
     else:
         for n in range(at, -1, -1):
-            caller = said[n]
+            caller = messages[n]
             if isinstance(caller, AssistantMessage):
-                said[n] = caller.replace(tool_calls=[*caller.tool_calls, call])
+                messages[n] = caller.replace(tool_calls=[*caller.tool_calls, call])
                 break
 
 
-def _add_late_system_message(draw: DrawFn, said: list[Message]) -> None:
+def _add_late_system_message(draw: DrawFn, messages: list[Message]) -> None:
     """
     A system message after other messages.
     """
-    said.append(UserMessage("hi"))
-    said.insert(draw(st.integers(0, len(said))), SystemMessage("be brief"))
-    said.append(SystemMessage("be brief"))
+    messages.append(UserMessage("hi"))
+    messages.insert(draw(st.integers(0, len(messages))), SystemMessage("be brief"))
+    messages.append(SystemMessage("be brief"))
 
 
 _BREAKS = (
@@ -244,20 +246,20 @@ _BREAKS = (
 def _broken_transcripts(
     draw: DrawFn, whole: SearchStrategy[tuple[Message, ...]]
 ) -> tuple[Message, ...]:
-    said = list(draw(whole))
+    messages = list(draw(whole))
     call = ToolCall("call", "clock", "{}")
-    said += [
+    messages += [
         AssistantMessage(tool_calls=[call]),
         ToolMessage("12:30", tool_call_id="call"),
     ]
     if draw(st.booleans()):
-        said.append(AssistantMessage("It is half past twelve."))
+        messages.append(AssistantMessage("It is half past twelve."))
 
     for harm in draw(st.lists(st.sampled_from(_BREAKS), min_size=1, max_size=3)):
-        if any(map(_is_result, said)):
-            harm(draw, said)
+        if any(map(_is_result, messages)):
+            harm(draw, messages)
 
-    return tuple(said)
+    return tuple(messages)
 
 
 @once
@@ -274,7 +276,7 @@ def broken_transcripts(*, max_size: int = 6) -> SearchStrategy[tuple[Message, ..
     Shrink to a call, its result, and one harm.
     """
     return _broken_transcripts(_end_conversation(max_size)).filter(
-        lambda said: not is_accepted(said)
+        lambda messages: not is_accepted(messages)
     )
 
 
@@ -284,15 +286,18 @@ def _end_conversation(max_size: int) -> SearchStrategy[tuple[Message, ...]]:
     Transcripts without open calls, which something can be added to.
     """
 
-    def answered(said: tuple[Message, ...]) -> tuple[Message, ...]:
-        done = {one.tool_call_id for one in said if isinstance(one, ToolMessage)}
+    def answered(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        done = {one.tool_call_id for one in messages if isinstance(one, ToolMessage)}
         open_calls = [
             call
-            for one in said
+            for one in messages
             if isinstance(one, AssistantMessage)
             for call in one.tool_calls
             if call.id not in done
         ]
-        return (*said, *[ToolMessage("", tool_call_id=call.id) for call in open_calls])
+        return (
+            *messages,
+            *[ToolMessage("", tool_call_id=call.id) for call in open_calls],
+        )
 
     return transcripts(max_size=max_size).map(answered)
