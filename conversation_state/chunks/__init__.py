@@ -46,11 +46,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from conversation_state.chunks._accumulator import Accumulator, check_usage_mode
-from conversation_state.chunks._fast_paths import join_texts
+from conversation_state.chunks._fast_paths import join_response
 from conversation_state.chunks._merge_values import UsageMode
 from conversation_state.chunks._merger import ChunkMerger
 from conversation_state.errors import ConcatError
-from conversation_state.messages import AssistantMessage, Message
+from conversation_state.messages import Message
 
 __all__ = ["Accumulator", "concat", "concat_rows"]
 
@@ -107,10 +107,10 @@ def concat(
 
     mode = check_usage_mode(usage)
     given: Any = chunks if isinstance(chunks, (list, tuple)) else list(chunks)
-    if 1 < len(given) < _SHORT and getattr(given[-1], "response", None) is None:
-        text = join_texts(given)
-        if text is not None and given[0].__class__ is AssistantMessage:
-            return AssistantMessage(text)  # type: ignore[return-value]  # all chunks are of this class
+    if 1 < len(given) < _SHORT:
+        message = join_response(given)
+        if message is not None:
+            return message  # type: ignore[return-value]  # all chunks are of this class
 
     pieces = ChunkMerger(mode, regroup=regroup_by_index)
     pieces.read(given)

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP
-from conversation_state.messages._base import PLAIN
+from conversation_state.messages import AssistantMessage
+from conversation_state.messages._base import COMMON, PLAIN
 from conversation_state.parts import (
     Part,
     ReasoningPart,
@@ -21,7 +22,7 @@ from conversation_state.parts import (
     TextPart,
 )
 
-__all__ = ["join_arguments", "join_parts", "join_texts"]
+__all__ = ["join_arguments", "join_parts", "join_response", "join_texts"]
 
 # Only an assistant message has all of these attributes, only texts can be joined,
 # and only one part or call is taken: any other chunk raises one of these.
@@ -45,6 +46,33 @@ def join_texts(chunks: Sequence[Any]) -> str | None:
         return "".join(texts) if len(texts) == len(chunks) else None
     except _NOT_AN_ANSWER:
         return None
+
+
+def join_response(chunks: Sequence[Any]) -> AssistantMessage | None:
+    """
+    The message of *chunks*, two or more, if they hold nothing but text of an
+    assistant, and the last one perhaps what is known of the whole response.
+    """
+    first, before, last = chunks[0], chunks[-2], chunks[-1]
+    # Parts and calls are seen at once, before all chunks are asked.
+    if not (
+        first.__class__ is before.__class__ is last.__class__ is AssistantMessage
+        and first.content.__class__ is before.content.__class__ is str
+        and last.content.__class__ is str
+        and not (before.tool_calls or last.tool_calls)
+    ):
+        return None
+
+    text = join_texts(chunks[:-1])
+    if text is None:
+        return None
+
+    common: dict[str, Any] = {}
+    if last._common is not PLAIN:
+        fields = zip(COMMON, last._common, PLAIN, strict=True)
+        common = {name: value for name, value, plain in fields if value is not plain}
+
+    return AssistantMessage(text + last.content, response=last.response, **common)
 
 
 def join_arguments(chunks: Sequence[Any], index: int | None) -> str | None:

@@ -388,10 +388,13 @@ def _sum_counts(
     total = counts.get("total_token_count")
 
     # What the total does not count again is in another count already.
-    ways = ((tools, thoughts), (0, thoughts), (tools, 0), (0, 0))
-    both = prompt + written
-    more = next((way for way in ways if total == both + way[0] + way[1]), ways[0])
-    prompt, written = prompt + more[0], written + more[1]
+    more = (tools, thoughts)
+    if tools or thoughts:
+        both = prompt + written
+        ways = (more, (0, thoughts), (tools, 0), (0, 0))
+        more = next((way for way in ways if total == both + way[0] + way[1]), more)
+        prompt, written = prompt + more[0], written + more[1]
+
     if tools:
         extra["tool_use_prompt_tokens"] = tools
 
