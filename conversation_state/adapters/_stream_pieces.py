@@ -225,18 +225,8 @@ _ANYTHING = _Anything()
 _PARTS = (TextPart, ReasoningPart, RefusalPart)
 _new_chunk: Any = make_draft(AssistantMessage)
 _new_part: Any = {kind: make_draft(kind) for kind in _PARTS}
+_new_call: Any = make_draft(ToolCall)
 _COMMON: Any = AssistantMessage("")._common
-
-
-def _make_chunk(content: Any, tool_calls: tuple[ToolCall, ...]) -> AssistantMessage:
-    chunk = _new_chunk()
-    chunk.content = content
-    chunk.tool_calls = tool_calls
-    chunk.response = None
-    chunk._common = _COMMON
-    chunk.__class__ = AssistantMessage
-    made: AssistantMessage = chunk
-    return made
 
 
 def make_text_chunk(piece: str) -> AssistantMessage:
@@ -288,6 +278,19 @@ def call_chunks(index: int) -> Callable[[str], AssistantMessage]:
     """
 
     def make(piece: str) -> AssistantMessage:
-        return _make_chunk("", (ToolCall("", "", piece, index=index),))
+        call = _new_call()
+        call.id = call.name = ""
+        call.arguments = piece
+        call.index = index
+        call.type = "function"
+        call.metadata = call.unknown = EMPTY_MAP
+        call.__class__ = ToolCall
+        chunk = _new_chunk()
+        chunk.content = ""
+        chunk.tool_calls = (call,)
+        chunk.response = None
+        chunk._common = _COMMON
+        chunk.__class__ = AssistantMessage
+        return chunk  # type: ignore[no-any-return]
 
     return make

@@ -204,14 +204,14 @@ class StreamedText:
     def __init__(self) -> None:
         self.cut = SurrogateBuffer()
         self.pieces: list[str] = []
-        self._size = 0
+        # The size of the pieces that were counted, and how many of them were.
+        self._size = self._counted = 0
 
     def add(self, text: str) -> AssistantMessage:
         """
         A chunk that brings *text*, which counts as given.
         """
         self.pieces.append(text)
-        self._size += len(text)
         return self.chunk(text)
 
     def chunk(self, text: str) -> AssistantMessage:
@@ -234,7 +234,6 @@ class StreamedText:
 
         def add(text: str) -> AssistantMessage:
             note(text)
-            self._size += len(text)
             return chunk(text)
 
         return add
@@ -262,6 +261,10 @@ class StreamedText:
         What is left of *whole*, valid Unicode; None if it is not what the
         pieces said.
         """
+        # Counted only now: pieces come one by one, and are asked for at the end.
+        uncounted = self.pieces[self._counted :]
+        self._counted += len(uncounted)
+        self._size += sum(map(len, uncounted))
         if len(whole) < self._size or not whole.startswith("".join(self.pieces)):
             return None
 
