@@ -3,7 +3,7 @@ States, every one kept, beside what people keep today.
 
 Adding a message takes 1.2 µs and at most 450 bytes for a state that is kept,
 and at most 1.6 times what a bare append to the pure Python pvector takes; a
-fork and a checkpoint take 1 µs; a join grows with what both sides said since
+fork and a checkpoint take 1 µs; a join grows with what both sides added since
 they parted. Flat from 10 to 1,000,000 messages, where copying a list, shallow
 or deep, grows with the square of its length.
 """
@@ -86,7 +86,7 @@ def rows() -> Iterator[Row]:
     forks = [state.fork().extend([MESSAGE] * 10) for _ in range(1_000)]
     assert 10_010 == len(state.join(*forks))
     took = seconds(lambda: state.join(*forks)) * 1e3
-    yield Row("join 1,000 forks that said ten each", 1_000, took, unit="ms")
+    yield Row("join 1,000 forks with ten messages each", 1_000, took, unit="ms")
 
 
 def _measure_adding(n: int) -> Iterator[Row]:
@@ -119,7 +119,7 @@ def _measure_branching(n: int) -> Iterator[Row]:
     for claim, function in (
         ("fork", state.fork),
         ("checkpoint", state.checkpoint),
-        ("join two forks that said ten each", partial(state.join, one, two)),
+        ("join two forks with ten messages each", partial(state.join, one, two)),
         ("join what is there already", partial(joined.join, two)),
     ):
         yield Row(claim, n, seconds_each(function) * 1e9)

@@ -7,7 +7,7 @@ Every state is restorable with ours and with LangGraph's: its default channel
 writes all messages again into each checkpoint, its delta channel what is new
 and a snapshot now and then. The session keeps one list, so only its newest
 state is there. A turn of LangGraph's is one run of a graph with one node; what
-its saver takes is told apart, over all its threads, so that it may be more
+its saver takes is measured apart, over all its threads, so that it may be more
 than the turn. All use a log (WAL), and files count after the last connection
 was closed.
 

@@ -36,7 +36,7 @@ _INVISIBLE = f"[{INVISIBLE_CHARACTERS}]"
 _INVISIBLE_IN_LINE = f"[{INVISIBLE_CHARACTERS}\t\n]"
 
 
-# Names that are said with a vowel first: not "Usage", "UserMessage" or "UUID".
+# Names pronounced with a vowel first: not "Usage", "UserMessage" or "UUID".
 _VOWEL_SOUND = r"_*(?:[aeio]|u(?!ni|s|u))"
 
 

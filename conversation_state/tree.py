@@ -63,7 +63,7 @@ class _Place(NamedTuple):
 class MessageTree:
     """
     The messages of several states of a conversation, each once, behind the message
-    it was said after; and which of the last ones is shown.
+    it follows; and which of the last ones is shown.
 
     An edited prompt and a regenerated answer are siblings of what they replace.
     Nothing of it is stored besides the states: it is what they have in common, and

@@ -53,7 +53,7 @@ def make_answer(text: str, tokens: int, to: str = "") -> AIMessage:
 
 def ask(history: StoreChatMessageHistory, model: Any, question: str) -> BaseMessage:
     """
-    What *model* answers in the end. All that was said is in *history*.
+    The last answer of *model*. All messages are in *history*.
     """
     history.add_user_message(question)
     while True:

@@ -190,8 +190,8 @@ def research_all(model: Model, state: Aggregator) -> Aggregator:
     """
     All researchers at once, a fork each; joined in the order of the topics.
 
-    One who fails takes nothing from the others: what they had said and spent
-    until then is kept, and the others are told.
+    One who fails takes nothing from the others: their messages and usage
+    until then are kept, and the others read of it.
     """
     topics = [topic.strip() for topic in state[-1].text.split(",")]
     team = fan_out(
@@ -223,8 +223,8 @@ def write_until_good(model: Model, state: Aggregator) -> Aggregator:
     """
     A state with a draft the critic likes.
 
-    A draft that was rejected is rolled back: what was said is gone from the
-    chat, what it cost stays in the ledger, and the next one is told why.
+    A draft that was rejected is rolled back: its messages are gone from the
+    chat, its cost stays in the ledger, and the next one reads why.
     """
     before = state.checkpoint("before the draft")
     wish = ""
@@ -272,7 +272,7 @@ def line(message: Message) -> str:
 
 def main() -> None:
     """
-    Run it, and show what was said, what the model saw last, and the bill.
+    Run it, and show all messages, what the model saw last, and the bill.
     """
     state = run(scripted)
     view = seen_by_model(state)
@@ -283,7 +283,7 @@ def main() -> None:
     lines = [
         *map(line, state),
         "",
-        f"said: {len(state)} messages, {whole} tokens",
+        f"in all: {len(state)} messages, {whole} tokens",
         f"seen last: {view.total_tokens} tokens of at most {limit}",
         f"paid: {len(state.ledger)} calls, {tokens}, what failed included",
     ]

@@ -70,7 +70,7 @@ def draw_sections(
 ) -> list[Markup]:
     """
     *sections* for a page; of long ones the newest messages. With *bubbles*, what
-    the model sees of the first section is said at its messages.
+    the model sees of the first section is noted at its messages.
     """
     left = _MAX_IN_PAGE
     size = 0

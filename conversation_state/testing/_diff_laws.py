@@ -19,8 +19,8 @@ __all__ = [
 
 def nothing_differs_from_itself(state: Aggregator) -> None:
     """
-    A state compared with itself is identical; with a fork that has said
-    nothing, everything is in common all the same.
+    A state compared with itself is identical; with a fork that adds
+    nothing, everything is still in common.
     """
     same, forked = diff(state, state), diff(state, state.fork())
 

@@ -186,8 +186,8 @@ def parents_flow_into_forks(
     parent: Aggregator, since: Sequence[Message], theirs: Sequence[Message]
 ) -> None:
     """
-    A parent joined into its fork brings what it said *since*, after what the
-    fork said; joined back, both are there once.
+    A parent joined into its fork brings what it added *since*, after what the
+    fork added; joined back, both are there once.
     """
     fork = parent.fork().extend(theirs)
     moved_on = parent.extend(since)

@@ -242,7 +242,7 @@ class SchemaWriter:
             return {"type": "string"}
 
         if issubclass(base, datetime):
-            # Whether it has an offset is not said by its type.
+            # Whether it has an offset does not show in its type.
             return {"type": "string", "format": "date-time"}
 
         if issubclass(base, time):

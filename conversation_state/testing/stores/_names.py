@@ -208,7 +208,7 @@ class NamePromises(StoreFixtures):
     def test_rollback_from(self, store: Store) -> None:
         """
         A rollback that expects another head fails, and nothing is written; a name or a
-        revision that is not there is said to be missing.
+        revision that is not there is reported as missing.
         """
         states = append_turns(CONVERSATION, 3)
         heads = [store.save("chat", state) for state in states]

@@ -168,8 +168,8 @@ class StepPromises(StoreFixtures):
         self, store: Store, *, fails: bool, is_back: bool
     ) -> None:
         """
-        A name that is deleted while its step is done does not come back, nor comes
-        what it said into another conversation of that name.
+        A name that is deleted while its step is done does not come back, nor does
+        its output get into another conversation of that name.
         """
         calls: list[str] = []
         store.save("chat", CONVERSATION)
