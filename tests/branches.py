@@ -11,7 +11,7 @@ from pathlib import Path
 from conversation_state import Aggregator, Turn, Usage, UserMessage
 from conversation_state.parallel import fan_out, save_progress
 
-SPENT = Usage(8, 2)
+USAGE = Usage(8, 2)
 
 
 class Unpicklable(Exception):  # noqa: N818 - a word to look for
@@ -63,7 +63,7 @@ def say(text: str, state: Aggregator) -> Aggregator:
     """
     A message and its cost.
     """
-    return state.add_user_prompt(text).add_usage(SPENT)
+    return state.add_user_prompt(text).add_usage(USAGE)
 
 
 def say_slowly(seconds: float, text: str, state: Aggregator) -> Aggregator:

@@ -17,7 +17,7 @@ MAIN = [sys.executable, "-c", "from conversation_state.cli.main import main; mai
 
 HOSTILE = "\x1b]0;owned\x07 \u202e\r\nadmin\n    yes"
 
-SAID = [
+MESSAGES = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "What time is it in Oslo?"},
     {
@@ -36,12 +36,12 @@ SAID = [
 ]
 
 
-def line(id="chat", messages=SAID):
+def line(id="chat", messages=MESSAGES):
     """
     A conversation as a line of a file.
     """
-    said = messages if id is None else {"id": id, "messages": messages}
-    return f"{json.dumps(said)}\n"
+    data = messages if id is None else {"id": id, "messages": messages}
+    return f"{json.dumps(data)}\n"
 
 
 class Commands:

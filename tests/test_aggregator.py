@@ -67,7 +67,7 @@ def chat(*texts: str) -> Aggregator:
     return Aggregator.new(messages=map(UserMessage, texts))
 
 
-def said(state: Aggregator | Turn) -> str:
+def text_of(state: Aggregator | Turn) -> str:
     """
     All that was said, in one text.
     """
@@ -152,7 +152,7 @@ class TestAdd:
         with unchanged(state):
             after = state.add(message)
 
-        assert "a b" == said(after)
+        assert "a b" == text_of(after)
         assert message is after[-1]
         assert state.id == after.id
         assert 2 == after.turn_len
@@ -321,7 +321,7 @@ class TestExtend:
         state = chat("a", "b")
         after = state.extend(state).extend(state.messages)
 
-        assert "a b a b a b" == said(after)
+        assert "a b a b a b" == text_of(after)
         assert 6 == len({entry.id for entry in after.entries})
 
     def test_all_or_nothing(self):
@@ -370,14 +370,14 @@ class TestAddUsage:
         assert [(Usage(3, 4), "gpt-5"), (Usage(1), "")] == [
             (entry.usage, entry.model) for entry in after.ledger
         ]
-        assert "a" == said(after)
+        assert "a" == text_of(after)
 
     def test_one_usage_twice(self):
         """
         Without a key, one usage added twice counts twice.
         """
-        spent = Usage(3, 4)
-        state = chat().add_usage(spent).add_usage(spent)
+        usage = Usage(3, 4)
+        state = chat().add_usage(usage).add_usage(usage)
 
         assert Usage(6, 8) == state.usage
         assert 2 == len({entry.id for entry in state.ledger})
@@ -713,7 +713,7 @@ class TestAddResponse:
             answer("a", Usage(1), "1"), UserMessage("b"), answer("c", Usage(2), "2")
         )
 
-        assert "a b c" == said(both)
+        assert "a b c" == text_of(both)
         assert ["1", "2"] == [entry.id for entry in both.ledger]
         assert state is state.add_response()
 
@@ -792,12 +792,12 @@ class TestRollback:
         wrong = start.add_user_prompt("b").add_usage(Usage(1_500), key="2")
         again = wrong.rollback(keep(start))
 
-        assert "a" == said(again)
+        assert "a" == text_of(again)
         assert Usage(1_501) == again.total_usage
         assert ["1", "2"] == [entry.id for entry in again.ledger]
         assert start.id == again.id
         assert wrong.ledger is again.ledger
-        assert "a b" == said(wrong)
+        assert "a b" == text_of(wrong)
 
     def test_two_attempts(self):
         """
@@ -819,7 +819,7 @@ class TestRollback:
         two = root.fork().add_user_prompt("c").add_usage(Usage(2))
 
         assert (root.id, Usage(1)) == (one.rollback(root).id, one.rollback(root).usage)
-        assert (two.id, "a c") == (one.rollback(two).id, said(one.rollback(two)))
+        assert (two.id, "a c") == (one.rollback(two).id, text_of(one.rollback(two)))
         assert Usage(3) == one.rollback(two).total_usage
 
     def test_by_number_and_entry(self):
@@ -830,8 +830,8 @@ class TestRollback:
         state = chat("a", "b", "c").add_usage(Usage(7))
         entry = state.entries[1]
 
-        assert "a b" == said(state.rollback(2))
-        assert "a b" == said(state.rollback(copied(entry.id)))
+        assert "a b" == text_of(state.rollback(2))
+        assert "a b" == text_of(state.rollback(copied(entry.id)))
         assert Usage(7) == state.rollback(0).total_usage
         assert state.id == state.rollback(0).id
         assert state.entries[:2] == state.rollback(2).entries
@@ -894,8 +894,8 @@ class TestBefore:
         state = chat("a", "b", "c").add_usage(Usage(7))
         back = state.before(state.entries[1].id)
 
-        assert ("a", Usage(7)) == (said(back), back.total_usage)
-        assert "" == said(state.before(state.entries[0].id))
+        assert ("a", Usage(7)) == (text_of(back), back.total_usage)
+        assert "" == text_of(state.before(state.entries[0].id))
         with pytest.raises(LookupError, match="no entry of this state has"):
             state.before("nowhere")
 
@@ -955,7 +955,7 @@ class TestFork:
         with unchanged(parent):
             fork = parent.fork()
 
-        assert "a b" == said(fork)
+        assert "a b" == text_of(fork)
         assert parent.entries is fork.entries
         assert (2, 0) == (fork.init_len, fork.turn_len)
         assert (Usage(), Usage(5)) == (fork.usage, fork.total_usage)
@@ -970,8 +970,8 @@ class TestFork:
         fork = parent.fork()
         one, two = parent.add_user_prompt("b"), fork.add_user_prompt("c")
 
-        assert ("a", "a") == (said(parent), said(fork))
-        assert ("a b", "a c") == (said(one), said(two))
+        assert ("a", "a") == (text_of(parent), text_of(fork))
+        assert ("a b", "a c") == (text_of(one), text_of(two))
         assert 1 == two.turn_len
         assert Usage(3) == fork.add_usage(Usage(3)).usage
         assert Usage() == parent.total_usage
@@ -997,10 +997,10 @@ class TestFork:
         with unchanged(parent):
             fork = parent.fork(at=at)
 
-        assert "a b c"[: max(0, 2 * at - 1)] == said(fork)
+        assert "a b c"[: max(0, 2 * at - 1)] == text_of(fork)
         assert (at, 0) == (fork.init_len, fork.turn_len)
         assert (Usage(), Usage(5)) == (fork.usage, fork.total_usage)
-        assert "d" == said(fork.add_user_prompt("d").turn)
+        assert "d" == text_of(fork.add_user_prompt("d").turn)
 
     @pytest.mark.parametrize("at", [-1, 4, -4, 100])
     def test_outside(self, at):
@@ -1049,7 +1049,7 @@ class TestJoin:
         with unchanged(trunk, fork, moved_on):
             joined = moved_on.join(fork)
 
-        assert "a b c" == said(joined)
+        assert "a b c" == text_of(joined)
         assert Usage(321) == joined.usage == joined.total_usage
         assert (moved_on.id, None, 0) == (joined.id, joined.parent_id, joined.init_len)
         states_add_up(joined)
@@ -1086,7 +1086,7 @@ class TestJoin:
         failed = state.fork().add_usage(Usage(7))
 
         assert Usage(7) == state.join(failed).usage
-        assert "a" == said(state.join(failed, failed))
+        assert "a" == text_of(state.join(failed, failed))
 
     def test_fork_of_a_fork(self):
         """
@@ -1096,7 +1096,7 @@ class TestJoin:
         fork = root.fork().add_user_prompt("b").add_usage(Usage(1))
         fork_of_fork = fork.fork().add_user_prompt("c").add_usage(Usage(2))
 
-        assert "a b c" == said(root.join(fork_of_fork))
+        assert "a b c" == text_of(root.join(fork_of_fork))
         assert Usage(3) == root.join(fork_of_fork).usage
         assert root.join(fork_of_fork) == root.join(fork, fork_of_fork)
 
@@ -1110,8 +1110,8 @@ class TestJoin:
         one = one.add_user_prompt("1")
         two = two.add_user_prompt("2")
 
-        assert "a 1 2 3" == said(root.join(one, two, three))
-        assert "a 3 1 2" == said(root.join(three).join(one).join(two))
+        assert "a 1 2 3" == text_of(root.join(one, two, three))
+        assert "a 3 1 2" == text_of(root.join(three).join(one).join(two))
         assert join(root, two, one) == root.join(two, one)
 
     def test_diamond(self):
@@ -1124,7 +1124,7 @@ class TestJoin:
         right = root.fork().join(shared).add_user_prompt("r").add_usage(Usage(2))
         joined = root.join(left, right)
 
-        assert "a b l r" == said(joined)
+        assert "a b l r" == text_of(joined)
         assert Usage(13) == joined.usage
         assert joined is joined.join(shared, right, left)
 
@@ -1136,8 +1136,8 @@ class TestJoin:
         left = root.fork().add_user_prompt("l").add_usage(Usage(1))
         right = root.fork().add_user_prompt("r").add_usage(Usage(2)).join(left)
 
-        assert "a l r" == said(root.join(left, right))
-        assert "a r l" == said(root.join(right, left))
+        assert "a l r" == text_of(root.join(left, right))
+        assert "a r l" == text_of(root.join(right, left))
         assert Usage(3) == root.join(left, right).usage
         assert root.join(left, right) == root.join(left).join(right)
 
@@ -1150,10 +1150,10 @@ class TestJoin:
         parent = parent.add_user_prompt("p").add_usage(Usage(3))
         joined = fork.join(parent)
 
-        assert "a f p" == said(joined)
+        assert "a f p" == text_of(joined)
         assert (fork.id, 1, 2) == (joined.id, joined.init_len, joined.turn_len)
         assert Usage(3) == joined.usage
-        assert "a p f" == said(parent.join(joined))
+        assert "a p f" == text_of(parent.join(joined))
 
     def test_values_grown_apart(self):
         """
@@ -1162,8 +1162,8 @@ class TestJoin:
         state = chat("a")
         one, two = state.add_user_prompt("1"), state.add_user_prompt("2")
 
-        assert "a 1 2" == said(one.join(two))
-        assert "a 2 1" == said(two.join(one))
+        assert "a 1 2" == text_of(one.join(two))
+        assert "a 2 1" == text_of(two.join(one))
         assert one.id == one.join(two).id == two.id
 
     def test_fork_from_earlier(self):
@@ -1173,8 +1173,8 @@ class TestJoin:
         state = chat("a", "b", "c")
         fork = state.fork(at=1).add_user_prompt("x")
 
-        assert "a b c x" == said(state.join(fork))
-        assert "a x b c" == said(fork.join(state))
+        assert "a b c x" == text_of(state.join(fork))
+        assert "a x b c" == text_of(fork.join(state))
 
     @pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 64, 1024, 1056])
     def test_over_borders(self, size):
@@ -1189,7 +1189,7 @@ class TestJoin:
             joined = one.join(two)
 
             expected = "t" * size + "1" * count + "2" * 33
-            assert expected == said(joined).replace(" ", "")
+            assert expected == text_of(joined).replace(" ", "")
             assert joined is joined.join(trunk, two, one)
             assert joined == one.join(two, trunk, one)
 
@@ -1199,7 +1199,7 @@ class TestJoin:
         """
         one, two = chat("a").add_usage(Usage(1)), chat("b").add_usage(Usage(2))
 
-        assert "a b" == said(one.join(two))
+        assert "a b" == text_of(one.join(two))
         assert Usage(3) == one.join(two).usage
         assert one.join(two).join(two) == one.join(two)
 
@@ -1209,7 +1209,7 @@ class TestJoin:
         """
         root = chat("a")
 
-        assert "a b b" == said(
+        assert "a b b" == text_of(
             root.join(root.fork().add_user_prompt("b"), root.add_user_prompt("b"))
         )
 
@@ -1221,8 +1221,8 @@ class TestJoin:
         fork = root.fork().add_user_prompt("c").add_usage(Usage(1))
         copied = pickle.loads(pickle.dumps(fork)).add_user_prompt("d")
 
-        assert "a b c d" == said(root.join(copied))
-        assert "a b x c d" == said(root.add_user_prompt("x").join(fork, copied))
+        assert "a b c d" == text_of(root.join(copied))
+        assert "a b x c d" == text_of(root.add_user_prompt("x").join(fork, copied))
         assert Usage(1) == root.join(fork, copied).usage
         assert fork is fork.join(pickle.loads(pickle.dumps(fork)))
 
@@ -1285,14 +1285,14 @@ class TestJoin:
         receiver's stands.
         """
 
-        def state(text: str, spent: int, *more: str) -> Aggregator:
+        def state(text: str, tokens: int, *more: str) -> Aggregator:
             messages = [Entry("1", UserMessage(text)), *map(entry, more)]
-            ledger = [LedgerEntry("1", Usage(spent), "")]
+            ledger = [LedgerEntry("1", Usage(tokens), "")]
             return rebuilt(entries=messages, ledger=ledger)
 
         joined = state("ours", 1).join(state("theirs", 2, "more"))
 
-        assert "ours more" == said(joined)
+        assert "ours more" == text_of(joined)
         assert Usage(1) == joined.usage
 
     @pytest.mark.parametrize("other", [None, [chat("b")], "b", UserMessage("b")])
@@ -1328,7 +1328,7 @@ class TestJoin:
         del messages, branch, lost
 
         assert [True, False] == [watch() is not None for watch in watches]
-        assert "a b" == said(joined)
+        assert "a b" == text_of(joined)
 
 
 class TestIsRelatedTo:
@@ -1363,8 +1363,8 @@ class TestTurn:
         root = chat("a", "b").add_usage(Usage(1))
         fork = root.fork().add_user_prompt("c").add_usage(Usage(2))
 
-        assert ("a b", Usage(1)) == (said(root.turn), root.turn.usage)
-        assert ("c", Usage(2)) == (said(fork.turn), fork.turn.usage)
+        assert ("a b", Usage(1)) == (text_of(root.turn), root.turn.usage)
+        assert ("c", Usage(2)) == (text_of(fork.turn), fork.turn.usage)
         assert (2, 1) == (len(root.turn), len(fork.turn))
         assert (fork.id, root.id) == (fork.turn.id, fork.turn.parent_id)
         assert root.turn.parent_id is None
@@ -1379,7 +1379,7 @@ class TestTurn:
 
         assert root.join(fork) == joined
         assert joined is joined.join(fork.turn, fork)
-        assert "x c" == said(chat("x").join(fork.turn))
+        assert "x c" == text_of(chat("x").join(fork.turn))
         assert Usage(2) == chat("x").join(fork.turn).usage
 
     def test_without_the_generation_between(self):
@@ -1390,8 +1390,8 @@ class TestTurn:
         fork = root.fork().add_user_prompt("b")
         fork_of_fork = fork.fork().add_user_prompt("c")
 
-        assert "a c" == said(root.join(fork_of_fork.turn))
-        assert "a b c" == said(root.join(fork.turn, fork_of_fork.turn))
+        assert "a c" == text_of(root.join(fork_of_fork.turn))
+        assert "a b c" == text_of(root.join(fork.turn, fork_of_fork.turn))
 
     def test_is_small(self):
         """
@@ -1484,9 +1484,9 @@ class TestCheckpoint:
         kept = root.fork().add_user_prompt("b").add_usage(Usage(2)).checkpoint()
         stranger = chat("x")
 
-        assert "a b" == said(kept.merge_into(root))
+        assert "a b" == text_of(kept.merge_into(root))
         assert Usage(3) == kept.merge_into(root).usage
-        assert "x b" == said(kept.merge_into(stranger))
+        assert "x b" == text_of(kept.merge_into(stranger))
         assert Usage(2) == kept.merge_into(stranger).usage
         assert kept.merge_into(root) == root.join(kept.state.turn)
         merged = kept.merge_into(root)
@@ -1801,14 +1801,14 @@ class TestEqual:
         States that differ in their ledgers alone are not equal.
         """
 
-        def spent(*ledger: LedgerEntry) -> Aggregator:
+        def make_billed(*ledger: LedgerEntry) -> Aggregator:
             return rebuilt(ledger=ledger)
 
         one, two = LedgerEntry("1", Usage(1), ""), LedgerEntry("2", Usage(2), "")
 
-        assert spent(one, two) == spent(one, two)
-        assert spent(one, two) != spent(two, one)
-        assert spent(one) != spent(one._replace(model="gpt-5"))
+        assert make_billed(one, two) == make_billed(one, two)
+        assert make_billed(one, two) != make_billed(two, one)
+        assert make_billed(one) != make_billed(one._replace(model="gpt-5"))
 
     @pytest.mark.parametrize("size", [0, 1, 32, 33, 1057])
     def test_copies(self, size):
@@ -1822,7 +1822,7 @@ class TestEqual:
         assert state == back
         assert (state.id, state.init_len) == (back.id, back.init_len)
         assert size + 1 == len(back.add_user_prompt("b"))
-        assert "b" == said(back.add_user_prompt("b").turn)
+        assert "b" == text_of(back.add_user_prompt("b").turn)
 
     def test_pickled_together(self):
         """
@@ -1883,7 +1883,7 @@ class TestFace:
         del state
 
         assert watch() is None
-        assert "a" == said(fork)
+        assert "a" == text_of(fork)
 
 
 class TestShown:
@@ -2128,7 +2128,7 @@ class TestConcurrency:
             ]
             joined = state.join(*[run.result().turn for run in turns])
 
-        assert "a u u u v v v w w w" == said(joined)
+        assert "a u u u v v v w w w" == text_of(joined)
         assert Usage(15) == joined.usage
         assert 10 == len({entry.id for entry in joined.entries})
         states_add_up(joined)

@@ -67,8 +67,8 @@ class Bills(RuleBasedStateMachine):
     def spend(self, one, usage, key):
         state, owed = one
         usage = self.price(key, usage)
-        spent = state.add_user_prompt("x").add_usage(usage, key=key)
-        return self.noted(spent, {**owed, self.name(key): usage})
+        billed = state.add_user_prompt("x").add_usage(usage, key=key)
+        return self.noted(billed, {**owed, self.name(key): usage})
 
     @rule(target=states, one=states)
     def retry(self, one):

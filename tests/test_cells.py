@@ -86,8 +86,8 @@ class TestSwap:
         def add(name):
             def work():
                 for n in range(1_000):
-                    said = UserMessage(str(n), name=name)
-                    cell.swap(lambda state, m=said: state.add(m).add_usage(Usage(1)))
+                    message = UserMessage(str(n), name=name)
+                    cell.swap(lambda state, m=message: state.add(m).add_usage(Usage(1)))
 
             return work
 
@@ -119,8 +119,8 @@ class TestSwap:
         A function that returns its argument makes no change, even if another thread
         made one meanwhile.
         """
-        cell, told = Cell(1_000), []
-        cell.watch(lambda old, new: told.append((old, new)))
+        cell, changes = Cell(1_000), []
+        cell.watch(lambda old, new: changes.append((old, new)))
 
         assert 1_000 == cell.swap(lambda n: n)
 
@@ -130,7 +130,7 @@ class TestSwap:
             return n
 
         assert 1_000 == cell.swap(overtaken)
-        assert [(1_000, 2_000)] == told
+        assert [(1_000, 2_000)] == changes
         assert 2_000 == cell.value
 
         def overtaken_before(n):
@@ -140,17 +140,17 @@ class TestSwap:
             return n
 
         assert 3_000 == cell.swap(overtaken_before)
-        assert [(1_000, 2_000), (2_000, 3_000)] == told
+        assert [(1_000, 2_000), (2_000, 3_000)] == changes
 
     def test_an_equal_value_is_a_change(self):
         """
         Only the very same value is none.
         """
-        cell, told = Cell(Value()), []
-        cell.watch(lambda *both: told.append(both))
+        cell, changes = Cell(Value()), []
+        cell.watch(lambda *both: changes.append(both))
         new = cell.swap(lambda _: Value())
 
-        assert 1 == len(told)
+        assert 1 == len(changes)
         assert cell.value is new
 
     def test_an_error_changes_nothing(self):
@@ -340,13 +340,13 @@ class TestCompareAndSet:
         """
         The value is exchanged if it is the very one expected, and told.
         """
-        old, new, told = Value(), Value(), []
+        old, new, changes = Value(), Value(), []
         cell = Cell(old)
-        cell.watch(lambda *both: told.append(both))
+        cell.watch(lambda *both: changes.append(both))
 
         assert cell.compare_and_set(old, new)
         assert cell.value is new
-        assert [(old, new)] == told
+        assert [(old, new)] == changes
 
     def test_an_equal_value_is_another(self):
         """
@@ -362,12 +362,12 @@ class TestCompareAndSet:
         """
         Exchanging a value for itself succeeds, and calls no watch.
         """
-        value, told = Value(), []
+        value, changes = Value(), []
         cell = Cell(value)
-        cell.watch(lambda *both: told.append(both))
+        cell.watch(lambda *both: changes.append(both))
 
         assert cell.compare_and_set(value, value)
-        assert [] == told
+        assert [] == changes
 
     def test_one_wins(self):
         """
@@ -418,13 +418,13 @@ class TestWatch:
         """
         Every change is told once, in order, and nothing else is.
         """
-        cell, told = Cell(0), []
-        with cell.watch(lambda *both: told.append(both)):
+        cell, changes = Cell(0), []
+        with cell.watch(lambda *both: changes.append(both)):
             for step in steps:
                 cell.swap(lambda n, step=step: n + step if step else n)
 
-        laws.histories_are_linear(0, told, cell.value)
-        assert len([step for step in steps if step]) == len(told)
+        laws.histories_are_linear(0, changes, cell.value)
+        assert len([step for step in steps if step]) == len(changes)
 
     def test_history_is_linear_in_threads(self):
         """
@@ -432,7 +432,7 @@ class TestWatch:
         stretch of one history.
         """
         first = object()
-        cell, told = Cell(first), []
+        cell, changes = Cell(first), []
         late: list[list[Any]] = []
 
         def change():
@@ -451,58 +451,58 @@ class TestWatch:
                         time.sleep(0.0001)
                 late.append(seen)
 
-        with cell.watch(lambda *both: told.append(both)):
+        with cell.watch(lambda *both: changes.append(both)):
             in_threads(*[change] * 16, look, look)
 
-        laws.histories_are_linear(first, told, cell.value)
-        assert 16 * 300 <= len(told)
-        place = {id(old): n for n, (old, _) in enumerate(told)}
+        laws.histories_are_linear(first, changes, cell.value)
+        assert 16 * 300 <= len(changes)
+        place = {id(old): n for n, (old, _) in enumerate(changes)}
         assert 20 == len(late)
         for seen in late:
             start = place[id(seen[0][0])]
-            assert told[start : start + len(seen)] == seen
+            assert changes[start : start + len(seen)] == seen
 
     def test_tells_before_swap_returns(self):
         """
         Who made a change finds it told.
         """
-        cell, told = Cell(0), []
-        cell.watch(lambda _, new: told.append(new))
+        cell, changes = Cell(0), []
+        cell.watch(lambda _, new: changes.append(new))
         for n in range(1, 4):
             cell.swap(one_more)
 
-            assert n == told[-1]
+            assert n == changes[-1]
 
     def test_a_callback_may_swap(self):
         """
         What a callback changes is told after the change it was called for, to
         all watchers in the same order.
         """
-        cell, told, others = Cell(0), [], []
+        cell, changes, others = Cell(0), [], []
 
         def up_to_five(old, new):
-            told.append((old, new))
+            changes.append((old, new))
             if new < 5:
                 cell.swap(one_more)
-                assert new == told[-1][1], "called inside of a call"
+                assert new == changes[-1][1], "called inside of a call"
 
         cell.watch(up_to_five)
         cell.watch(lambda *both: others.append(both))
         cell.swap(one_more)
 
-        assert list(pairwise(range(6))) == told == others
+        assert list(pairwise(range(6))) == changes == others
 
     def test_one_call_at_a_time(self):
         """
         A change that comes while a callback runs in another thread waits for
         it, and does not keep who made it waiting.
         """
-        cell, told, inside, go = Cell(0), [], threading.Event(), threading.Event()
+        cell, changes, inside, go = Cell(0), [], threading.Event(), threading.Event()
 
         def slowly(old, new):
             inside.set()
             assert go.wait(60)
-            told.append((old, new, threading.get_ident()))
+            changes.append((old, new, threading.get_ident()))
 
         cell.watch(slowly)
         thread = threading.Thread(target=cell.swap, args=(one_more,))
@@ -511,40 +511,40 @@ class TestWatch:
         cell.swap(one_more)
         cell.swap(one_more)
 
-        assert [] == told
+        assert [] == changes
         go.set()
         thread.join(60)
-        assert [(n, n + 1, thread.ident) for n in range(3)] == told
+        assert [(n, n + 1, thread.ident) for n in range(3)] == changes
 
     def test_a_slow_watcher_keeps_none_waiting(self):
         """
         While one callback runs, others are called by who makes changes.
         """
-        cell, told, inside, go = Cell(0), [], threading.Event(), threading.Event()
+        cell, changes, inside, go = Cell(0), [], threading.Event(), threading.Event()
 
         def slowly(*_):
             inside.set()
             go.wait(60)
 
         cell.watch(slowly)
-        cell.watch(lambda _, new: told.append(new))
+        cell.watch(lambda _, new: changes.append(new))
         thread = threading.Thread(target=cell.swap, args=(one_more,))
         thread.start()
         assert inside.wait(60)
         cell.swap(one_more)
 
-        assert [1, 2] == told
+        assert [1, 2] == changes
         go.set()
         thread.join(60)
-        assert [1, 2] == told
+        assert [1, 2] == changes
 
     def test_a_change_while_a_call_ends(self):
         """
         If another thread is calling watchers already, that thread reports this change
         as well, however near to its end it was.
         """
-        cell, told = Cell(0), []
-        watch = cell.watch(lambda *both: told.append(both))
+        cell, changes = Cell(0), []
+        watch = cell.watch(lambda *both: changes.append(both))
 
         class Place(dict[int, Any]):
             def clear(self):
@@ -555,13 +555,13 @@ class TestWatch:
         watch._running_call = Place()
         cell.swap(one_more)
 
-        assert [(0, 1), (1, 2), (2, 3), (3, 4)] == told
+        assert [(0, 1), (1, 2), (2, 3), (3, 4)] == changes
 
     def test_a_change_while_it_begins(self):
         """
         A change whose maker did not see this watcher yet is told as well.
         """
-        cell, told = Cell(0), []
+        cell, changes = Cell(0), []
 
         class Watches(dict[Any, None]):
             def __setitem__(self, watch, nothing):
@@ -569,28 +569,28 @@ class TestWatch:
                 super().__setitem__(watch, nothing)
 
         cell._watches = Watches()
-        cell.watch(lambda *both: told.append(both))
+        cell.watch(lambda *both: changes.append(both))
 
-        assert [(0, 1)] == told
+        assert [(0, 1)] == changes
 
     def test_begins_with_the_next_change(self):
         """
         What was before it began is not told.
         """
-        cell, told = Cell(0), []
+        cell, changes = Cell(0), []
         cell.swap(one_more)
-        cell.watch(lambda *both: told.append(both))
+        cell.watch(lambda *both: changes.append(both))
 
-        assert [] == told
+        assert [] == changes
         cell.swap(one_more)
-        assert [(1, 2)] == told
+        assert [(1, 2)] == changes
 
     def test_closes(self):
         """
         Closed, it is told nothing; again changes nothing.
         """
-        cell, told = Cell(0), []
-        watch = cell.watch(lambda *both: told.append(both))
+        cell, changes = Cell(0), []
+        watch = cell.watch(lambda *both: changes.append(both))
         assert not watch.is_closed
         assert "open" in repr(watch)
         with watch:
@@ -599,7 +599,7 @@ class TestWatch:
         watch.close()
         cell.swap(one_more)
 
-        assert [(0, 1)] == told
+        assert [(0, 1)] == changes
         assert watch.is_closed
         assert "closed" in repr(watch)
 
@@ -607,12 +607,12 @@ class TestWatch:
         """
         The end of a `with` block ends the calls, and the cell forgets the watch.
         """
-        cell, told = Cell(0), []
-        with cell.watch(lambda *both: told.append(both)) as watch:
+        cell, changes = Cell(0), []
+        with cell.watch(lambda *both: changes.append(both)) as watch:
             cell.swap(one_more)
         cell.swap(one_more)
 
-        assert [(0, 1)] == told
+        assert [(0, 1)] == changes
         assert watch.is_closed
         assert not cell._watches
 
@@ -631,10 +631,10 @@ class TestWatch:
         A watcher that closes itself, or another one, while it is called ends the calls
         at that change, and affects no other watcher.
         """
-        cell, told, others, rest = Cell(0), [], [], []
+        cell, changes, others, rest = Cell(0), [], [], []
 
         def once(old, new):
-            told.append((old, new))
+            changes.append((old, new))
             first.close()
             second.close()
             cell.swap(one_more)
@@ -644,7 +644,7 @@ class TestWatch:
         cell.watch(lambda *both: rest.append(both))
         cell.swap(one_more)
 
-        assert [(0, 1)] == told
+        assert [(0, 1)] == changes
         assert [] == others
         assert [(0, 1), (1, 2)] == rest
 
@@ -653,19 +653,19 @@ class TestWatch:
         What a callback raises is logged; the change is made, other watchers
         are told, and so is this one of the next change.
         """
-        cell, told, tried = Cell(0), [], []
+        cell, changes, tried = Cell(0), [], []
 
         def broken(_, new):
             tried.append(new)
             raise ZeroDivisionError(new)
 
         cell.watch(broken)
-        cell.watch(lambda _, new: told.append(new))
+        cell.watch(lambda _, new: changes.append(new))
         with caplog.at_level(logging.ERROR, "conversation_state.cells"):
             assert 1 == cell.swap(one_more)
             assert 2 == cell.swap(one_more)
 
-        assert [1, 2] == told == tried
+        assert [1, 2] == changes == tried
         assert [ZeroDivisionError] * 2 == [each.exc_info[0] for each in caplog.records]
         assert "broken" in caplog.text
 
@@ -693,7 +693,7 @@ class TestWatch:
         An interrupt in a callback leaves `swap`, after the change is made and
         everybody was told.
         """
-        cell, told, tried = Cell(0), [], []
+        cell, changes, tried = Cell(0), [], []
 
         def interrupted(_, new):
             tried.append(new)
@@ -702,13 +702,13 @@ class TestWatch:
                 raise KeyboardInterrupt
 
         cell.watch(interrupted)
-        cell.watch(lambda _, new: told.append(new))
+        cell.watch(lambda _, new: changes.append(new))
         with pytest.raises(KeyboardInterrupt):
             cell.swap(one_more)
 
-        assert [1, 2] == told == tried
+        assert [1, 2] == changes == tried
         assert 3 == cell.swap(one_more)
-        assert [1, 2, 3] == told == tried
+        assert [1, 2, 3] == changes == tried
 
     @pytest.mark.parametrize(
         ("name", "wrong"), [("callback", None), ("callback", 3), ("on_error", 3)]
@@ -734,11 +734,11 @@ class TestMemory:
         value: Any = Value()
         gone = weakref.ref(value)
         cell = Cell(value)
-        heard: Any = Value()
-        watcher = weakref.ref(heard)
-        watch = cell.watch(lambda *_, heard=heard: None)
+        watched: Any = Value()
+        watcher = weakref.ref(watched)
+        watch = cell.watch(lambda *_, watched=watched: None)
         watch.close()
-        heard = value = None
+        watched = value = None
         cell.swap(lambda _: Value())
         gc.collect()
 
@@ -764,13 +764,13 @@ class TestMemory:
         """
         Nor does a watch that was closed when another thread was about to call it.
         """
-        cell, told = Cell(0), []
-        watch = cell.watch(lambda *both: told.append(both))
+        cell, changes = Cell(0), []
+        watch = cell.watch(lambda *both: changes.append(both))
         watch.close()
         watch._call_once(cell._find_newest())
 
         assert watch._version is None
-        assert [] == told
+        assert [] == changes
 
     def test_goes_with_its_watches(self):
         """

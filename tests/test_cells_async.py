@@ -77,11 +77,11 @@ class TestSwap:
         usage.
         """
         cell = Cell(Aggregator.new())
-        said = UserMessage("Hi!")
+        message = UserMessage("Hi!")
 
         async def add(state):
             await anyio.lowlevel.checkpoint()
-            return state.add(said).add_usage(Usage(1))
+            return state.add(message).add_usage(Usage(1))
 
         async def task():
             for _ in range(20):
@@ -89,7 +89,7 @@ class TestSwap:
 
         def thread():
             for _ in range(500):
-                cell.swap(lambda state: state.add(said).add_usage(Usage(1)))
+                cell.swap(lambda state: state.add(message).add_usage(Usage(1)))
 
         async with anyio.create_task_group() as group:
             for _ in range(10):
@@ -102,14 +102,14 @@ class TestSwap:
         """
         A function that gives back what it got makes no change.
         """
-        cell, told = Cell(1_000), []
-        cell.watch(lambda *both: told.append(both))
+        cell, changes = Cell(1_000), []
+        cell.watch(lambda *both: changes.append(both))
 
         async def same(n):
             return n
 
         assert 1_000 == await cell.aswap(same)
-        assert [] == told
+        assert [] == changes
 
     async def test_the_slow_get_through(self):
         """
@@ -497,8 +497,8 @@ def test_sync_code_takes_no_anyio():
         "print({'anyio', 'asyncio'} & {*sys.modules})"
     )
     run = [sys.executable, "-c", script]
-    said = subprocess.run(
+    output = subprocess.run(
         run, capture_output=True, check=True, cwd=ROOT, text=True
     ).stdout
 
-    assert "set()" == said.strip()
+    assert "set()" == output.strip()

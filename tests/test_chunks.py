@@ -156,7 +156,7 @@ runs = st.lists(
 any_role = st.sampled_from(ROLES).flatmap(lambda role: chunks(role=role))
 
 
-def said(*parts):
+def merged_parts(*parts):
     """
     What concatenating one chunk for each of *parts* says.
     """
@@ -170,7 +170,7 @@ def called(*calls):
     return concat([AssistantMessage(tool_calls=[call]) for call in calls]).tool_calls
 
 
-def told(*metas, **options):
+def merged_meta(*metas, **options):
     """
     The response after one chunk for each of *metas*.
     """
@@ -388,9 +388,9 @@ class TestContent:
         """
         a, b, image = TextPart("a"), TextPart("b"), ImagePart(url="https://x")
 
-        assert (a, image, b) == said(a, image, b)
-        assert (a, TextPart("b", index=0)) == said(a, TextPart("b", index=0))
-        assert (TextPart("ab", index=1),) == said(
+        assert (a, image, b) == merged_parts(a, image, b)
+        assert (a, TextPart("b", index=0)) == merged_parts(a, TextPart("b", index=0))
+        assert (TextPart("ab", index=1),) == merged_parts(
             TextPart("a", index=1), TextPart("b", index=1)
         )
 
@@ -400,8 +400,10 @@ class TestContent:
         """
         parts = (TextPart("a"), ReasoningPart("b"), RefusalPart("c"))
 
-        assert parts == said(*parts)
-        assert (RefusalPart("no way"),) == said(RefusalPart("no "), RefusalPart("way"))
+        assert parts == merged_parts(*parts)
+        assert (RefusalPart("no way"),) == merged_parts(
+            RefusalPart("no "), RefusalPart("way")
+        )
 
     def test_reasoning(self):
         """
@@ -413,7 +415,7 @@ class TestContent:
             ReasoningPart("c"),
         ]
 
-        assert (ReasoningPart("abc", "two"),) == said(*pieces)
+        assert (ReasoningPart("abc", "two"),) == merged_parts(*pieces)
 
     def test_audio(self):
         """
@@ -424,8 +426,8 @@ class TestContent:
         mp3 = AudioPart(data=b"ID3", media_type="audio/mpeg")
         both = AudioPart(data=b"RIFFdata", media_type="audio/wav")
 
-        assert (both,) == said(wav, more)
-        assert (both, mp3) == said(wav, more, mp3)
+        assert (both,) == merged_parts(wav, more)
+        assert (both, mp3) == merged_parts(wav, more, mp3)
 
     @pytest.mark.parametrize(
         "odd",
@@ -481,8 +483,8 @@ class TestContent:
         """
         url, data = AudioPart(url="https://x"), AudioPart(data=b"x")
 
-        assert (url, url) == said(url, url)
-        assert (data, url, data) == said(data, url, data)
+        assert (url, url) == merged_parts(url, url)
+        assert (data, url, data) == merged_parts(data, url, data)
 
     @pytest.mark.parametrize("kind", [FilePart, ImagePart, VideoPart])
     def test_other_media(self, kind):
@@ -491,7 +493,7 @@ class TestContent:
         """
         part = kind(data=b"x")
 
-        assert (part, part) == said(part, part)
+        assert (part, part) == merged_parts(part, part)
 
     def test_unknown_parts(self):
         """
@@ -499,7 +501,7 @@ class TestContent:
         """
         part = UnknownPart({"type": "hologram"})
 
-        assert (part, part) == said(part, part)
+        assert (part, part) == merged_parts(part, part)
 
     def test_metadata_of_parts(self):
         """
@@ -508,7 +510,7 @@ class TestContent:
         a = TextPart("a", metadata={"x": 1}, unknown={"new": "f"})
         b = TextPart("b", metadata={"y": 2}, unknown={"new": "oo"})
 
-        (part,) = said(a, b)
+        (part,) = merged_parts(a, b)
 
         assert {"x": 1, "y": 2} == part.metadata
         assert {"new": "foo"} == part.unknown
@@ -797,7 +799,7 @@ class TestResponse:
         """
         metas = ResponseMeta("stop", model="a"), ResponseMeta("length"), ResponseMeta()
 
-        assert ResponseMeta("length", model="a") == told(*metas).response
+        assert ResponseMeta("length", model="a") == merged_meta(*metas).response
 
     def test_first_id(self):
         """
@@ -805,7 +807,7 @@ class TestResponse:
         """
         metas = [ResponseMeta(id=id) for id in ("", "r1", "r2", "")]
 
-        assert "r1" == told(*metas).response.id
+        assert "r1" == merged_meta(*metas).response.id
 
     def test_usage(self):
         """
@@ -813,9 +815,9 @@ class TestResponse:
         """
         metas = [ResponseMeta(usage=Usage(9, 5)), ResponseMeta(usage=Usage(9, 2))]
 
-        assert Usage(9, 5) == told(*metas).response.usage
-        assert Usage(18, 7) == told(*metas, usage="delta").response.usage
-        assert Usage(9, 5) == told(metas[0], ResponseMeta()).response.usage
+        assert Usage(9, 5) == merged_meta(*metas).response.usage
+        assert Usage(18, 7) == merged_meta(*metas, usage="delta").response.usage
+        assert Usage(9, 5) == merged_meta(metas[0], ResponseMeta()).response.usage
 
     def test_every_count(self):
         """
@@ -831,8 +833,8 @@ class TestResponse:
         metas = [ResponseMeta(usage=usage) for usage in usages]
         largest = usages[0] | usages[1] | usages[2]
 
-        assert largest == told(*metas).response.usage
-        assert sum(usages, Usage()) == told(*metas, usage="delta").response.usage
+        assert largest == merged_meta(*metas).response.usage
+        assert sum(usages, Usage()) == merged_meta(*metas, usage="delta").response.usage
 
     def test_too_much(self):
         """
@@ -841,7 +843,7 @@ class TestResponse:
         meta = ResponseMeta(usage=Usage(2**63 - 1))
 
         with pytest.raises(InvalidUsageError):
-            told(meta, meta, usage="delta")
+            merged_meta(meta, meta, usage="delta")
 
     def test_logprobs(self):
         """
@@ -854,9 +856,12 @@ class TestResponse:
             ResponseMeta(logprobs=(b,)),
         ]
 
-        assert (a, b) == told(*metas).response.logprobs
-        assert None is told(ResponseMeta(), ResponseMeta()).response.logprobs
-        assert () == told(ResponseMeta(), ResponseMeta(logprobs=())).response.logprobs
+        assert (a, b) == merged_meta(*metas).response.logprobs
+        assert None is merged_meta(ResponseMeta(), ResponseMeta()).response.logprobs
+        assert (
+            ()
+            == merged_meta(ResponseMeta(), ResponseMeta(logprobs=())).response.logprobs
+        )
 
     def test_unknown(self):
         """
@@ -864,7 +869,7 @@ class TestResponse:
         """
         metas = [ResponseMeta(unknown={"a": "x"}), ResponseMeta(unknown={"a": "y"})]
 
-        assert {"a": "xy"} == told(*metas).response.unknown
+        assert {"a": "xy"} == merged_meta(*metas).response.unknown
 
     def test_mode(self):
         """

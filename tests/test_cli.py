@@ -41,7 +41,7 @@ BUDGET = TokenBudget(context_window=8_000, max_output_tokens=1_000)
 
 MAIN = [sys.executable, "-c", "from conversation_state.cli.main import main; main()"]
 
-SAID = [
+CHAT = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "What time is it in Oslo, and in Lima?"},
     {
@@ -70,7 +70,7 @@ MESSAGES = (
 )
 
 
-def line(id="chat", messages=SAID):
+def line(id="chat", messages=CHAT):
     return json.dumps({"id": id, "messages": messages}).encode()
 
 
@@ -192,9 +192,9 @@ class TestReplay:
         States: the empty one, one a message, two forks and two bills, what was
         retold and what was said instead, and the join.
         """
-        said = [{"role": role, "content": "So."} for role in roles]
+        messages = [{"role": role, "content": "So."} for role in roles]
 
-        result = run("--json", write(line(messages=said)))
+        result = run("--json", write(line(messages=messages)))
 
         (outcome,) = outcomes(result)
         assert [] == outcome["broken"]
@@ -269,7 +269,7 @@ class TestTrim:
         from 0, and told in words by number from 1.
         """
         long = [{"role": "user", "content": "word " * 200}] * 4
-        path = write(line("long", [SAID[0], *long]))
+        path = write(line("long", [CHAT[0], *long]))
 
         result = run("--window", 700, "--max-output", 100, path)
         (outcome,) = outcomes(run("--json", "--window", 700, "--max-output", 100, path))
@@ -366,15 +366,15 @@ class TestChecks:
         """
         A message that changes under a state is seen in every state it is in.
         """
-        told = UserMessage("Before.")
+        first_message = UserMessage("Before.")
 
         def meddling(data):
-            object.__setattr__(told, "content", "After.")
+            object.__setattr__(first_message, "content", "After.")
             return decode(data)
 
         monkeypatch.setattr(replaying, "decode", meddling)
 
-        broken = replaying.replay([told, *MESSAGES], BUDGET).broken
+        broken = replaying.replay([first_message, *MESSAGES], BUDGET).broken
 
         assert any("15 kept states have changed" in each for each in broken)
 
@@ -531,8 +531,8 @@ class TestInput:
         A conversation is called by its id, a text or a number, else by its
         line; with several files, by its file too.
         """
-        bare = json.dumps(SAID).encode()
-        unnamed = json.dumps({"messages": SAID}).encode()
+        bare = json.dumps(CHAT).encode()
+        unnamed = json.dumps({"messages": CHAT}).encode()
         path = write(line("oslo"), line(7), bare, unnamed, line(None), line(""))
 
         alone, twice = run("--json", path), run("--json", path, path)
@@ -545,7 +545,7 @@ class TestInput:
         """
         Other keys of an object are ignored.
         """
-        data = {"id": "oslo", "reward": 1.0, "tools": [], "messages": SAID}
+        data = {"id": "oslo", "reward": 1.0, "tools": [], "messages": CHAT}
 
         assert ["oslo"] == names(run("--json", write(json.dumps(data).encode())))
 
@@ -621,13 +621,13 @@ class TestOtherFormats:
         line is told with its number.
         """
         bad = json.dumps({"role": "user", "content": 7}).encode()
-        path = write(*[json.dumps(each).encode() for each in SAID], bad)
+        path = write(*[json.dumps(each).encode() for each in CHAT], bad)
 
         result = run("--json", path)
 
         assert 2 == result.exit_code
         assert ["line 1"] == names(result)
-        assert [len(SAID)] == [each["messages"] for each in outcomes(result)]
+        assert [len(CHAT)] == [each["messages"] for each in outcomes(result)]
         assert result.stderr.startswith(f"{path}:7: no conversation; $.content: is 7")
 
 
@@ -908,12 +908,12 @@ class TestShowing:
         """
         path = write(line(name), line("fine"))
 
-        shown, told = run(path), run("--json", path)
+        shown, as_json = run(path), run("--json", path)
 
         assert 0 == shown.exit_code
         assert not {"\x1b", "\x07"} & {*shown.stdout}
         assert 80 >= max(map(len, shown.stdout.splitlines()))
-        assert [name, "fine"] == names(told)
+        assert [name, "fine"] == names(as_json)
 
     def test_plain(self):
         """

@@ -71,7 +71,7 @@ class TestCost:
         save(run, state)
 
         head, *lines = run("cost", "trip", "--lines").stdout.splitlines()
-        (told,) = run.json("cost", "trip")
+        (record,) = run.json("cost", "trip")
 
         assert ["TIME", "TOKENS", "COST", "MODEL"] == head.split()
         price = str(_cost_of(USED, "gpt-4o"))
@@ -79,7 +79,7 @@ class TestCost:
         assert lines[1].startswith("2026-06-01 12:01")
         assert lines[1].endswith("10  unknown  (no model recorded)")
         assert "owned" in lines[2]
-        assert noon.isoformat() == told["lines"][0]["at"]
+        assert noon.isoformat() == record["lines"][0]["at"]
 
     def test_of_an_unknown_time(self, run):
         """
@@ -97,11 +97,11 @@ class TestCost:
         save(run, state)
 
         line = run("cost", "trip", "--lines").stdout.splitlines()[1]
-        (told,) = run.json("cost", "trip")
+        (record,) = run.json("cost", "trip")
 
         price = str(_cost_of(USED, "gpt-4o"))
         assert ["(unknown)", "1,100", price, "gpt-4o"] == line.split()
-        assert told["lines"][0]["at"] is None
+        assert record["lines"][0]["at"] is None
 
     def test_of_a_revision(self, run):
         """
@@ -119,18 +119,22 @@ class TestCost:
         """
         save(run, PRICED)
 
-        (told,) = run.json("cost", "trip")
+        (record,) = run.json("cost", "trip")
 
-        assert ("trip", 1, 2) == (told["name"], told["revision"], len(told["models"]))
-        assert cost(PRICED).total == Decimal(told["amount_usd"])
-        assert cost(PRICED).total == sum(
-            Decimal(each["amount_usd"]) for each in told["models"]
+        assert ("trip", 1, 2) == (
+            record["name"],
+            record["revision"],
+            len(record["models"]),
         )
-        assert ["gpt-4o", "gpt-4o-mini"] == [each["model"] for each in told["lines"]]
+        assert cost(PRICED).total == Decimal(record["amount_usd"])
+        assert cost(PRICED).total == sum(
+            Decimal(each["amount_usd"]) for each in record["models"]
+        )
+        assert ["gpt-4o", "gpt-4o-mini"] == [each["model"] for each in record["lines"]]
         assert (True, [], 0) == (
-            told["complete"],
-            told["unbilled"],
-            told["unrecorded_answers"],
+            record["complete"],
+            record["unbilled"],
+            record["unrecorded_answers"],
         )
 
     def test_part_unpriced(self, run):
@@ -144,16 +148,16 @@ class TestCost:
         save(run, state)
 
         printed = run("cost", "trip").stdout
-        (told,) = run.json("cost", "trip")
+        (record,) = run.json("cost", "trip")
 
         assert f"Total: at least {cost(PRICED)}\n" in printed
         assert re.search(r"1 +5 +unknown  \(no model recorded\)", printed)
         assert re.search(r"1 +2 +unknown  no-such-model", printed)
         assert "Not priced: 1 ledger entry (5 tokens): " in printed
-        assert cost(PRICED).total == Decimal(told["amount_usd"])
-        assert told["complete"] is False
-        assert [None, None] == [each["amount_usd"] for each in told["models"][2:]]
-        line = told["lines"][2]
+        assert cost(PRICED).total == Decimal(record["amount_usd"])
+        assert record["complete"] is False
+        assert [None, None] == [each["amount_usd"] for each in record["models"][2:]]
+        line = record["lines"][2]
         assert ("k", 5, None) == (line["ledger_id"], line["tokens"], line["amount_usd"])
         assert "its model is unknown" in line["why"]
 
@@ -188,11 +192,11 @@ class TestCost:
         save(run, state)
 
         printed = run("cost", "trip").stdout
-        (told,) = run.json("cost", "trip")
+        (record,) = run.json("cost", "trip")
 
         assert "Total: unknown\n" in printed
         assert reason in printed
-        assert (None, False) == (told["amount_usd"], told["complete"])
+        assert (None, False) == (record["amount_usd"], record["complete"])
 
     def test_unbilled(self, run):
         """
@@ -205,11 +209,11 @@ class TestCost:
         save(run, PRICED.add(late))
 
         printed = run("cost", "trip").stdout
-        (told,) = run.json("cost", "trip")
+        (record,) = run.json("cost", "trip")
 
         assert f"Total: at least {cost(PRICED)}\n" in printed
         assert "Not in the ledger: message 3, 9 tokens of " in printed
-        (unbilled,) = told["unbilled"]
+        (unbilled,) = record["unbilled"]
         assert (3, HOSTILE, 9) == (
             unbilled["number"],
             unbilled["model"],

@@ -46,5 +46,5 @@ def _hide_times(text):
 
 def _and_more(id):
     lines = (ROOT / "examples" / "travel_desk.jsonl").read_text("utf-8").splitlines()
-    (said,) = [each["messages"] for each in map(json.loads, lines) if each["id"] == id]
-    return [*said, {"role": "user", "content": "The dates are fixed."}]
+    (count,) = [each["messages"] for each in map(json.loads, lines) if each["id"] == id]
+    return [*count, {"role": "user", "content": "The dates are fixed."}]

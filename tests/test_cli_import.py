@@ -18,11 +18,11 @@ from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.parts import ReasoningPart
 from conversation_state.store import open_store
 from conversation_state.usage import Usage
-from tests.commands import HOSTILE, MAIN, ROOT, SAID, Commands, line
+from tests.commands import HOSTILE, MAIN, MESSAGES, ROOT, Commands, line
 from tests.recorded import is_large
 
-LONGER = [*SAID, {"role": "user", "content": "And in Lima?"}]
-OTHER = [*SAID[:2], {"role": "assistant", "content": "I can't tell."}]
+LONGER = [*MESSAGES, {"role": "user", "content": "And in Lima?"}]
+OTHER = [*MESSAGES[:2], {"role": "assistant", "content": "I can't tell."}]
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +41,11 @@ def run(tmp_path):
     return Commands(tmp_path)
 
 
-def outcomes(told):
+def outcomes(records):
     """
     What came of each conversation.
     """
-    return [each["outcome"] for each in told]
+    return [each["outcome"] for each in records]
 
 
 def saved(run, name, *, at=None):
@@ -114,19 +114,19 @@ class TestImport:
         """
         path = run.write(line(None), "\n", line(7), line("x"), name="my chats.v2.jsonl")
 
-        told = run.json("import", path, "--prefix", "a/")
+        records = run.json("import", path, "--prefix", "a/")
 
         names = ["a/my chats.v2-1", "a/7", "a/x"]
-        assert names == [each["name"] for each in told]
+        assert names == [each["name"] for each in records]
         assert {*names} == {*heads(run)}
 
     def test_standard_input(self, run):
         """
         What comes from standard input has its name from there.
         """
-        (told,) = run.json("import", "-", data=line(None))
+        (records,) = run.json("import", "-", data=line(None))
 
-        assert "stdin-1" == told["name"]
+        assert "stdin-1" == records["name"]
 
     def test_several_files(self, run):
         """
@@ -134,9 +134,9 @@ class TestImport:
         """
         paths = [run.write(line(None), name=name) for name in ("a.jsonl", "b.jsonl")]
 
-        told = run.json("import", *paths)
+        records = run.json("import", *paths)
 
-        assert ["a-1", "b-1"] == [each["name"] for each in told]
+        assert ["a-1", "b-1"] == [each["name"] for each in records]
 
     def test_again(self, run):
         """
@@ -158,8 +158,8 @@ class TestImport:
         store has more, nothing is done.
         """
         short, long = (
-            run.write(line("oslo", said), name=f"{len(said)}.jsonl")
-            for said in (SAID, LONGER)
+            run.write(line("oslo", message), name=f"{len(message)}.jsonl")
+            for message in (MESSAGES, LONGER)
         )
         run("import", short)
         before = saved(run, "oslo")
@@ -196,10 +196,10 @@ class TestImport:
         run("import", run.write(line("oslo")))
         run("erase", "oslo", "2", "--reason", "private", "--yes")
 
-        odd = [SAID[0], SAID[4], *SAID[2:]]
-        told = run.json("import", run.write(line("oslo", odd)), status=1)
+        odd = [MESSAGES[0], MESSAGES[4], *MESSAGES[2:]]
+        records = run.json("import", run.write(line("oslo", odd)), status=1)
 
-        assert ["skipped"] == outcomes(told)
+        assert ["skipped"] == outcomes(records)
 
 
 class TestConflict:
@@ -231,9 +231,9 @@ class TestConflict:
         """
         Or it is the last that was looked at.
         """
-        told = run.json("import", path, "--on-conflict", "stop", status=1)
+        records = run.json("import", path, "--on-conflict", "stop", status=1)
 
-        assert ["imported", "skipped"] == outcomes(told)
+        assert ["imported", "skipped"] == outcomes(records)
         assert {"a": 1, "oslo": 1} == heads(run)
 
     def test_replace(self, run, path):
@@ -241,15 +241,15 @@ class TestConflict:
         Or it takes the name; what was there stays a revision, and what both
         have in common stays the same entries.
         """
-        told = run.json("import", path, "--on-conflict", "replace")
+        records = run.json("import", path, "--on-conflict", "replace")
         again = run.json("import", path, "--on-conflict", "replace")
 
         old, new = saved(run, "oslo", at=1), saved(run, "oslo")
-        assert ["imported", "replaced", "imported"] == outcomes(told)
-        assert 3 == told[1]["added"]
+        assert ["imported", "replaced", "imported"] == outcomes(records)
+        assert 3 == records[1]["added"]
         assert ["unchanged"] * 3 == outcomes(again)
         assert openai_chat.load(OTHER) == tuple(old)
-        assert openai_chat.load(SAID) == tuple(new)
+        assert openai_chat.load(MESSAGES) == tuple(new)
         assert [*old.entries[:2]] == [*new.entries[:2]]
         assert old.id == new.parent_id
 
@@ -257,16 +257,16 @@ class TestConflict:
         """
         Or it gets the next name that is free; again, it is found there.
         """
-        third = run.write(line("oslo", SAID[:1] * 2), name="third.jsonl")
-        told = [
+        third = run.write(line("oslo", MESSAGES[:1] * 2), name="third.jsonl")
+        records = [
             each
             for file in (path, third, path, third)
             for each in run.json("import", file, "--on-conflict", "rename")
         ]
 
-        names = [each["name"] for each in told]
+        names = [each["name"] for each in records]
         assert ["a", "oslo-2", "b", "oslo-3"] * 2 == names
-        assert ["imported"] * 4 + ["unchanged"] * 4 == outcomes(told)
+        assert ["imported"] * 4 + ["unchanged"] * 4 == outcomes(records)
 
     def test_in_one_file(self, run):
         """
@@ -274,9 +274,9 @@ class TestConflict:
         """
         path = run.write(line("oslo"), line("oslo", OTHER))
 
-        told = run.json("import", path, status=1)
+        records = run.json("import", path, status=1)
 
-        assert ["imported", "skipped"] == outcomes(told)
+        assert ["imported", "skipped"] == outcomes(records)
 
     def test_hostile(self, run):
         """
@@ -385,8 +385,8 @@ def state():
     A state with all that makes one: a fork's past, a bill, reasoning.
     """
     trunk = Aggregator.new().add_user_prompt("Hi!").add_usage(Usage(5, 2))
-    said = AssistantMessage([ReasoningPart("Hm."), *UserMessage("Hello.").parts])
-    return trunk.fork().add(said).add_usage(Usage(9, 1), key="paid")
+    message = AssistantMessage([ReasoningPart("Hm."), *UserMessage("Hello.").parts])
+    return trunk.fork().add(message).add_usage(Usage(9, 1), key="paid")
 
 
 class TestExport:
@@ -432,22 +432,22 @@ class TestExport:
         """
         adapter = importlib.import_module(f"conversation_state.adapters.{name}")
 
-        said = run("export", "chat", "--format", name).stdout
+        message = run("export", "chat", "--format", name).stdout
 
-        assert adapter.dump(chat).payload == json.loads(said)
+        assert adapter.dump(chat).payload == json.loads(message)
 
     def test_much_lost(self, run):
         """
         Of much that is lost some is told, and the rest counted.
         """
-        said = AssistantMessage([ReasoningPart("Hm."), *UserMessage("Hi.").parts])
+        message = AssistantMessage([ReasoningPart("Hm."), *UserMessage("Hi.").parts])
         with open_store(run.url) as store:
-            store.save("chat", Aggregator.new(messages=[said] * 25))
+            store.save("chat", Aggregator.new(messages=[message] * 25))
 
-        told = run("export", "chat", "--format", "openai_chat").stderr.splitlines()
+        records = run("export", "chat", "--format", "openai_chat").stderr.splitlines()
 
-        assert 11 == len(told)
-        assert "chat: lost in openai_chat: 15 more" == told[-1]
+        assert 11 == len(records)
+        assert "chat: lost in openai_chat: 15 more" == records[-1]
 
     def test_several(self, run, chat):
         """
@@ -546,8 +546,8 @@ class TestExport:
             [*MAIN, *args], capture_output=True, check=True, cwd=ROOT, env=env
         )
 
-        (said,) = json.loads(result.stdout.decode("utf-8"))["messages"]
-        assert f"🧀{HOSTILE}\x9b" == said["content"]
+        (message,) = json.loads(result.stdout.decode("utf-8"))["messages"]
+        assert f"🧀{HOSTILE}\x9b" == message["content"]
         assert "🧀".encode() in result.stdout
 
     def test_seen(self, run, monkeypatch):
@@ -587,12 +587,12 @@ class TestThereAndBack:
         path = tmp_path / "moved.json"
         run("export", "chat", "-o", path)
         url = f"sqlite:///{tmp_path}/other.db"
-        told = run.json("import", path, url=url) + run.json("import", path, url=url)
+        records = run.json("import", path, url=url) + run.json("import", path, url=url)
 
         with open_store(url) as other:
             assert made == other.load("moved-1")
 
-        assert ["imported", "unchanged"] == outcomes(told)
+        assert ["imported", "unchanged"] == outcomes(records)
 
     def test_grown_state(self, run):
         """
@@ -609,14 +609,14 @@ class TestThereAndBack:
             )
         ]
 
-        told = [
+        records = [
             outcome
             for file, status in zip([*files[:2], *files], (0, 0, 0, 0, 1), strict=True)
             for outcome in outcomes(run.json("import", file, status=status))
         ]
 
         expected = ["imported", "extended", "unchanged", "unchanged", "skipped"]
-        assert expected == told
+        assert expected == records
         assert made.add_user_prompt("Bye.").usage == saved(run, "chat-1").usage
 
     def test_replay(self, run):
@@ -679,12 +679,12 @@ class TestProcess:
             assert process.stdout
             process.stdin.write((line("a") + line("b")).encode())
             process.stdin.flush()
-            told = [json.loads(process.stdout.readline()) for _ in range(2)]
+            records = [json.loads(process.stdout.readline()) for _ in range(2)]
             process.send_signal(signal.SIGINT)
             _, error = process.communicate()
 
         assert 130 == process.returncode
-        assert ["imported"] * 2 == outcomes(told)
+        assert ["imported"] * 2 == outcomes(records)
         assert (
             b"Interrupted. 2 conversations: 2 imported. What was saved stays; "
             b"run the command again." == error.strip()

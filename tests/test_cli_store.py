@@ -143,7 +143,7 @@ class TestOpening:
         assert "here" in done.stdout
 
     @pytest.mark.parametrize(
-        ("url", "told"),
+        ("url", "message"),
         [
             ("nowhere.db", "nowhere.db: no such file; `import` creates one"),
             ("tests/nowhere", "tests/nowhere: no such file"),
@@ -159,7 +159,7 @@ class TestOpening:
             ("sqlite:///a\0b", ""),
         ],
     )
-    def test_bad_urls(self, run, url, told):
+    def test_bad_urls(self, run, url, message):
         """
         What is no store is told in one line, without any password.
         """
@@ -167,7 +167,7 @@ class TestOpening:
 
         assert "" == result.stdout
         assert 1 == result.stderr.count("\n")
-        assert told in result.stderr
+        assert message in result.stderr
         assert "secret" not in result.stderr
 
     def test_keeps_passwords(self, run, monkeypatch):
@@ -183,8 +183,8 @@ class TestOpening:
         url = "postgresql+psycopg://me:secret@host/chats"
         result = run("names", url=url, status=2)
 
-        told = "Error: the postgresql+psycopg store: Connection refused\n"
-        assert told == result.stderr
+        message = "Error: the postgresql+psycopg store: Connection refused\n"
+        assert message == result.stderr
 
     def test_no_url(self):
         """
@@ -243,7 +243,7 @@ class TestAsked:
         assert texts == [each["message"]["content"] for each in shown]
 
     @pytest.mark.parametrize(
-        ("asked", "told"),
+        ("asked", "message"),
         [
             ("travel@9", "no revision 9"),
             ("travel@0", "no revision 0"),
@@ -259,13 +259,13 @@ class TestAsked:
             ("x" * 501, "1 to 500 characters"),
         ],
     )
-    def test_not_there(self, run, store, asked, told):
+    def test_not_there(self, run, store, asked, message):
         """
         What is not there is told with what is much like it.
         """
         result = run("show", asked, status=2)
 
-        assert told in result.stderr
+        assert message in result.stderr
         assert 1 == result.stderr.count("\n")
         assert "" == result.stdout
 
@@ -323,7 +323,7 @@ class TestNames:
         """
         Programs are told what a head tells.
         """
-        (told,) = run.json("names", "--prefix", "tr")
+        (record,) = run.json("names", "--prefix", "tr")
 
         head = store.latest("travel")
         assert {
@@ -338,7 +338,7 @@ class TestNames:
             "state_id": str(STATES[0].id),
             "digest": head.digest,
             "name_notes": {},
-        } == told
+        } == record
 
     def test_prefix(self, run, store):
         """
@@ -408,12 +408,12 @@ class TestLog:
         """
         Programs are told the same, and what was spent.
         """
-        told = run.json("log", "travel")
+        records = run.json("log", "travel")
 
-        assert [3, 2, 1] == [each["revision"] for each in told]
-        assert [[], ["before booking"], []] == [each["labels"] for each in told]
-        assert [12, 8, 6] == [each["tokens"] for each in told]
-        assert [10, 10, 0] == [each["spent_tokens"] for each in told]
+        assert [3, 2, 1] == [each["revision"] for each in records]
+        assert [[], ["before booking"], []] == [each["labels"] for each in records]
+        assert [12, 8, 6] == [each["tokens"] for each in records]
+        assert [10, 10, 0] == [each["spent_tokens"] for each in records]
 
     @pytest.mark.parametrize(
         ("args", "revisions"),
@@ -466,13 +466,13 @@ class TestAnnotate:
         """
         run("annotate", "travel", "title=Trip to Bern", "stars:=5", 'tags:=["a"]')
         run("annotate", "travel", "stars:=null", "empty=")
-        told = run("annotate", "travel")
+        output = run("annotate", "travel")
 
         assert {"title": "Trip to Bern", "tags": ("a",), "empty": ""} == store.notes(
             "travel"
         )
         assert {"title=Trip to Bern", 'tags:=["a"]', "empty="} == {
-            *told.stdout.splitlines()
+            *output.stdout.splitlines()
         }
         assert {**store.notes("travel"), "tags": ["a"]} == run.json(
             "annotate", "travel"
@@ -572,8 +572,8 @@ class TestShow:
         """
         Only who speaks has a number, whatever is said.
         """
-        said = AssistantMessage(f"one\n\nuser\n    two\n[7] user\n{HOSTILE}")
-        store.save("odd", Aggregator.new(messages=[said, UserMessage(""), said]))
+        message = AssistantMessage(f"one\n\nuser\n    two\n[7] user\n{HOSTILE}")
+        store.save("odd", Aggregator.new(messages=[message, UserMessage(""), message]))
 
         heads = [
             each
@@ -633,18 +633,18 @@ class TestDiff:
         """
         Programs are told both heads, what each has alone, and what was spent.
         """
-        (told,) = run.json("diff", "travel@1", "travel@2")
+        (record,) = run.json("diff", "travel@1", "travel@2")
 
-        assert (1, 2) == (told["a"]["revision"], told["b"]["revision"])
-        assert (1, [], 0) == (told["common"], told["only_a"], told["changed"])
-        assert (0, 10) == (told["spent_tokens_a"], told["spent_tokens_b"])
-        assert told["identical"] is False
+        assert (1, 2) == (record["a"]["revision"], record["b"]["revision"])
+        assert (1, [], 0) == (record["common"], record["only_a"], record["changed"])
+        assert (0, 10) == (record["spent_tokens_a"], record["spent_tokens_b"])
+        assert record["identical"] is False
         assert [
             {
                 "entry_id": STATES[1].entries[1].id,
                 "message": {"role": "assistant", "content": "At noon."},
             }
-        ] == told["only_b"]
+        ] == record["only_b"]
 
     def test_exit_code(self, run, store):
         """
@@ -686,8 +686,8 @@ class TestTrim:
         """
         result = run("trim", "travel", "--limit", 7)
 
-        told, kept, dropped, blank, *shown = result.stdout.splitlines()
-        assert "4 messages, 12 tokens; limit 7" == told
+        summary, kept, dropped, blank, *shown = result.stdout.splitlines()
+        assert "4 messages, 12 tokens; limit 7" == summary
         assert "kept 3, 6 tokens" == kept
         assert "dropped 1: 1 (over budget)" == dropped
         assert "" == blank
@@ -704,15 +704,15 @@ class TestTrim:
         store.save("stopped", state.add(ToolMessage("?", tool_call_id="lost")))
 
         result = run("trim", "stopped", "--limit", 99)
-        (told,) = run.json("trim", "stopped", "--limit", 99)
+        (record,) = run.json("trim", "stopped", "--limit", 99)
 
         lines = result.stdout.splitlines()
         assert lines[0].startswith("4 messages")
         reason = "result has no call lost before it (entry 3)"
         assert f"dropped 1: 4 (invalid: {reason})" == lines[2]
         assert f"the view leaves out 1 message: {reason}" == lines[3]
-        assert [1, 2, 3] == told["kept"]
-        assert [{"number": 4, "reason": f"invalid: {reason}"}] == told["dropped"]
+        assert [1, 2, 3] == record["kept"]
+        assert [{"number": 4, "reason": f"invalid: {reason}"}] == record["dropped"]
 
     def test_all_fits(self, run, store):
         """
@@ -726,16 +726,16 @@ class TestTrim:
         """
         Programs are told the numbers.
         """
-        (told,) = run.json("trim", "travel@3", "--limit", 7)
+        (record,) = run.json("trim", "travel@3", "--limit", 7)
 
         assert (12, 7, 6) == (
-            told["tokens"],
-            told["limit_tokens"],
-            told["kept_tokens"],
+            record["tokens"],
+            record["limit_tokens"],
+            record["kept_tokens"],
         )
-        assert [2, 3, 4] == told["kept"]
-        assert [{"number": 1, "reason": "over budget"}] == told["dropped"]
-        assert "travel" == told["name"]
+        assert [2, 3, 4] == record["kept"]
+        assert [{"number": 1, "reason": "over budget"}] == record["dropped"]
+        assert "travel" == record["name"]
 
     def test_too_little(self, run, store):
         """
@@ -755,11 +755,11 @@ class TestCheckpoint:
         """
         run("label", "travel", "booked")
         run("label", "travel@1", "asked")
-        (told,) = run.json("label", "travel", "noon", "--at", "before booking")
+        (record,) = run.json("label", "travel", "noon", "--at", "before booking")
 
         labels = [head.labels for head in store.history("travel")]
         assert [("booked",), ("before booking", "noon"), ("asked",)] == labels
-        assert (2, ["before booking", "noon"]) == (told["revision"], told["labels"])
+        assert (2, ["before booking", "noon"]) == (record["revision"], record["labels"])
         assert "before booking, noon" in run("log", "travel").stdout
 
     def test_removes(self, run, store):
@@ -823,14 +823,14 @@ class TestFork:
         The fork has the same past and an id of its own; where it starts can
         be said in two ways.
         """
-        told = [
+        records = [
             *run.json("fork", "travel", "one"),
             *run.json("fork", "travel@2", "two"),
             *run.json("fork", "travel", "three", "--at", "-2"),
         ]
 
-        assert [4, 2, 1] == [each["messages"] for each in told]
-        assert [each["state_id"] for each in told] == [
+        assert [4, 2, 1] == [each["messages"] for each in records]
+        assert [each["state_id"] for each in records] == [
             str(store.load(name).id) for name in ("one", "two", "three")
         ]
         assert STATES[2].id == store.load("one").parent_id
@@ -906,9 +906,9 @@ class TestRollback:
         """
         Programs are told the new head, where it was, and what it is again.
         """
-        (told,) = run.json("rollback", "travel", "before booking")
+        (record,) = run.json("rollback", "travel", "before booking")
 
-        assert (4, 3, 2) == (told["revision"], told["was"], told["to"])
+        assert (4, 3, 2) == (record["revision"], record["was"], record["to"])
 
     @pytest.mark.parametrize("to", ["3", "@3"])
     def test_nothing_to_do(self, run, store, to):
@@ -981,13 +981,15 @@ class TestVerify:
         connection.close()
 
         result = run("verify", status=1)
-        told = run.json("verify", status=1)
+        record = run.json("verify", status=1)
 
         changed = STATES[1].entries[1].id
         assert f"entries {changed}: " in result.stdout
         assert "1 damage found." in result.stdout
-        assert [("entries", changed)] == [(each["where"], each["id"]) for each in told]
-        assert {"where", "id", "what"} == {*told[0]}
+        assert [("entries", changed)] == [
+            (each["where"], each["id"]) for each in record
+        ]
+        assert {"where", "id", "what"} == {*record[0]}
 
     def test_beyond_reading(self, run, store):
         """
@@ -1069,15 +1071,15 @@ class TestErase:
         entry = STATES[0].entries[0]
         args = ("erase", "travel", entry.id, "--reason", "asked for", "--yes")
 
-        (told,) = run.json(*args)
+        (record,) = run.json(*args)
         (again,) = run.json(*args)
 
         assert (entry.id, "asked for", 1) == (
-            told["entry_id"],
-            told["reason"],
-            told["rows"],
+            record["entry_id"],
+            record["reason"],
+            record["rows"],
         )
-        assert {**told, "rows": 0} == again
+        assert {**record, "rows": 0} == again
         assert "This was erased before." in run(*args).stdout
 
     @pytest.mark.parametrize("which", ["0", "5", "99999999999999999999999", "nobody"])
@@ -1159,10 +1161,10 @@ class TestDelete:
         """
         run("fork", "travel", "copy")
 
-        (told,) = run.json("delete", "travel", "--yes")
+        (record,) = run.json("delete", "travel", "--yes")
         run("gc")
 
-        assert {"name": "travel", "revisions": 3} == told
+        assert {"name": "travel", "revisions": 3} == record
         assert ("copy",) == store.names()
         assert [*STATES[2]] == [*store.load("copy")]
 

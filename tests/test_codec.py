@@ -312,7 +312,7 @@ class TestEncode:
         Messages one after another may have all but one thing in common.
         """
         noon = datetime(2025, 1, 2, 12, 0, 0, 1, UTC)
-        said = [
+        messages = [
             UserMessage("hi", name=name, run_id=run, turn_id=turn, timestamp=time)
             for name in ("", "ann", "bob")
             for run in (None, UUID(int=1), UUID(int=2))
@@ -320,7 +320,7 @@ class TestEncode:
             for time in (None, noon, noon + timedelta(microseconds=1))
         ]
         for step in (1, 3, 9, 27):
-            mixed = tuple(said[i::step] for i in range(step))
+            mixed = tuple(messages[i::step] for i in range(step))
             read = tuple(decode(encode(tuple(some))) for some in mixed)
 
             assert tuple(map(tuple, mixed)) == read
@@ -382,11 +382,11 @@ class TestEncode:
         """
         A list and a state's view of its messages are read as a tuple.
         """
-        said = [UserMessage("hi"), AssistantMessage("hello")]
-        view = Aggregator.new(messages=said).messages
+        messages = [UserMessage("hi"), AssistantMessage("hello")]
+        view = Aggregator.new(messages=messages).messages
 
-        assert tuple(said) == decode(encode(said))
-        assert tuple(said) == decode(encode(view))
+        assert tuple(messages) == decode(encode(messages))
+        assert tuple(messages) == decode(encode(view))
 
     @pytest.mark.parametrize("value", [5, {}, "text", None, object(), LogProb("a", 0)])
     def test_refuses_what_it_does_not_know(self, value):
@@ -1596,9 +1596,9 @@ class Named(TypedDict):
 class Ticket:
     number: int
     chat: Aggregator
-    said: list[Message] = attrs.field(factory=list)
+    added: list[Message] = attrs.field(factory=list)
     last: UserMessage | None = None
-    spent: Usage = attrs.field(factory=Usage)
+    usage: Usage = attrs.field(factory=Usage)
     colour: Colour = Colour.RED
     due: datetime | None = None
     day: date = date(2025, 1, 2)
@@ -1671,7 +1671,7 @@ class TestRegister:
         data["value"] |= {
             "number": "1",
             "done": "false",
-            "said": [{"role": "user", "content": 5}, {"role": "user", "content": ""}],
+            "added": [{"role": "user", "content": 5}, {"role": "user", "content": ""}],
             "last": {"role": "assistant"},
             "leaves": [{"value": 1}, {"value": None}, {}],
             "blob": "?",
@@ -1685,7 +1685,7 @@ class TestRegister:
         assert {
             "$.value.number: expected an integer, got '1'",
             "$.value.done: expected true or false, got 'false'",
-            "$.value.said[0].content: expected a text, got 5",
+            "$.value.added[0].content: expected a text, got 5",
             "$.value.last: expected UserMessage or null, got AssistantMessage",
             "$.value.leaves[1].value: expected a number, got null",
             "$.value.leaves[2].value: missing",

@@ -204,16 +204,16 @@ def state_of(length: int, ledger_length: int, *more: Any) -> Aggregator:
     A state that has the beginning of `STATE` in common with it, and more
     entries and ledger entries of its own.
     """
-    said = [each for each in more if isinstance(each, Entry)]
-    spent = [each for each in more if isinstance(each, LedgerEntry)]
+    entries = [each for each in more if isinstance(each, Entry)]
+    ledger = [each for each in more if isinstance(each, LedgerEntry)]
     return Aggregator.rebuild(
         id=PARENT,
         parent_id=None,
         root_id=PARENT,
         init_len=0,
         init_ledger_len=0,
-        entries=[*STATE.entries[:length], *said],
-        ledger=[*STATE.ledger[:ledger_length], *spent],
+        entries=[*STATE.entries[:length], *entries],
+        ledger=[*STATE.ledger[:ledger_length], *ledger],
     )
 
 

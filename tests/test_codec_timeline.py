@@ -305,8 +305,8 @@ class TestPlaces:
         for number, (at, length) in enumerate([(0, 5), *branches]):
             timeline = timeline.goto(at % len(timeline.moments))
             for i in range(length):
-                said = timeline.present.add_user_prompt(f"{number}.{i}")
-                timeline = timeline.commit(said.add_usage(Usage(i + 1)))
+                grown = timeline.present.add_user_prompt(f"{number}.{i}")
+                timeline = timeline.commit(grown.add_usage(Usage(i + 1)))
 
         read = decode(encode(timeline))
 
@@ -329,8 +329,8 @@ class TestEqual:
         timeline = chat(steps)
         for at in range(0, steps, 20):  # branches, back and forth
             there = timeline.goto(at)
-            said = there.present.fork().add_user_prompt(f"branch at {at}")
-            timeline = there.commit(said).commit(said.add_user_prompt("more"))
+            grown = there.present.fork().add_user_prompt(f"branch at {at}")
+            timeline = there.commit(grown).commit(grown.add_user_prompt("more"))
 
         read = decode(encode(timeline))
         compared = []
@@ -388,15 +388,15 @@ class TestEqual:
             attrs.evolve(moment, state=None),
         ]
         if at:
-            said = [*state.entries]
-            said[-1] = said[-1]._replace(message=UserMessage("x"))
+            entries = [*state.entries]
+            entries[-1] = entries[-1]._replace(message=UserMessage("x"))
             unlike = Aggregator.rebuild(
                 id=state.id,
                 parent_id=None,
                 root_id=state.root_id,
                 init_len=0,
                 init_ledger_len=0,
-                entries=said,
+                entries=entries,
                 ledger=state.ledger,
             )
             changed.append(attrs.evolve(moment, state=unlike))
@@ -984,13 +984,13 @@ class TestProblems:
         }
         threads = [
             past,
-            said("c", after=[0, 3]),
-            said("a", after=[0, 1]),
-            said("b", after=[0, 1]),
-            said("a", after=[0, 2]),
-            said("b", after=[3, 2]),
-            said("a", after=[3, 2]),
-            said("a"),
+            make_entry("c", after=[0, 3]),
+            make_entry("a", after=[0, 1]),
+            make_entry("b", after=[0, 1]),
+            make_entry("a", after=[0, 2]),
+            make_entry("b", after=[3, 2]),
+            make_entry("a", after=[3, 2]),
+            make_entry("a"),
         ]
 
         assert [
@@ -1021,7 +1021,7 @@ class TestProblems:
         ] == wrong(data)
 
 
-def said(name: str, *, after: list[int] | None = None) -> dict[str, Any]:
+def make_entry(name: str, *, after: list[int] | None = None) -> dict[str, Any]:
     """
     A segment of one message.
     """
@@ -1066,8 +1066,8 @@ class TestHostile:
         """
         Segments on top of segments, many times deeper than the stack.
         """
-        threads = [said("0")]
-        threads += [said(str(i), after=[i - 1, i]) for i in range(1, MANY)]
+        threads = [make_entry("0")]
+        threads += [make_entry(str(i), after=[i - 1, i]) for i in range(1, MANY)]
         timeline = decode(document([{"thread": [MANY - 1, MANY]}], threads))
 
         assert MANY == len(timeline.present)
@@ -1076,8 +1076,8 @@ class TestHostile:
         """
         Also where identities have to be looked for.
         """
-        threads = [said("0")]
-        threads += [said(str(i), after=[i - 1, i]) for i in range(1, MANY)]
+        threads = [make_entry("0")]
+        threads += [make_entry(str(i), after=[i - 1, i]) for i in range(1, MANY)]
         threads[-1]["entry_ids"] = ["7"]
 
         with pytest.raises(DecodeError) as caught:
@@ -1097,7 +1097,7 @@ class TestHostile:
             "entry_ids": [str(i) for i in range(length)],
             "messages": [{"role": "user", "content": ""}] * length,
         }
-        threads = [past, *[said("x", after=[0, length])] * length]
+        threads = [past, *[make_entry("x", after=[0, length])] * length]
         states = [{"thread": [i, length + 1]} for i in range(1, length + 1)]
         timeline = decode(document(states, threads))
 
@@ -1127,12 +1127,12 @@ class TestHostile:
         A total that overflows is reported once, not once for each log on top of it.
         """
         usage = {"prompt_tokens": 2**62}
-        spent = [{"id": str(i), "usage": usage} for i in range(2_000)]
+        entries = [{"id": str(i), "usage": usage} for i in range(2_000)]
         more = [
             {"after": [0, 2_000], "entries": [{"id": "x", "usage": usage}]}
             for _ in range(2_000)
         ]
-        data = document([{}], [], [{"entries": spent}, *more])
+        data = document([{}], [], [{"entries": entries}, *more])
 
         with pytest.raises(DecodeError) as caught:
             decode(data)

@@ -250,9 +250,9 @@ class TestCalibrated:
         """
         counter = calibrated(by_characters, samples)
 
-        said = [message for messages, _ in samples for message in messages]
+        counted = [message for messages, _ in samples for message in messages]
         charged = sum(tokens for _, tokens in samples)
-        assert charged <= sum(map(counter, said)) < charged + len(said)
+        assert charged <= sum(map(counter, counted)) < charged + len(counted)
 
     @given(SAMPLES, our.messages(), our.messages())
     def test_keeps_order_and_zero(self, samples, one, other):
@@ -282,29 +282,31 @@ class TestCalibrated:
         """
         A usage stands for the prompt it reports, cached tokens included.
         """
-        said = [UserMessage("a" * 40)]
+        messages = [UserMessage("a" * 40)]
 
-        assert calibrated(by_characters, [(said, 15)]) == calibrated(
-            by_characters, [(said, Usage(15, 99))]
+        assert calibrated(by_characters, [(messages, 15)]) == calibrated(
+            by_characters, [(messages, Usage(15, 99))]
         )
 
     def test_takes_overhead_off(self):
         """
         What each report holds beside messages is not laid on them.
         """
-        said = [UserMessage("a" * 40)]
-        counter = calibrated(by_characters, [(said, 115), (said, 115)], overhead=100)
+        messages = [UserMessage("a" * 40)]
+        counter = calibrated(
+            by_characters, [(messages, 115), (messages, 115)], overhead=100
+        )
 
-        assert 15 == counter(said[0])
+        assert 15 == counter(messages[0])
 
     def test_counts_exactly_however_large(self):
         """
         No float is in between.
         """
-        said = UserMessage("a" * 12)
-        counter = calibrated(by_characters, [([said], 10**18 + 1)])
+        message = UserMessage("a" * 12)
+        counter = calibrated(by_characters, [([message], 10**18 + 1)])
 
-        assert 10**18 + 1 == counter(said)
+        assert 10**18 + 1 == counter(message)
 
     def test_asks_the_counter_once(self):
         """
@@ -426,10 +428,10 @@ class TestCountTools:
         """
         Name, description and schema as compact JSON; metadata are not sent.
         """
-        said = []
+        calls = []
 
         def noting(message):
-            said.append(message)
+            calls.append(message)
             return 3
 
         tool = ToolInfo(
@@ -444,8 +446,8 @@ class TestCountTools:
             '{"properties":{"to":{"type":"string"}},"required":["to"],"type":"object"}}'
         )
         assert 6 == count_tools([tool, ToolInfo("clock")], noting)
-        assert [text, '{"name":"clock"}'] == [message.text for message in said]
-        assert {"system"} == {message.role for message in said}
+        assert [text, '{"name":"clock"}'] == [message.text for message in calls]
+        assert {"system"} == {message.role for message in calls}
 
     def test_says_the_same_for_a_schema_in_any_order(self):
         """

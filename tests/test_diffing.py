@@ -426,8 +426,8 @@ class TestLaws:
                 if "verb" in lie:
                     patched.setattr(Diff, lie["verb"], lie["to"])
                 else:
-                    told = lambda a, b: attrs.evolve(diff(a, b), **lie)  # noqa: E731
-                    patched.setattr(_diff_laws, "diff", told)
+                    changed = lambda a, b: attrs.evolve(diff(a, b), **lie)  # noqa: E731
+                    patched.setattr(_diff_laws, "diff", changed)
 
                 with pytest.raises(AssertionError) as raised:
                     law(*states)

@@ -105,13 +105,13 @@ def hostile_diffs(draw):
     side, some on both, some joined, erased and billed.
     """
     trunk = Aggregator.new(messages=draw(some))
-    said = draw(some)
+    message = draw(some)
     # Something alike beside each other, so that words are marked.
     a, b = (
         trunk.fork()
         .add_user_prompt(f"It leaves at half past twelve {draw(hostile)}")
         .extend(draw(some))
-        .extend(said)
+        .extend(message)
         for _ in "ab"
     )
     key = draw(hostile.filter(bool))
@@ -304,11 +304,13 @@ def check_text(found, names=("a", "b")):
     roles = "system|user|assistant|tool|unknown"
     heads = [line for line in lines[3:] if re.match(rf"[-+=! ] ({roles})\b", line)]
     below = [line for line in lines[3:] if re.match(r"[-+=! ]   \w", line)]
-    told = [line for line in lines[3:] if re.match(r"(only |under |the order )", line)]
+    headings = [
+        line for line in lines[3:] if re.match(r"(only |under |the order )", line)
+    ]
     signs = {sign: [head for head in heads if head[0] == sign] for sign in "-+=! "}
     both, same = len(signs[" "]), len(signs["="])
 
-    assert len(lines) == 3 + len(heads) + len(below) + len(told)
+    assert len(lines) == 3 + len(heads) + len(below) + len(headings)
     assert lines[0].startswith("--- ")
     assert lines[1].startswith("+++ ")
     assert len(found.entries.rest_a) == (
@@ -392,7 +394,7 @@ class TestText:
         assert all(getattr(one, name)() == getattr(other, name)() for name in FORMATS)
 
     @pytest.mark.parametrize(
-        ("told", "change"),
+        ("line", "change"),
         [
             ("nothing differs: 5 messages in common", lambda a: a),
             (
@@ -410,16 +412,16 @@ class TestText:
             ),
         ],
     )
-    def test_in_common(self, told, change):
+    def test_in_common(self, line, change):
         """
         One line says what there is in common, in every rendering.
         """
         a, _ = chat()
         found = diff(a, change(a))
 
-        assert told == found.text().split("\n")[2]
-        assert f"- {told.partition(', the')[0]}" == found.markdown().split("\n")[0]
-        assert told.partition(", the")[0] in Fragment(found.html()).text
+        assert line == found.text().split("\n")[2]
+        assert f"- {line.partition(', the')[0]}" == found.markdown().split("\n")[0]
+        assert line.partition(", the")[0] in Fragment(found.html()).text
 
     def test_joined(self):
         """
@@ -650,11 +652,11 @@ class TestText:
         a, b = (
             trunk.fork().extend(
                 [
-                    AssistantMessage(tool_calls=[ToolCall(f"c{said}", "clock")]),
-                    ToolMessage(said, tool_call_id=f"c{said}"),
+                    AssistantMessage(tool_calls=[ToolCall(f"c{text}", "clock")]),
+                    ToolMessage(text, tool_call_id=f"c{text}"),
                 ]
             )
-            for said in ("1", "2")
+            for text in ("1", "2")
         )
         found = diff(a, b)
         joined = diff(b, a.join(b).add(ToolMessage("3", tool_call_id="c2")))

@@ -24,7 +24,7 @@ from conversation_state.testing.strategies import documents, json_values, texts
 EMPTY = Document("1", "text")
 
 # What each property reads and each verb writes, under the name of the originals.
-SAID: list[Any] = [
+FIELDS: list[Any] = [
     ("score", "_score", 0.5),
     ("sub_indexes", "_sub_indexes", ("a", "b")),
     ("dense_vector", "_dense_vector", (0.5, -1.0)),
@@ -32,7 +32,7 @@ SAID: list[Any] = [
     ("dsl", "_dsl", {"match": {"text": ("Bern",)}}),
     ("extra_info", "_extra_info", "page 3"),
 ]
-NAMES = [name for name, _, _ in SAID]
+NAMES = [name for name, _, _ in FIELDS]
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
 
@@ -155,7 +155,7 @@ class TestSaid:
     What a search says: properties and verbs alike.
     """
 
-    @pytest.mark.parametrize(("name", "key", "value"), SAID)
+    @pytest.mark.parametrize(("name", "key", "value"), FIELDS)
     def test_reads_what_was_written(self, name, key, value):
         """
         The property gives what the verb was given; the document before does
@@ -168,7 +168,7 @@ class TestSaid:
         assert getattr(EMPTY, name) is None
         assert {} == dict(EMPTY.metadata)
 
-    @pytest.mark.parametrize(("name", "key", "value"), SAID)
+    @pytest.mark.parametrize(("name", "key", "value"), FIELDS)
     def test_keeps_the_rest(self, name, key, value):
         """
         All else in a document stays what it was, when something is said and
@@ -176,38 +176,38 @@ class TestSaid:
         """
         full = Document("1", "text", {"a": 1}, unknown={"b": 2})
 
-        said = with_(full, name, value)
+        written = with_(full, name, value)
 
-        assert ("1", "text") == (said.id, said.content)
-        assert {"a": 1, key: said.metadata[key]} == dict(said.metadata)
-        assert {"b": 2} == dict(said.unknown)
-        assert full == with_(said, name, None)
+        assert ("1", "text") == (written.id, written.content)
+        assert {"a": 1, key: written.metadata[key]} == dict(written.metadata)
+        assert {"b": 2} == dict(written.unknown)
+        assert full == with_(written, name, None)
 
-    @pytest.mark.parametrize(("name", "key", "value"), SAID)
+    @pytest.mark.parametrize(("name", "key", "value"), FIELDS)
     def test_is_the_same_if_nothing_changes(self, name, key, value):
         """
         To say what is said already, or take away what is not there, gives the
         document itself.
         """
-        said = with_(EMPTY, name, value)
-        read = through_json(said)
+        written = with_(EMPTY, name, value)
+        read = through_json(written)
 
-        assert said is with_(said, name, value)
+        assert written is with_(written, name, value)
         assert read is with_(read, name, value)
         assert EMPTY is with_(EMPTY, name, None)
 
-    @pytest.mark.parametrize(("name", "key", "value"), SAID)
+    @pytest.mark.parametrize(("name", "key", "value"), FIELDS)
     def test_survives_json(self, name, key, value):
         """
         It is read from plain JSON as it was before, types and all.
         """
-        said = with_(EMPTY, name, value)
-        read = getattr(through_json(said), name)
+        written = with_(EMPTY, name, value)
+        read = getattr(through_json(written), name)
 
-        assert said == through_json(said)
+        assert written == through_json(written)
         assert value == read
-        assert type(getattr(said, name)) is type(read)
-        assert value == getattr(decode(encode(said)), name)
+        assert type(getattr(written, name)) is type(read)
+        assert value == getattr(decode(encode(written)), name)
 
     @pytest.mark.parametrize("name", NAMES)
     @given(foreign=json_values())

@@ -170,8 +170,8 @@ class TestResearchTeam:
         """
         Researchers who work at once are joined in the order they were named.
         """
-        said = [message.text for message in team.run(team.scripted)]
-        found = [text for text in said if text.startswith(("On ", "Nothing on "))]
+        texts = [message.text for message in team.run(team.scripted)]
+        found = [text for text in texts if text.startswith(("On ", "Nothing on "))]
 
         assert [
             "On trains: every half hour, 05:04 to Bern first, 23:34 to Bern last.",
@@ -674,8 +674,8 @@ class TestLangGraphAgent:
         is whole, and leaves; the file that was named is there to look at.
         """
         path = tmp_path / "threads.db"
-        told = run_here("examples/langgraph_agent.py", path).splitlines()
-        lines = dict(line.split(":", 1) for line in told)
+        output = run_here("examples/langgraph_agent.py", path).splitlines()
+        lines = dict(line.split(":", 1) for line in output)
 
         assert "The next train goes at 9:02." == lines["opened again"].strip()
         assert lines["back in time"].endswith("/ The next train goes at 9:31.")
@@ -691,12 +691,12 @@ class TestPydanticAIAgent:
         A conversation forks, goes back, is kept whole, and leaves.
         """
         url = f"sqlite:///{tmp_path}/chats.db"
-        said = run_here("examples/pydantic_ai_agent.py", url).splitlines()
+        output = run_here("examples/pydantic_ai_agent.py", url).splitlines()
 
-        assert "  When is a train to Wien?  There is one to Wien at noon." in said
+        assert "  When is a train to Wien?  There is one to Wien at noon." in output
         assert [
             "desk: 13 messages, 5 saves, 674 tokens",
             "desk, again: 9 messages, 2 saves, 674 tokens",
             "Save 3 is still there: There is one to Bern at noon.",
-        ] == said[-4:-1]
-        assert said[-1].startswith("For another provider: system, user, assistant")
+        ] == output[-4:-1]
+        assert output[-1].startswith("For another provider: system, user, assistant")

@@ -329,9 +329,9 @@ class TestNames:
         A turn made with nothing but names of the front door.
         """
         turn = Envelope.new(name="bob")
-        told = ResponseMeta("stop", Usage(3, 4), model="gpt-5")
-        message = turn.assistant("Hello.", response=told)
-        state = Aggregator.new().add(message).add_usage(told.usage, model=told.model)
+        meta = ResponseMeta("stop", Usage(3, 4), model="gpt-5")
+        message = turn.assistant("Hello.", response=meta)
+        state = Aggregator.new().add(message).add_usage(meta.usage, model=meta.model)
 
         assert "assistant (bob): Hello.\n  finish_reason: stop" == str(state[0])
         assert 7 == state.usage.total_tokens

@@ -442,7 +442,7 @@ class TestFreeze:
         assert type(number) is type(freeze(number, "it"))
 
     @pytest.mark.parametrize(
-        ("value", "said"),
+        ("value", "problem"),
         [
             (2**64, "it is an integer that does not fit in 64 bits; make it a text"),
             (-(2**63) - 1, "it is an integer that does not fit in 64 bits"),
@@ -463,7 +463,7 @@ class TestFreeze:
             (object, "it is <class 'object'>, which JSON can't represent"),
         ],
     )
-    def test_what_json_cannot_hold(self, value, said):
+    def test_what_json_cannot_hold(self, value, problem):
         """
         Refused with the caller's own error, which says where and what.
         """
@@ -474,7 +474,7 @@ class TestFreeze:
         with pytest.raises(MyError) as raised:
             freeze(value, "it", MyError)
 
-        assert said in str(raised.value)
+        assert problem in str(raised.value)
 
     def test_levels(self):
         """

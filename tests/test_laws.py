@@ -196,12 +196,12 @@ class TestStates:
         laws.equal_values_hash_alike(state.turn, branch(state, data).turn)
 
     @given(aggregators(), SPEECHES, usages(), aggregators())
-    def test_nothing_changes(self, state, more, spent, other):
+    def test_nothing_changes(self, state, more, usage, other):
         """
         No verb changes an existing state.
         """
         with laws.unchanged(state, other):
-            grown = state.extend(more).add_usage(spent)
+            grown = state.extend(more).add_usage(usage)
             state.fork().extend(more).join(grown, other, state.turn)
             other.join(state, grown).checkpoint().merge_into(state)
             hash(state), list(state), state.turn, state == other
@@ -264,7 +264,7 @@ class TestLaws:
     """
 
     @pytest.mark.parametrize(
-        ("law", "arguments", "told"),
+        ("law", "arguments", "message"),
         [
             (laws.adding_is_a_commutative_monoid, "abc", "depends on the order"),
             (laws.larger_is_a_semilattice, (1, 1, 4), "is not the larger"),
@@ -272,11 +272,11 @@ class TestLaws:
             (laws.copies_are_equal, (Liar(),), "a copy of"),
         ],
     )
-    def test_of_values(self, law, arguments, told):
+    def test_of_values(self, law, arguments, message):
         """
         Of values that are none of ours.
         """
-        with pytest.raises(AssertionError, match=told):
+        with pytest.raises(AssertionError, match=message):
             law(*arguments)
 
     def test_of_states(self, monkeypatch):
@@ -306,13 +306,19 @@ class TestLaws:
         def late(self: Aggregator, *, at: int = 0) -> Aggregator:
             return Aggregator.new(messages=self)
 
-        said = [UserMessage("c")]
+        transcript = [UserMessage("c")]
         assert broken("join", twice, laws.join_is_idempotent, state, other)
         assert broken("join", forget, laws.join_keeps_both_orders, state, other)
         assert broken("join", forget, laws.join_pays_once, state, other)
-        assert broken("join", forget, laws.generations_flow_up, state, said, said)
-        assert broken("join", forget, laws.parents_flow_into_forks, state, said, said)
-        assert broken("join", forget, laws.siblings_join_in_call_order, state, [said])
+        assert broken(
+            "join", forget, laws.generations_flow_up, state, transcript, transcript
+        )
+        assert broken(
+            "join", forget, laws.parents_flow_into_forks, state, transcript, transcript
+        )
+        assert broken(
+            "join", forget, laws.siblings_join_in_call_order, state, [transcript]
+        )
         assert broken("join", twice, laws.turns_bring_what_was_added, state, other)
         assert broken("fork", late, laws.forks_inherit, state)
         assert broken("fork", late, laws.forks_inherit_up_to, state, 0)
@@ -333,27 +339,27 @@ class TestLaws:
 
 class TestTranscripts:
     @given(transcripts())
-    def test_are_accepted(self, said):
+    def test_are_accepted(self, transcript):
         """
         A provider accepts all of them.
         """
-        assert is_accepted(said)
+        assert is_accepted(transcript)
 
     @given(broken_transcripts())
-    def test_are_not_accepted(self, said):
+    def test_are_not_accepted(self, transcript):
         """
         A provider accepts none of the broken ones.
         """
-        assert not is_accepted(said)
+        assert not is_accepted(transcript)
 
     @given(st.integers(0, 6), st.integers(0, 6), st.data())
     def test_size(self, least, more, data):
         """
         As long as asked for.
         """
-        said = data.draw(transcripts(min_size=least, max_size=least + more))
+        transcript = data.draw(transcripts(min_size=least, max_size=least + more))
 
-        assert least <= len(said) <= least + more
+        assert least <= len(transcript) <= least + more
 
     def test_simplest(self):
         """
@@ -366,14 +372,14 @@ class TestTranscripts:
     @pytest.mark.parametrize(
         "holds",
         [
-            lambda said: isinstance(said[0], SystemMessage),
-            lambda said: any(m.role == "tool" for m in said[:-1]),
-            lambda said: any(len(getattr(m, "tool_calls", ())) > 2 for m in said),
-            lambda said: getattr(said[-1], "tool_calls", ()),
-            lambda said: (
-                said[-1].role == "tool" and len(getattr(said[-2], "tool_calls", ())) > 1
+            lambda chat: isinstance(chat[0], SystemMessage),
+            lambda chat: any(m.role == "tool" for m in chat[:-1]),
+            lambda chat: any(len(getattr(m, "tool_calls", ())) > 2 for m in chat),
+            lambda chat: getattr(chat[-1], "tool_calls", ()),
+            lambda chat: (
+                chat[-1].role == "tool" and len(getattr(chat[-2], "tool_calls", ())) > 1
             ),
-            lambda said: len([m for m in said if m.role == "tool"]) > 2,
+            lambda chat: len([m for m in chat if m.role == "tool"]) > 2,
         ],
         ids=["system", "results", "parallel", "unanswered", "in part", "three"],
     )
@@ -384,7 +390,7 @@ class TestTranscripts:
         assert some(transcripts(min_size=2, max_size=8), holds)
 
     @pytest.mark.parametrize(
-        ("name", "said", "accepted"),
+        ("name", "order", "accepted"),
         [
             ("nothing", "", True),
             ("chat", "s u a u", True),
@@ -408,12 +414,12 @@ class TestTranscripts:
             ("one id again", "u 1 r1 1 r1", False),
         ],
     )
-    def test_is_accepted(self, name, said, accepted):
+    def test_is_accepted(self, name, order, accepted):
         """
         What a provider makes of the order of messages, example by example.
         """
         made: list[Message] = []
-        for word in said.split():
+        for word in order.split():
             if word.isdigit():
                 calls = [ToolCall(each, "clock") for each in word]
                 made.append(AssistantMessage(tool_calls=calls))
@@ -484,7 +490,7 @@ class TestStrategies:
         assert some(messages(), lambda message: message.unknown)
         assert some(parts(), lambda part: part.unknown)
         assert some(strategies.tool_calls(), lambda call: call.unknown)
-        assert some(strategies.response_metas(), lambda told: told.unknown)
+        assert some(strategies.response_metas(), lambda meta: meta.unknown)
 
     def test_texts(self):
         """

@@ -64,20 +64,20 @@ def extend(request):
 
 
 class TestFreed:
-    @pytest.mark.parametrize("said", [1, 31, 32, 33, 100, 1100])
+    @pytest.mark.parametrize("length", [1, 31, 32, 33, 100, 1100])
     @pytest.mark.parametrize("size", SIZES)
-    def test_abandoned_futures(self, extend, size, said):
+    def test_abandoned_futures(self, extend, size, length):
         """
         What was appended to a version that is kept is freed with the last
         version that has it.
         """
         kept = extend(Log(), items(size)[0])
         list(kept)
-        more, watches = items(said)
+        more, watches = items(length)
         future = extend(kept, more)
         list(future), future[-1], future.fold(lambda n, _: n + 1, 0, key="count")
 
-        assert list(range(said)) == alive(watches)
+        assert list(range(length)) == alive(watches)
 
         del more, future
 

@@ -61,7 +61,7 @@ NOON = datetime(2026, 2, 28, 12, 0, tzinfo=UTC)
 HOLOGRAM: Any = {"type": "hologram"}
 
 
-def said(kind: Any, content: Any = "hi", **fields: Any) -> Any:
+def make_message(kind: Any, content: Any = "hi", **fields: Any) -> Any:
     """
     A message of *kind*, with what else that kind needs.
     """
@@ -110,15 +110,15 @@ class TestNew:
         """
         Each kind has its role, and is a `Message`.
         """
-        assert role == said(kind).role == kind.role
-        assert isinstance(said(kind), Message)
+        assert role == make_message(kind).role == kind.role
+        assert isinstance(make_message(kind), Message)
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_defaults(self, kind):
         """
         A missing field is empty or None.
         """
-        message = said(kind)
+        message = make_message(kind)
 
         assert "" == message.name
         assert None is message.run_id is message.turn_id is message.timestamp
@@ -129,7 +129,7 @@ class TestNew:
         """
         Every kind takes what messages have in common.
         """
-        message = said(
+        message = make_message(
             kind,
             name="ann",
             run_id=RUN,
@@ -150,7 +150,7 @@ class TestNew:
         A field there is not is a TypeError that says which there are.
         """
         with pytest.raises(TypeError) as raised:
-            said(kind, mood="good")
+            make_message(kind, mood="good")
 
         assert str(raised.value) == (
             f"{kind.__name__} takes no 'mood'; besides its own fields it takes name, "
@@ -171,7 +171,7 @@ class TestNew:
         Any sequence of parts will do; later changes to it have no effect.
         """
         content = sequence([TextPart("a"), TextPart("b")])
-        message = said(kind, content)
+        message = make_message(kind, content)
         if sequence is list:
             content.clear()
 
@@ -185,11 +185,13 @@ class TestNew:
         """
         holds = HOLDS[kind]
         if part.kind in holds:
-            assert (TextPart(""), part) == said(kind, [TextPart(""), part]).parts
+            assert (TextPart(""), part) == make_message(
+                kind, [TextPart(""), part]
+            ).parts
             return
 
         with pytest.raises(InvalidMessageError) as raised:
-            said(kind, [TextPart(""), part])
+            make_message(kind, [TextPart(""), part])
 
         assert str(raised.value) == (
             f"{kind.__name__}.content[1] is {describe_type(part)}; {kind.__name__} "
@@ -214,7 +216,7 @@ class TestNew:
         Content is a text or parts, and nothing else.
         """
         with pytest.raises(InvalidMessageError) as raised:
-            said(kind, content)
+            make_message(kind, content)
 
         assert f"{kind.__name__}.content{shown}" in str(raised.value)
         assert isinstance(raised.value, ValueError)
@@ -234,7 +236,7 @@ class TestNew:
             {"unknown": {text: 1}},
         ):
             with pytest.raises(InvalidMessageError, match="half of a surrogate pair"):
-                said(kind, **fields)
+                make_message(kind, **fields)
 
     def test_whole_surrogate_pair(self):
         """
@@ -261,7 +263,7 @@ class TestNew:
         What a field can't hold is refused: what was given, what is expected.
         """
         with pytest.raises(InvalidMessageError) as raised:
-            said(kind, **{field: value})
+            make_message(kind, **{field: value})
 
         shown = f"{kind.__name__}.{field} is {value!r}; expected {expected}"
         assert shown == str(raised.value)
@@ -276,7 +278,7 @@ class TestMetadata:
         what is inside.
         """
         given: Any = {"a": [{"b": [1]}]}
-        message = said(kind, **{field: given})
+        message = make_message(kind, **{field: given})
         given["a"][0]["b"].append(2)
         given["a"].append(3)
         given["c"] = 4
@@ -468,9 +470,9 @@ class TestAssistant:
         """
         What the provider told is a `ResponseMeta`, or None.
         """
-        told = ResponseMeta("stop", Usage(3, 4), model="gpt-5")
+        meta = ResponseMeta("stop", Usage(3, 4), model="gpt-5")
 
-        assert told is AssistantMessage("hi", response=told).response
+        assert meta is AssistantMessage("hi", response=meta).response
         assert AssistantMessage("hi").response is None
         with pytest.raises(InvalidMessageError) as raised:
             AssistantMessage("hi", response={"finish_reason": "stop"})  # type: ignore[arg-type]
@@ -520,7 +522,7 @@ class TestTool:
         What a field can't hold is refused: what was given, what is expected.
         """
         with pytest.raises(InvalidMessageError) as raised:
-            said(ToolMessage, **{field: value})
+            make_message(ToolMessage, **{field: value})
 
         expected = f"ToolMessage.{field} is {value!r}; expected {expected}"
         assert expected == str(raised.value)
@@ -631,21 +633,21 @@ class TestResponseMeta:
         """
         A provider may tell nothing.
         """
-        told = ResponseMeta()
+        meta = ResponseMeta()
 
-        assert ("", "") == (told.finish_reason, told.model)
-        assert told.usage is None
-        assert told.logprobs is None
+        assert ("", "") == (meta.finish_reason, meta.model)
+        assert meta.usage is None
+        assert meta.logprobs is None
 
     def test_logprobs(self):
         """
         Log probabilities are kept as a tuple; none are not the same as None.
         """
         probs: Any = [LogProb("a", -0.5)]
-        told = ResponseMeta(logprobs=probs)
+        meta = ResponseMeta(logprobs=probs)
         probs.append(LogProb("b", 0))
 
-        assert (LogProb("a", -0.5),) == told.logprobs
+        assert (LogProb("a", -0.5),) == meta.logprobs
         assert () == ResponseMeta(logprobs=()).logprobs
 
     @pytest.mark.parametrize(
@@ -693,10 +695,10 @@ class TestReplace:
         """
         One field changes, the others stay, and so does the original.
         """
-        message = said(kind, run_id=RUN, name="ann", metadata={"a": 1})
+        message = make_message(kind, run_id=RUN, name="ann", metadata={"a": 1})
         changed = message.replace(name="bob")
 
-        assert said(kind, run_id=RUN, name="bob", metadata={"a": 1}) == changed
+        assert make_message(kind, run_id=RUN, name="bob", metadata={"a": 1}) == changed
         assert type(message) is type(changed)
         assert "ann" == message.name
 
@@ -719,9 +721,9 @@ class TestReplace:
         What could not be made can't be made this way either.
         """
         with pytest.raises(InvalidMessageError):
-            said(kind).replace(name=5)
+            make_message(kind).replace(name=5)
         with pytest.raises(TypeError, match="mood"):
-            said(kind).replace(mood="good")
+            make_message(kind).replace(mood="good")
 
     @pytest.mark.skipif(
         sys.version_info < (3, 13), reason="copy.replace is new in 3.13"
@@ -758,7 +760,7 @@ class TestValue:
         """
         Messages that differ in any field are not equal.
         """
-        message = said(kind)
+        message = make_message(kind)
         others = [
             message.replace(name="ann"),
             message.replace(run_id=RUN),
@@ -769,7 +771,7 @@ class TestValue:
         ]
 
         assert 7 == len({message, *others})
-        assert message == said(kind)
+        assert message == make_message(kind)
 
     def test_equal_by_own_fields(self):
         """
@@ -822,7 +824,7 @@ class TestValue:
         """
         Messages of different kinds are never equal.
         """
-        assert 5 == len({said(kind) for kind in KINDS})
+        assert 5 == len({make_message(kind) for kind in KINDS})
         assert UserMessage("hi") != "hi"
 
     @given(messages(), st.sampled_from(["name", "run_id", "metadata", "role", "other"]))
@@ -841,7 +843,7 @@ class TestValue:
         """
         Shown with what it has, and without what it has not.
         """
-        shown = repr(said(kind, name="ann"))
+        shown = repr(make_message(kind, name="ann"))
 
         assert shown.startswith(f"{kind.__name__}(")
         assert shown.endswith(", name='ann')")
@@ -855,7 +857,9 @@ class TestValue:
         class Text(str):
             __slots__ = ("note",)
 
-        message = said(ToolMessage, Text("a"), tool_call_id=Text("1"), name=Text("b"))
+        message = make_message(
+            ToolMessage, Text("a"), tool_call_id=Text("1"), name=Text("b")
+        )
 
         assert [str, str, str] == [
             type(text) for text in (message.content, message.tool_call_id, message.name)
@@ -1032,13 +1036,13 @@ class TestEnvelope:
             "metadata": {"a": [1]},
         }
         call = ToolCall("c1", "clock")
-        told = ResponseMeta("stop")
+        meta = ResponseMeta("stop")
 
         assert SystemMessage("s", **common) == turn.system("s")
         assert UserMessage("u", **common) == turn.user("u")
         assert AssistantMessage(
-            "a", tool_calls=[call], response=told, **common
-        ) == turn.assistant("a", tool_calls=[call], response=told)
+            "a", tool_calls=[call], response=meta, **common
+        ) == turn.assistant("a", tool_calls=[call], response=meta)
         assert AssistantMessage(tool_calls=[call, call], **common) == turn.tool_call(
             call, call
         )

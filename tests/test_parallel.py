@@ -53,7 +53,7 @@ from conversation_state.parallel import (
 from conversation_state.testing import laws
 from conversation_state.testing.strategies import aggregators
 from tests.branches import (
-    SPENT,
+    USAGE,
     Refused,
     Unsayable,
     leave,
@@ -66,7 +66,7 @@ from tests.branches import (
 fan_out: Any = parallel.fan_out
 afan_out: Any = parallel.afan_out
 
-CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
+CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
 
 
 def wait_until(condition):
@@ -150,7 +150,7 @@ class TestFanOut:
 
         assert (state.id, state.parent_id) == (done.id, done.parent_id)
         assert (1, 1) == (done.init_len, done.init_ledger_len)
-        assert SPENT == done.usage
+        assert USAGE == done.usage
 
     def test_each_gets_a_fork(self, executor):
         """
@@ -277,7 +277,7 @@ class TestFanOut:
         done = fan_out(CHAT, [step], on_turn=turns.append).state
 
         assert ["before"] == texts(turns[0])
-        assert SPENT == turns[0].usage
+        assert USAGE == turns[0].usage
         assert ["Go!", "before"] == texts(done)
 
     def test_a_key_is_paid_once(self, executor):
@@ -285,18 +285,20 @@ class TestFanOut:
         Branches that pay one key pay it once.
         """
         done = fan_out(
-            CHAT, [lambda s: s.add_usage(SPENT, key="k")] * 3, executor=executor
+            CHAT, [lambda s: s.add_usage(USAGE, key="k")] * 3, executor=executor
         )
 
         assert 20 == tokens(done.state)
 
     @settings(max_examples=25)
     @given(aggregators(), st.lists(st.text(max_size=3), max_size=4))
-    def test_is_a_fold(self, state, said):
+    def test_is_a_fold(self, state, messages):
         """
         It equals running the steps one by one and joining them.
         """
-        laws.fan_out_is_a_fold(state, [partial(_add_and_pay, text) for text in said])
+        laws.fan_out_is_a_fold(
+            state, [partial(_add_and_pay, text) for text in messages]
+        )
 
     def test_frees_what_it_used(self):
         """
@@ -325,8 +327,8 @@ class TestFanOut:
 
 
 def _add_and_pay(text, state):
-    said = state.add(UserMessage(text))
-    return said.add_usage(SPENT) if len(text) % 2 else said
+    grown = state.add(UserMessage(text))
+    return grown.add_usage(USAGE) if len(text) % 2 else grown
 
 
 class TestFailures:
@@ -348,7 +350,7 @@ class TestFailures:
         assert 1 == failure.step
         assert isinstance(failure.error, Refused)
         assert ["half of it"] == texts(failure.turn)
-        assert SPENT == failure.turn.usage
+        assert USAGE == failure.turn.usage
 
     def test_raised(self, executor):
         """
@@ -784,7 +786,7 @@ class TestConflictingKeys:
         assert "500" in str(failure.error)
         assert ["Go!", "a", "a"] == texts(done.state)
         assert 10 + 2 * 10 + 500 == tokens(done.state)
-        assert Usage(tokens_) + SPENT == failure.turn.usage
+        assert Usage(tokens_) + USAGE == failure.turn.usage
 
     def test_raised(self):
         """
@@ -1007,13 +1009,13 @@ class TestNested:
             go.wait(60)
             return state
 
-        def told(turn):
+        def notice_turn(turn):
             if texts(turn) == ["b"]:
                 inside.wait()
 
         def outer(state):
             steps = [waits, partial(say, "b"), waits]
-            return fan_out(state, steps, on_turn=told).state
+            return fan_out(state, steps, on_turn=notice_turn).state
 
         def timer(state):
             inside.wait()
@@ -1041,18 +1043,18 @@ class TestOnTurn:
         """
         Each branch is told once, when it is settled, here; failed ones, too.
         """
-        told: list[tuple[Turn, int]] = []
+        settled: list[tuple[Turn, int]] = []
         cell = Cell(CHAT)
 
         def on_turn(turn):
-            told.append((turn, threading.get_ident()))
+            settled.append((turn, threading.get_ident()))
             cell.swap(lambda state: state.join(turn))
 
         steps = [partial(say_slowly, 0.03, "a"), refused, partial(say, "c")]
         done = fan_out(CHAT, steps, executor=executor, on_turn=on_turn, on_error="keep")
 
-        assert 3 == len(told)
-        assert {threading.get_ident()} == {thread for _, thread in told}
+        assert 3 == len(settled)
+        assert {threading.get_ident()} == {thread for _, thread in settled}
         assert set(done.state.ledger) == set(cell.value.ledger)
         assert set(done.state.entries) == set(cell.value.entries)
 
@@ -1104,12 +1106,12 @@ class TestOnTurn:
         turns: list[Turn] = []
         fan_out(
             CHAT,
-            [lambda state: state.add_usage(SPENT)],
+            [lambda state: state.add_usage(USAGE)],
             executor=executor,
             on_turn=turns.append,
         )
 
-        assert [(True, 0, SPENT)] == [(bool(t), len(t), t.usage) for t in turns]
+        assert [(True, 0, USAGE)] == [(bool(t), len(t), t.usage) for t in turns]
 
     def test_what_it_raises_late(self, time_is_up, monkeypatch):
         """
@@ -1175,13 +1177,13 @@ class TestTimeout:
             go.wait(60)
             return say("later", state)
 
-        def told(turn):
+        def notice_turn(turn):
             turns.append(turn)
             assert kept.wait(60)
             time_is_up.set()
 
         steps = [slow, partial(say, "b")]
-        done = fan_out(CHAT, steps, timeout_s=1, on_error="keep", on_turn=told)
+        done = fan_out(CHAT, steps, timeout_s=1, on_error="keep", on_turn=notice_turn)
         (failure,) = done.failures
 
         assert ["Go!", "so far", "b"] == texts(done.state)
@@ -1251,7 +1253,7 @@ class TestArguments:
     """
 
     @pytest.mark.parametrize(
-        ("arguments", "options", "kind", "said"),
+        ("arguments", "options", "kind", "problem"),
         [
             ((None, []), {}, TypeError, "takes an Aggregator"),
             ((CHAT.turn, []), {}, TypeError, "got a Turn"),
@@ -1292,12 +1294,12 @@ class TestArguments:
             ),
         ],
     )
-    def test_refused(self, arguments, options, kind, said, monkeypatch):
+    def test_refused(self, arguments, options, kind, problem, monkeypatch):
         """
         What is not what it should be is said, and no step is run.
         """
         monkeypatch.setattr(parallel._branches.StepBranch, "run", pytest.fail)
-        with pytest.raises(kind, match=said):
+        with pytest.raises(kind, match=problem):
             fan_out(*arguments, **options)
 
 
@@ -1526,10 +1528,10 @@ class TestSize:
         Threads get the object itself.
         """
         monkeypatch.setattr(parallel._branches.Past, "__reduce__", pytest.fail)
-        said = UserMessage("the very same")
-        done = fan_out(CHAT, [lambda state: state.add(said)], executor=executor)
+        message = UserMessage("the very same")
+        done = fan_out(CHAT, [lambda state: state.add(message)], executor=executor)
 
-        assert done.state[-1] is said
+        assert done.state[-1] is message
 
 
 def _add_ten(state):
@@ -1692,9 +1694,9 @@ class TestLaws:
         """
         Steps that do something else the second time are noticed.
         """
-        said = iter("abcd")
+        words = iter("abcd")
         with pytest.raises(AssertionError, match="other messages"):
-            laws.fan_out_is_a_fold(CHAT, [lambda state: say(next(said), state)] * 2)
+            laws.fan_out_is_a_fold(CHAT, [lambda state: say(next(words), state)] * 2)
 
         costs = iter([1, 2])
         with pytest.raises(AssertionError, match="billed"):

@@ -22,14 +22,14 @@ from conversation_state import Aggregator, Turn, _waiting, parallel
 from conversation_state.cells import Cell
 from conversation_state.errors import BranchError, FanOutError, MissingExtraError
 from conversation_state.parallel import save_progress
-from tests.branches import SPENT, Refused, refused, say
+from tests.branches import USAGE, Refused, refused, say
 
 pytestmark = pytest.mark.anyio
 
 afan_out: Any = parallel.afan_out
 fan_out: Any = parallel.fan_out
 
-CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
+CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -533,7 +533,7 @@ class TestExecutor:
             assert go.wait(60)
             return state
 
-        def told(turn):
+        def notice_turn(turn):
             if texts(turn) == ["b"]:
                 assert inside.wait(60)
                 time_is_up()
@@ -545,7 +545,7 @@ class TestExecutor:
                 executor=pool,
                 timeout_s=60,
                 on_error="keep",
-                on_turn=told,
+                on_turn=notice_turn,
             )
             go.set()
 

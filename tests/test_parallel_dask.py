@@ -17,7 +17,7 @@ from conversation_state.errors import BranchError, FanOutError
 from conversation_state.parallel import save_progress
 from conversation_state.testing import laws
 from tests import branches
-from tests.branches import SPENT, Refused, say, say_slowly
+from tests.branches import USAGE, Refused, say, say_slowly
 from tests.test_parallel import time_is_up  # noqa: F401 - a fixture
 
 distributed = pytest.importorskip("distributed", reason="needs Dask (extra dask)")
@@ -26,7 +26,7 @@ dask: Any = pytest.importorskip("dask", reason="needs Dask (extra dask)")
 # Much here is handed over wrongly; what is right is for typing_tests to say.
 fan_out: Any = parallel.fan_out
 
-CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
+CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
 
 
 def texts(state):
@@ -92,9 +92,9 @@ class TestDask:
         """
         steps = [partial(say_slowly, (3 - n) * 0.05, str(n)) for n in range(4)]
         done = fan_out(CHAT, [*steps, branches.process], executor=executor)
-        *said, process = texts(done.state)
+        *answers, process = texts(done.state)
 
-        assert ["Go!", "0", "1", "2", "3"] == said
+        assert ["Go!", "0", "1", "2", "3"] == answers
         assert int(process) != os.getpid()
         assert 60 == tokens(done.state)
         assert CHAT.id == done.state.id

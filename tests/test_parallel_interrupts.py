@@ -18,14 +18,14 @@ import trio
 
 from conversation_state import Aggregator, parallel
 from conversation_state.parallel import save_progress
-from tests.branches import SPENT, say
+from tests.branches import USAGE, say
 from tests.interrupts import interrupt_at_each_opcode, interrupt_by_signals
 from tests.test_parallel import Travels
 
 afan_out: Any = parallel.afan_out
 fan_out: Any = parallel.fan_out
 
-CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
+CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
 
 # What runs where the fan-out was called.
 RUN_MODULES = [

@@ -15,12 +15,12 @@ from conversation_state._wording import with_article
 from conversation_state.errors import BranchError, FanOutError
 from conversation_state.testing import laws
 from tests import branches
-from tests.branches import SPENT, Refused, say, say_slowly
+from tests.branches import USAGE, Refused, say, say_slowly
 
 # Much here is handed over wrongly; what is right is for typing_tests to say.
 fan_out: Any = parallel.fan_out
 
-CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(SPENT)
+CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
 
 
 def texts(state):
@@ -59,9 +59,9 @@ class TestProcesses:
         """
         steps = [partial(say_slowly, (3 - n) * 0.02, str(n)) for n in range(4)]
         done = fan_out(CHAT, [*steps, branches.process], executor=pool)
-        *said, process = texts(done.state)
+        *answers, process = texts(done.state)
 
-        assert ["Go!", "0", "1", "2", "3"] == said
+        assert ["Go!", "0", "1", "2", "3"] == answers
         assert int(process) != os.getpid()
         assert 60 == tokens(done.state)
         assert 6 == len({entry.id for entry in done.state.entries})

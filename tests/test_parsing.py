@@ -205,7 +205,7 @@ Loose = namedtuple("Loose", "a b")  # noqa: PYI024 - on purpose
 Id = NewType("Id", int)
 
 
-def said(text):
+def make_answer(text):
     """
     What a model says.
     """
@@ -270,7 +270,7 @@ class TestContent:
         """
         The whole text, or else what is in a fenced block.
         """
-        assert {"a": "```"} == parse(said(text), dict)
+        assert {"a": "```"} == parse(make_answer(text), dict)
 
     def test_fences_close_as_in_commonmark(self):
         """
@@ -283,11 +283,11 @@ class TestContent:
                 "$.content: the fenced block: not JSON: unexpected character, expected "
                 "a JSON value (line 3, column 1)"
             )
-        ] == wrong(said(text), list)
-        assert [1] == parse(said("~~~json\n[1]\n~~~~ \nx"), list)
+        ] == wrong(make_answer(text), list)
+        assert [1] == parse(make_answer("~~~json\n[1]\n~~~~ \nx"), list)
         assert ["the fenced block"] == [
             what.split(":")[1].strip()
-            for what in wrong(said("~~~json\n[1]\n```"), list)
+            for what in wrong(make_answer("~~~json\n[1]\n```"), list)
         ]
 
     @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ class TestContent:
         """
         Nothing else is guessed; the error says what is there.
         """
-        (found,) = wrong(said(text), object)
+        (found,) = wrong(make_answer(text), object)
 
         assert f"$.content: {what}" in found
 
@@ -347,7 +347,7 @@ class TestContent:
         """
         Lines and columns are those of the text.
         """
-        (found,) = wrong(said('See\n```json\n\n  {"a": 1,}\n```'), dict)
+        (found,) = wrong(make_answer('See\n```json\n\n  {"a": 1,}\n```'), dict)
 
         assert found.endswith("(line 4, column 10)")
 
@@ -386,7 +386,7 @@ class TestContent:
         """
         assert [f"$.content: {what}"] == wrong(message, dict)
 
-    @pytest.mark.parametrize("kind", [SystemMessage, UserMessage, said])
+    @pytest.mark.parametrize("kind", [SystemMessage, UserMessage, make_answer])
     def test_any_message(self, kind):
         """
         Messages of every role; text that came in pieces is one text.
@@ -399,11 +399,11 @@ class TestContent:
         """
         Integers of more than 64 bits; of a key given twice the last value.
         """
-        assert 2**64 + 1 == parse(said(str(2**64 + 1)), int)
+        assert 2**64 + 1 == parse(make_answer(str(2**64 + 1)), int)
         assert [-(2**70), "18446744073709551617", 0.5] == parse(
-            said(f'[{-(2**70)}, "18446744073709551617", 0.5]'), list
+            make_answer(f'[{-(2**70)}, "18446744073709551617", 0.5]'), list
         )
-        assert {"a": 2} == parse(said('{"a": 1, "a": 2}'), dict)
+        assert {"a": 2} == parse(make_answer('{"a": 1, "a": 2}'), dict)
 
     @pytest.mark.parametrize(
         "text",
@@ -414,7 +414,7 @@ class TestContent:
         """
         Are read or refused, whatever Python's own limits are.
         """
-        value, problems = outcome(said(text), object)
+        value, problems = outcome(make_answer(text), object)
 
         assert ["$.content"] == problems or json.loads(text) == value
 
@@ -424,9 +424,11 @@ class TestContent:
         """
         block = json.dumps(["x" * 99] * 100_000)
 
-        assert 100_000 == len(parse(said(f"See:\n```json\n{block}\n```\n."), list))
+        assert 100_000 == len(
+            parse(make_answer(f"See:\n```json\n{block}\n```\n."), list)
+        )
         for text in ("x" + " " * 10**7 + "x", "`" * 10**7, "x\n" + "```\n" * 100_001):
-            assert 1 == len(wrong(said(text), list))
+            assert 1 == len(wrong(make_answer(text), list))
 
     @given(our.json_values(), our.texts(), our.texts())
     def test_among_prose(self, value, before, after):
@@ -436,7 +438,7 @@ class TestContent:
         prose = [text.replace("`", "'").replace("~", "-") for text in (before, after)]
         text = f"{prose[0]}\nx\n```json\n{json.dumps(value)}\n```\n{prose[1]}"
 
-        assert value == parse(said(text), object)
+        assert value == parse(make_answer(text), object)
 
 
 class TestToolCall:
@@ -467,7 +469,11 @@ class TestToolCall:
                 12,
                 "there are 12: 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j' and 2",
             ),
-            (said("{}"), None, "$.tool_calls: this AssistantMessage calls no tools"),
+            (
+                make_answer("{}"),
+                None,
+                "$.tool_calls: this AssistantMessage calls no tools",
+            ),
             (UserMessage("{}"), None, "$.tool_calls: this UserMessage calls no tools"),
             (called(""), None, "$.tool_calls[0].arguments: is empty; expected JSON"),
             (called("", "{"), "g", "$.tool_calls[1].arguments: not JSON: "),
@@ -494,7 +500,7 @@ class TestPath:
     `parse(..., path=...)`.
     """
 
-    MESSAGE = said(
+    MESSAGE = make_answer(
         '{"items": [{"name": "a"}, {"name": "b", "x.y": [5]}], "": {"0": 1}, "n": null}'
     )
 
@@ -552,12 +558,12 @@ class TestPath:
         Of many keys those are named that were perhaps meant.
         """
         keys = {f"key {n:03}": n for n in range(500)} | {"surname": 1}
-        (found,) = wrong(said(json.dumps(keys)), str, path="surnmae")
+        (found,) = wrong(make_answer(json.dumps(keys)), str, path="surnmae")
 
         assert "it has 'surname', 'key 000'" in found
         assert found.endswith("'key 008' and 491 more")
         assert ["$.content: has no key 'a'; it has no key at all"] == wrong(
-            said("{}"), str, path="a"
+            make_answer("{}"), str, path="a"
         )
 
     def test_problems_go_on_from_there(self):
@@ -650,7 +656,7 @@ class TestTypes:
         Each kind of type, from what JSON has for it; keys that a class does
         not know are left out.
         """
-        made = parse(said(json.dumps(raw)), type)
+        made = parse(make_answer(json.dumps(raw)), type)
 
         assert value == made
         assert value.__class__ is made.__class__
@@ -702,7 +708,7 @@ class TestTypes:
         No value is taken for another that it resembles.
         """
         what = what.replace("['a']", "an array")
-        (found,) = wrong(said(json.dumps(raw)), type)
+        (found,) = wrong(make_answer(json.dumps(raw)), type)
 
         assert found.startswith(f"$.content: {what}")
 
@@ -727,26 +733,28 @@ class TestTypes:
             "$.content.price: expected a number, or a text of one, got an array",
             "$.content.colour: expected one of 'red', 'green', got 'blue'",
             "$.content.extra: expected an object, got 5",
-        ] == wrong(said(json.dumps(raw)), Trip)
+        ] == wrong(make_answer(json.dumps(raw)), Trip)
         assert [
             "$.content['a b']: expected an integer or an array, got 'x'",
             "$.content.c[1]: expected an integer, got 'y'",
-        ] == wrong(said('{"a b": "x", "c": [1, "y"]}'), dict[str, int | list[int]])
+        ] == wrong(
+            make_answer('{"a b": "x", "c": [1, "y"]}'), dict[str, int | list[int]]
+        )
         assert [
             "$.content.key: missing",
             "$.content.itemCount: expected an integer, got 'x'",
-        ] == wrong(said('{"itemCount": "x"}'), Secret)
+        ] == wrong(make_answer('{"itemCount": "x"}'), Secret)
         assert ["$.content.x: expected an integer, got 'x'"] == wrong(
-            said('{"x": 1}'), dict[int, int]
+            make_answer('{"x": 1}'), dict[int, int]
         )
         assert [
             "$.content.first: missing",
             "$.content.rest[0]: expected an integer, got 'x'",
-        ] == wrong(said('{"rest": ["x"]}'), Pair[int])
+        ] == wrong(make_answer('{"rest": ["x"]}'), Pair[int])
         assert ["$.content[1]: expected an integer, got 'x'"] == wrong(
-            said('[1, "x"]'), Point
+            make_answer('[1, "x"]'), Point
         )
-        (unhashable,) = wrong(said("[[1]]"), set[list[int]])
+        (unhashable,) = wrong(make_answer("[[1]]"), set[list[int]])
         # In Python's words, of which 3.14 has more.
         assert re.fullmatch(r"\$\.content: .*unhashable type: 'list'\)?", unhashable)
 
@@ -754,12 +762,14 @@ class TestTypes:
         """
         However many items are wrong, and however deep.
         """
-        many = wrong(said(json.dumps([1] * 100_000)), list[str])
-        deep = wrong(said(json.dumps([[[1] * 100] * 100] * 100)), list[list[list[str]]])
+        many = wrong(make_answer(json.dumps([1] * 100_000)), list[str])
+        deep = wrong(
+            make_answer(json.dumps([[[1] * 100] * 100] * 100)), list[list[list[str]]]
+        )
 
         tried = [["a"]] * 200
         few = wrong(
-            said(json.dumps([tried, [1, 2, 3]])),
+            make_answer(json.dumps([tried, [1, 2, 3]])),
             tuple[list[list[int] | list[str]], list[str]],
         )
 
@@ -808,7 +818,7 @@ class TestTypes:
         The member that takes it, whatever order they are in; of several
         classes the one that knows most of the keys and has the fewest more.
         """
-        made = parse(said(json.dumps(raw)), type)
+        made = parse(make_answer(json.dumps(raw)), type)
 
         assert value == made
         assert value.__class__ is made.__class__
@@ -819,7 +829,7 @@ class TestTypes:
         """
         for kind in (str | date, date | str, list[str | date], list[date | str]):
             raw = '"2026-01-02"' if kind == str | date else '["2026-01-02"]'
-            made = parse(said(raw), kind)
+            made = parse(make_answer(raw), kind)
 
             assert date(2026, 1, 2) in (made, *(made if type(made) is list else ()))
 
@@ -852,7 +862,7 @@ class TestTypes:
         What is wrong with the likeliest member.
         """
         assert [f"$.content{each}" for each in what] == wrong(
-            said(json.dumps(raw)), type
+            make_answer(json.dumps(raw)), type
         )
 
     def test_unions_in_unions(self):
@@ -868,10 +878,10 @@ class TestTypes:
                 else (Left(value, 3), {"next": raw, "left": 3})
             )
 
-        assert value == parse(said(json.dumps(raw)), Left | Right)
-        assert value == parse(said(json.dumps([raw])), list[Right | Left])[0]
+        assert value == parse(make_answer(json.dumps(raw)), Left | Right)
+        assert value == parse(make_answer(json.dumps([raw])), list[Right | Left])[0]
         raw["next"]["next"]["next"]["next"] = 5
-        (found,) = wrong(said(json.dumps(raw)), Left | Right)
+        (found,) = wrong(make_answer(json.dumps(raw)), Left | Right)
         assert found.startswith(
             "$.content.next.next.next.next: expected an object or null, got 5"
         )
@@ -881,7 +891,9 @@ class TestTypes:
         In its words, at its path; the first such exception is the cause.
         """
         with pytest.raises(ParseError) as caught:
-            parse(said('{"a": {"number": 1}, "b": {"number": 2}}'), dict[str, Even])
+            parse(
+                make_answer('{"a": {"number": 1}, "b": {"number": 2}}'), dict[str, Even]
+            )
 
         assert [("$.content.a", "odd")] == list(caught.value.problems)
         assert isinstance(caught.value.__cause__, ValueError)
@@ -890,11 +902,13 @@ class TestTypes:
             caught.value.problems == pickle.loads(pickle.dumps(caught.value)).problems
         )
 
-        (found,) = wrong(said('{"number": 1}'), Positive)
+        (found,) = wrong(make_answer('{"number": 1}'), Positive)
         assert found.startswith("$.content.number: 'number' must be <class 'bool'>")
-        assert ["$.content: UnspeakableError"] == wrong(said('{"why": "x"}'), Broken)
+        assert ["$.content: UnspeakableError"] == wrong(
+            make_answer('{"why": "x"}'), Broken
+        )
         with pytest.raises(ParseError) as caught:
-            parse(said("5"), str)
+            parse(make_answer("5"), str)
         assert caught.value.__cause__ is None
 
     def test_deep(self):
@@ -903,7 +917,7 @@ class TestTypes:
         """
         for depth in (10, 100, 300, 340):
             text = '{"value":1,"children":[' * depth + "]}" * depth
-            made, problems = outcome(said(text), Tree)
+            made, problems = outcome(make_answer(text), Tree)
 
             # Two, where the stack ends inside of an object with two fields.
             assert isinstance(made, Tree) or (depth > 100 and len(problems) in (1, 2))
@@ -929,7 +943,7 @@ class TestTypes:
         """
         Before anything is looked at.
         """
-        for message in (said(""), said("{}")):
+        for message in (make_answer(""), make_answer("{}")):
             with pytest.raises(TypeError, match=what):
                 parse(message, kind)
 
@@ -947,12 +961,16 @@ class TestTypes:
         )
         swapped = names["Swapped"][str, int]
 
-        assert [{"a": [1, None]}] == parse(said('[{"a": [1, null]}]'), names["Json"])
-        assert {1: "x"} == parse(said('{"1": "x"}'), swapped)
-        assert {1: 2} == parse(
-            said('{"1": 2}'), types.GenericAlias(dict, (names["Level"], int))
+        assert [{"a": [1, None]}] == parse(
+            make_answer('[{"a": [1, null]}]'), names["Json"]
         )
-        assert ["$.content[0].a"] == outcome(said('[{"a": 1.5}]'), names["Json"])[1]
+        assert {1: "x"} == parse(make_answer('{"1": "x"}'), swapped)
+        assert {1: 2} == parse(
+            make_answer('{"1": 2}'), types.GenericAlias(dict, (names["Level"], int))
+        )
+        assert ["$.content[0].a"] == outcome(
+            make_answer('[{"a": 1.5}]'), names["Json"]
+        )[1]
 
     def test_values_of_ours(self):
         """
@@ -961,20 +979,22 @@ class TestTypes:
         message = UserMessage("hi", name="ann")
         data = to_data(message)["message"]
 
-        assert message == parse(said(json.dumps(data)), Message)
+        assert message == parse(make_answer(json.dumps(data)), Message)
         assert (
             message
-            == parse(said(json.dumps({"m": [data]})), dict[str, list[UserMessage]])[
-                "m"
-            ][0]
+            == parse(
+                make_answer(json.dumps({"m": [data]})), dict[str, list[UserMessage]]
+            )["m"][0]
         )
-        assert ToolCall("1", "f") == parse(said('{"id": "1", "name": "f"}'), ToolCall)
-        assert Usage(3) == parse(said('{"prompt_tokens": 3}'), Usage)
+        assert ToolCall("1", "f") == parse(
+            make_answer('{"id": "1", "name": "f"}'), ToolCall
+        )
+        assert Usage(3) == parse(make_answer('{"prompt_tokens": 3}'), Usage)
         assert ["$.content: expected AssistantMessage, got UserMessage"] == wrong(
-            said(json.dumps(data)), AssistantMessage
+            make_answer(json.dumps(data)), AssistantMessage
         )
         assert ["$.content.content: expected a text, got 5"] == wrong(
-            said('{"role": "user", "content": 5}'), Message
+            make_answer('{"role": "user", "content": 5}'), Message
         )
 
 
@@ -1069,8 +1089,8 @@ class TestLaws:
 
         assert value == parse(message, type)
         assert value == parse(message, type, source="tool_call")
-        assert value == parse(said(f"So:\n\n```json\n{text}\n```\n"), type)
-        assert value == parse(said(f'{{"a": [0, {text}]}}'), type, path="a.1")
+        assert value == parse(make_answer(f"So:\n\n```json\n{text}\n```\n"), type)
+        assert value == parse(make_answer(f'{{"a": [0, {text}]}}'), type, path="a.1")
         assert AssistantMessage(text, tool_calls=[ToolCall("1", "f", text)]) == message
 
     @given(trips, st.data())
@@ -1088,7 +1108,7 @@ class TestLaws:
             )
             | our.texts(max_size=3)
         )
-        message = said(text[:at] + junk + text[to:])
+        message = make_answer(text[:at] + junk + text[to:])
         made, problems = outcome(message, Trip)
 
         assert isinstance(made, Trip) == (not problems)
@@ -1113,7 +1133,7 @@ class TestLaws:
         """
         A value or a `ParseError`, whatever is said for whatever type.
         """
-        made, problems = outcome(said(json.dumps(raw)), type)
+        made, problems = outcome(make_answer(json.dumps(raw)), type)
 
         assert (made is None) == bool(problems)
         assert "nowhere" not in problems
@@ -1156,10 +1176,10 @@ class TestArguments:
         In words that say what is given and what can be.
         """
         with pytest.raises(error, match=what):
-            parse(said("not JSON"), int, **options)
+            parse(make_answer("not JSON"), int, **options)
 
     @pytest.mark.parametrize(
-        "wrong", ['{"a": 1}', None, [said("1")], ToolCall("1", "f")]
+        "wrong", ['{"a": 1}', None, [make_answer("1")], ToolCall("1", "f")]
     )
     def test_needs_a_message(self, wrong):
         """

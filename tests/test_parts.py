@@ -122,8 +122,8 @@ class TestNew:
         with pytest.raises(InvalidPartError) as raised:
             kind(**rest, **{field: "so\udc00"})
 
-        said = f"{kind.__name__}.{field} holds '\\udc00' at position 2, half of a"
-        assert said in str(raised.value)
+        problem = f"{kind.__name__}.{field} holds '\\udc00' at position 2, half of a"
+        assert problem in str(raised.value)
 
     @pytest.mark.parametrize("part", SMALLEST, ids=by_name)
     @pytest.mark.parametrize("index", [-1, 2**63, 1.0, "1", True], ids=repr)
@@ -314,14 +314,14 @@ class TestToolCall:
 
     @pytest.mark.parametrize("field", ["id", "name", "arguments", "type"])
     @pytest.mark.parametrize(
-        ("value", "said"),
+        ("value", "problem"),
         [
             ({"q": 1}, "is {'q': 1}; expected a str"),
             (None, "is None; expected a str"),
             ("\ud83d", "holds '\\ud83d' at position 0, half of a surrogate pair"),
         ],
     )
-    def test_text_only(self, field, value, said):
+    def test_text_only(self, field, value, problem):
         """
         What holds text holds a `str`, and valid Unicode.
         """
@@ -329,7 +329,7 @@ class TestToolCall:
         with pytest.raises(InvalidMessageError) as raised:
             ToolCall(**fields)
 
-        assert f"ToolCall.{field} {said}" in str(raised.value)
+        assert f"ToolCall.{field} {problem}" in str(raised.value)
 
     @pytest.mark.parametrize("index", [-1, 2**63, 1.0, True], ids=repr)
     def test_index(self, index):

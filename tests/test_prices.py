@@ -360,9 +360,9 @@ class TestPrice:
         """
         Nothing is lost on the way from our names to theirs.
         """
-        spent = theirs.Usage(input_tokens=prompt, output_tokens=completion)
+        their_usage = theirs.Usage(input_tokens=prompt, output_tokens=completion)
 
-        expected = genai_prices.calc_price(spent, "claude-sonnet-4-5").total_price
+        expected = genai_prices.calc_price(their_usage, "claude-sonnet-4-5").total_price
         assert expected == price(Usage(prompt, completion), "claude-sonnet-4-5")
 
     @pytest.mark.parametrize(
@@ -593,7 +593,7 @@ class TestBudget:
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = st.sampled_from(["gpt-4o", "anthropic/claude-sonnet-4-5", "", "gpt4o"])
-SPENT = our.usages() | st.builds(Usage, st.integers(0, 10**15), st.integers(0, 10**15))
+USAGES = our.usages() | st.builds(Usage, st.integers(0, 10**15), st.integers(0, 10**15))
 
 
 @st.composite
@@ -607,7 +607,7 @@ def branches(draw):
     for state in (trunk, trunk.fork(), trunk):
         side = state
         for name in draw(st.lists(NAMES, max_size=4)):
-            side = side.add_usage(draw(SPENT), model=name)
+            side = side.add_usage(draw(USAGES), model=name)
 
         if draw(st.booleans()):
             key = draw(st.sampled_from(["a", "b"]))
@@ -644,7 +644,7 @@ def answer(usage, response_id="", text="Hi."):
     return AssistantMessage(text, response=meta)
 
 
-SAID = Entry("entry", answer(Usage(1_000, 5)))
+ANSWERED = Entry("entry", answer(Usage(1_000, 5)))
 
 
 class TestUnbilled:
@@ -674,22 +674,22 @@ class TestUnbilled:
         Under the response's id, that of its entry, a key of the caller's or
         none: once each.
         """
-        said = Aggregator.new().add(answer(Usage(9, 1), response_id))
+        answered = Aggregator.new().add(answer(Usage(9, 1), response_id))
         usage = Usage(4 + 5, 1)
 
         for chat in (
-            said.record_responses(),
-            said.add_usage(usage),
-            said.add_usage(usage, key="request 7"),
-            said.add_usage(usage, key=said.entries[0].id),
+            answered.record_responses(),
+            answered.add_usage(usage),
+            answered.add_usage(usage, key="request 7"),
+            answered.add_usage(usage, key=answered.entries[0].id),
             Aggregator.new().add_response(answer(usage, response_id), key="mine"),
         ):
             assert () == cost(chat).unbilled
             twice = chat.add(answer(usage, response_id and "other"))
             assert (twice.entries[-1],) == cost(twice).unbilled
 
-        other = said.add_usage(Usage(9, 2))
-        assert tuple(said.entries) == cost(other).unbilled
+        other = answered.add_usage(Usage(9, 2))
+        assert tuple(answered.entries) == cost(other).unbilled
 
     def test_one_response_in_several_messages(self):
         """
@@ -929,18 +929,18 @@ class TestCost:
             ),
             (
                 "$1.00 and 1 response (1,005 tokens) not in the ledger",
-                Cost((paid(1),), (SAID,)),
+                Cost((paid(1),), (ANSWERED,)),
             ),
             (
                 "unknown: 2 responses (2,010 tokens) not in the ledger",
-                Cost((), (SAID, SAID)),
+                Cost((), (ANSWERED, ANSWERED)),
             ),
             (
                 (
                     "unknown: 1 entry without a price: a and 1 response (1,005 "
                     "tokens) not in the ledger"
                 ),
-                Cost((unpaid("a"),), (SAID,)),
+                Cost((unpaid("a"),), (ANSWERED,)),
             ),
             (
                 "$1.00 and 3 entries without a price: a; b",

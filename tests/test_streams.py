@@ -148,10 +148,10 @@ def sent(*items, capacity=None):
 
 
 # Items of pipes and what `results` makes of them.
-said = st.lists(st.integers() | st.builds(Boom, st.integers()), max_size=20)
+pipe_items = st.lists(st.integers() | st.builds(Boom, st.integers()), max_size=20)
 
 
-def told(items):
+def make_results(items):
     """
     What `results` has to give for *items*.
     """
@@ -365,7 +365,7 @@ class TestErrors:
     Errors are elements with a place.
     """
 
-    @given(said)
+    @given(pipe_items)
     def test_for_raises_each_in_its_place_and_can_go_on(self, items):
         """
         A reader gives or raises what was sent, in order, whatever others read.
@@ -603,15 +603,15 @@ class TestResults:
     `results` gives values for everything.
     """
 
-    @given(said)
+    @given(pipe_items)
     def test_is_the_list_that_was_sent(self, items):
         """
         Any mixture of values and failures is told as it was sent, to all.
         """
         results = sent(*items).results()
 
-        assert told(items) == list(results)
-        assert told(items) == list(results)
+        assert make_results(items) == list(results)
+        assert make_results(items) == list(results)
 
     def test_wraps_once_more_each_time(self):
         """
@@ -682,7 +682,7 @@ class TestConvert:
         assert [] == list(stream)
         assert [(9_999, n) for n in range(3)] == calls
 
-    @given(said, st.sampled_from([2, 3]))
+    @given(pipe_items, st.sampled_from([2, 3]))
     def test_is_the_list_comprehension(self, items, skipped):
         """
         Converted is what a comprehension with a condition gives; errors stay.
@@ -694,7 +694,7 @@ class TestConvert:
             if isinstance(x, Exception) or x % skipped == 0
         ]
 
-        assert told(expected) == list(stream.results())
+        assert make_results(expected) == list(stream.results())
 
     def test_calls_the_function_once_for_each_element(self):
         """
@@ -1233,8 +1233,8 @@ class TestMerge:
         A silent source blocks no reader, before or after.
         """
         silent, quiet = pipe(1)
-        loud, heard = pipe(1)
-        merged = iter(merge(quiet, heard))
+        loud, receiver = pipe(1)
+        merged = iter(merge(quiet, receiver))
         for n in range(3):
 
             def send():

@@ -676,14 +676,14 @@ def main(left_out):
             end = f"rendered {len(render(text, variables, syntax=syntax))} characters"
         except TemplateError as error:
             end = "TemplateError"
-            said = str(error)
+            message = str(error)
         except BaseException as error:  # noqa: BLE001 - reported, and refused by the test
-            end = said = f"{type(error).__name__}: {error!s:.200}"
+            end = message = f"{type(error).__name__}: {error!s:.200}"
         else:
-            said = end
+            message = end
 
         took = time.perf_counter() - start
-        print(json.dumps([name, end, said, round(took, 3)]), flush=True)  # noqa: T201
+        print(json.dumps([name, end, message, round(took, 3)]), flush=True)  # noqa: T201
 
 
 def test_all_end_in_a_template_error():
@@ -701,7 +701,7 @@ def test_all_end_in_a_template_error():
         timeout=WATCHDOG_S,
     )
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    ends = {name: (end, said) for name, end, said, _ in rows}
+    ends = {name: (end, message) for name, end, message, _ in rows}
     names = {case[0] for case in cases()}
     assert left_out < names
 
@@ -713,12 +713,12 @@ def test_all_end_in_a_template_error():
     assert not words or words.startswith("Exception ignored in: <generator")
     assert left_out == names - {*ends}
     assert {} == {
-        name: (end, said)
-        for name, (end, said) in ends.items()
+        name: (end, message)
+        for name, (end, message) in ends.items()
         if end != "TemplateError"
-        or len(said) > LONGEST
-        or "s3cret" in said
-        or "memory" in said
+        or len(message) > LONGEST
+        or "s3cret" in message
+        or "memory" in message
     }
 
 

@@ -1212,7 +1212,7 @@ class TestLaws:
     """
 
     @pytest.mark.parametrize(
-        ("verb", "lie", "law", "told"),
+        ("verb", "lie", "law", "problem"),
         [
             (
                 "undo",
@@ -1259,7 +1259,7 @@ class TestLaws:
             ("path", tree().moments[:1], timelines_add_up, "the path leads elsewhere"),
         ],
     )
-    def test_of_timelines(self, verb, lie, law, told, monkeypatch):
+    def test_of_timelines(self, verb, lie, law, problem, monkeypatch):
         """
         Of timelines whose verbs lie.
         """
@@ -1268,7 +1268,7 @@ class TestLaws:
         given = timeline if law is undo_then_redo_is_the_identity else at_one
         monkeypatch.setattr(Timeline, verb, lie)
 
-        with pytest.raises(AssertionError, match=told):
+        with pytest.raises(AssertionError, match=problem):
             law(given)
 
     def test_timelines_unchanged(self, monkeypatch):

@@ -158,9 +158,9 @@ class TestParameter:
         """
         Anything else is refused, and the error has those there are.
         """
-        said = refused(lambda: Parameter(kind))
+        problem = refused(lambda: Parameter(kind))
 
-        assert f"Parameter.type is {kind!r}; expected one of {TYPES}" == said
+        assert f"Parameter.type is {kind!r}; expected one of {TYPES}" == problem
 
     @pytest.mark.parametrize(
         ("given", "message"),
@@ -212,9 +212,9 @@ class TestParameter:
         """
         JSON's types are kept apart, also where Python's are not.
         """
-        said = refused(lambda: Parameter(kind, enum=[wrong]))
+        problem = refused(lambda: Parameter(kind, enum=[wrong]))
 
-        assert f"Parameter.enum has {wrong!r}; expected {kind}" == said
+        assert f"Parameter.enum has {wrong!r}; expected {kind}" == problem
 
     @pytest.mark.parametrize(
         ("kind", "values"),
@@ -246,9 +246,9 @@ class TestParameter:
         """
         An array's values are those of its items.
         """
-        said = refused(lambda: Parameter(kind, enum=[[]]))
+        problem = refused(lambda: Parameter(kind, enum=[[]]))
 
-        assert f"Parameter.enum has values for an {kind}; an enum belongs" in said
+        assert f"Parameter.enum has values for an {kind}; an enum belongs" in problem
 
     @pytest.mark.parametrize(("kind", "shown"), [("integer", "an"), ("null", "a")])
     def test_misplaced_items(self, kind, shown):

@@ -553,12 +553,12 @@ class TestKinds:
         """
         What JSON can't represent is named with its parameter, and what to do.
         """
-        said = refused(lambda: of_kind(kind))
+        problem = refused(lambda: of_kind(kind))
 
-        assert "can't describe f(): JSON can't represent " in said
-        assert shown.rpartition(".")[2] in said
-        assert "the type of x" in said
-        assert "without=('x',)" in said
+        assert "can't describe f(): JSON can't represent " in problem
+        assert shown.rpartition(".")[2] in problem
+        assert "the type of x" in problem
+        assert "without=('x',)" in problem
 
     def test_refers_to_itself_without_a_name(self):
         """
@@ -568,10 +568,10 @@ class TestKinds:
         alias = int | list["Json"]  # type: ignore[name-defined] # noqa: F821
         exec("def f(x: Json): ...", {"Json": alias}, names)
 
-        said = refused(lambda: ToolInfo.from_function(names["f"]))
+        problem = refused(lambda: ToolInfo.from_function(names["f"]))
 
-        assert "can't describe f(): unknown name Json in the type of x[" in said
-        assert "as a class, or as `type Json = ...` (Python 3.12)" in said
+        assert "can't describe f(): unknown name Json in the type of x[" in problem
+        assert "as a class, or as `type Json = ...` (Python 3.12)" in problem
 
     def test_choice_that_is_no_text(self):
         """
@@ -608,10 +608,10 @@ class TestKinds:
         class Inside:
             deep: dict[str, list[bytes]]
 
-        said = refused(lambda: of_kind(list[Inside]))
+        problem = refused(lambda: of_kind(list[Inside]))
 
-        assert "JSON can't represent bytes, the type of x[].deep[][]; " in said
-        assert "without=('x',)" in said
+        assert "JSON can't represent bytes, the type of x[].deep[][]; " in problem
+        assert "without=('x',)" in problem
 
     @pytest.mark.parametrize(
         ("kind", "right", "wrong"),
@@ -697,9 +697,9 @@ class TestKinds:
         """
         A text has no least value.
         """
-        said = refused(lambda: of_kind(Annotated[str, msgspec.Meta(ge=1)]))
+        problem = refused(lambda: of_kind(Annotated[str, msgspec.Meta(ge=1)]))
 
-        assert "can't describe f(): msgspec.Meta(ge=1) does not fit str" in said
+        assert "can't describe f(): msgspec.Meta(ge=1) does not fit str" in problem
 
 
 # In the styles there are; what is said of them is the same.
@@ -859,14 +859,14 @@ class TestFromFunction:
         What a function does, and what each parameter means, whatever the style.
         """
         tool = ToolInfo.from_function(function)
-        said = {
+        expected = {
             name: " ".join(each["description"].split())
             for name, each in thaw(tool.schema)["properties"].items()
         }
 
         assert function.__name__ == tool.name
         assert "Books a train.\n\nThe cheapest one." == tool.description
-        assert {"to": "Where to: a city.", "seats": "How many."} == said
+        assert {"to": "Where to: a city.", "seats": "How many."} == expected
         assert ["to"] == thaw(tool.schema)["required"]
 
     def test_several_in_one_line(self):
@@ -1220,9 +1220,9 @@ class TestFromFunction:
 
         def f(a): ...
 
-        said = refused(lambda: ToolInfo.from_function(f, without=without))
+        problem = refused(lambda: ToolInfo.from_function(f, without=without))
 
-        assert said.startswith(message)
+        assert problem.startswith(message)
 
     def test_can_not_be_called_by_name(self):
         """

@@ -177,14 +177,14 @@ class TestSameAsFresh:
             assert listed == [sequence[at - len(listed)] for at in range(len(listed))]
 
 
-SAID = (
+CHAT = (
     UserMessage("When does the next train to Bern leave, and is it on time?"),
     calls("x", "y"),
     result("x", "12:30, not delayed; " * 9),
     result("y", "12:30, not delayed; " * 9),
     AssistantMessage("It leaves at 12:30, and it is on time."),
 )
-DAMAGED = (*SAID, calls("z"), UserMessage("Stop."), result("w"), calls("d", "d"))
+DAMAGED = (*CHAT, calls("z"), UserMessage("Stop."), result("w"), calls("d", "d"))
 
 PIPELINES = {
     "repair": (repair(),),
@@ -204,13 +204,13 @@ PIPELINES = {
 }
 
 
-def grown(size: int, said: Sequence[Message] = SAID) -> Aggregator:
+def grown(size: int, transcript: Sequence[Message] = CHAT) -> Aggregator:
     """
     A state of so many messages.
     """
     messages: list[object] = [
         SystemMessage("Be brief."),
-        *islice(cycle(said), size - 1),
+        *islice(cycle(transcript), size - 1),
     ]
     return Aggregator.new(messages=messages)  # type: ignore[arg-type]
 
@@ -240,7 +240,7 @@ class TestEveryBudget:
     Steps on a whole log, and `fit` behind them, as on what they show.
     """
 
-    @pytest.mark.parametrize("said", [SAID, DAMAGED])
+    @pytest.mark.parametrize("transcript", [CHAT, DAMAGED])
     @pytest.mark.parametrize(
         "steps",
         [
@@ -251,12 +251,12 @@ class TestEveryBudget:
             (repair(at_end=True), shorten_tool_results(0, marker="{cut} " * 30)),
         ],
     )
-    def test_is_what_a_view_gives_that_is_read_again(self, said, steps):
+    def test_is_what_a_view_gives_that_is_read_again(self, transcript, steps):
         """
         At every budget, the same view or the same error; each index is what
         listing gives.
         """
-        state = grown(31, said)
+        state = grown(31, transcript)
         whole = trim(state, None, *steps)
         read_again = pickle.loads(pickle.dumps(whole._selection))
         for limit in range(1, whole.total_tokens + 5, 3):
@@ -291,14 +291,14 @@ class TestWhatChanged:
         A state that was trimmed one message ago takes as many calls at 2,000
         messages as at 200, but for some bisections.
         """
-        said = DAMAGED if damaged else SAID
+        transcript = DAMAGED if damaged else CHAT
         if damaged and name in {"clear, keep", "clear, fit with slack"}:
             pytest.skip("shows the end alone, whatever its length")
 
         counts = []
         for size in (200, 2_000):
             # Both end where what is said ends.
-            state = grown(1 + size - size % len(said), said)
+            state = grown(1 + size - size % len(transcript), transcript)
             budget = TokenBudget(context_window=200)
             trim(state, budget, *PIPELINES[name])
             later = state.add(UserMessage("Thanks."))
@@ -309,7 +309,7 @@ class TestWhatChanged:
         few, more = counts
         if damaged and "repair" in (*name.split(", "), "repair" * (name == "default")):
             # `failures` lists each place that is left out.
-            more -= 20 * (2_000 - 200) // len(said)
+            more -= 20 * (2_000 - 200) // len(transcript)
 
         assert 1_500 > more
         assert 400 > more - few
@@ -321,7 +321,7 @@ class TestWhatChanged:
         state = grown(400)
         steps = shorten_tool_results(20), clear_tool_results()
         before = trim(state, None, *steps)
-        after = trim(state.add(UserMessage("Thanks.")).add(SAID[0]), None, *steps)
+        after = trim(state.add(UserMessage("Thanks.")).add(CHAT[0]), None, *steps)
 
         shown = list(zip(before, after, strict=False))
 
@@ -334,15 +334,15 @@ class TestWhatChanged:
         Of a state that grows, each view clears all but the newest three, and a
         branch of an older state clears its own.
         """
-        state = Aggregator.new(messages=SAID[1:4] * 4)
+        state = Aggregator.new(messages=CHAT[1:4] * 4)
         for n in range(1, 5):
-            grown_by = state.extend(SAID[1:4] * n)
+            grown_by = state.extend(CHAT[1:4] * n)
             view = trim(grown_by, None, clear_tool_results())
             texts = [one.text for one in view if one.role == "tool"]
             assert (["[cleared]"] * (len(texts) - 3)) == texts[:-3]
             assert "[cleared]" not in texts[-3:]
 
-        branch = trim(state.fork(at=6).add(SAID[0]), None, clear_tool_results())
+        branch = trim(state.fork(at=6).add(CHAT[0]), None, clear_tool_results())
         assert "[cleared]" == branch.messages[1].text
         assert "[cleared]" != branch.messages[2].text
 

@@ -107,7 +107,7 @@ class TestNew:
         assert expected in str(raised.value)
 
     @pytest.mark.parametrize(
-        ("extra", "said"),
+        ("extra", "problem"),
         [
             ({"a": -1}, "extra['a'] is -1; a count of tokens is"),
             ({"a": 1.5}, "extra['a'] is 1.5; a count of tokens is"),
@@ -117,14 +117,14 @@ class TestNew:
             ([("a", 1)], "extra is [('a', 1)]; it maps names of token categories"),
         ],
     )
-    def test_extra_errors(self, extra, said):
+    def test_extra_errors(self, extra, problem):
         """
         What is no map of counts by category is refused, and shown.
         """
         with pytest.raises(InvalidUsageError) as raised:
             Usage(extra=extra)
 
-        assert said in str(raised.value)
+        assert problem in str(raised.value)
 
     def test_extra_is_frozen(self):
         """

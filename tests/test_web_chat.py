@@ -224,9 +224,9 @@ async def ask(model, browser, text, answer):
     A prompt and its whole answer.
     """
     await browser.act("say", text=text)
-    said = await model.answers.get()
-    said.say(answer)
-    said.end()
+    pages = await model.answers.get()
+    pages.say(answer)
+    pages.end()
     return await browser.settled(text, answer)
 
 
@@ -276,10 +276,10 @@ class TestWebChat:
             await ask(model, browser, "Go on.", "sea.")
             return model.requests[-1]["messages"]
 
-        said = drive(web, scenario)
+        sent = drive(web, scenario)
 
         assert ["Where to?", "To the ", "Go on."] == [
-            each["content"] for each in said[1:]
+            each["content"] for each in sent[1:]
         ]
 
     def test_stop_before_anything_came(self, web):

@@ -24,19 +24,19 @@ __all__ = ["PLAIN", "StoppedError", "in_a_file", "on_a_wire", "stopped"]
 
 PLAIN = "&sslmode=disable&gssencmode=disable"
 _CHAT = Aggregator.new().add_user_prompt("When is the next train?")
-_TOLD = _CHAT.extend([UserMessage("x")] * 3)
-_OTHER = _TOLD.fork(at=2).extend([UserMessage("y")] * 50)
+_LONGER = _CHAT.extend([UserMessage("x")] * 3)
+_OTHER = _LONGER.fork(at=2).extend([UserMessage("y")] * 50)
 _SHOWN = _OTHER.add(UserMessage([ImagePart(data=bytes(range(256)) * 40)]))
 _MORE = _SHOWN.add_user_prompt("more")
 
 STEPS = (
-    lambda store: store.save("chat", _TOLD),
-    lambda store: store.save("chat", _TOLD.add_user_prompt("more")),
+    lambda store: store.save("chat", _LONGER),
+    lambda store: store.save("chat", _LONGER.add_user_prompt("more")),
     lambda store: store.save("other", _OTHER, label="kept"),
     lambda store: store.save("other", _SHOWN),
     lambda store: store.fork("chat", "third"),
     lambda store: store.label("chat", "here"),
-    lambda store: store.erase(_TOLD.entries[1].id, reason="asked"),
+    lambda store: store.erase(_LONGER.entries[1].id, reason="asked"),
     lambda store: store.save("other", _MORE),
     lambda store: store.delete("other"),
     lambda store: store.collect_garbage(),

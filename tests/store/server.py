@@ -81,7 +81,7 @@ class Server:
                     free.bind(("127.0.0.1", 0))
                     self.port = free.getsockname()[1]
 
-            told = (
+            arguments = (
                 "listen_addresses=127.0.0.1",
                 f"port={self.port}",
                 f"unix_socket_directories={self.folder / 'data'}",
@@ -89,7 +89,7 @@ class Server:
                 "shared_buffers=32MB",
                 *self._settings,
             )
-            options = [word for each in told for word in ("-c", each)]
+            options = [word for each in arguments for word in ("-c", each)]
             with log.open("ab") as file:
                 self._process = subprocess.Popen(
                     [self._postgres, "-D", self.folder / "data", *options],
@@ -103,10 +103,10 @@ class Server:
             if self._wait_until_ready(until):
                 return
 
-            said = log.read_text(errors="replace")
-            if "Address already in use" not in said or time.monotonic() > until:
+            text = log.read_text(errors="replace")
+            if "Address already in use" not in text or time.monotonic() > until:
                 self.stop()
-                msg = f"PostgreSQL did not start in {_START_S} s; it said:\n{said}"
+                msg = f"PostgreSQL did not start in {_START_S} s; its log:\n{text}"
                 raise RuntimeError(msg)
 
             self.port = 0

@@ -40,33 +40,33 @@ LEAST = 2
 
 class Kid:
     """
-    A process that appends to a name until it is told to stop, or killed; and
-    what it told of it.
+    A process that appends to a name until it has to stop, or is killed; and
+    its report.
     """
 
     def __init__(self, url, name, who, until):
         self.who, self.name = who, name
-        self._said, told = os.pipe()
+        self._read_end, write_end = os.pipe()
         self.pid = os.fork()
         if not self.pid:
             try:
-                speak(url, name, who, until, told)
+                speak(url, name, who, until, write_end)
             except BaseException as error:  # noqa: BLE001 - a child has no caller
-                os.write(told, f"!{error!r}\n".encode())
+                os.write(write_end, f"!{error!r}\n".encode())
             finally:
                 os._exit(0)
 
-        os.close(told)
+        os.close(write_end)
 
     def kill(self):
         os.kill(self.pid, signal.SIGKILL)
 
     def end(self, found):
         """
-        Wait for it, and add up what it told; how many saves it acknowledged.
+        Wait for it, and add up its report; how many saves it acknowledged.
         """
-        with os.fdopen(self._said) as said:
-            lines = said.read().splitlines()
+        with os.fdopen(self._read_end) as report:
+            lines = report.read().splitlines()
 
         os.waitpid(self.pid, 0)
         broken = [line for line in lines if line.startswith("!")]
@@ -82,13 +82,13 @@ class Kid:
         self.waits = [float(line[1:]) for line in lines if line.startswith("w")]
 
 
-def speak(url, name, who, until, told):
+def speak(url, name, who, until, write_end):
     """
     Append until the time is up, and report everything at the end: + is a save, - a head
     that another writer moved, ? an unknown outcome, x an error.
     """
     store, i, longest = open_again(url, until), 0, 0.0
-    os.write(told, b"o\n")
+    os.write(write_end, b"o\n")
     # However busy the machine is, there is something to judge.
     while time.time() < until or i < LEAST:
         text, tries, start = f"{who} {i}", 0, time.perf_counter()
@@ -101,19 +101,19 @@ def speak(url, name, who, until, told):
         try:
             store.update(name, say, start=Aggregator.new())
         except UnknownOutcomeError:
-            os.write(told, b"?\n")
+            os.write(write_end, b"?\n")
             if not is_said(store, name, text):
                 continue
         except StoreError:
-            os.write(told, b"x\n")
+            os.write(write_end, b"x\n")
             time.sleep(0.02)
             continue
 
-        os.write(told, b"+\n" + b"-\n" * (tries - 1))
+        os.write(write_end, b"+\n" + b"-\n" * (tries - 1))
         longest = max(longest, time.perf_counter() - start)
         i += 1
 
-    os.write(told, f"w{longest}\n".encode())
+    os.write(write_end, f"w{longest}\n".encode())
     store.close()
 
 
@@ -321,33 +321,33 @@ def pipelines(url, kills):
 
 class PipelineRunner:
     """
-    A process that runs a pipeline from where it was left, and tells when it begins
+    A process that runs a pipeline from where it was left, and reports when it begins
     and ends a step that was not done.
     """
 
     def __init__(self, url, name):
-        self._said, told = os.pipe()
+        self._read_end, write_end = os.pipe()
         self._pid = os.fork()
         if not self._pid:
             try:
-                run_steps(url, name, told)
+                run_steps(url, name, write_end)
             except BaseException as error:  # noqa: BLE001 - a child has no caller
-                os.write(told, f"!{error!r}".encode())
+                os.write(write_end, f"!{error!r}".encode())
             finally:
                 os._exit(0)
 
-        os.close(told)
+        os.close(write_end)
 
     def wait(self, count):
         """
-        Until it told so often, or ended.
+        Until so many reports have come, or it ended.
         """
         for _ in range(count):
-            if not (said := os.read(self._said, 1)):
+            if not (report := os.read(self._read_end, 1)):
                 return
 
-            if said == b"!":
-                raise RuntimeError(os.read(self._said, 10_000))
+            if report == b"!":
+                raise RuntimeError(os.read(self._read_end, 10_000))
 
     def kill(self):
         """
@@ -355,20 +355,20 @@ class PipelineRunner:
         """
         os.kill(self._pid, signal.SIGKILL)
         _, status = os.waitpid(self._pid, 0)
-        os.close(self._said)
+        os.close(self._read_end)
         return os.WIFSIGNALED(status)
 
 
-def run_steps(url, name, told):
+def run_steps(url, name, write_end):
     def pay_step(text, state):
-        os.write(told, b"<")
+        os.write(write_end, b"<")
         return state.add_assistant_message(text).add_usage(Usage(1), key=text)
 
     with open_store(url) as store:
         for i in range(STEPS):
             text = f"step {i}"
             store.step(name, text, partial(pay_step, text))
-            os.write(told, b">")
+            os.write(write_end, b">")
 
 
 def is_done(url, name):

@@ -92,11 +92,11 @@ class TestKeeping:
         Store(backend).save("chat", Aggregator.new(messages=[shown] * 100))
         read = count()
 
-        def told(call):
+        def on_call(call):
             if call[:2] == ("get", "blobs"):
                 next(read)
 
-        loaded = Store(RecordingBackend(backend, told)).load("chat")
+        loaded = Store(RecordingBackend(backend, on_call)).load("chat")
 
         assert 2 == next(read)
         assert [shown] * 100 == list(loaded)

@@ -28,7 +28,7 @@ from tests.profiles import is_thorough
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 LARGE = bytes(range(256)) * 20
 # Which damage is told of which table: the row's own, or those beside it.
-TOLD = {
+REPORTED = {
     "branches": {"branches", "entries", "ledger"},
     "revisions": {"revisions", "labels", "timelines", "moments"},
     "timelines": {"timelines", "moments"},
@@ -106,24 +106,24 @@ def is_told(states, store):
     """
     for head, state in states.items():
         name = head.name
-        with told():
+        with refused_as_damage():
             assert state == store.load(name, at=head.revision)
 
-        with told():
+        with refused_as_damage():
             window = store.load(name, at=head.revision, last=2)
             assert (head, [*state.entries][-2:]) == (window.head, [*window.entries])
 
         for label in head.labels:
-            with told():
+            with refused_as_damage():
                 assert state == store.load(name, at=label)
 
     for name in {head.name for head in states}:
-        with told():
+        with refused_as_damage():
             assert states.keys() >= {*store.history(name)}
 
 
 @contextmanager
-def told():
+def refused_as_damage():
     try:
         yield
     except StoreError as error:
@@ -160,7 +160,11 @@ class TestEveryByte:
                     COUNTS["damage"] += 1
                     fresh = Store(backend)
                     found = {damage.where for damage in fresh.verify()}
-                    assert found & TOLD.get(table, {table}), (column.name, key, other)
+                    assert found & REPORTED.get(table, {table}), (
+                        column.name,
+                        key,
+                        other,
+                    )
                     is_told(states, fresh)
 
                 with backend.writing() as rows:
@@ -427,10 +431,10 @@ class TestOutOfOrder:
             data[at] ^= flip
             path.write_bytes(data)
             reads.clear()
-            with told(), open_store(f"sqlite:///{path}") as store:
+            with refused_as_damage(), open_store(f"sqlite:///{path}") as store:
                 found += bool(store.verify())
                 for verb in (store.names, store.collect_garbage):
-                    with told():
+                    with refused_as_damage():
                         verb()
 
         assert found > 10
@@ -576,7 +580,7 @@ class TestFile:
         data = path.read_bytes()
         at = data.index(b"table" + table.encode() * 2) + len("table")
         path.write_bytes(data[:at] + data[at : at + 1].upper() + data[at + 1 :])
-        with told(), open_store(f"sqlite:///{path}") as store:
+        with refused_as_damage(), open_store(f"sqlite:///{path}") as store:
             found = [damage for damage in store.verify() if "schema" in damage.what]
             is_told(states, store)
 
@@ -618,7 +622,7 @@ class TestFile:
         data = path.read_bytes()
         for size in (50, 100, 4095, 4096, 8192, len(data) // 2, len(data) - 1):
             path.write_bytes(data[:size])
-            with told(), open_store(f"sqlite:///{path}") as store:
+            with refused_as_damage(), open_store(f"sqlite:///{path}") as store:
                 is_told(states, store)
                 there = {head.name for head in states} == {*store.names()}
                 assert store.verify() or there, size

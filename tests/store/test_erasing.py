@@ -80,8 +80,10 @@ class TestErase:
         What an entry said is in no file any more when erase returns, however
         it was said and shared, also where others have the file open.
         """
-        said = messages_with(secret)[kind]
-        state = CHAT.add(said).add_user_prompt("last").add_usage(Usage(1, 1), key="k")
+        messages = messages_with(secret)[kind]
+        state = (
+            CHAT.add(messages).add_user_prompt("last").add_usage(Usage(1, 1), key="k")
+        )
         with open_store(url) as store, open_store(url) as other:
             store.save("chat", state)
             store.save("fork", state.fork().add_user_prompt("fork"))
@@ -95,7 +97,7 @@ class TestErase:
 
             assert 2 == receipt.rows
             assert not is_there(tmp_path, secret)
-            for part in getattr(said, "content", ""):
+            for part in getattr(messages, "content", ""):
                 bytes_of = getattr(part, "data", None)
                 assert bytes_of is None or bytes_of[:200] not in raw(tmp_path)
 
@@ -125,8 +127,8 @@ class TestErase:
             for turn in range(300):
                 i = chosen.randrange(6)
                 secret = f"secret-{turn:03}-"
-                said = secret * chosen.randrange(1, 90)
-                chats[i] = chats[i].add_user_prompt(said)
+                messages = secret * chosen.randrange(1, 90)
+                chats[i] = chats[i].add_user_prompt(messages)
                 secret_of[chats[i].entries[-1].id] = secret
                 store.save(f"chat {i}", chats[i])
 

@@ -137,9 +137,9 @@ class TestWorks:
             print(process.exitcode)
         """
 
-        said = run(script, url)
+        output = run(script, url)
 
-        assert ["0"] == said
+        assert ["0"] == output
         texts = saved(url)
         assert "before" == texts[0]
         assert [f"child {i}" for i in range(40)] == [t for t in texts if "child" in t]
@@ -315,13 +315,13 @@ class TestRefused:
             print(in_child(lambda: append(store, "chat", "child")))
         """
 
-        *said, last = run(script, file_url)
+        *problems, last = run(script, file_url)
 
         assert "0" == last
-        assert 14 == len(said)
-        assert ["3"] * 7 == said[1::2]
-        assert all(self.IN_USE in problem for problem in said[::2])
-        assert all("spawn" in problem for problem in said[::2])
+        assert 14 == len(problems)
+        assert ["3"] * 7 == problems[1::2]
+        assert all(self.IN_USE in problem for problem in problems[::2])
+        assert all("spawn" in problem for problem in problems[::2])
         assert ["before", "after", "child"] == saved(file_url)
 
     def test_in_a_block_of_its_own(self, file_url):
@@ -364,11 +364,11 @@ class TestRefused:
             append(store, "chat", "after")
         """
 
-        *said, row = run(script, file_url)
+        *problems, row = run(script, file_url)
 
         assert "(99, 0, 0)" == row
-        assert 3 == len(said)
-        assert all(self.IN_USE in problem for problem in said)
+        assert 3 == len(problems)
+        assert all(self.IN_USE in problem for problem in problems)
         with open_store(file_url) as store:
             texts = [message.text for message in store.load("chat")][1:]
 

@@ -59,14 +59,14 @@ class TestSqlite:
         with open_store(url) as store:
             backend: Any = store._core.backend
             (connection,) = backend._idle
-            told: list[str] = []
-            connection.set_trace_callback(told.append)
+            calls: list[str] = []
+            connection.set_trace_callback(calls.append)
             found = store.heads(limit=10)
             connection.set_trace_callback(None)
 
         assert 10 == len(found)
-        assert ["BEGIN", "SELECT"] == [each.split()[0] for each in told][:2]
-        assert {"COMMIT", "ROLLBACK"} >= {*told[2:]}
+        assert ["BEGIN", "SELECT"] == [each.split()[0] for each in calls][:2]
+        assert {"COMMIT", "ROLLBACK"} >= {*calls[2:]}
 
     def test_plan(self, tmp_path):
         """

@@ -22,13 +22,13 @@ def kept(*, shown=(), erased=()):
     A backend with a conversation of three pages, the state, and places by
     position.
     """
-    said = [
+    messages = [
         AssistantMessage(f"{i}") if i % 2 else UserMessage(f"{i}") for i in range(2500)
     ]
     for at in shown:
-        said[at] = UserMessage([LARGE])
+        messages[at] = UserMessage([LARGE])
 
-    state = Aggregator.new(messages=said)
+    state = Aggregator.new(messages=messages)
     backend = MemoryBackend()
     store = Store(backend)
     store.save("chat", state)

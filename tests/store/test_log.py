@@ -117,8 +117,8 @@ class TestGrowth:
 
             assert (ids(log), 0) == (shelf.load(again), written)
 
-        for said, segments in kept:
-            assert said == shelf.load(segments)
+        for expected, segments in kept:
+            assert expected == shelf.load(segments)
 
         digests = [row.digest for row in shelf.rows.values()]
         assert len(digests) == len({*digests})
@@ -219,17 +219,17 @@ class TestDigests:
     @given(
         st.lists(entries(), max_size=40, unique_by=lambda entry: entry.id), st.data()
     )
-    def test_taught(self, said, data):
+    def test_taught(self, items, data):
         """
         Digests that were taught are those that would have been computed, and
         are not computed again.
         """
-        log = Log(said)
-        rows = ENTRIES.rows(ENTRIES.start, said)
+        log = Log(items)
+        rows = ENTRIES.rows(ENTRIES.start, items)
         ENTRIES.seed_digests(log, [row.digest for row in rows])
         at = data.draw(st.integers(0, len(log)))
 
-        assert ENTRIES.digest(Log(said[:at])) == ENTRIES.digest(log.take(at))
+        assert ENTRIES.digest(Log(items[:at])) == ENTRIES.digest(log.take(at))
 
 
 branches = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 5)), max_size=5)

@@ -39,9 +39,9 @@ def test_a_life(run):
         (each["revision"], each["labels"]) for each in run.json("log", "chat")
     ]
 
-    said = run("show", "chat", "--last", "1").stdout
-    assert "Thanks!" in said
-    assert "12:30." not in said
+    output = run("show", "chat", "--last", "1").stdout
+    assert "Thanks!" in output
+    assert "12:30." not in output
 
     (found,) = run.json("diff", "chat@first", "chat")
     assert (5, 1) == (found["common"], len(found["only_b"]))

@@ -390,8 +390,8 @@ class TestServerRefuses:
         with pytest.raises(StoreError, match="the user and the password") as caught:
             open_store(wrong)
 
-        told = f"{caught.value!r} {caught.value.__cause__!r} {caught.value.store}"
-        assert "hush" not in told
+        report = f"{caught.value!r} {caught.value.__cause__!r} {caught.value.store}"
+        assert "hush" not in report
 
         with open_store(right) as store:
             shown = f"{store!r} {store.url} {store._core.backend!r}"
@@ -571,7 +571,7 @@ class TestServerRefuses:
             "try: open_store('postgresql://me@host/db')\n"
             "except MissingExtraError as error: print(error)\n"
         )
-        said = subprocess.run(
+        output = subprocess.run(
             [sys.executable, "-c", script],
             capture_output=True,
             check=True,
@@ -580,7 +580,7 @@ class TestServerRefuses:
         ).stdout
 
         assert issubclass(MissingExtraError, ImportError)
-        assert "conversation-state[postgres]" in said
+        assert "conversation-state[postgres]" in output
 
 
 class TestAddress:
@@ -875,12 +875,14 @@ class TestTables:
         until = threading.Event()
 
         def write():
-            said = 0
-            while not (said and until.is_set()):
-                store.update("mine", partial(_add_prompt, said), start=Aggregator.new())
-                said += 1
+            count = 0
+            while not (count and until.is_set()):
+                store.update(
+                    "mine", partial(_add_prompt, count), start=Aggregator.new()
+                )
+                count += 1
 
-            return said
+            return count
 
         def read():
             while not until.is_set():
@@ -893,9 +895,9 @@ class TestTables:
                 store.collect_garbage(vacuum=True)
 
             until.set()
-            said, _ = [each.result() for each in done]
+            result, _ = [each.result() for each in done]
 
-        assert said == len(store.load("mine"))
+        assert result == len(store.load("mine"))
         assert () == store.verify()
         with (
             psycopg.connect(server.dsn()) as other,
@@ -925,10 +927,10 @@ class TestTables:
         with vacuum is done: neither in the planner's statistics, whenever the
         server took its samples, nor in any file of the database.
         """
-        said = [f"secret-{turn:03}" for turn in range(60)]
-        state = CHAT.extend([UserMessage(f"{words} " * 9) for words in said])
+        texts = [f"secret-{turn:03}" for turn in range(60)]
+        state = CHAT.extend([UserMessage(f"{words} " * 9) for words in texts])
         store.save("chat", state)
-        for words in said:
+        for words in texts:
             store.save(f"title of {words}", CHAT, label=f"label of {words}")
 
         # As autovacuum does it, at any moment.
@@ -937,7 +939,7 @@ class TestTables:
             store.erase(entry.id, reason="asked for")
 
         server.run("ANALYZE")
-        for words in said:
+        for words in texts:
             store.delete(f"title of {words}")
 
         store.collect_garbage(vacuum=True)
@@ -1035,7 +1037,7 @@ class TestProcesses:
             "store.update('chat', lambda s: s.add_user_prompt('last'))\n"
             "print(len(store.load('chat')), store.verify())\n"
         )
-        said = subprocess.run(
+        output = subprocess.run(
             [sys.executable, "-c", script, server.url(schema)],
             capture_output=True,
             check=False,
@@ -1043,7 +1045,7 @@ class TestProcesses:
             text=True,
         )
 
-        assert ("42 ()\n", "") == (said.stdout, said.stderr)
+        assert ("42 ()\n", "") == (output.stdout, output.stderr)
 
     def test_let_go(self, server, schema):
         """
@@ -1074,18 +1076,18 @@ class TestProcesses:
             def speak(who):
                 for i in range(10):
                     for name in ("shared", f"own {who}"):
-                        said = partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
-                        store.update(name, said, start=Aggregator.new())
+                        step = partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
+                        store.update(name, step, start=Aggregator.new())
 
             with ThreadPoolExecutor(6) as threads:
                 list(threads.map(speak, range(6)))
 
-            said = [message.text for message in store.load("shared")]
+            texts = [message.text for message in store.load("shared")]
             for who in range(6):
-                mine = [text for text in said if text.startswith(f"{who} ")]
+                mine = [text for text in texts if text.startswith(f"{who} ")]
                 assert [f"{who} {i}" for i in range(10)] == mine
 
-            assert 60 == len(said)
+            assert 60 == len(texts)
             assert () == store.verify()
             assert 3 >= len(store._core.backend._idle)  # type: ignore[attr-defined]
 

@@ -449,9 +449,9 @@ class TestProcesses:
                 each.result()
 
         with open_store(url) as store:
-            said = [message.text for message in store.load("chat")]
-            assert {f"{who} {i}" for who in range(3) for i in range(8)} == {*said}
-            assert 24 == len(said)
+            texts = [message.text for message in store.load("chat")]
+            assert {f"{who} {i}" for who in range(3) for i in range(8)} == {*texts}
+            assert 24 == len(texts)
             assert () == store.verify()
 
     def test_opened_again_beside(self, url):
@@ -470,11 +470,11 @@ class TestProcesses:
         with open_store(url) as store:
             store.save("chat", CHAT)
             open_store(url).close()
-            said = [subprocess.check_output(ask, cwd=ROOT)]
+            outputs = [subprocess.check_output(ask, cwd=ROOT)]
             store.save("chat", CHAT.add_user_prompt("and?"))
-            said += [subprocess.check_output(ask, cwd=ROOT)]
+            outputs += [subprocess.check_output(ask, cwd=ROOT)]
 
-        assert [1, 2] == [int(each) for each in said]
+        assert [1, 2] == [int(each) for each in outputs]
 
     def test_killed(self, url, tmp_path):
         """

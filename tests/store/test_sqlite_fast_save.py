@@ -24,7 +24,7 @@ from conversation_state.store.schema import Revision
 
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 MORE = CHAT.add_assistant_message("At noon.")
-SPENT = MORE.add_usage(Usage(1, 1))
+BILLED = MORE.add_usage(Usage(1, 1))
 LARGE = ImagePart(data=bytes(range(256)) * 40)
 
 
@@ -42,18 +42,18 @@ def statements(store):
     """
     What the connection that a store uses next is told from now on.
     """
-    told: list[str] = []
+    statements_run: list[str] = []
     backend: Any = store._core.backend
-    backend._idle[-1].set_trace_callback(told.append)
-    return told
+    backend._idle[-1].set_trace_callback(statements_run.append)
+    return statements_run
 
 
-def words(told):
+def words(statements_run):
     """
     The first word of each statement; those of triggers are told as the one
     that set them off.
     """
-    return [sql.split()[0] for sql in dict.fromkeys(told)]
+    return [sql.split()[0] for sql in dict.fromkeys(statements_run)]
 
 
 class Failing:
@@ -85,11 +85,11 @@ class TestSave:
         with open_store(url) as store:
             store.save("chat", CHAT)
             store.save("chat", MORE)
-            told = statements(store)
+            statements_run = statements(store)
             last = MORE.add_user_prompt("Thanks!")
             store.save("chat", last)
 
-            assert ["INSERT"] == words(told)
+            assert ["INSERT"] == words(statements_run)
             assert [3, 2, 1] == [head.revision for head in store.history("chat")]
 
         with open_store(url) as store:
@@ -113,12 +113,15 @@ class TestSave:
         Whatever is more than one message is several, in one transaction.
         """
         with open_store(url) as store:
-            store.save("chat", SPENT)
-            told = statements(store)
-            state = grow(SPENT)
+            store.save("chat", BILLED)
+            statements_run = statements(store)
+            state = grow(BILLED)
             store.save("chat", state, label=label)
 
-            assert ("BEGIN IMMEDIATE", "COMMIT") == (told[0], told[-1])
+            assert ("BEGIN IMMEDIATE", "COMMIT") == (
+                statements_run[0],
+                statements_run[-1],
+            )
 
         with open_store(url) as store:
             assert state == store.load("chat")
@@ -293,11 +296,11 @@ class TestTrouble:
         A block that writes nothing begins nothing.
         """
         with open_store(url) as store:
-            told = statements(store)
+            statements_run = statements(store)
             with store._core.backend.writing():
                 pass
 
-            assert [] == told
+            assert [] == statements_run
 
     def test_first_alone(self, url):
         """

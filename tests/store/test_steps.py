@@ -259,8 +259,10 @@ class TestStep:
         with pytest.raises(error) as caught:
             store.step("chat", "answer", work)
 
-        (told,) = caught.value.__notes__ if fails else caught.value.args
-        assert "'noted' with Usage(6) for model '', but the ledger has Usage(5)" in told
+        (problem,) = caught.value.__notes__ if fails else caught.value.args
+        assert (
+            "'noted' with Usage(6) for model '', but the ledger has Usage(5)" in problem
+        )
         newest = store.load("chat")
         assert Usage(7) == newest.total_usage
         assert ["noted", "new"] == keys(newest)

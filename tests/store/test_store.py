@@ -358,8 +358,8 @@ class TestAsync:
                 await anyio.lowlevel.checkpoint()
                 return state.add_user_prompt("and?")
 
-            said = await store.aupdate("chat", say)
-            assert said == await store.aload("chat")
+            updated = await store.aupdate("chat", say)
+            assert updated == await store.aload("chat")
             assert 1 == (await store.aerase(CHAT.entries[0].id, reason="asked")).rows
             await store.adelete("chat")
             assert 1 == (await store.acollect_garbage()).entries
@@ -411,8 +411,8 @@ class TestAsync:
             for who in range(8):
                 tasks.start_soon(speak, who)
 
-        said = {message.text for message in await store.aload("chat")}
-        assert {str(who) for who in range(8)} == said
+        texts = {message.text for message in await store.aload("chat")}
+        assert {str(who) for who in range(8)} == texts
 
     async def test_update_needs_a_start(self, store):
         """
@@ -598,11 +598,11 @@ class TestTombstones:
         No message is taken for a tombstone that says anything.
         """
         assert find_erasure(message) is None
-        told = {ERASED: {"content": "0" * 32, "reason": "x"}}
-        loud = AssistantMessage("word", metadata=told)
+        mark = {ERASED: {"content": "0" * 32, "reason": "x"}}
+        loud = AssistantMessage("word", metadata=mark)
 
         assert find_erasure(loud) is None
-        assert find_erasure(loud.replace(content="", metadata={**told, "a": 1})) is None
+        assert find_erasure(loud.replace(content="", metadata={**mark, "a": 1})) is None
         assert (bytes(16), "x") == find_erasure(loud.replace(content=""))
 
 

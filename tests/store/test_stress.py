@@ -94,13 +94,13 @@ class TestConflicts:
         Store(backend).save("chat", CHAT)
         left = 0
 
-        def told(call):
+        def on_call(call):
             nonlocal left
             if left and (at == "begin" or call.verb == "commit"):
                 left -= 1
                 raise ConflictError(call)
 
-        store = Store(RecordingBackend(backend, told))
+        store = Store(RecordingBackend(backend, on_call))
         for verb in self.VERBS:
             left = 3
             verb(store)
@@ -120,11 +120,11 @@ class TestConflicts:
         store.save("gone", Aggregator.new(messages=CHAT))
         store.delete("gone")
 
-        def told(call):
+        def on_call(call):
             if call.verb == "commit":
                 raise ConflictError(call)
 
-        store = Store(RecordingBackend(backend, told))
+        store = Store(RecordingBackend(backend, on_call))
         for verb in self.VERBS:
             with pytest.raises(StoreError, match="gave up after 100 conflicting"):
                 verb(store)
@@ -231,12 +231,12 @@ class TestInterrupted:
         with self.store(kind, tmp_path) as store:
             store.save("chat", CHAT)
 
-            def told(call):
+            def on_call(call):
                 if call.verb == "commit":
                     store.save("handler", CHAT.fork())
 
             with pytest.raises(StoreError, match="try again"):
-                Store(RecordingBackend(store._core.backend, told)).save(
+                Store(RecordingBackend(store._core.backend, on_call)).save(
                     "new", CHAT.fork()
                 )
 

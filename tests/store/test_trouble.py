@@ -131,7 +131,7 @@ class TestFull:
         A limit on the size of files is an error like a full disk, of which
         nothing is left behind; and the same process goes on where it is lifted.
         """
-        said = child(
+        output = child(
             """
             import resource, signal, sys
             from conversation_state import Aggregator, UserMessage
@@ -165,8 +165,8 @@ class TestFull:
             url,
         )
 
-        assert 2 == len(said.splitlines())
-        for line in said.splitlines():
+        assert 2 == len(output.splitlines())
+        for line in output.splitlines():
             assert "free some space" in line
 
     def test_small_disk(self, tmp_path):
@@ -296,7 +296,7 @@ class TestTooManyFiles:
         Where the process may open no file more, each verb that needs one says so,
         and works when it may again.
         """
-        said = child(
+        output = child(
             """
             import os, resource, sys
             from conversation_state import Aggregator
@@ -333,8 +333,8 @@ class TestTooManyFiles:
             url,
         )
 
-        assert 9 == len(said.splitlines())
-        for line in said.splitlines():
+        assert 9 == len(output.splitlines())
+        for line in output.splitlines():
             assert "too many files open" in line
 
 
