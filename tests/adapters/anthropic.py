@@ -21,7 +21,7 @@ PNG_BASE64 = "iVBORw0KGgo="
 # Requests, as far as the provider takes them
 
 NOTHING = st.sampled_from([None, ""])
-SAID = texts(min_size=1, max_size=6).filter(str.strip) | st.sampled_from(["a", " b "])
+TEXTS = texts(min_size=1, max_size=6).filter(str.strip) | st.sampled_from(["a", " b "])
 CACHE = some(cache_control=st.just({"type": "ephemeral"}) | st.none())
 EXTRAS = CACHE | some(keys=json_values(), index=st.integers(0, 3))
 CITATION = exactly(type=st.just("char_location"), cited_text=texts(max_size=3))
@@ -64,7 +64,7 @@ DOCUMENT = both(
     CACHE,
 )
 TEXT = both(
-    exactly(type=st.just("text"), text=SAID),
+    exactly(type=st.just("text"), text=TEXTS),
     some(citations=st.none() | st.lists(CITATION, max_size=2)),
     EXTRAS,
 )
@@ -101,7 +101,7 @@ RESULT = both(
             some(is_error=st.sampled_from([False, None])),
         ),
         exactly(
-            content=SAID | st.lists(TEXT, min_size=1), is_error=st.sampled_from([True])
+            content=TEXTS | st.lists(TEXT, min_size=1), is_error=st.sampled_from([True])
         ),
     ),
     CACHE,
@@ -134,7 +134,7 @@ def spoken(role, blocks):
     """
     A message of *role*: a text, or *blocks*.
     """
-    content = SAID | st.lists(blocks, min_size=1, max_size=4)
+    content = TEXTS | st.lists(blocks, min_size=1, max_size=4)
     return both(exactly(role=st.just(role), content=content), AROUND)
 
 
@@ -158,7 +158,7 @@ CHATS = st.tuples(
     st.lists(EXCHANGES, max_size=2),
     st.lists(USER, max_size=1),
 ).map(lambda made: [*made[0], *[m for exchange in made[1] for m in exchange], *made[2]])
-SYSTEM = SAID | st.lists(TEXT, min_size=1, max_size=2)
+SYSTEM = TEXTS | st.lists(TEXT, min_size=1, max_size=2)
 REQUESTS = both(exactly(messages=CHATS), some(system=SYSTEM)) | both(
     exactly(messages=CHATS),
     exactly(system=st.just([{"type": "tool_reference", "name": "f"}])),
@@ -224,11 +224,11 @@ def system(*blocks):
     return {"role": "system", "content": list(blocks)}
 
 
-def text(said, **fields):
+def text(words, **fields):
     """
     A text block.
     """
-    return {"type": "text", "text": said, **fields}
+    return {"type": "text", "text": words, **fields}
 
 
 def call(call_id="toolu_1", name="f", given=None, **fields):
@@ -346,9 +346,9 @@ def last(reason="end_turn", usage=None, **fields):
     """
     The event that tells how a response ended.
     """
-    told = {"stop_reason": reason, "stop_sequence": None, **fields}
-    spent = {"output_tokens": 5} if usage is None else usage
-    return {"type": "message_delta", "delta": told, "usage": spent}
+    end = {"stop_reason": reason, "stop_sequence": None, **fields}
+    used = {"output_tokens": 5} if usage is None else usage
+    return {"type": "message_delta", "delta": end, "usage": used}
 
 
 END = {"type": "message_stop"}
@@ -394,5 +394,5 @@ def events_of(response, cut=lambda text: [text[:1], text[1:]]):
 
         events += [begin(block, at), *pieces, stop(at)]
 
-    told = last(response.get("stop_reason"))
-    return [*events, {**told, "usage": response.get("usage")}, dict(END)]
+    end_delta = last(response.get("stop_reason"))
+    return [*events, {**end_delta, "usage": response.get("usage")}, dict(END)]

@@ -16,7 +16,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 RUN = "01890a5d-ac96-774b-bcce-b302099a8057"
 
 # Texts that bubo takes for some: all others are null there.
-SAID = texts().filter(lambda text: bool(text.strip()))
+TEXTS = texts().filter(lambda text: bool(text.strip()))
 UUIDS = st.uuids(version=4).map(str) | st.just(RUN)
 ZONES = st.integers(-12 * 60, 14 * 60).map(
     lambda minutes: timezone(timedelta(minutes=minutes))
@@ -75,10 +75,12 @@ CALLS = exactly(
 IDS = st.sampled_from(["", "call_1", "call_2", "message_1"])
 PAYLOADS = st.one_of(
     typed("instructions", exactly(content=texts())),
-    typed("user", exactly(content=SAID | st.none() | st.lists(USER_PARTS, max_size=3))),
+    typed(
+        "user", exactly(content=TEXTS | st.none() | st.lists(USER_PARTS, max_size=3))
+    ),
     typed(
         "assistant",
-        some(content=SAID | st.none())
+        some(content=TEXTS | st.none())
         | exactly(content=st.lists(ASSISTANT_PARTS, min_size=1, max_size=3))
         | exactly(refusal=texts(min_size=1)),
     ),
@@ -124,7 +126,9 @@ def as_written(value):
 
 
 MESSAGES = both(PAYLOADS, ENVELOPES).map(as_written)
-CONVERSATIONS = st.lists(MESSAGES, max_size=4).map(lambda said: {"messages": said})
+CONVERSATIONS = st.lists(MESSAGES, max_size=4).map(
+    lambda history: {"messages": history}
+)
 
 # What bubo writes, and can't read.
 UNREADABLE = st.one_of(
@@ -154,12 +158,12 @@ def checkpoints(draw, messages=MESSAGES):
     """
     Checkpoints, of roots and of forks.
     """
-    said = draw(st.lists(messages, max_size=4))
+    history = draw(st.lists(messages, max_size=4))
     return {
         "id": draw(UUIDS),
-        "messages": said,
+        "messages": history,
         "usage": as_written(draw(USAGES)),
-        "init_len": draw(st.integers(0, len(said))),
+        "init_len": draw(st.integers(0, len(history))),
     }
 
 

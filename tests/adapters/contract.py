@@ -128,13 +128,13 @@ class AdapterContract:
         Whatever the messages are, the payload is JSON, losses are texts, and
         it is the same each time.
         """
-        said = data.draw(st.lists(messages(), max_size=4))
+        history = data.draw(st.lists(messages(), max_size=4))
 
-        export = self.adapter.dump(said)
+        export = self.adapter.dump(history)
 
         assert isinstance(export, Export)
-        assert as_json(export.payload) == as_json(self.adapter.dump(said).payload)
-        assert export == self.adapter.dump(iter(said))
+        assert as_json(export.payload) == as_json(self.adapter.dump(history).payload)
+        assert export == self.adapter.dump(iter(history))
         assert all(isinstance(lost, Lost) for lost in export.lost)
         assert all(lost.why for lost in export.lost)
         assert as_text(export.lost)

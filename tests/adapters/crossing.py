@@ -30,7 +30,7 @@ VALUED = {"anthropic", "gemini"}
 MOVED = {"assistant", "position", "system"}
 
 
-class Said(NamedTuple):
+class Carried(NamedTuple):
     """
     One thing that was said.
 
@@ -59,7 +59,7 @@ def meaning(arguments: str) -> Any:
     return arguments
 
 
-def _describe_part(part: Any, path: str, role: str) -> Said:
+def _describe_part(part: Any, path: str, role: str) -> Carried:
     about: dict[str, Any] = {"role": role}
     if isinstance(part, (TextPart, RefusalPart)):
         about["text"] = part.text
@@ -78,24 +78,24 @@ def _describe_part(part: Any, path: str, role: str) -> Said:
 
     # Nothing said of it is nothing to keep.
     kept = {name: each for name, each in about.items() if each not in ("", None)}
-    return Said(path, part.kind, kept)
+    return Carried(path, part.kind, kept)
 
 
-def said_in(messages: Iterable[Message], *, valued: bool) -> list[Said]:
+def carried_in(messages: Iterable[Message], *, valued: bool) -> list[Carried]:
     """
     All that is said in *messages*, but for empty texts; *valued* says whether
     arguments are values, and not texts.
     """
-    found: list[Said] = []
+    found: list[Carried] = []
     names: dict[str, str] = {}
     for at, message in enumerate(messages):
         path = f"messages[{at}]"
         if isinstance(message, UnknownMessage):
-            found.append(Said(path, "unknown", {"raw": message.raw}))
+            found.append(Carried(path, "unknown", {"raw": message.raw}))
             continue
 
         if message.name:
-            found.append(Said(path, "name", {"name": message.name}))
+            found.append(Carried(path, "name", {"name": message.name}))
 
         parts = message.parts
         if isinstance(message, ToolMessage):
@@ -107,7 +107,7 @@ def said_in(messages: Iterable[Message], *, valued: bool) -> list[Said]:
                 "text": message.text,
             }
             kept = {name: each for name, each in result.items() if each}
-            found.append(Said(path, "result", kept))
+            found.append(Carried(path, "result", kept))
 
         for number, part in enumerate(parts):
             one = _describe_part(part, f"{path}.parts[{number}]", message.role)
@@ -120,7 +120,7 @@ def said_in(messages: Iterable[Message], *, valued: bool) -> list[Said]:
             arguments = meaning(call.arguments) if valued else call.arguments
             about = {"id": call.id, "name": call.name, "arguments": arguments}
             about["type"] = call.type
-            found.append(Said(f"{path}.tool_calls[{number}]", "call", about))
+            found.append(Carried(f"{path}.tool_calls[{number}]", "call", about))
 
     return found
 
@@ -137,7 +137,7 @@ class Kept(NamedTuple):
         is_moved: Whether it may stand elsewhere.
     """
 
-    said: Said
+    carried: Carried
     is_free: bool
     is_moved: bool
 
@@ -146,9 +146,9 @@ class Kept(NamedTuple):
 WHOLE = {"content", "message", "parts", "unknown"}
 
 
-def kept_of(said: Iterable[Said], lost: Iterable[Lost]) -> list[Kept]:
+def kept_of(carried: Iterable[Carried], lost: Iterable[Lost]) -> list[Kept]:
     """
-    What has to arrive of what was *said* where that is *lost*.
+    What has to arrive of what was *carried* where that is *lost*.
     """
     listed: dict[str, set[str]] = {}
     beside: dict[str, set[str]] = {}
@@ -160,7 +160,7 @@ def kept_of(said: Iterable[Said], lost: Iterable[Lost]) -> list[Kept]:
         (beside if own else listed).setdefault(path, set()).add(each.what)
 
     found: list[Kept] = []
-    for one in said:
+    for one in carried:
         whats = listed.get(one.path, set())
         message = listed.get(one.path.partition(".")[0], set())
         kind = one.kind
@@ -168,14 +168,16 @@ def kept_of(said: Iterable[Said], lost: Iterable[Lost]) -> list[Kept]:
         is_free |= kind == "unknown" and one.path in {*listed, *beside}
         is_free |= kind == "name" and "name" in whats
         is_free |= kind == "text" and "parts" in message
-        about = {key: told for key, told in one.about.items() if key not in whats}
+        about = {key: entry for key, entry in one.about.items() if key not in whats}
         is_free |= about.keys() == {"role"}
-        found.append(Kept(Said(one.path, kind, about), is_free, bool(message & MOVED)))
+        found.append(
+            Kept(Carried(one.path, kind, about), is_free, bool(message & MOVED))
+        )
 
     return found
 
 
-def missing(kept: Sequence[Kept], arrived: Iterable[Said]) -> tuple[list[Any], ...]:
+def missing(kept: Sequence[Kept], arrived: Iterable[Carried]) -> tuple[list[Any], ...]:
     """
     What of *kept* did not arrive, or not in its order; and what *arrived* without being
     in *kept*.
@@ -187,7 +189,7 @@ def missing(kept: Sequence[Kept], arrived: Iterable[Said]) -> tuple[list[Any], .
     for one in sorted(kept, key=lambda one: one.is_moved):
         start = 0 if one.is_moved else at
         places = () if one.is_free else range(start, len(left))
-        place = next((n for n in places if _is_in(one.said, left[n])), None)
+        place = next((n for n in places if _is_in(one.carried, left[n])), None)
         if place is not None:
             del left[place]
             at = place
@@ -195,19 +197,19 @@ def missing(kept: Sequence[Kept], arrived: Iterable[Said]) -> tuple[list[Any], .
             lacking.append(one)
 
     # Of one message with a name, two may have been made.
-    free = [one.said for one in kept if one.is_free or one.said.kind == "name"]
+    free = [one.carried for one in kept if one.is_free or one.carried.kind == "name"]
     others = [one for one in left if not any(_is_said_by(one, each) for each in free)]
     return lacking, others
 
 
-def _is_in(one: Said, other: Said) -> bool:
+def _is_in(one: Carried, other: Carried) -> bool:
     return one.kind == other.kind and all(
         key in other.about and other.about[key] == value
         for key, value in one.about.items()
     )
 
 
-def _is_said_by(one: Said, whole: Said) -> bool:
+def _is_said_by(one: Carried, whole: Carried) -> bool:
     """
     Whether *one* may be what *whole*, which has no place there, became.
     """

@@ -16,7 +16,7 @@ PNG_TEXT = base64.b64encode(PNG).decode()
 
 # What Go leaves out where it is empty is never "".
 WORDS = texts(min_size=1, max_size=4)
-SAID = texts(min_size=1)
+TEXTS = texts(min_size=1)
 EXTRAS = metadata().filter(bool) | st.sampled_from(
     [
         {"conversation_state": {"eino": {"keys": {"a": 1}}, "mark": 1}},
@@ -55,8 +55,8 @@ def typed(kind, *fields):
     return both(exactly(type=st.just(kind)), *fields)
 
 
-TEXT = typed("text", some(text=SAID), EXTRA)
-REASONING = typed("reasoning", some(reasoning=some(text=SAID, signature=WORDS)), EXTRA)
+TEXT = typed("text", some(text=TEXTS), EXTRA)
+REASONING = typed("reasoning", some(reasoning=some(text=TEXTS, signature=WORDS)), EXTRA)
 ODD = typed("tool_search_result", some(tool_search_result=json_values()), EXTRA)
 
 
@@ -77,12 +77,12 @@ def old(kind, **word):
     """
     A part of the older list.
     """
-    body = some(url=SAID, uri=SAID, mime_type=WORDS, extra=EXTRAS, **word)
+    body = some(url=TEXTS, uri=TEXTS, mime_type=WORDS, extra=EXTRAS, **word)
     return both(exactly(type=st.just(kind), **{kind: body}))
 
 
 OLD = st.one_of(
-    some(type=st.just("text"), text=SAID),
+    some(type=st.just("text"), text=TEXTS),
     old("image_url", detail=WORDS),
     old("audio_url"),
     old("video_url"),
@@ -101,7 +101,7 @@ CALLS = both(
     exactly(
         id=st.sampled_from(["", "call_1", "call_2", "message_0_call_0"]),
         type=st.sampled_from(["function", "", "custom"]),
-        function=some(name=WORDS, arguments=st.just("{}") | SAID),
+        function=some(name=WORDS, arguments=st.just("{}") | TEXTS),
     ),
     some(index=st.integers(-1, 2) | st.just(2**63 - 1)),
     EXTRA,
@@ -151,7 +151,7 @@ MESSAGES = st.one_of(
         SPOKEN,
         some(
             assistant_output_multi_content=listed(OUTPUT),
-            reasoning_content=SAID | st.just("0"),
+            reasoning_content=TEXTS | st.just("0"),
             tool_calls=st.lists(CALLS, min_size=1, max_size=3),
             response_meta=RESPONSES,
         ),
@@ -177,7 +177,9 @@ MESSAGES = st.one_of(
         ),
     ),
 )
-CONVERSATIONS = st.lists(MESSAGES, max_size=4).map(lambda said: {"messages": said})
+CONVERSATIONS = st.lists(MESSAGES, max_size=4).map(
+    lambda history: {"messages": history}
+)
 
 
 def one(raw):

@@ -150,7 +150,7 @@ def extended(parts):
 SPOKEN = st.one_of(TEXT, TEXT, extended(TEXT), extended(MEDIA), extended(OPAQUE))
 CALLED = extended(CALLS)
 ANSWERED = extended(RESULTS)
-SAID = st.one_of(SPOKEN, spelt(THOUGHTS), CALLED, CALLED, extended(MEDIA), ANSWERED)
+PARTS = st.one_of(SPOKEN, spelt(THOUGHTS), CALLED, CALLED, extended(MEDIA), ANSWERED)
 ASKED = st.one_of(SPOKEN, ANSWERED, ANSWERED, ANSWERED, extended(MEDIA), CALLED)
 
 
@@ -165,8 +165,8 @@ def contents(roles, parts):
 
 
 CONTENTS = st.one_of(
-    contents(exactly(role=st.just("model")), SAID),
-    contents(exactly(role=st.just("model")), SAID),
+    contents(exactly(role=st.just("model")), PARTS),
+    contents(exactly(role=st.just("model")), PARTS),
     contents(exactly(role=st.just("user")), ASKED),
     contents(exactly(role=st.sampled_from(["user", "function"])), ASKED),
     contents(some(role=NOTHING), ASKED),
@@ -211,7 +211,7 @@ LOGPROBS = some(
     topCandidates=st.lists(some(candidates=st.lists(TOKENS, max_size=2)), max_size=2),
     logProbabilitySum=st.floats(-9, 0),
 )
-ANSWERS = contents(some(role=st.just("model") | NOTHING), SAID) | st.none()
+ANSWERS = contents(some(role=st.just("model") | NOTHING), PARTS) | st.none()
 CANDIDATES = some(
     content=ANSWERS,
     finishReason=st.sampled_from(["STOP", "MAX_TOKENS"]) | st.none(),

@@ -36,7 +36,7 @@ def without_notes(value):
     return attrs.evolve(value, metadata=own)
 
 
-def said(message, source):
+def normalise(message, source):
     """
     *message* with all that a library which keeps whole messages could know of
     it: one plain text is no list, and an id that was made up is none.

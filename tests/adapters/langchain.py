@@ -141,7 +141,7 @@ INVALID = st.fixed_dictionaries(
         "error": st.none() | TEXTS,
     }
 )
-TOLD = some(
+RESPONSES = some(
     finish_reason=TEXTS | st.none(),
     stop_reason=TEXTS,
     model_name=TEXTS,
@@ -177,7 +177,7 @@ def answers(draw, kind=AIMessage):
         **{
             **{name: draw(COMMON[name]) for name in ("id", "name")},
             "additional_kwargs": draw(COMMON["additional_kwargs"] | ASIDE),
-            "response_metadata": draw(COMMON["response_metadata"] | TOLD),
+            "response_metadata": draw(COMMON["response_metadata"] | RESPONSES),
         },
     )
 
@@ -188,16 +188,16 @@ def _draw_repeated_call(draw, kind, call):
 
     if kind == "function_call":
         text = draw(st.sampled_from(["{}", '{"a":  1}', "", "{"]))
-        said = {"call_id": call["id"], "name": call["name"], "arguments": text}
-        return {"type": kind, "id": "fc", **said, **draw(some(status=TEXTS))}
+        inner = {"call_id": call["id"], "name": call["name"], "arguments": text}
+        return {"type": kind, "id": "fc", **inner, **draw(some(status=TEXTS))}
 
     same = draw(st.booleans())
-    said = {
+    inner = {
         "id": call["id"],
         "name": call["name"],
         "input": call["args"] if same else {},
     }
-    return {"type": kind, **said, **draw(some(index=COUNTS, caller=MAPS))}
+    return {"type": kind, **inner, **draw(some(index=COUNTS, caller=MAPS))}
 
 
 def made(kind, **fields):

@@ -135,7 +135,7 @@ MESSAGES = st.one_of(
         some(tool_call_id=IDS),
     ),
 )
-REQUESTS = st.lists(MESSAGES, max_size=4).map(lambda said: {"messages": said})
+REQUESTS = st.lists(MESSAGES, max_size=4).map(lambda history: {"messages": history})
 
 COUNTS = st.integers(0, 9) | st.none()
 USAGE_BLOCKS = both(

@@ -222,11 +222,11 @@ def message(*content, **fields):
     }
 
 
-def text(said, **fields):
+def text(words, **fields):
     """
     A block of text.
     """
-    return {"type": "output_text", "text": said, "annotations": [], **fields}
+    return {"type": "output_text", "text": words, "annotations": [], **fields}
 
 
 def thought(*summary, **fields):
@@ -280,16 +280,16 @@ def one(raw):
     """
     The message that *raw*, an item, is.
     """
-    (said,) = load([raw])
-    return said
+    (loaded,) = load([raw])
+    return loaded
 
 
 def answer(*output):
     """
     The message of a response that says *output*.
     """
-    (said,) = load(response(*output))
-    return said
+    (loaded,) = load(response(*output))
+    return loaded
 
 
 def several(payload):
@@ -330,13 +330,13 @@ def done(item, at=0):
     return event("output_item.done", item=item, output_index=at)
 
 
-def piece(said, kind="output_text", at=0, number=0, **fields):
+def piece(words, kind="output_text", at=0, number=0, **fields):
     """
     A piece of a text.
     """
     where = "summary_index" if "summary" in kind else "content_index"
     place = {"output_index": at, where: number}
-    return event(f"{kind}.delta", delta=said, **place, **fields)
+    return event(f"{kind}.delta", delta=words, **place, **fields)
 
 
 def asked(arguments, at=0, kind="function_call_arguments"):

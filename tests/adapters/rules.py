@@ -192,8 +192,8 @@ def _check_gemini(payload: Any, *, complete: bool) -> Iterator[str]:
     before: list[dict[str, Any]] = []
     # Who begins with calls asked for them elsewhere.
     last = "user"
-    told = payload.get("systemInstruction", {"parts": [{"text": ""}]})
-    for content in [*payload["contents"], told]:
+    instructions = payload.get("systemInstruction", {"parts": [{"text": ""}]})
+    for content in [*payload["contents"], instructions]:
         if not content.get("parts"):
             yield "no parts"
 
@@ -224,11 +224,11 @@ def same_calls(calls: list[dict[str, Any]], results: list[dict[str, Any]]) -> bo
     """
     Whether *results* are those of *calls*, in any order.
     """
-    asked, told = (
+    asked, instructions = (
         sorted((one.get("id", ""), one.get("name", "")) for one in several)
         for several in (calls, results)
     )
-    return asked == told
+    return asked == instructions
 
 
 RULES = {

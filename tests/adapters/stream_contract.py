@@ -105,7 +105,7 @@ class StreamContract:
         """
         assert self.adapter.load(whole) == (message,)
 
-    def told(self, events: Iterable[Any]) -> tuple[list[Any], Exception | None]:
+    def read_all(self, events: Iterable[Any]) -> tuple[list[Any], Exception | None]:
         """
         The chunks of *events*, and what is raised after them.
         """
@@ -181,12 +181,12 @@ class StreamContract:
                 yield failure
                 raise AssertionError  # nothing is asked for after an error
 
-        chunks, error = self.told(source())
+        chunks, error = self.read_all(source())
         message = concat(chunks)
 
-        told = [*events[:size], *([failure] if isinstance(failure, dict) else [])]
+        read_all = [*events[:size], *([failure] if isinstance(failure, dict) else [])]
         assert until == chunks[: len(until)]
-        assert any(map(self.is_end, told)) is (
+        assert any(map(self.is_end, read_all)) is (
             message.response.finish_reason != "interrupted"
         )
         if failure is None:
@@ -212,11 +212,11 @@ class StreamContract:
         wrong = [*events, *wrong] if data.draw(st.booleans()) else wrong
         before = repr(wrong)
 
-        chunks, error = self.told(wrong)
+        chunks, error = self.read_all(wrong)
         message = concat(chunks)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(PieceTemplate, "take", lambda *_: None)
-            slow, failure = self.told(wrong)
+            slow, failure = self.read_all(wrong)
 
         assert (message, str(error)) == (concat(slow), str(failure))
         assert before == repr(wrong)
@@ -235,7 +235,7 @@ class StreamContract:
         _, events = data.draw(self.made)
         chosen = data.draw(st.lists(st.sampled_from(events), max_size=2 * len(events)))
 
-        chunks, error = self.told(chosen)
+        chunks, error = self.read_all(chosen)
 
         assert isinstance(concat(chunks), AssistantMessage)
         assert error is None or isinstance(error, DecodeError)
@@ -265,7 +265,7 @@ class StreamContract:
 
             return chunks, None
 
-        chunks, error = self.told(events)
+        chunks, error = self.read_all(events)
         awaited, failure = asyncio.run(read())
 
         assert chunks == awaited
@@ -294,7 +294,7 @@ class StreamContract:
         """
         events = self.pieces(9)
 
-        _, error = self.told([*events, None])
+        _, error = self.read_all([*events, None])
 
         problems = getattr(error, "problems", ())
         assert [f"$[{len(events)}]"] == [one.path for one in problems]
@@ -310,7 +310,7 @@ class StreamContract:
 
         for events_with in (self.pieces, self.asked):
             sizes = [100, 200, 300]
-            given = [len(self.told(events_with(size))[0]) for size in sizes]
+            given = [len(self.read_all(events_with(size))[0]) for size in sizes]
             costs = [cost(events_with(size)) for size in sizes]
 
             assert all(size <= more for size, more in zip(sizes, given, strict=True))
@@ -343,7 +343,7 @@ class StreamContract:
         for path in paths:
             events = events_of(path)
             before = as_json(events)
-            chunks, error = self.told(events)
+            chunks, error = self.read_all(events)
             accumulated = Accumulator()
             for at, chunk in enumerate(chunks, 1):
                 accumulated = accumulated.add(chunk)
@@ -369,7 +369,7 @@ class StreamContract:
             events = events_of(path)
             for size in range(0, len(events), 1 + len(events) // 9):
                 until = self.given_until(events, size)
-                chunks, _ = self.told(events[:size])
+                chunks, _ = self.read_all(events[:size])
 
                 assert until == chunks[: len(until)]
                 assert concat(chunks).response.finish_reason

@@ -146,16 +146,16 @@ class TestLoadAndDump:
         A thought and the calls it led to are one message, and their results
         stand behind it: what other providers ask for.
         """
-        said = load(PARALLEL)
+        loaded = load(PARALLEL)
 
         assert ["user", "assistant", "tool", "tool", "assistant"] == [
-            one.role for one in said
+            one.role for one in loaded
         ]
-        assert isinstance(said[1], AssistantMessage)
-        assert ["c1", "c2"] == [one.id for one in said[1].tool_calls]
-        chat = openai_chat.dump(said).payload["messages"]
+        assert isinstance(loaded[1], AssistantMessage)
+        assert ["c1", "c2"] == [one.id for one in loaded[1].tool_calls]
+        chat = openai_chat.dump(loaded).payload["messages"]
         assert 2 == len(chat[1]["tool_calls"])
-        turns = anthropic.dump(said).payload["messages"]
+        turns = anthropic.dump(loaded).payload["messages"]
         assert ["user", "assistant", "user", "assistant"] == [
             turn["role"] for turn in turns
         ]
@@ -168,12 +168,12 @@ class TestLoadAndDump:
         odd = {"type": "reasoning", "summary": 5, "id": "rs_9"}
         chat = {"role": "tool", "tool_call_id": "c1", "content": "12"}
 
-        said = load([*PARALLEL[:6], odd, chat, *PARALLEL[6:]])
+        loaded = load([*PARALLEL[:6], odd, chat, *PARALLEL[6:]])
 
-        assert [*load(PARALLEL[:6])] == [*said[:4]]
-        assert isinstance(said[4], AssistantMessage)
-        assert UnknownMessage(chat, source="openai_responses") == said[5]
-        assert load(PARALLEL[6:]) == said[6:]
+        assert [*load(PARALLEL[:6])] == [*loaded[:4]]
+        assert isinstance(loaded[4], AssistantMessage)
+        assert UnknownMessage(chat, source="openai_responses") == loaded[5]
+        assert load(PARALLEL[6:]) == loaded[6:]
 
     def test_what_would_change_is_kept(self, monkeypatch):
         """
@@ -190,30 +190,30 @@ class TestLoadAndDump:
 
         monkeypatch.setattr(_items, "load_items", forgetful)
         items = [*PARALLEL[:5], result(id="fco_1"), *PARALLEL[6:]]
-        said = load(items)
+        loaded = load(items)
 
-        assert as_json(items) == as_json(dump(said).payload)
+        assert as_json(items) == as_json(dump(loaded).payload)
         assert [3] == [
-            at for at, one in enumerate(said) if isinstance(one, UnknownMessage)
+            at for at, one in enumerate(loaded) if isinstance(one, UnknownMessage)
         ]
 
     def test_calls_without_an_id(self):
         """
         What has no id can't be answered: it is kept, and no id made up.
         """
-        (said,) = load([{"type": "function_call", "name": "f", "arguments": "{}"}])
+        (loaded,) = load([{"type": "function_call", "name": "f", "arguments": "{}"}])
 
-        assert isinstance(said, UnknownMessage)
+        assert isinstance(loaded, UnknownMessage)
 
     def test_results_tell_their_tool(self):
         """
         Results tell the name of the tool they are of, behind what can't be
         read, too.
         """
-        said = load([*PARALLEL[:4], {"type": 5}, *PARALLEL[4:]])
+        loaded = load([*PARALLEL[:4], {"type": 5}, *PARALLEL[4:]])
 
         assert ["f", "g"] == [
-            one.tool_name for one in said if isinstance(one, ToolMessage)
+            one.tool_name for one in loaded if isinstance(one, ToolMessage)
         ]
 
     def test_instructions_are_the_agents(self):
@@ -225,16 +225,16 @@ class TestLoadAndDump:
         ).payload
 
     @given(st.lists(messages(), max_size=4))
-    def test_dump_gives_plain_json(self, said):
+    def test_dump_gives_plain_json(self, loaded):
         """
         Whatever the messages are, the payload is a list of JSON objects, and
         losses are told with the message they are in.
         """
-        export = dump(iter(said))
+        export = dump(iter(loaded))
 
         assert isinstance(export, Export)
         assert isinstance(export.payload, list)
-        assert as_json(export.payload) == as_json(items_of(said))
+        assert as_json(export.payload) == as_json(items_of(loaded))
         assert all(lost.path.startswith("messages[") for lost in export.lost)
 
     def test_foreign_thoughts_stay_where_they_are(self):
@@ -295,13 +295,13 @@ class TestLoadAndDump:
         """
         Half of a surrogate pair becomes U+FFFD, and a note says where.
         """
-        (said,) = load([{"role": "user", "content": "a\ud83d"}])
+        (loaded,) = load([{"role": "user", "content": "a\ud83d"}])
 
-        assert "a\ufffd" == said.text
+        assert "a\ufffd" == loaded.text
         assert ["[0].content"] == [
-            *notes_of(said.metadata, "openai_responses")["mended"]
+            *notes_of(loaded.metadata, "openai_responses")["mended"]
         ]
-        assert 1 == len(dump([said]).lost)
+        assert 1 == len(dump([loaded]).lost)
 
 
 class TestExtended:
@@ -383,10 +383,10 @@ class TestExtended:
         """
         items = [call("old"), result(), call("new"), *PARALLEL[:1], message("Hm.")]
 
-        (said,) = append_items(grown(items), [result()]).messages[-1:]
+        (loaded,) = append_items(grown(items), [result()]).messages[-1:]
 
-        assert isinstance(said, ToolMessage)
-        assert "new" == said.tool_name
+        assert isinstance(loaded, ToolMessage)
+        assert "new" == loaded.tool_name
 
 
 class TestShortened:

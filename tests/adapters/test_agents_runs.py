@@ -80,20 +80,20 @@ def session(store):
     return StoreSession(store, "alice")
 
 
-async def whole(desk, said, session, **options):
+async def whole(desk, prompt, session, **options):
     """
     A run that answers at once.
     """
     options |= {"session": session, "run_config": QUIET}
-    return await Runner.run(desk, said, **options)
+    return await Runner.run(desk, prompt, **options)
 
 
-async def streamed(desk, said, session, **options):
+async def streamed(desk, prompt, session, **options):
     """
     A run that streams.
     """
     options |= {"session": session, "run_config": QUIET}
-    result = Runner.run_streamed(desk, said, **options)
+    result = Runner.run_streamed(desk, prompt, **options)
     async for _ in result.stream_events():
         pass
     return result
@@ -238,14 +238,14 @@ class TestRun:
         desk, _ = agent(*ANSWERS)
         result = run(runs(desk, "Add.", session))
 
-        spent = run(session.record(result))
-        assert spent == run(session.record(result))
-        assert result.context_wrapper.usage.total_tokens == spent.total_tokens
-        assert 220 == spent.total_tokens
+        usage = run(session.record(result))
+        assert usage == run(session.record(result))
+        assert result.context_wrapper.usage.total_tokens == usage.total_tokens
+        assert 220 == usage.total_tokens
         if runs is streamed:
-            assert 128 == spent.prompt_tokens_details.cached_tokens
-            assert 16 == spent.extra["cache_write_tokens"]
-            assert 10 == spent.completion_tokens_details.reasoning_tokens
+            assert 128 == usage.prompt_tokens_details.cached_tokens
+            assert 16 == usage.extra["cache_write_tokens"]
+            assert 10 == usage.completion_tokens_details.reasoning_tokens
 
     def test_record_without_ids(self, session, runs):
         """
@@ -266,8 +266,8 @@ class TestRun:
             run(runs(desk, "Add.", session))
 
         assert caught.value.run_data is not None
-        spent = run(session.record(caught.value.run_data))
-        assert 10 * 110 == spent.total_tokens
+        usage = run(session.record(caught.value.run_data))
+        assert 10 * 110 == usage.total_tokens
         assert 21 == len(run(session.get_items()))
         assert () == TrimContext.of(run(session.state())).problems()
 
@@ -279,9 +279,9 @@ class TestRun:
         desk, _ = agent(*ANSWERS)
         result = run(runs(desk, "Add.", session, hooks=session.hooks(model="gpt-5")))
         state = run(session.state())
-        spent = result.context_wrapper.usage
+        usage = result.context_wrapper.usage
 
-        assert spent.total_tokens == state.total_usage.total_tokens
+        assert usage.total_tokens == state.total_usage.total_tokens
         assert ["gpt-5", "gpt-5"] == [entry.model for entry in state.ledger]
         assert state.total_usage == run(session.record(result, model="gpt-5"))
 

@@ -778,17 +778,17 @@ class TestView:
         A view without steps shows all that stands before a call without a
         result, and an answer to the call.
         """
-        said = [user(f"q{n}") for n in range(9)]
-        said += [PARALLEL[2], user("still there?")]
+        items = [user(f"q{n}") for n in range(9)]
+        items += [PARALLEL[2], user("still there?")]
         view = Trimmer(TokenBudget(context_window=8_000))
         session = StoreSession(store, "alice", view=view)
-        run(session.add_items(said))
+        run(session.add_items(items))
 
         shown = run(session.get_items())
 
-        assert as_json(said[:10]) == as_json(shown[:10])
+        assert as_json(items[:10]) == as_json(shown[:10])
         assert "function_call_output" == shown[10]["type"]
-        assert said[10:] == shown[11:]
+        assert items[10:] == shown[11:]
 
     def test_goes_on_from_the_view_before(self, store):
         """
@@ -904,11 +904,11 @@ class TestHistory:
         """
         (head,) = run(chat.history())
         state = run(chat.state()).add_usage(Usage(5), key="spent")
-        spent = chat.store.save(chat.session_id, state)
+        saved = chat.store.save(chat.session_id, state)
         chat.store.save(
-            chat.session_id, chat.store.load(chat.session_id, at=head), expecting=spent
+            chat.session_id, chat.store.load(chat.session_id, at=head), expecting=saved
         )
-        back = run(chat.rollback(spent))
+        back = run(chat.rollback(saved))
 
         assert ["spent"] == [entry.id for entry in back.ledger]
         assert back == run(chat.state())
@@ -1060,10 +1060,10 @@ def a_run(*ids, **counts):
     """
     What a run gives, with a response for each id.
     """
-    told = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110, **counts}
+    counted = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110, **counts}
     return SimpleNamespace(
         raw_responses=[
-            Reply(response_id=one, usage=SimpleNamespace(**told)) for one in ids
+            Reply(response_id=one, usage=SimpleNamespace(**counted)) for one in ids
         ]
     )
 
@@ -1073,12 +1073,12 @@ class TestRecord:
         """
         A run that is recorded again, here or in a fork, is paid once.
         """
-        spent = a_run("r1", "r2")
-        run(chat.record(spent, model="gpt-5"))
+        billed = a_run("r1", "r2")
+        run(chat.record(billed, model="gpt-5"))
         other = run(chat.fork("bob"))
 
-        assert 220 == run(chat.record(spent, model="gpt-5")).total_tokens
-        assert 220 == run(other.record(spent, model="gpt-5")).total_tokens
+        assert 220 == run(chat.record(billed, model="gpt-5")).total_tokens
+        assert 220 == run(other.record(billed, model="gpt-5")).total_tokens
         assert ["gpt-5"] * 2 == [one.model for one in run(chat.state()).ledger]
         assert 2 == len(run(chat.history()))
 
@@ -1123,30 +1123,30 @@ class TestRecord:
         What was read from the cache, written to it, or thought, is a part of
         what went in and came out.
         """
-        spent = a_run(
+        response = a_run(
             "r1",
             input_tokens_details=SimpleNamespace(
                 cached_tokens=64, cache_write_tokens=8
             ),
             output_tokens_details=SimpleNamespace(reasoning_tokens=5),
         )
-        told = run(chat.record(spent))
+        counted = run(chat.record(response))
 
-        assert 100 == told.prompt_tokens
-        assert 10 == told.completion_tokens
-        assert 64 == told.prompt_tokens_details.cached_tokens
-        assert 5 == told.completion_tokens_details.reasoning_tokens
-        assert {"cache_write_tokens": 8} == dict(told.extra)
+        assert 100 == counted.prompt_tokens
+        assert 10 == counted.completion_tokens
+        assert 64 == counted.prompt_tokens_details.cached_tokens
+        assert 5 == counted.completion_tokens_details.reasoning_tokens
+        assert {"cache_write_tokens": 8} == dict(counted.extra)
 
     def test_nothing_cached(self, chat):
         """
         A zero that says nothing is left out.
         """
         details = SimpleNamespace(cached_tokens=0, cache_write_tokens=0)
-        told = run(chat.record(a_run("r1", input_tokens_details=details)))
+        counted = run(chat.record(a_run("r1", input_tokens_details=details)))
 
-        assert PromptTokensDetails() == told.prompt_tokens_details
-        assert {} == dict(told.extra)
+        assert PromptTokensDetails() == counted.prompt_tokens_details
+        assert {} == dict(counted.extra)
 
     def test_no_total(self, chat):
         """

@@ -138,12 +138,12 @@ class TestRecorded:
             request = exchange["request"]
             export = dump(load(request))
 
-            said = {
+            expected = {
                 key: request[key] for key in ("messages", "system") if key in request
             }
             assert () == export.lost
-            assert as_json(said) == as_json(export.payload)
-            assert as_json(said["messages"]) == as_json(
+            assert as_json(expected) == as_json(export.payload)
+            assert as_json(expected["messages"]) == as_json(
                 dump(load(request["messages"])).payload["messages"]
             )
 
@@ -181,19 +181,23 @@ class TestRecorded:
         for exchange in self.exchanges(recordings):
             response = exchange["response"]
             (message,) = several(response)
-            told = response["usage"]
+            raw_usage = response["usage"]
 
             export = dump([message])
             assert response["stop_reason"] == message.response.finish_reason
             assert response["model"] == message.response.model
             assert response["id"] == message.response.id
-            assert load_usage(response) == load_usage(told) == message.response.usage
-            assert message.response.usage.prompt_tokens == (
-                told["input_tokens"]
-                + told["cache_read_input_tokens"]
-                + told["cache_creation_input_tokens"]
+            assert (
+                load_usage(response) == load_usage(raw_usage) == message.response.usage
             )
-            assert told["output_tokens"] == message.response.usage.completion_tokens
+            assert message.response.usage.prompt_tokens == (
+                raw_usage["input_tokens"]
+                + raw_usage["cache_read_input_tokens"]
+                + raw_usage["cache_creation_input_tokens"]
+            )
+            assert (
+                raw_usage["output_tokens"] == message.response.usage.completion_tokens
+            )
             assert () == export.lost
             assert as_json(response["content"]) == as_json(
                 export.payload["messages"][0]["content"]

@@ -482,7 +482,7 @@ class TestResponse:
             },
             {**END, "amazon-bedrock-invocationMetrics": {"latency": 1}},
         )
-        told = notes(message)
+        kept_notes = notes(message)
 
         assert "msg_1" == message.response.id
         assert {
@@ -491,7 +491,7 @@ class TestResponse:
             "container": container,
             "context_management": management,
             "amazon-bedrock-invocationMetrics": {"latency": 1},
-        } == told["response"]
+        } == kept_notes["response"]
 
     def test_unknown_events(self):
         """
@@ -504,13 +504,13 @@ class TestResponse:
             {**more("a"), "p": "abc"},
             {"type": "weather"},
         )
-        told = notes(message)
+        kept_notes = notes(message)
 
         assert "a" == message.text
         assert ({"type": "weather", "rain": True}, {"type": "weather"}) == tuple(
-            dict(each) for each in told["events"]
+            dict(each) for each in kept_notes["events"]
         )
-        assert {"cost": 1, "p": "abc"} == told["event"]
+        assert {"cost": 1, "p": "abc"} == kept_notes["event"]
 
     @pytest.mark.parametrize("kind", [{}, {"type": None}, {"type": 3}])
     def test_deltas_of_no_type(self, kind):
@@ -540,8 +540,10 @@ class TestResponse:
             begin(call(), 2),
             delta("tone", 2),
         )
-        said, thought = message.content
-        kept = [notes(each)["deltas"] for each in (said, thought, *message.tool_calls)]
+        spoken, thought = message.content
+        kept = [
+            notes(each)["deltas"] for each in (spoken, thought, *message.tool_calls)
+        ]
 
         assert "a" == message.text
         assert [
@@ -583,7 +585,7 @@ class TestEnds:
         assert reason == collected(*events).response.finish_reason
 
     @pytest.mark.parametrize(
-        ("failure", "said"),
+        ("failure", "reason"),
         [
             (
                 {"type": "error", "error": {"type": "x", "message": "Overloaded"}},
@@ -594,7 +596,7 @@ class TestEnds:
             ({"error": {"message": "Overloaded"}}, "Overloaded"),
         ],
     )
-    def test_provider_fails(self, failure, said):
+    def test_provider_fails(self, failure, reason):
         """
         In its own words, after everything before it was given.
         """
@@ -604,7 +606,7 @@ class TestEnds:
         )
         message = concat(chunks)
 
-        assert (said, failure) == (error.reason, error.event)
+        assert (reason, failure) == (error.reason, error.event)
         assert ("a", 2) == (message.text, len(message.content))
         assert "interrupted" == message.response.finish_reason
 
@@ -723,7 +725,7 @@ def response_of(events):
     The response that *events* are of, put together by the provider's rules.
     """
     response: dict[str, Any] = {}
-    said: dict[int, str] = {}
+    texts: dict[int, str] = {}
     for event in copy.deepcopy(events):
         match event:
             case {"type": "message_start", "message": message}:
@@ -731,7 +733,7 @@ def response_of(events):
             case {"type": "content_block_start", "content_block": block}:
                 response["content"].append(block)
             case {"delta": {"type": "input_json_delta", "partial_json": piece}}:
-                said[event["index"]] = said.get(event["index"], "") + piece
+                texts[event["index"]] = texts.get(event["index"], "") + piece
             case {"type": "content_block_delta", "delta": piece, "index": at}:
                 block = response["content"][at]
                 field, key = PLACES[piece["type"]]
@@ -741,7 +743,7 @@ def response_of(events):
                 response |= told
                 response["usage"] |= spent
 
-    for at, arguments in said.items():
+    for at, arguments in texts.items():
         response["content"][at]["input"] = json.loads(arguments or "{}")
 
     return response
@@ -758,7 +760,7 @@ def streams(draw):
         if block.get("type") == "thinking":
             block["signature"] = block.get("signature") or ""
 
-    return response, events_of(response, lambda said: [said[:size], *said[size:]])
+    return response, events_of(response, lambda parts: [parts[:size], *parts[size:]])
 
 
 class TestStreams(StreamContract):

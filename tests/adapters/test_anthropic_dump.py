@@ -44,7 +44,7 @@ from tests.adapters.anthropic import (
 from tests.adapters.contract import as_json
 
 
-def said(*given, **options):
+def dumped(*given, **options):
     """
     What *given* are in the format, and what is lost of them.
     """
@@ -56,7 +56,7 @@ def sent(*given):
     """
     The messages that *given* are, of which nothing is lost.
     """
-    payload, lost = said(*given)
+    payload, lost = dumped(*given)
 
     assert [] == lost
     return payload["messages"]
@@ -67,7 +67,7 @@ def block(part, role="user"):
     The block that *part* is, and what is lost of it.
     """
     kinds = {"assistant": AssistantMessage, "user": UserMessage}
-    payload, lost = said(kinds[role]([part]))
+    payload, lost = dumped(kinds[role]([part]))
     found = [block for message in payload["messages"] for block in message["content"]]
     return (found or [None])[0], [what for _, what in lost]
 
@@ -91,7 +91,7 @@ class TestSystem:
         """
         In front of all others, as a text if it is one.
         """
-        payload, _ = said(SystemMessage("a"), UserMessage("b"))
+        payload, _ = dumped(SystemMessage("a"), UserMessage("b"))
 
         assert {
             "system": "a",
@@ -102,7 +102,7 @@ class TestSystem:
         """
         Several in front are blocks of one.
         """
-        payload, lost = said(
+        payload, lost = dumped(
             SystemMessage("a"), SystemMessage([TextPart("b")]), UserMessage("c")
         )
 
@@ -133,7 +133,7 @@ class TestSystem:
         Nothing stands between what the user says, and between calls and
         results: it waits for the answer, and that is told.
         """
-        payload, lost = said(
+        payload, lost = dumped(
             asks(),
             SystemMessage("a"),
             answers(),
@@ -154,7 +154,7 @@ class TestSystem:
         """
         After an answer it has no place but on top.
         """
-        payload, lost = said(
+        payload, lost = dumped(
             SystemMessage("a"),
             UserMessage("b"),
             AssistantMessage("c"),
@@ -181,7 +181,7 @@ class TestSystem:
         A message of which nothing is left is no place to stand behind.
         """
         sound = UserMessage([AudioPart(data=b"x")])
-        payload, lost = said(sound, SystemMessage("a"), AssistantMessage("b"))
+        payload, lost = dumped(sound, SystemMessage("a"), AssistantMessage("b"))
 
         assert "a" == payload["system"]
         assert [{"role": "assistant", "content": "b"}] == payload["messages"]
@@ -198,7 +198,7 @@ class TestSystem:
             UserMessage("d"),
             SystemMessage("e"),
         ]
-        payload, lost = said(*given, system_on_top=True)
+        payload, lost = dumped(*given, system_on_top=True)
 
         assert [text("b"), text("e")] == payload["system"]
         assert ["user", "assistant", "user"] == [
@@ -210,8 +210,8 @@ class TestSystem:
         """
         What is not there is not sent, and an empty one neither.
         """
-        assert "system" not in said(UserMessage("a"))[0]
-        assert ({"messages": []}, [("messages[0]", "content")]) == said(
+        assert "system" not in dumped(UserMessage("a"))[0]
+        assert ({"messages": []}, [("messages[0]", "content")]) == dumped(
             SystemMessage("")
         )
 
@@ -238,7 +238,7 @@ class TestTurns:
         What the user says before the results stands behind them, and that is
         told.
         """
-        payload, lost = said(asks(), UserMessage("a"), answers())
+        payload, lost = dumped(asks(), UserMessage("a"), answers())
 
         assert user(result(), text("a")) == payload["messages"][1]
         assert [("messages[2]", "position")] == lost
@@ -301,7 +301,7 @@ class TestTurns:
         """
         Nothing that is empty is sent, and all of it is told.
         """
-        payload, lost = said(
+        payload, lost = dumped(
             UserMessage(""),
             UserMessage([]),
             AssistantMessage(""),
@@ -327,7 +327,7 @@ class TestTurns:
         """
         White space is sent beside other text, and refused without.
         """
-        payload, lost = said(
+        payload, lost = dumped(
             UserMessage(" \n"),
             AssistantMessage([TextPart("\n"), TextPart("a")]),
             UserMessage([TextPart("\t"), ImagePart(url="https://x")]),
@@ -352,7 +352,7 @@ class TestTurns:
         assert [
             user(text("a"), text("b")),
             {"role": "system", "content": "s"},
-        ] == said(
+        ] == dumped(
             UserMessage("a"),
             AssistantMessage(" "),
             SystemMessage("s"),
@@ -363,7 +363,7 @@ class TestTurns:
         """
         What is lost is told in the order it was said.
         """
-        _, lost = said(
+        _, lost = dumped(
             asks(),
             SystemMessage("s"),
             UserMessage("a", name="ann"),
@@ -490,7 +490,7 @@ class TestCalls:
         Ids are as the provider takes them, the same for call and result, and
         no two become one.
         """
-        payload, lost = said(
+        payload, lost = dumped(
             AssistantMessage(
                 tool_calls=[
                     ToolCall("f.g:0", "f"),
@@ -512,7 +512,7 @@ class TestCalls:
         However many ids are one when they are mended, they stay short.
         """
         calls = [ToolCall(chr(0x4E00 + at), "f") for at in range(500)]
-        payload, _ = said(AssistantMessage(tool_calls=calls))
+        payload, _ = dumped(AssistantMessage(tool_calls=calls))
         ids = [block["id"] for block in payload["messages"][0]["content"]]
 
         assert ["_", "__1", "__2", "__499"] == [*ids[:3], ids[-1]]
@@ -522,7 +522,7 @@ class TestCalls:
         """
         Calls without ids are two calls.
         """
-        payload, _ = said(
+        payload, _ = dumped(
             AssistantMessage(tool_calls=[ToolCall("", "f"), ToolCall("", "f")])
         )
         first, second = payload["messages"][0]["content"]
@@ -533,7 +533,7 @@ class TestCalls:
         """
         All calls are of functions; what is none is told.
         """
-        payload, lost = said(asks(type="custom"))
+        payload, lost = dumped(asks(type="custom"))
 
         assert [answer(call())] == payload["messages"]
         assert [("messages[0].tool_calls[0]", "type")] == lost
@@ -545,16 +545,16 @@ class TestCalls:
         named = answers(tool_name="f")
 
         assert [answer(call()), user(result())] == sent(asks(), named)
-        assert [("messages[0]", "tool_name")] == said(named)[1]
+        assert [("messages[0]", "tool_name")] == dumped(named)[1]
         assert [("messages[1]", "tool_name")] == (
-            said(asks(), answers(tool_name="g"))[1]
+            dumped(asks(), answers(tool_name="g"))[1]
         )
 
     def test_errors(self):
         """
         A failure needs a word, or it can't be told.
         """
-        payload, lost = said(
+        payload, lost = dumped(
             answers(content="no", is_error=True),
             answers(content="", is_error=True),
             answers(content=[], is_error=True),
@@ -731,7 +731,7 @@ class TestOthers:
         """
         Messages can't have a name.
         """
-        _, lost = said(
+        _, lost = dumped(
             SystemMessage("a", name="x"),
             UserMessage("b", name="x"),
             AssistantMessage("c", name="x"),
@@ -770,10 +770,10 @@ class TestOthers:
         assert [{"role": "user", "content": "a"}, addition] == sent(
             UserMessage("a"), UnknownMessage(addition, source="anthropic")
         )
-        assert [("messages[0]", "robot")] == said(
+        assert [("messages[0]", "robot")] == dumped(
             UnknownMessage(wrong, source="gemini")
         )[1]
-        assert [("messages[0]", "unknown")] == said(
+        assert [("messages[0]", "unknown")] == dumped(
             UnknownMessage(wrong, source="anthropic")
         )[1]
 

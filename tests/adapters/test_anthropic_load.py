@@ -77,11 +77,11 @@ class TestText:
         """
         What stands on top comes first, as a text or as blocks.
         """
-        said = {"system": "Be brief.", "messages": [user(text("hi"))]}
+        payload = {"system": "Be brief.", "messages": [user(text("hi"))]}
         blocks = {"system": [text("a"), text("b")], "messages": []}
 
         assert (SystemMessage("Be brief."), UserMessage([TextPart("hi")])) == several(
-            said
+            payload
         )
         assert (SystemMessage([TextPart("a"), TextPart("b")]),) == several(blocks)
         assert () == several({"system": None, "messages": []})
@@ -560,11 +560,11 @@ class TestResponse:
         What else is told is noted, and never sent.
         """
         (message,) = several(RESPONSE)
-        told = notes(message)["response"]
+        kept = notes(message)["response"]
 
         assert RESPONSE["id"] == message.response.id
-        assert {"type", "stop_sequence", "container", "usage"} == {*told}
-        assert {"service_tier": "standard"} == told["usage"]
+        assert {"type", "stop_sequence", "container", "usage"} == {*kept}
+        assert {"service_tier": "standard"} == kept["usage"]
         assert [answer(text("hi"))] == dump([message]).payload["messages"]
 
     @pytest.mark.parametrize("reason", ["end_turn", "refusal", "tool_use"])
@@ -617,7 +617,7 @@ class TestMended:
         source = {"type": "text", "media_type": "text/plain", "data": "\ud800"}
         file = several([user({"type": "document", "source": source})])
         called = several([answer({**call(), "input": {"a": "\ud800"}})])
-        told = several({"content": [text("\ud800")], "id": "\ud800"})
+        loaded = several({"content": [text("\ud800")], "id": "\ud800"})
 
         assert ("system",) == notes(top[0])["mended"]
         assert ("content",) == notes(plain[0])["mended"]
@@ -625,7 +625,7 @@ class TestMended:
         assert "\ufffd".encode() == file[0].content[0].data
         assert ("content[0].input",) == notes(called[0])["mended"]
         assert '{"a": "\ufffd"}' == called[0].tool_calls[0].arguments
-        assert ("id", "content[0].text") == notes(told[0])["mended"]
+        assert ("id", "content[0].text") == notes(loaded[0])["mended"]
 
 
 class TestRefuses:

@@ -42,7 +42,7 @@ USAGE = Usage(
 )
 
 
-def told(**block):
+def load_block(**block):
     """
     The usage that a *block* tells.
     """
@@ -92,7 +92,7 @@ class TestArithmetic:
         """
         Nulls are nothing.
         """
-        assert Usage(3, 4) == told(
+        assert Usage(3, 4) == load_block(
             input_tokens=3,
             output_tokens=4,
             cache_read_input_tokens=None,
@@ -106,7 +106,9 @@ class TestArithmetic:
         """
         What was written to the cache is told by its parts, if by nothing else.
         """
-        usage = told(input_tokens=1, cache_creation={"ephemeral_5m_input_tokens": 4})
+        usage = load_block(
+            input_tokens=1, cache_creation={"ephemeral_5m_input_tokens": 4}
+        )
 
         assert (5, {"cache_write_tokens": 4, "cache_write_5m_tokens": 4}) == (
             usage.prompt_tokens,
@@ -154,7 +156,7 @@ class TestArithmetic:
             {"type": ["odd"], "input_tokens": 1},
             "odd",
         ]
-        usage = told(input_tokens=7, output_tokens=2, iterations=runs)
+        usage = load_block(input_tokens=7, output_tokens=2, iterations=runs)
 
         assert (7, 2, 9) == (
             usage.prompt_tokens,
@@ -172,7 +174,7 @@ class TestArithmetic:
         """
         Unknown counts keep their names.
         """
-        assert {"novel_tokens": 4} == dict(told(novel_tokens=4, tier="x").extra)
+        assert {"novel_tokens": 4} == dict(load_block(novel_tokens=4, tier="x").extra)
 
     def test_the_rest(self):
         """
@@ -217,7 +219,7 @@ class TestRefuses:
         Each with its path.
         """
         with pytest.raises(DecodeError) as caught:
-            told(**block)
+            load_block(**block)
 
         assert [path] == [problem.path for problem in caught.value.problems]
 

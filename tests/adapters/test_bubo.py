@@ -51,7 +51,7 @@ from tests.adapters.bubo import (
     user,
 )
 from tests.adapters.contract import AdapterContract, as_json, bare
-from tests.adapters.kept import as_go, lines, said
+from tests.adapters.kept import as_go, lines, normalise
 
 RUN_ID = UUID(RUN)
 
@@ -121,7 +121,7 @@ class TestContract(AdapterContract):
         More than other providers are told: times, runs and metadata are said
         here, too.
         """
-        message = said(message, "bubo")
+        message = normalise(message, "bubo")
         if isinstance(getattr(message, "content", ""), str):
             return message
 
@@ -340,12 +340,12 @@ class TestWire:
             name="ann",
             metadata={"a": 1},
         )
-        said, called = written(message)
+        texts, called = written(message)
 
         assert ("Let me see.", "ann", {"a": 1}) == (
-            said["content"],
-            said["sender"],
-            said["meta"],
+            texts["content"],
+            texts["sender"],
+            texts["meta"],
         )
         assert ("tool_call", "ann", {"a": 1}) == (
             called["type"],

@@ -27,7 +27,7 @@ from conversation_state.testing.strategies import messages as any_messages
 from conversation_state.tools import ToolCall
 from tests.adapters.anthropic import REQUESTS as ANTHROPIC
 from tests.adapters.contract import as_json
-from tests.adapters.crossing import VALUED, kept_of, meaning, missing, said_in
+from tests.adapters.crossing import VALUED, carried_in, kept_of, meaning, missing
 from tests.adapters.gemini import REQUESTS as GEMINI
 from tests.adapters.openai_chat import REQUESTS as CHAT
 from tests.adapters.openai_responses import REQUESTS as RESPONSES
@@ -125,10 +125,13 @@ def differences(before, export, after, target):
     first in an answer, not every format can tell.
     """
     valued = target in VALUED
-    said, arrived = said_in(before, valued=valued), said_in(after, valued=valued)
+    departed, arrived = (
+        carried_in(before, valued=valued),
+        carried_in(after, valued=valued),
+    )
     found: list[Any] = []
     for apart in ({"call"}, {"name", "reasoning", "refusal", "text", "unknown"}):
-        kept = kept_of([one for one in said if one.kind not in apart], export.lost)
+        kept = kept_of([one for one in departed if one.kind not in apart], export.lost)
         there = [one for one in arrived if one.kind not in apart]
         found += missing(kept, there)
 

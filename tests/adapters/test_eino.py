@@ -51,7 +51,7 @@ from tests.adapters.eino import (
     one,
     several,
 )
-from tests.adapters.kept import as_go, lines, said, without_notes
+from tests.adapters.kept import as_go, lines, normalise, without_notes
 
 NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
 OUTPUT = "assistant_output_multi_content"
@@ -114,7 +114,7 @@ class TestContract(AdapterContract):
         """
         More than other providers are told: metadata are said here, too.
         """
-        return said(message, "eino")
+        return normalise(message, "eino")
 
 
 class TestBytes:
@@ -244,8 +244,8 @@ class TestBytes:
 
         assert expected == as_go(export.payload["messages"][0])
         assert () == export.lost
-        assert [said(message, "eino")] == [
-            said(m, "eino") for m in load(export.payload)
+        assert [normalise(message, "eino")] == [
+            normalise(m, "eino") for m in load(export.payload)
         ]
 
     def test_order_of_what_was_kept(self):

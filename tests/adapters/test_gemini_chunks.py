@@ -61,18 +61,18 @@ def event(*parts, reason=None, written=None, **beside):
     return made
 
 
-def text(said, **beside):
+def text(words, **beside):
     """
     A part with a text.
     """
-    return {"text": said, **beside}
+    return {"text": words, **beside}
 
 
-def thought(said, **beside):
+def thought(words, **beside):
     """
     A part with a thought.
     """
-    return {"text": said, "thought": True, **beside}
+    return {"text": words, "thought": True, **beside}
 
 
 def sound(data, media_type="audio/L16;rate=24000"):
@@ -553,8 +553,8 @@ class TestResponse:
             )
         )
 
-        told = [chunk.response.usage for chunk in chunks if chunk.response]
-        assert [Usage(5, 4, extra={"prompt_text_tokens": 5})] == told
+        usages = [chunk.response.usage for chunk in chunks if chunk.response]
+        assert [Usage(5, 4, extra={"prompt_text_tokens": 5})] == usages
 
     def test_other_details(self):
         """
@@ -843,18 +843,18 @@ class TestEnds:
         assert 8 == message.response.usage.total_tokens
 
     @pytest.mark.parametrize(
-        ("said", "told"),
+        ("payload", "reason"),
         [("no", "no"), ({}, None), ({"message": 3}, "no reason given")],
     )
-    def test_words_of_a_failure(self, said, told):
+    def test_words_of_a_failure(self, payload, reason):
         """
         Its words, if it has some; an empty error is none.
         """
-        if told is None:
-            assert "a" == collected({**event(text("a")), "error": said}).text
+        if reason is None:
+            assert "a" == collected({**event(text("a")), "error": payload}).text
         else:
-            _, error = given_before([{"error": said}], ProviderStreamError)
-            assert told == error.reason
+            _, error = given_before([{"error": payload}], ProviderStreamError)
+            assert reason == error.reason
 
 
 class TestRefuses:
@@ -1059,11 +1059,11 @@ class TestRecorded:
 
         message = collected(*copy.deepcopy(events))
 
-        told = {True: "", False: ""}
+        texts = {True: "", False: ""}
         for part in parts:
-            told[part.get("thought", False)] += part.get("text", "")
+            texts[part.get("thought", False)] += part.get("text", "")
 
-        assert told == {True: message.reasoning, False: message.text}
+        assert texts == {True: message.reasoning, False: message.text}
         assert [p["functionCall"]["name"] for p in parts if "functionCall" in p] == [
             each.name for each in message.tool_calls
         ]

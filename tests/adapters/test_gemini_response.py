@@ -234,19 +234,19 @@ class TestLogprobs:
     How likely tokens were is told with the response.
     """
 
-    def logprobs(self, told):
+    def logprobs(self, raw):
         """
         What is said of the tokens.
         """
         payload = response({"text": "a"})
-        payload["candidates"][0]["logprobsResult"] = told
+        payload["candidates"][0]["logprobsResult"] = raw
         return only(payload)
 
     def test_tokens(self):
         """
         The tokens that were chosen, and the likeliest ones.
         """
-        told = {
+        payload = {
             "chosenCandidates": [
                 {"token": "a", "tokenId": 1, "logProbability": -0.5},
                 {"token": "b", "logProbability": -1},
@@ -261,7 +261,7 @@ class TestLogprobs:
             ],
         }
 
-        message = self.logprobs(told)
+        message = self.logprobs(payload)
 
         assert message.response.logprobs == (
             LogProb("a", -0.5, None, (LogProb("a", -0.5), LogProb("c", -2.5))),
@@ -271,7 +271,7 @@ class TestLogprobs:
         assert 1 == kept["chosenCandidates"][0]["tokenId"]
 
     @pytest.mark.parametrize(
-        ("told", "logprobs"),
+        ("payload", "logprobs"),
         [
             ({}, ()),
             ({"chosenCandidates": None, "topCandidates": [{}]}, ()),
@@ -279,14 +279,14 @@ class TestLogprobs:
             (None, None),
         ],
     )
-    def test_nothing(self, told, logprobs):
+    def test_nothing(self, payload, logprobs):
         """
         What is left out is 0, or empty.
         """
-        assert logprobs == self.logprobs(told).response.logprobs
+        assert logprobs == self.logprobs(payload).response.logprobs
 
     @pytest.mark.parametrize(
-        ("told", "path"),
+        ("payload", "path"),
         [
             (3, ""),
             ({"chosenCandidates": 3}, ".chosenCandidates"),
@@ -304,12 +304,12 @@ class TestLogprobs:
             ({"topCandidates": [{"candidates": 3}]}, ".topCandidates[0].candidates"),
         ],
     )
-    def test_refuses(self, told, path):
+    def test_refuses(self, payload, path):
         """
         What is not what it should be is told, with its path.
         """
         with pytest.raises(DecodeError) as refused:
-            self.logprobs(told)
+            self.logprobs(payload)
 
         expected = f"$.candidates[0].logprobsResult{path}"
         assert [expected] == [problem.path for problem in refused.value.problems]

@@ -72,9 +72,9 @@ def with_usage(id, **more):
     """
     An answer that cost something.
     """
-    told = {"model_name": "m"}
+    fields = {"model_name": "m"}
     return AIMessage(
-        "", id=id, usage_metadata={**COUNTS, **more}, response_metadata=told
+        "", id=id, usage_metadata={**COUNTS, **more}, response_metadata=fields
     )
 
 
@@ -178,8 +178,8 @@ class TestAdding:
 
         assert [HumanMessage("a"), AIMessage("b")] == history.messages
         assert ["a", "b"] == [
-            said["content"]
-            for said in openai_chat.dump(history.state.messages).payload["messages"]
+            each["content"]
+            for each in openai_chat.dump(history.state.messages).payload["messages"]
         ]
 
 
@@ -347,12 +347,12 @@ class TestTrimmed:
         All that was said before a call without a result is shown, as
         `trim_messages` does; and the call has an answer.
         """
-        said: list[Any] = [HumanMessage(f"q{n}") for n in range(40)]
-        said += [AIMessage("", tool_calls=[CALL]), HumanMessage("still there?")]
+        messages: list[Any] = [HumanMessage(f"q{n}") for n in range(40)]
+        messages += [AIMessage("", tool_calls=[CALL]), HumanMessage("still there?")]
 
-        shown = trimmed(said, Trimmer(TokenBudget(context_window=8_000)))
+        shown = trimmed(messages, Trimmer(TokenBudget(context_window=8_000)))
 
-        assert said == [one for one in shown if not isinstance(one, ToolMessage)]
+        assert messages == [one for one in shown if not isinstance(one, ToolMessage)]
         assert ("c", "error") == (shown[41].tool_call_id, shown[41].status)  # type: ignore[attr-defined]
 
     def test_goes_on_from_the_view_before(self, store):
@@ -418,15 +418,15 @@ class TestTrimmed:
 
         asked = AIMessage("", tool_calls=[CALL])
         asked.response_metadata["object"] = object()
-        said = [
+        messages = [
             Shout(content="hey!"),
             asked,
             ToolMessage("x", tool_call_id="c", artifact=object()),
         ]
 
-        shown = trimmed(said, Trimmer(None, fit()))
+        shown = trimmed(messages, Trimmer(None, fit()))
 
-        assert all(one is given for one, given in zip(shown, said, strict=True))
+        assert all(one is given for one, given in zip(shown, messages, strict=True))
         with pytest.raises(DecodeError, match="a message of LangChain's"):
             trimmed(["hi"], Trimmer(None))  # type: ignore[list-item]
 
@@ -435,7 +435,7 @@ class TestTrimmed:
         It is a step of a chain.
         """
         trimmer = Trimmer(None, keep_last(1))
-        chain: Any = RunnableLambda(lambda said: trimmed(said, trimmer)) | texts
+        chain: Any = RunnableLambda(lambda messages: trimmed(messages, trimmer)) | texts
 
         assert ["s", "last"] == chain.invoke(CHAT)
 
@@ -530,8 +530,8 @@ def test_what_langchain_has_no_word_for(store, history):
     What others said and LangChain can't say is left out, and `dump` tells.
     """
     history.add_user_message("a")
-    said = UserMessage("b", metadata={"mine": 1})
-    store.update("chat", lambda state: state.add(said))
+    message = UserMessage("b", metadata={"mine": 1})
+    store.update("chat", lambda state: state.add(message))
 
     assert ["a", "b"] == texts(history.messages)
     (lost,) = langchain.dump(history.state.messages).lost

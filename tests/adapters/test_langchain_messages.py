@@ -432,7 +432,7 @@ class TestLoad:
                 )
             ]
         )
-        said = bare(loaded).content
+        content = bare(loaded).content
 
         assert (
             TextPart("bare"),
@@ -446,7 +446,7 @@ class TestLoad:
             FilePart(data=b"hi", media_type="image/png", name="a"),
             UnknownPart({"type": "file", "file_id": "f"}, source="langchain"),
             FilePart(data=b"hi", media_type="a/b"),
-        ) == said
+        ) == content
 
     def test_thoughts(self):
         """
@@ -841,7 +841,7 @@ class TestDump:
         assert export.payload == dump(iter([message])).payload
         if not export.lost:
             (loaded,) = load(export.payload)
-            assert said(message) == said(loaded)
+            assert text_of(message) == text_of(loaded)
 
     def test_what_it_has_no_word_for(self):
         """
@@ -951,10 +951,10 @@ class TestDump:
         What a message says no more is not written either.
         """
         about = {"finish_reason": "stop", "model_name": "m", "id": "chat-1"}
-        told = {**about, "system_fingerprint": "fp"}
+        fields = {**about, "system_fingerprint": "fp"}
         usage = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
         (loaded,) = load(
-            [AIMessage("hi", response_metadata=told, usage_metadata=usage)]
+            [AIMessage("hi", response_metadata=fields, usage_metadata=usage)]
         )
 
         (found,) = dump([loaded.replace(response=None)]).payload
@@ -969,7 +969,7 @@ class TestDump:
         assert found.usage_metadata is None
 
     @pytest.mark.parametrize(
-        ("message_id", "told", "response_id"),
+        ("message_id", "fields", "response_id"),
         [
             ("run-1", {"id": "chat-1"}, "chat-1"),
             ("chat-1", {"id": "chat-1"}, "chat-1"),
@@ -978,13 +978,13 @@ class TestDump:
             (None, {}, ""),
         ],
     )
-    def test_id_of_a_response(self, message_id, told, response_id):
+    def test_id_of_a_response(self, message_id, fields, response_id):
         """
         The id of a response is what its metadata says or, where integrations
         say it there, the message's own; both come back as they were.
         """
         message = AIMessage(
-            "hi", id=message_id, response_metadata={**told, "finish_reason": "stop"}
+            "hi", id=message_id, response_metadata={**fields, "finish_reason": "stop"}
         )
         (loaded,) = load([message])
 
@@ -1018,7 +1018,7 @@ class TestDump:
         assert found.content == found.content_blocks
 
 
-def said(message):
+def text_of(message):
     """
     *message* in the words that come back from LangChain.
     """
@@ -1075,8 +1075,8 @@ class TestCrossing:
         """
         exchanges = lines(recordings / "requests" / "openai_chat.jsonl")
         for exchange in exchanges:
-            said = exchange["request"]["messages"]
-            theirs = convert_to_messages([{"content": "", **one} for one in said])
+            text_of = exchange["request"]["messages"]
+            theirs = convert_to_messages([{"content": "", **one} for one in text_of])
 
             assert theirs == dump(load(theirs)).payload
 
@@ -1135,9 +1135,9 @@ def test_imports_without_langchain():
         "except ImportError as error:\n"
         "    print(type(error).__name__, error)\n"
     )
-    said = subprocess.run(
+    text_of = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, check=True, text=True
     ).stdout
 
-    assert said.startswith("MissingExtraError")
-    assert "conversation-state[langchain]" in said
+    assert text_of.startswith("MissingExtraError")
+    assert "conversation-state[langchain]" in text_of

@@ -55,7 +55,7 @@ class TestAdd:
         added; nothing changes nothing.
         """
         grown = state.extend(new)
-        spent = Usage(1, 2)
+        usage = Usage(1, 2)
 
         assert [*state, *new] == list(add_to_state(state, new))
         assert grown == add_to_state(state, grown)
@@ -63,7 +63,7 @@ class TestAdd:
         assert state is add_to_state(state, None)
         assert state is add_to_state(state, [])
         assert state is add_to_state(state, state)
-        assert state.total_usage + spent == add_to_state(state, [spent]).total_usage
+        assert state.total_usage + usage == add_to_state(state, [usage]).total_usage
 
     @given(aggregators(), messages(), messages())
     def test_branches(self, state, one, two):
@@ -81,12 +81,12 @@ class TestAdd:
         """
         LangChain's messages are added as ours.
         """
-        said = [HumanMessage("a"), AIMessage("b"), (AssistantMessage("c"),)]
+        messages = [HumanMessage("a"), AIMessage("b"), (AssistantMessage("c"),)]
 
-        assert ["a", "b", "c"] == texts(add_to_state(Aggregator.new(), said))
+        assert ["a", "b", "c"] == texts(add_to_state(Aggregator.new(), messages))
 
     @pytest.mark.parametrize(
-        ("update", "said"),
+        ("update", "problem"),
         [
             ("text", "str"),
             ({"messages": []}, "dict"),
@@ -95,11 +95,11 @@ class TestAdd:
             (RemoveMessage(id="1"), "removed"),
         ],
     )
-    def test_refused(self, update, said):
+    def test_refused(self, update, problem):
         """
         All else is an error that says what is asked for.
         """
-        with pytest.raises(TypeError, match=said):
+        with pytest.raises(TypeError, match=problem):
             add_to_state(Aggregator.new(), update)
 
 

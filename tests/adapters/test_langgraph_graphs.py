@@ -513,11 +513,11 @@ class TestGraphsInGraphs:
         assert ["a", "p", "q"] == [message.content for message in done["messages"]]
 
 
-def extend(said, new):
+def extend(old, new):
     """
     What was said, and then all that is *new*.
     """
-    return [*said, *(message for each in new for message in each)]
+    return [*old, *(message for each in new for message in each)]
 
 
 class Often(TypedDict):

@@ -161,6 +161,6 @@ class TestRecorded:
                 if line.startswith("data: {")
             ]
 
-            told = [usage for event in events if (usage := load_usage(event))]
+            usages = [usage for event in events if (usage := load_usage(event))]
 
-            assert len(told) == (0 if "error" in events[-1] else 1)
+            assert len(usages) == (0 if "error" in events[-1] else 1)

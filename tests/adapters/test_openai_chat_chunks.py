@@ -643,9 +643,9 @@ class TestResponse:
             for text, n in [("a", 20), ("b", 12)]
         ]
         chunks = list(load_chunks([*used, event(content="c")]))
-        told = [chunk.response.usage for chunk in chunks if chunk.response]
+        usages = [chunk.response.usage for chunk in chunks if chunk.response]
 
-        assert [Usage(9, 0, 12)] == told
+        assert [Usage(9, 0, 12)] == usages
 
     def test_usage_without_choices(self):
         """
@@ -813,7 +813,7 @@ class TestEnds:
         assert ("a", "") == (message.text, message.response.finish_reason)
 
     @pytest.mark.parametrize(
-        ("said", "told"),
+        ("failure", "reason"),
         [
             ({"message": "overloaded", "code": 5}, "overloaded"),
             ("overloaded", "overloaded"),
@@ -821,15 +821,15 @@ class TestEnds:
             (["what"], "no reason given"),
         ],
     )
-    def test_provider_fails(self, said, told):
+    def test_provider_fails(self, failure, reason):
         """
         In its own words, after all it said before.
         """
-        events = [event(content="a"), event(content="b"), {"error": said}]
+        events = [event(content="a"), event(content="b"), {"error": failure}]
         chunks, error = given_before(events, ProviderStreamError)
 
-        assert told in str(error)
-        assert {"error": said} == error.event
+        assert reason in str(error)
+        assert {"error": failure} == error.event
         assert "ab" == concat(chunks).text
         assert "interrupted" == concat(chunks).response.finish_reason
 
@@ -1035,29 +1035,29 @@ def straightforward(events):
     """
     The response that the simplest possible reader builds from *events*.
     """
-    told: dict[str, Any] = {"text": "", "reasoning": "", "calls": {}, "usage": None}
+    read: dict[str, Any] = {"text": "", "reasoning": "", "calls": {}, "usage": None}
     for each in events:
         if each == "[DONE]" or "error" in each:
             continue
 
-        told["usage"] = each.get("usage") or told["usage"]
+        read["usage"] = each.get("usage") or read["usage"]
         for choice in each["choices"]:
-            told["reason"] = choice.get("finish_reason") or told.get("reason")
+            read["reason"] = choice.get("finish_reason") or read.get("reason")
             delta = choice["delta"]
             content = delta.get("content") or ""
             for block in content if isinstance(content, list) else ():
-                told["reasoning"] += "".join(t["text"] for t in block["thinking"])
+                read["reasoning"] += "".join(t["text"] for t in block["thinking"])
 
-            told["text"] += content if isinstance(content, str) else ""
-            told["reasoning"] += delta.get("reasoning_content") or ""
-            told["reasoning"] += delta.get("reasoning") or ""
+            read["text"] += content if isinstance(content, str) else ""
+            read["reasoning"] += delta.get("reasoning_content") or ""
+            read["reasoning"] += delta.get("reasoning") or ""
             for piece in delta.get("tool_calls") or ():
-                call = told["calls"].setdefault(piece["index"], ["", "", ""])
+                call = read["calls"].setdefault(piece["index"], ["", "", ""])
                 call[0] = piece.get("id") or call[0]
                 call[1] = piece["function"].get("name") or call[1]
                 call[2] += piece["function"].get("arguments") or ""
 
-    return told
+    return read
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=[path.stem for path in RECORDED])
@@ -1066,7 +1066,7 @@ class TestRecorded:
         """
         Recorded streams collect to what their events say.
         """
-        told = straightforward(events_of(path))
+        expected = straightforward(events_of(path))
         chunks: list[Any] = []
         failed = False
         try:
@@ -1075,15 +1075,15 @@ class TestRecorded:
             failed = True
 
         message = concat(chunks)
-        used = told["usage"] or {}
+        used = expected["usage"] or {}
 
         assert failed == any("error" in each for each in events_of(path))
-        assert told["text"] == message.text
-        assert told["reasoning"] == message.reasoning
-        assert [tuple(each) for each in told["calls"].values()] == [
+        assert expected["text"] == message.text
+        assert expected["reasoning"] == message.reasoning
+        assert [tuple(each) for each in expected["calls"].values()] == [
             (each.id, each.name, each.arguments) for each in message.tool_calls
         ]
-        assert (told["reason"] or "interrupted") == message.response.finish_reason
+        assert (expected["reason"] or "interrupted") == message.response.finish_reason
         assert bool(used) == (message.response.usage is not None)
         for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
             assert used.get(name) == getattr(message.response.usage, name, None)

@@ -336,12 +336,12 @@ class TestLoad:
             {"role": "function", "name": "f", "content": "12"},
         ]
 
-        asked, told = several(raws)
+        asked, results = several(raws)
 
         assert ("f", "{}") == (asked.tool_calls[0].name, asked.tool_calls[0].arguments)
-        assert asked.tool_calls[0].id == told.tool_call_id
-        assert "f" == told.tool_name
-        assert {"messages": raws} == dump([asked, told]).payload
+        assert asked.tool_calls[0].id == results.tool_call_id
+        assert "f" == results.tool_name
+        assert {"messages": raws} == dump([asked, results]).payload
 
     def test_calls_without_ids(self):
         """
@@ -360,12 +360,12 @@ class TestLoad:
             {"role": "tool", "content": "4", "tool_call_id": ""},
         ]
 
-        asked, *told = several(raws)
+        asked, *results = several(raws)
 
         first, second, third = [call.id for call in asked.tool_calls]
-        assert [second, first, third] == [one.tool_call_id for one in told[:3]]
-        assert told[3].tool_call_id not in {first, second, third, ""}
-        assert {"messages": raws} == dump([asked, *told]).payload
+        assert [second, first, third] == [one.tool_call_id for one in results[:3]]
+        assert results[3].tool_call_id not in {first, second, third, ""}
+        assert {"messages": raws} == dump([asked, *results]).payload
 
     def test_result_that_knows_its_call(self):
         """
@@ -424,10 +424,10 @@ class TestLoad:
         """
         Of a request only the messages are read; the bare list will do.
         """
-        said = [{"role": "user", "content": "hi"}]
+        messages = [{"role": "user", "content": "hi"}]
 
-        assert load(said) == load({"model": "m", "messages": said, "tools": []})
-        assert load(said) == load(tuple(said))
+        assert load(messages) == load({"model": "m", "messages": messages, "tools": []})
+        assert load(messages) == load(tuple(messages))
 
 
 # Messages, and all that is wrong with them.

@@ -113,11 +113,11 @@ class TestResponse:
         """
         What it cost is found where `load_usage` finds it.
         """
-        told = response(usage=None, x_groq={"usage": {"prompt_tokens": 9}})
+        loaded = response(usage=None, x_groq={"usage": {"prompt_tokens": 9}})
 
-        (message,) = several(told)
+        (message,) = several(loaded)
 
-        assert Usage(9) == load_usage(told) == message.response.usage
+        assert Usage(9) == load_usage(loaded) == message.response.usage
 
     def test_few_fields(self):
         """

@@ -132,8 +132,8 @@ class TestRecorded:
         Input and output together are the total, so that what is cached,
         written to the cache, or thought, is a part of them.
         """
-        told = [load_usage(each["response"]) for each in exchanges(recordings)]
-        used = [usage for usage in told if usage]
+        usages = [load_usage(each["response"]) for each in exchanges(recordings)]
+        used = [usage for usage in usages if usage]
 
         assert any(usage.prompt_tokens_details.cached_tokens for usage in used)
         assert is_large(recordings) == any(
@@ -151,7 +151,7 @@ class TestRecorded:
         What thoughts are signed with is there byte for byte, once.
         """
         for exchange in exchanges(recordings):
-            told = as_json(exchange["request"].get("input"))
+            items = as_json(exchange["request"].get("input"))
             signed = [
                 part.signature
                 for message in load(exchange["request"])
@@ -159,5 +159,5 @@ class TestRecorded:
                 if isinstance(part, ReasoningPart) and part.signature
             ]
 
-            assert told.count('"type": "reasoning"') == len(signed)
-            assert all(signature in told for signature in signed)
+            assert items.count('"type": "reasoning"') == len(signed)
+            assert all(signature in items for signature in signed)

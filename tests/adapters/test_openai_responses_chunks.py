@@ -84,7 +84,7 @@ class TestText:
         assert answer(message("Hello")) == collected(*events)
 
     @pytest.mark.parametrize(
-        "told",
+        "fields",
         [
             [event("output_text.done", text="Hello", output_index=0)],
             [event("content_part.done", part=text("Hello"), output_index=0)],
@@ -97,24 +97,24 @@ class TestText:
             [added(BEGUN), piece("Hell"), end(message("Hello"))],
         ],
     )
-    def test_what_only_the_end_says(self, told):
+    def test_what_only_the_end_says(self, fields):
         """
         Where no pieces came, or not all, the end's text counts.
         """
-        assert "Hello" == collected(*told).text
+        assert "Hello" == collected(*fields).text
 
     def test_another_end(self):
         """
         What was given can't be taken back; what the end said is noted.
         """
-        said = collected(added(BEGUN), piece("Hello"), done(message("Bye")))
+        merged = collected(added(BEGUN), piece("Hello"), done(message("Bye")))
 
-        assert "Hello" == said.text
+        assert "Hello" == merged.text
         assert text("Bye") == {
-            **notes(said.parts[0])["done"],
+            **notes(merged.parts[0])["done"],
             "annotations": [],
         }
-        assert "Hello" == dump([said]).payload["input"][0]["content"][0]["text"]
+        assert "Hello" == dump([merged]).payload["input"][0]["content"][0]["text"]
 
     def test_blocks(self):
         """
@@ -134,11 +134,11 @@ class TestText:
             end(message("a", "b", refused)),
         ]
 
-        said = collected(*events)
+        merged = collected(*events)
 
-        assert [TextPart, TextPart, RefusalPart] == list(map(type, said.parts))
-        assert ["a", "b", "no"] == [part.text for part in said.parts]
-        assert answer(message("a", "b", refused)) == said
+        assert [TextPart, TextPart, RefusalPart] == list(map(type, merged.parts))
+        assert ["a", "b", "no"] == [part.text for part in merged.parts]
+        assert answer(message("a", "b", refused)) == merged
 
     def test_annotations(self):
         """
@@ -182,16 +182,16 @@ class TestText:
         """
         Also where only the end of a text says it.
         """
-        said = collected(event("refusal.done", refusal="a\ud800", output_index=0))
+        merged = collected(event("refusal.done", refusal="a\ud800", output_index=0))
 
-        assert "a\ufffd" == said.refusal
-        assert ("output[0].content[0].refusal",) == notes(said)["mended"]
+        assert "a\ufffd" == merged.refusal
+        assert ("output[0].content[0].refusal",) == notes(merged)["mended"]
 
     def test_mended_elsewhere(self):
         """
         So is what the end tells.
         """
-        said = collected(
+        merged = collected(
             done(message("a"), 0),
             done(thought("\ud800"), 1),
             done(call(name="\ud800"), 2),
@@ -202,7 +202,7 @@ class TestText:
             "output[1].summary[0].text",
             "output[2].name",
             "output[3].code",
-        } == {*notes(said)["mended"]}
+        } == {*notes(merged)["mended"]}
 
     def test_without_places(self):
         """
@@ -238,11 +238,11 @@ class TestThoughts:
             done(call(), 1),
         ]
 
-        said = collected(*events, end(whole, call()))
+        merged = collected(*events, end(whole, call()))
 
-        assert ["Hm.", "Aha!", "x"] == [part.text for part in said.parts]
-        assert ["", "", "end"] == [part.signature for part in said.parts]
-        assert answer(whole, call()) == said
+        assert ["Hm.", "Aha!", "x"] == [part.text for part in merged.parts]
+        assert ["", "", "end"] == [part.signature for part in merged.parts]
+        assert answer(whole, call()) == merged
 
     def test_announced_texts(self):
         """
@@ -265,9 +265,9 @@ class TestThoughts:
         What follows a thought of several texts stands behind all of them.
         """
         items = [thought("a", "b"), call()]
-        said = collected(*[done(item, at) for at, item in enumerate(items)])
+        merged = collected(*[done(item, at) for at, item in enumerate(items)])
 
-        assert [0, 1, 2] == [each.index for each in (*said.parts, *said.tool_calls)]
+        assert [0, 1, 2] == [each.index for each in (*merged.parts, *merged.tool_calls)]
 
     def test_nothing_but_a_signature(self):
         """
@@ -283,42 +283,42 @@ class TestThoughts:
         """
         Without an end, with what the beginning said.
         """
-        said = collected(
+        merged = collected(
             added(thought(encrypted_content="begin")),
             piece("Hm", "reasoning_summary_text"),
         )
 
-        assert ("Hm", "begin") == (said.reasoning, said.parts[0].signature)
+        assert ("Hm", "begin") == (merged.reasoning, merged.parts[0].signature)
         assert (
             thought("Hm", encrypted_content="begin")
-            == dump([said, AssistantMessage("a")]).payload["input"][0]
+            == dump([merged, AssistantMessage("a")]).payload["input"][0]
         )
 
     def test_another_end(self):
         """
         What is signed is signed, whatever was given of it.
         """
-        said = collected(
+        merged = collected(
             added(thought()),
             piece("Hm", "reasoning_summary_text"),
             done(thought("Aha!", encrypted_content="s")),
         )
 
-        assert ("Hm", "s") == (said.reasoning, said.parts[0].signature)
-        assert "Aha!" == notes(said.parts[0])["done"]["text"]
+        assert ("Hm", "s") == (merged.reasoning, merged.parts[0].signature)
+        assert "Aha!" == notes(merged.parts[0])["done"]["text"]
 
     def test_another_end_without_text(self):
         """
         Also if what the end has in its place is no text.
         """
-        said = collected(
+        merged = collected(
             added(thought()),
             piece("Hm", "reasoning_summary_text"),
             done(thought(summary=[{"type": "hidden"}], encrypted_content="s")),
         )
 
-        assert ("Hm", "s") == (said.reasoning, said.parts[0].signature)
-        assert {"type": "hidden"} == dict(notes(said.parts[0])["done"])
+        assert ("Hm", "s") == (merged.reasoning, merged.parts[0].signature)
+        assert {"type": "hidden"} == dict(notes(merged.parts[0])["done"])
 
     @pytest.mark.parametrize("pieces", [["H", "m."], []])
     def test_ends_late(self, pieces):
@@ -347,7 +347,7 @@ class TestThoughts:
         ]
         before_the_end = list(load_chunks(events[:-1]))[:-1]
         chunks = list(load_chunks([*events, end(*whole)]))
-        said = concat(chunks, regroup_by_index=True)
+        merged = concat(chunks, regroup_by_index=True)
 
         assert ["Ye", "s."] == [each.text for each in before_the_end if each.text]
         assert ["{}"] == [
@@ -357,8 +357,8 @@ class TestThoughts:
             if each.arguments
         ]
         assert whole == dump([concat(chunks)]).payload["input"]
-        assert whole == dump([said]).payload["input"]
-        assert bare(answer(*whole)) == bare(said.replace(content=in_places(said)))
+        assert whole == dump([merged]).payload["input"]
+        assert bare(answer(*whole)) == bare(merged.replace(content=in_places(merged)))
 
     def test_ends_late_in_a_second_text(self):
         """
@@ -375,8 +375,8 @@ class TestThoughts:
             done(whole[0], 0),
         ]
 
-        said = collected(*events, end(*whole))
-        (hm, yes) = dump([said]).payload["input"]
+        merged = collected(*events, end(*whole))
+        (hm, yes) = dump([merged]).payload["input"]
 
         assert "Hm.Aha!" == "".join(each["text"] for each in hm["summary"])
         assert "c2ln" == hm["encrypted_content"]
@@ -397,10 +397,10 @@ class TestThoughts:
             done(message("Yes."), 1),
             done(thought("Hm.", encrypted_content="c2ln")),
         ]
-        said = collected(*events)
-        (hm, yes) = dump([said]).payload["input"]
+        merged = collected(*events)
+        (hm, yes) = dump([merged]).payload["input"]
 
-        assert ["Yes."] == [part.text for part in said.parts if part.kind == "text"]
+        assert ["Yes."] == [part.text for part in merged.parts if part.kind == "text"]
         assert "Hm." == "".join(each["text"] for each in hm["summary"])
         assert message("Yes.") == yes
 
@@ -414,15 +414,15 @@ class TestThoughts:
             encrypted_content="s",
         )
 
-        said = collected(
+        merged = collected(
             added(thought()),
             piece("Hm.", "reasoning_summary_text"),
             done(whole),
             done(call(), 1),
         )
 
-        assert [whole, call()] == dump([said]).payload["input"]
-        assert ("Hm.", "s") == (said.reasoning, said.parts[0].signature)
+        assert [whole, call()] == dump([merged]).payload["input"]
+        assert ("Hm.", "s") == (merged.reasoning, merged.parts[0].signature)
 
 
 class TestCalls:
@@ -452,7 +452,7 @@ class TestCalls:
         """
         Two calls at once, each its own.
         """
-        said = collected(
+        merged = collected(
             added(call("f", arguments="")),
             added(call("g", call_id="c2", arguments=""), 1),
             asked("1", 0),
@@ -464,7 +464,8 @@ class TestCalls:
         )
 
         assert [("c1", "f", "13", 0), ("c2", "g", "24", 1)] == [
-            (each.id, each.name, each.arguments, each.index) for each in said.tool_calls
+            (each.id, each.name, each.arguments, each.index)
+            for each in merged.tool_calls
         ]
 
     def test_as_they_come(self):
@@ -494,10 +495,10 @@ class TestCalls:
             end(whole),
         ]
 
-        said = collected(*events)
+        merged = collected(*events)
 
-        assert "custom" == said.tool_calls[0].type
-        assert answer(whole) == said
+        assert "custom" == merged.tool_calls[0].type
+        assert answer(whole) == merged
 
     @pytest.mark.parametrize(
         "events",
@@ -515,40 +516,40 @@ class TestCalls:
         """
         Pieces of a call wait until its id is known.
         """
-        (said,) = collected(*events).tool_calls
+        (merged,) = collected(*events).tool_calls
 
-        assert ("c1", "f", "{}") == (said.id, said.name, said.arguments)
+        assert ("c1", "f", "{}") == (merged.id, merged.name, merged.arguments)
 
     def test_never_announced(self):
         """
         An id is made up for a call that never gets one, and not sent back.
         """
-        said = collected(event("in_progress", response=response()), asked("{}"))
+        merged = collected(event("in_progress", response=response()), asked("{}"))
 
-        assert ["resp_1_call_0"] == [each.id for each in said.tool_calls]
+        assert ["resp_1_call_0"] == [each.id for each in merged.tool_calls]
         assert [{"type": "function_call", "name": "", "arguments": "{}"}] == dump(
-            [said]
+            [merged]
         ).payload["input"]
 
     def test_another_end(self):
         """
         What was given can't be taken back; what the end said is noted.
         """
-        (said,) = collected(
+        (merged,) = collected(
             added(call()), asked("{}"), done(call(arguments="[]"))
         ).tool_calls
 
-        assert "{}" == said.arguments
-        assert "[]" == notes(said)["done"]
+        assert "{}" == merged.arguments
+        assert "[]" == notes(merged)["done"]
 
     def test_surrogates(self):
         """
         Arguments are mended like texts.
         """
-        said = collected(added(call(arguments="")), asked('"\ud83d'), asked('"'))
+        merged = collected(added(call(arguments="")), asked('"\ud83d'), asked('"'))
 
-        assert '"\ufffd"' == said.tool_calls[0].arguments
-        assert ("output[0].arguments",) == notes(said)["mended"]
+        assert '"\ufffd"' == merged.tool_calls[0].arguments
+        assert ("output[0].arguments",) == notes(merged)["mended"]
 
 
 class TestBuiltIn:
@@ -580,10 +581,10 @@ class TestBuiltIn:
             done(whole),
         ]
 
-        said = collected(*events, end(whole))
+        merged = collected(*events, end(whole))
 
-        assert (UnknownPart(whole, source="openai_responses", index=0),) == said.parts
-        assert answer(whole) == said
+        assert (UnknownPart(whole, source="openai_responses", index=0),) == merged.parts
+        assert answer(whole) == merged
 
     def test_broken_off(self):
         """
@@ -646,18 +647,18 @@ class TestBuiltIn:
             done(message("a"), 2),
         ]
 
-        said = collected(*events, end(*ended, message("a")))
+        merged = collected(*events, end(*ended, message("a")))
 
         assert "a" in said_by(*events)
-        assert [1, 2, 0] == [part.index for part in said.parts]
-        assert [*ended, message("a")] == dump([said]).payload["input"]
+        assert [1, 2, 0] == [part.index for part in merged.parts]
+        assert [*ended, message("a")] == dump([merged]).payload["input"]
 
     def test_done_between_pieces(self):
         """
         Who is done while a message is open waits for it, and tears it not.
         """
         search = {"type": "web_search_call", "id": "ws_1"}
-        said = collected(
+        merged = collected(
             added(search, 0),
             added(BEGUN, 1),
             piece("a", at=1),
@@ -666,8 +667,8 @@ class TestBuiltIn:
             done(message("ab"), 1),
         )
 
-        assert ["text", "unknown"] == [part.kind for part in said.parts]
-        assert [search, message("ab")] == dump([said]).payload["input"]
+        assert ["text", "unknown"] == [part.kind for part in merged.parts]
+        assert [search, message("ab")] == dump([merged]).payload["input"]
 
     def test_nothing_before_its_time(self):
         """
@@ -685,11 +686,11 @@ class TestBuiltIn:
             done(message("a", "b", id="msg_1"), 0),
         ]
 
-        said = collected(*events)
+        merged = collected(*events)
 
-        assert "abc" == said.text
-        assert [0, 1, 3] == [part.index for part in said.parts]
-        assert [2] == [each.index for each in said.tool_calls]
+        assert "abc" == merged.text
+        assert [0, 1, 3] == [part.index for part in merged.parts]
+        assert [2] == [each.index for each in merged.tool_calls]
         assert ["a", "b"] == [each for each in said_by(*events[:8]) if each][:2]
 
 
@@ -698,7 +699,7 @@ class TestItems:
         """
         Where ids differ from event to event, places tell.
         """
-        said = collected(
+        merged = collected(
             added(message(id="x")),
             {**piece("a"), "item_id": "y"},
             {**piece("b"), "item_id": "z"},
@@ -706,13 +707,13 @@ class TestItems:
             end(message("ab", id="v")),
         )
 
-        assert (TextPart("ab", index=0),) == bare_parts(said)
+        assert (TextPart("ab", index=0),) == bare_parts(merged)
 
     def test_one_place_for_all(self):
         """
         Where places are the same, ids tell.
         """
-        said = collected(
+        merged = collected(
             added(thought()),
             {**piece("a", "reasoning_summary_text"), "item_id": "rs_1"},
             done(thought("a")),
@@ -722,25 +723,27 @@ class TestItems:
             end(thought("a"), message("b")),
         )
 
-        assert (ReasoningPart("a", index=0), TextPart("b", index=1)) == bare_parts(said)
+        assert (ReasoningPart("a", index=0), TextPart("b", index=1)) == bare_parts(
+            merged
+        )
 
     def test_again(self):
         """
         An item that is told twice is said once.
         """
         events = [added(BEGUN), piece("a"), done(message("a"))]
-        said = collected(*events[:2], *events, *events[2:], end(message("a")))
+        merged = collected(*events[:2], *events, *events[2:], end(message("a")))
 
-        assert "aa" == said.text
-        assert 1 == len(said.parts)
+        assert "aa" == merged.text
+        assert 1 == len(merged.parts)
 
     def test_another_in_its_place(self):
         """
         After one that is done, another one may have its place.
         """
-        said = collected(done(call()), done(call("g", call_id="c2")))
+        merged = collected(done(call()), done(call("g", call_id="c2")))
 
-        assert ["f", "g"] == [each.name for each in said.tool_calls]
+        assert ["f", "g"] == [each.name for each in merged.tool_calls]
 
     def test_only_in_the_whole_response(self):
         """
@@ -749,11 +752,11 @@ class TestItems:
         """
         other = message("y")
         del other["id"]
-        said = collected(
+        merged = collected(
             done(message("x", id="b"), 1), end(message("x", id="b"), other)
         )
 
-        assert ["x", "y"] == [part.text for part in said.parts]
+        assert ["x", "y"] == [part.text for part in merged.parts]
 
     def test_nothing_announced(self):
         """
@@ -765,11 +768,11 @@ class TestItems:
             {**piece("c", at=4), "item_id": "msg_1"},
         ]
 
-        said = collected(*events)
+        merged = collected(*events)
 
-        assert ("a", "bc") == (said.reasoning, said.text)
+        assert ("a", "bc") == (merged.reasoning, merged.text)
         assert ["rs_1", "msg_1"] == [
-            each["id"] for each in dump([said]).payload["input"]
+            each["id"] for each in dump([merged]).payload["input"]
         ]
 
     def test_a_text_and_no_list(self):
@@ -781,11 +784,11 @@ class TestItems:
             assert "Hello" == collected(*events).text
 
 
-def bare_parts(said):
+def bare_parts(one):
     """
-    The parts of *said* without notes.
+    The parts of *one* without notes.
     """
-    return tuple(type(part)(part.text, index=part.index) for part in said.parts)
+    return tuple(type(part)(part.text, index=part.index) for part in one.parts)
 
 
 class TestResponse:
@@ -831,14 +834,14 @@ class TestResponse:
         """
         What is told of the response is noted, as it is in the end.
         """
-        said = collected(
+        merged = collected(
             event("created", response=response(status="in_progress", created_at=1)),
             end(created_at=1, service_tier="default", tools=[{"type": "x"}]),
         )
 
-        assert "resp_1" == said.response.id
+        assert "resp_1" == merged.response.id
         assert {"created_at": 1, "service_tier": "default"} == dict(
-            notes(said)["response"]
+            notes(merged)["response"]
         )
 
     def test_unknown_events(self):
@@ -846,7 +849,7 @@ class TestResponse:
         What there is no word for is kept by the type of the event, but for
         numbers, padding, and events that say nothing.
         """
-        said = collected(
+        merged = collected(
             {"type": "keepalive", "sequence_number": 1},
             event("hologram", of={"you": 1}, obfuscation="xx"),
             event("hologram", by="me"),
@@ -860,18 +863,18 @@ class TestResponse:
             "response.hologram": {"of": {"you": 1}, "by": "me"},
             "response.audio.delta": {"delta": "iVBORw0K"},
             "response.output_text.delta": {"mood": "good"},
-        } == notes(said)["events"]
-        assert "a" == said.text
+        } == notes(merged)["events"]
+        assert "a" == merged.text
 
     def test_unknown_events_of_items(self):
         """
         Also those about an item of ours.
         """
-        said = collected(
+        merged = collected(
             added(BEGUN), event("message.mood", mood="good", output_index=0)
         )
 
-        assert {"mood": "good", "output_index": 0} == notes(said)["events"][
+        assert {"mood": "good", "output_index": 0} == notes(merged)["events"][
             "response.message.mood"
         ]
 
@@ -933,7 +936,7 @@ class TestEnds:
         assert answer() == collected(end())
 
     @pytest.mark.parametrize(
-        ("failure", "told"),
+        ("failure", "reason"),
         [
             ({"type": "error", "message": "overloaded", "code": None}, "overloaded"),
             ({"type": "error", "error": {"message": "overloaded"}}, "overloaded"),
@@ -946,7 +949,7 @@ class TestEnds:
             ({"type": "response.failed"}, "no reason given"),
         ],
     )
-    def test_provider_fails(self, failure, told):
+    def test_provider_fails(self, failure, reason):
         """
         In its own words, after all it said before.
         """
@@ -955,7 +958,7 @@ class TestEnds:
         )
 
         failed = failure.get("type") == "response.failed" and "response" in failure
-        assert told in str(error)
+        assert reason in str(error)
         assert failure == error.event
         assert "ab" == concat(chunks).text
         assert ("failed" if failed else "interrupted") == (
@@ -1038,12 +1041,12 @@ class TestRefuses:
 
 
 @st.composite
-def cut(draw, said):
+def cut(draw, words):
     """
-    *said* in pieces.
+    *words* in pieces.
     """
-    at = sorted(draw(st.sets(st.integers(0, len(said)), max_size=4)))
-    return [said[a:b] for a, b in zip([0, *at], [*at, len(said)], strict=True)]
+    at = sorted(draw(st.sets(st.integers(0, len(words)), max_size=4)))
+    return [words[a:b] for a, b in zip([0, *at], [*at, len(words)], strict=True)]
 
 
 @st.composite
@@ -1054,15 +1057,15 @@ def spoken(draw, at):
     blocks = []
     events = []
     for number in range(draw(st.integers(0, 2))):
-        said = draw(texts())
+        words = draw(texts())
         place = {"output_index": at, "content_index": number}
         kind, key = draw(st.sampled_from([("output_text", "text"), ("refusal",) * 2]))
-        block = {"type": kind, key: said}
+        block = {"type": kind, key: words}
         announced = {**block, key: ""}
         events += [
             event("content_part.added", part=announced, **place),
-            *[piece(p, kind, at, number) for p in draw(cut(said))],
-            event(f"{kind}.done", **{key: said}, **place),
+            *[piece(p, kind, at, number) for p in draw(cut(words))],
+            event(f"{kind}.done", **{key: words}, **place),
             event("content_part.done", part=block, **place),
         ]
         blocks.append(block)
@@ -1077,12 +1080,12 @@ def thinking(draw, at):
     A thought, and its events.
     """
     summary = draw(st.lists(texts(), max_size=2))
-    signed = draw(st.just({}) | texts().map(lambda said: {"encrypted_content": said}))
+    signed = draw(st.just({}) | texts().map(lambda words: {"encrypted_content": words}))
     whole = thought(*summary, id=f"rs_{at}", **signed)
     events = [
         piece(p, "reasoning_summary_text", at, number)
-        for number, said in enumerate(summary)
-        for p in draw(cut(said))
+        for number, words in enumerate(summary)
+        for p in draw(cut(words))
     ]
     return whole, [added(thought(id=f"rs_{at}"), at), *events, done(whole, at)]
 
@@ -1116,9 +1119,9 @@ def responses_and_events(draw):
     output, events = [], []
     for at in range(draw(st.integers(0, 4))):
         kind = draw(st.sampled_from([spoken, thinking, calling, searching]))
-        item, told = draw(kind(at))
+        item, texts = draw(kind(at))
         output.append(item)
-        events += told
+        events += texts
 
     used = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
     whole = response(*output, usage=used)
@@ -1172,19 +1175,21 @@ class TestLaws:
             for each in events[:-1]
             if each["type"].endswith((".delta", ".added")) or data.draw(st.booleans())
         ]
-        said = several(whole)[0]
+        whole_message = several(whole)[0]
         # A thought without its end is overtaken by what stands behind it.
-        told = concat(load_chunks([*left, events[-1]]), regroup_by_index=True)
+        merged = concat(load_chunks([*left, events[-1]]), regroup_by_index=True)
 
-        assert bare(said) == bare(told.replace(content=in_places(told) or ""))
-        assert said.response == told.response
+        assert bare(whole_message) == bare(
+            merged.replace(content=in_places(merged) or "")
+        )
+        assert whole_message.response == merged.response
 
 
-def in_places(said):
+def in_places(one):
     """
-    The parts of *said* in the places they say they have.
+    The parts of *one* in the places they say they have.
     """
-    return sorted(said.parts, key=lambda part: part.index)
+    return sorted(one.parts, key=lambda part: part.index)
 
 
 # Real traffic
@@ -1196,26 +1201,28 @@ class TestRecorded:
         """
         Recorded streams collect to what their pieces say.
         """
-        told: dict[str, str] = {}
+        texts: dict[str, str] = {}
         done_items: dict[int, Any] = {}
         for each in events_of(path):
             if each["type"].endswith(".delta"):
-                told[each["type"]] = told.get(each["type"], "") + each["delta"]
+                texts[each["type"]] = texts.get(each["type"], "") + each["delta"]
             elif each["type"] == "response.output_item.done":
                 done_items[each["output_index"]] = each["item"]
 
-        said = collected(*events_of(path))
+        merged = collected(*events_of(path))
 
-        assert told.get("response.output_text.delta", "") == said.text
-        assert told.get("response.reasoning_summary_text.delta", "") == said.reasoning
-        assert told.get("response.function_call_arguments.delta", "") == "".join(
-            each.arguments for each in said.tool_calls
+        assert texts.get("response.output_text.delta", "") == merged.text
+        assert (
+            texts.get("response.reasoning_summary_text.delta", "") == merged.reasoning
+        )
+        assert texts.get("response.function_call_arguments.delta", "") == "".join(
+            each.arguments for each in merged.tool_calls
         )
         assert [
             item["encrypted_content"]
             for item in done_items.values()
             if item["type"] == "reasoning"
-        ] == [p.signature for p in said.parts if isinstance(p, ReasoningPart)]
+        ] == [p.signature for p in merged.parts if isinstance(p, ReasoningPart)]
 
     def test_is_its_response(self, path):
         """
@@ -1225,39 +1232,39 @@ class TestRecorded:
         """
         *_, last = events_of(path)
 
-        whole, said = several(last["response"])[0], collected(*events_of(path))
+        whole, merged = several(last["response"])[0], collected(*events_of(path))
 
-        assert unsigned(whole) == unsigned(said)
-        assert whole.metadata == said.metadata
-        assert whole.response.usage == said.response.usage
-        assert whole.response.finish_reason == said.response.finish_reason
+        assert unsigned(whole) == unsigned(merged)
+        assert whole.metadata == merged.metadata
+        assert whole.response.usage == merged.response.usage
+        assert whole.response.finish_reason == merged.response.finish_reason
         assert [round(each.logprob, 5) for each in whole.response.logprobs or ()] == [
-            round(each.logprob, 5) for each in said.response.logprobs or ()
+            round(each.logprob, 5) for each in merged.response.logprobs or ()
         ]
 
     def test_goes_back(self, path):
         """
         What was collected can be sent again, and nothing is lost.
         """
-        said = collected(*events_of(path))
-        export = dump([said])
+        merged = collected(*events_of(path))
+        export = dump([merged])
 
         *_, last = events_of(path)
         assert () == export.lost
         assert [each["type"] for each in last["response"]["output"]] == [
             each["type"] for each in export.payload["input"]
         ]
-        assert bare(said).text == bare(load(export.payload)[0]).text
+        assert bare(merged).text == bare(load(export.payload)[0]).text
 
 
-def unsigned(said):
+def unsigned(one):
     """
-    The parts of *said* in their places, without signatures, and the calls.
+    The parts of *one* in their places, without signatures, and the calls.
     """
     parts = [
         ReasoningPart(part.text, index=part.index, metadata=part.metadata)
         if isinstance(part, ReasoningPart)
         else part
-        for part in said.parts
+        for part in one.parts
     ]
-    return sorted(parts, key=lambda part: part.index or 0), said.tool_calls
+    return sorted(parts, key=lambda part: part.index or 0), one.tool_calls

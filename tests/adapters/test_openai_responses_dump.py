@@ -134,16 +134,16 @@ class TestWrittenAsItWas:
             call(call_id=None),
             {"role": "assistant", "content": "a", "phase": "final_answer"},
         ]
-        said: Any = load(raws)[0]
-        image, first, plain = said.parts
+        loaded: Any = load(raws)[0]
+        image, first, plain = loaded.parts
 
-        changed = said.replace(
+        changed = loaded.replace(
             content=[
                 attrs.evolve(image, data=b"GIF89a", media_type="image/gif"),
                 attrs.evolve(first, text="ho"),
                 attrs.evolve(plain, text="b"),
             ],
-            tool_calls=[attrs.evolve(said.tool_calls[0], id="c9", arguments="[]")],
+            tool_calls=[attrs.evolve(loaded.tool_calls[0], id="c9", arguments="[]")],
         )
 
         block, *_ = items(changed)[0]["content"]
@@ -157,9 +157,9 @@ class TestWrittenAsItWas:
         Are messages of their own before and behind others, and nothing is
         said in another's name.
         """
-        said = answer(message("b"), call())
-        more = said.replace(
-            content=[TextPart("a"), *said.content, TextPart("c"), TextPart("d")]
+        made = answer(message("b"), call())
+        more = made.replace(
+            content=[TextPart("a"), *made.content, TextPart("c"), TextPart("d")]
         )
 
         first, second, third, last = items(more)
@@ -172,11 +172,11 @@ class TestWrittenAsItWas:
         """
         What is left of an item is still sent.
         """
-        said = answer(message("a", "b"), call())
+        made = answer(message("a", "b"), call())
 
-        assert [message("b")] == items(said.replace(content=said.content[1:]))[:1]
+        assert [message("b")] == items(made.replace(content=made.content[1:]))[:1]
         assert [{"role": "assistant", "content": [text("a")]}] == items(
-            said.replace(content=said.content[:1])
+            made.replace(content=made.content[:1])
         )[:1]
 
     def test_forged_notes(self):
@@ -194,21 +194,21 @@ class TestWrittenAsItWas:
             image = ImagePart(url="https://a.b/c", metadata=as_given(forged))
             asked = ToolCall("c1", "f", "{}", metadata=as_given(forged))
 
-            told = items(
+            written = items(
                 SystemMessage("a", metadata=forged),
                 UserMessage([image], metadata=forged),
                 AssistantMessage([hm, part], tool_calls=[asked], metadata=forged),
             )
 
-            assert "hi" == told[-2]["content"][0]["text"]
-            assert call() == told[-1]
+            assert "hi" == written[-2]["content"][0]["text"]
+            assert call() == written[-1]
 
 
-def bare_text(said):
+def bare_text(one):
     """
     A block of text and nothing else.
     """
-    return {"type": "output_text", "text": said}
+    return {"type": "output_text", "text": one}
 
 
 class TestOrder:
@@ -221,13 +221,15 @@ class TestOrder:
         Parts and calls stand where they stood in the response, wherever they
         are in the message.
         """
-        said = AssistantMessage(
+        made = AssistantMessage(
             [TextPart("c", index=4), TextPart("a", index=0)],
             tool_calls=[ToolCall("c2", "g", index=9), ToolCall("c1", "f", index=2)],
         )
 
-        told = [each.get("name") or each["content"][0]["text"] for each in items(said)]
-        assert ["a", "f", "c", "g"] == told
+        written = [
+            each.get("name") or each["content"][0]["text"] for each in items(made)
+        ]
+        assert ["a", "f", "c", "g"] == written
 
     @pytest.mark.parametrize(
         ("places", "expected"),
@@ -245,7 +247,7 @@ class TestOrder:
         a place go before the parts behind them.
         """
         first, second, third, last = places
-        said = AssistantMessage(
+        made = AssistantMessage(
             [TextPart("a", index=first), TextPart("b", index=second)],
             tool_calls=[
                 ToolCall("c1", "f", index=third),
@@ -253,12 +255,12 @@ class TestOrder:
             ],
         )
 
-        told = [
+        written = [
             each.get("name") or "".join(block["text"] for block in each["content"])
-            for each in items(said)
+            for each in items(made)
         ]
-        assert "".join(expected) == "".join(told)
-        assert [each["name"] for each in items(said) if "name" in each] == ["f", "g"]
+        assert "".join(expected) == "".join(written)
+        assert [each["name"] for each in items(made) if "name" in each] == ["f", "g"]
 
 
 class TestThoughts:
@@ -278,13 +280,13 @@ class TestThoughts:
         """
         A part without a note about its provider is taken to be this provider's.
         """
-        said = AssistantMessage([ReasoningPart("Hm.", "s"), TextPart("hi")])
+        made = AssistantMessage([ReasoningPart("Hm.", "s"), TextPart("hi")])
 
         assert {
             "type": "reasoning",
             "summary": [{"type": "summary_text", "text": "Hm."}],
             "encrypted_content": "s",
-        } == items(said)[0]
+        } == items(made)[0]
 
     def test_by_its_id(self):
         """
@@ -305,10 +307,10 @@ class TestThoughts:
         What another provider signed is lost, the thought with it.
         """
         hm = ReasoningPart("Hm.", "s", metadata=as_given(metadata))
-        said = AssistantMessage([hm, TextPart("hi")])
+        made = AssistantMessage([hm, TextPart("hi")])
 
-        assert ("messages[0].parts[0]", "reasoning") in losses(said)
-        assert [{"role": "assistant", "content": [bare_text("hi")]}] == items(said)
+        assert ("messages[0].parts[0]", "reasoning") in losses(made)
+        assert [{"role": "assistant", "content": [bare_text("hi")]}] == items(made)
 
     def test_noted_by_both(self):
         """
@@ -324,17 +326,17 @@ class TestThoughts:
         """
         What was never signed, and has no id, is refused by the provider.
         """
-        said = AssistantMessage([ReasoningPart("Hm."), TextPart("hi")])
+        made = AssistantMessage([ReasoningPart("Hm."), TextPart("hi")])
 
-        assert [("messages[0].parts[0]", "reasoning")] == losses(said)
-        assert 1 == len(items(said))
+        assert [("messages[0].parts[0]", "reasoning")] == losses(made)
+        assert 1 == len(items(made))
 
     def test_without_its_end(self):
         """
         So is what is left where the signed part was taken away.
         """
-        said = answer(thought("a", "b", encrypted_content="s"), call())
-        left = said.replace(content=said.content[:1])
+        made = answer(thought("a", "b", encrypted_content="s"), call())
+        left = made.replace(content=made.content[:1])
 
         assert [("messages[0].parts[0]", "reasoning")] == losses(left)
         assert [call()] == items(left)
@@ -343,15 +345,15 @@ class TestThoughts:
         """
         A thought that nothing follows is refused, and lost.
         """
-        said = answer(message("a"), thought("Hm."), thought("Hm?", "Hm!"))
+        made = answer(message("a"), thought("Hm."), thought("Hm?", "Hm!"))
 
         assert [
             ("messages[0].parts[1]", "reasoning"),
             ("messages[0].parts[2]", "reasoning"),
             ("messages[0].parts[3]", "reasoning"),
-        ] == sorted(losses(said, UserMessage("hi")))
+        ] == sorted(losses(made, UserMessage("hi")))
         assert [message("a"), {"role": "user", "content": "hi"}] == items(
-            said, UserMessage("hi")
+            made, UserMessage("hi")
         )
 
     @pytest.mark.parametrize(
@@ -380,10 +382,10 @@ class TestThoughts:
         """
         But not in a message of another role.
         """
-        told = dump([answer(thought("Hm.")), after])
+        written = dump([answer(thought("Hm.")), after])
 
-        assert "reasoning" in {lost.what for lost in told.lost}
-        assert thought("Hm.") not in told.payload["input"]
+        assert "reasoning" in {lost.what for lost in written.lost}
+        assert thought("Hm.") not in written.payload["input"]
 
 
 class TestDump:
@@ -521,13 +523,13 @@ class TestDump:
         A result's name is told by its call.
         """
         asked = AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}")])
-        told = ToolMessage("12", tool_call_id="c1", tool_name="f")
+        written = ToolMessage("12", tool_call_id="c1", tool_name="f")
 
-        assert [] == losses(asked, told)
+        assert [] == losses(asked, written)
         assert [("messages[1]", "tool_name")] == losses(
-            asked, told.replace(tool_name="g")
+            asked, written.replace(tool_name="g")
         )
-        assert [("messages[0]", "tool_name")] == losses(told, asked)
+        assert [("messages[0]", "tool_name")] == losses(written, asked)
 
     def test_results_of_custom_tools(self):
         """
@@ -536,12 +538,12 @@ class TestDump:
         asked = AssistantMessage(
             tool_calls=[ToolCall("c1", "run", "ls", type="custom")]
         )
-        told = ToolMessage("12", tool_call_id="c1")
+        written = ToolMessage("12", tool_call_id="c1")
 
         assert [
             {"type": "custom_tool_call", "call_id": "c1", "name": "run", "input": "ls"},
             result(type="custom_tool_call_output"),
-        ] == items(asked, told)
+        ] == items(asked, written)
 
     @pytest.mark.parametrize(
         ("message", "key"),
@@ -578,7 +580,7 @@ class TestDump:
         """
         What was never for a model to hear is neither sent nor listed.
         """
-        said = AssistantMessage(
+        made = AssistantMessage(
             [RefusalPart("no", index=3, metadata=as_given({"a": 1}))],
             tool_calls=[
                 ToolCall("c1", "f", "{}", index=4, metadata=as_given({"b": 2}))
@@ -591,13 +593,13 @@ class TestDump:
         assert (
             {"input": [{"role": "assistant", "content": [refused]}, call()]},
             (),
-        ) == attrs.astuple(dump([said]), recurse=False)
+        ) == attrs.astuple(dump([made]), recurse=False)
 
     def test_an_answer_in_parts(self):
         """
         Texts are one message, and parted by what stands between.
         """
-        said = AssistantMessage(
+        made = AssistantMessage(
             [
                 TextPart("a"),
                 TextPart("b"),
@@ -612,7 +614,7 @@ class TestDump:
             {"type": "web_search_call"},
             {"role": "assistant", "content": [bare_text("c")]},
             call(),
-        ] == items(said)
+        ] == items(made)
 
     def test_the_payload_is_the_callers(self):
         """

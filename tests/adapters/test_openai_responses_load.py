@@ -67,7 +67,7 @@ class TestLoad:
     """
 
     @pytest.mark.parametrize(
-        ("raw", "said"),
+        ("raw", "expected"),
         [
             ({"role": "user", "content": "hi"}, UserMessage("hi")),
             (
@@ -95,12 +95,15 @@ class TestLoad:
             ),
         ],
     )
-    def test_usual(self, raw, said):
+    def test_usual(self, raw, expected):
         """
         What everybody sends needs no notes, and is written as it was.
         """
-        assert said == one(raw)
-        assert ({"input": [raw]}, ()) == (dump([said]).payload, dump([said]).lost)
+        assert expected == one(raw)
+        assert ({"input": [raw]}, ()) == (
+            dump([expected]).payload,
+            dump([expected]).lost,
+        )
 
     def test_instructions(self):
         """
@@ -118,10 +121,10 @@ class TestLoad:
         """
         raws = [{"role": role, "content": "Be brief."}]
 
-        said = load(raws)
+        found = load(raws)
 
-        assert (SystemMessage("Be brief."),) == tuple(map(bare, said))
-        assert {"input": raws} == dump(said).payload
+        assert (SystemMessage("Be brief."),) == tuple(map(bare, found))
+        assert {"input": raws} == dump(found).payload
 
     def test_bare_text(self):
         """
@@ -212,11 +215,11 @@ class TestLoad:
         So are media in unusual base64, and words of another role; they are
         written as they were.
         """
-        said = one(user(block))
+        found = one(user(block))
 
-        assert kind is type(said.parts[0])
-        assert value == getattr(said.parts[0], field)
-        assert {"input": [user(block)]} == dump([said]).payload
+        assert kind is type(found.parts[0])
+        assert value == getattr(found.parts[0], field)
+        assert {"input": [user(block)]} == dump([found]).payload
 
     @pytest.mark.parametrize(
         "block",
@@ -238,10 +241,10 @@ class TestLoad:
         """
         What there is no word for is kept as it is.
         """
-        said = one(user(block))
+        found = one(user(block))
 
-        assert UserMessage([UnknownPart(block, source="openai_responses")]) == said
-        assert {"input": [user(block)]} == dump([said]).payload
+        assert UserMessage([UnknownPart(block, source="openai_responses")]) == found
+        assert {"input": [user(block)]} == dump([found]).payload
 
     def test_media_of_tools(self):
         """
@@ -292,12 +295,14 @@ class TestLoad:
         )
         raws = [raw, call()]
 
-        said = one_of(raws)
+        found = one_of(raws)
 
-        assert ["Hm.", "Aha!", "x"] == [part.text for part in said.parts]
-        assert ["", "", "gAAAA+/="] == [part.signature for part in said.parts]
-        assert [0, 1, 2, 3] == [each.index for each in (*said.parts, *said.tool_calls)]
-        assert {"input": raws} == dump([said]).payload
+        assert ["Hm.", "Aha!", "x"] == [part.text for part in found.parts]
+        assert ["", "", "gAAAA+/="] == [part.signature for part in found.parts]
+        assert [0, 1, 2, 3] == [
+            each.index for each in (*found.parts, *found.tool_calls)
+        ]
+        assert {"input": raws} == dump([found]).payload
 
     @pytest.mark.parametrize(
         "raw",
@@ -326,14 +331,14 @@ class TestLoad:
         Missing, null and "" are told apart in a thought, too, and what it is
         signed with is in one of its parts.
         """
-        said = one_of([raw, call()])
+        found = one_of([raw, call()])
 
-        thoughts = [part for part in said.parts if isinstance(part, ReasoningPart)]
+        thoughts = [part for part in found.parts if isinstance(part, ReasoningPart)]
         signed = [part.signature for part in thoughts if part.signature]
         given = raw.get("encrypted_content")
         assert thoughts
         assert ([given] if given else []) == signed
-        assert {"input": [raw, call()]} == dump([said]).payload
+        assert {"input": [raw, call()]} == dump([found]).payload
 
     @pytest.mark.parametrize(
         "raw",
@@ -349,10 +354,10 @@ class TestLoad:
         """
         A thought that is no text is kept as it is.
         """
-        said = one_of([raw, call()])
+        found = one_of([raw, call()])
 
-        assert "unknown" == said.parts[0].kind
-        assert {"input": [raw, call()]} == dump([said]).payload
+        assert "unknown" == found.parts[0].kind
+        assert {"input": [raw, call()]} == dump([found]).payload
 
     @pytest.mark.parametrize(
         "raw",
@@ -379,10 +384,10 @@ class TestLoad:
         """
         raws = [thought("Hm."), raw, message("hi"), {**call(), "id": "fc_1"}]
 
-        said = one_of(raws)
+        found = one_of(raws)
 
-        assert UnknownPart(raw, source="openai_responses", index=1) == said.parts[1]
-        assert {"input": raws} == dump([said]).payload
+        assert UnknownPart(raw, source="openai_responses", index=1) == found.parts[1]
+        assert {"input": raws} == dump([found]).payload
 
     @pytest.mark.parametrize(
         "raw",
@@ -409,11 +414,11 @@ class TestLoad:
         """
         raws = [message("a"), raw, message("b")]
 
-        before, said, after = several(raws)
+        before, loaded, after = several(raws)
 
-        assert UnknownMessage(raw, source="openai_responses") == said
+        assert UnknownMessage(raw, source="openai_responses") == loaded
         assert ("a", "b") == (before.text, after.text)
-        assert {"input": raws} == dump([before, said, after]).payload
+        assert {"input": raws} == dump([before, loaded, after]).payload
 
     def test_system_message_of_more_than_text(self):
         """
@@ -432,9 +437,9 @@ class TestLoad:
         """
         raws = [call(), result(), result(call_id="c2"), result(call_id="c3", name="g")]
 
-        _, *told = several(raws)
+        _, *results = several(raws)
 
-        assert ["f", "", "g"] == [each.tool_name for each in told]
+        assert ["f", "", "g"] == [each.tool_name for each in results]
         assert {"input": raws} == dump(load(raws)).payload
 
     def test_custom_results(self):
@@ -456,20 +461,20 @@ class TestLoad:
         raws = [call(call_id=""), call(call_id=None), {**call("g")}]
         del raws[2]["call_id"]
 
-        said = one_of(raws)
+        found = one_of(raws)
 
-        assert 3 == len({each.id for each in said.tool_calls} - {""})
-        assert {"input": raws} == dump([said]).payload
+        assert 3 == len({each.id for each in found.tool_calls} - {""})
+        assert {"input": raws} == dump([found]).payload
 
     @pytest.mark.parametrize("arguments", [' {"a" :\n1.0}\t', '{"a', "", "é\u2028"])
     def test_arguments(self, arguments):
         """
         Arguments are the text the model wrote, valid or not.
         """
-        said = one(call(arguments=arguments))
+        found = one(call(arguments=arguments))
 
-        assert arguments == said.tool_calls[0].arguments
-        assert arguments == dump([said]).payload["input"][0]["arguments"]
+        assert arguments == found.tool_calls[0].arguments
+        assert arguments == dump([found]).payload["input"][0]["arguments"]
 
     @pytest.mark.parametrize(
         ("wrong", "right"),
@@ -487,14 +492,14 @@ class TestLoad:
         ]
         payload = {"instructions": wrong, "input": raws}
 
-        system, asked, said = several(payload)
-        export = dump([system, asked, said])
+        system, asked, loaded = several(payload)
+        export = dump([system, asked, loaded])
 
         places = ["input[1].content[0].text", "input[1].extra.a[0]", "input[2].name"]
-        assert right == system.text == asked.text == said.text
+        assert right == system.text == asked.text == loaded.text
         assert ["instructions"] == list(notes(system)["mended"])
         assert ["input[0].content"] == list(notes(asked)["mended"])
-        assert places == sorted(notes(said)["mended"])
+        assert places == sorted(notes(loaded)["mended"])
         assert sorted(["instructions", "input[0].content", *places]) == sorted(
             lost.what for lost in export.lost
         )
@@ -504,18 +509,18 @@ class TestLoad:
         """
         Of a request only what was said is read; the bare list will do.
         """
-        said = [{"role": "user", "content": "hi"}]
+        messages = [{"role": "user", "content": "hi"}]
 
-        assert load(said) == load({"model": "m", "input": said, "tools": []})
-        assert load(said) == load(tuple(said))
+        assert load(messages) == load({"model": "m", "input": messages, "tools": []})
+        assert load(messages) == load(tuple(messages))
 
 
 def one_of(raws):
     """
     The one message that *raws*, items, are.
     """
-    (said,) = load(raws)
-    return said
+    (found,) = load(raws)
+    return found
 
 
 class TestAnswers:
@@ -744,7 +749,7 @@ class TestKinds:
         """
         What a message says of its thoughts and its text.
         """
-        said = one_of([thought("Hm. ", "Aha!"), message("hi")])
+        found = one_of([thought("Hm. ", "Aha!"), message("hi")])
 
-        assert ("Hm. Aha!", "hi") == (said.reasoning, said.text)
-        assert [ReasoningPart, ReasoningPart, TextPart] == list(map(type, said.parts))
+        assert ("Hm. Aha!", "hi") == (found.reasoning, found.text)
+        assert [ReasoningPart, ReasoningPart, TextPart] == list(map(type, found.parts))

@@ -46,7 +46,7 @@ class TestResponse:
         Reason, usage, chances, model and id are the message's; the rest is noted,
         but for what repeats the request, and nulls.
         """
-        (said,) = several(
+        (loaded,) = several(
             response(
                 message(text("hi", logprobs=[LIKELY])),
                 usage={"input_tokens": 9, "output_tokens": 2},
@@ -61,7 +61,7 @@ class TestResponse:
         )
 
         top = LogProb("yo", -9999.0)
-        assert "hi" == said.text
+        assert "hi" == loaded.text
         assert (
             ResponseMeta(
                 "completed",
@@ -70,10 +70,10 @@ class TestResponse:
                 "gpt-5",
                 "resp_1",
             )
-            == said.response
+            == loaded.response
         )
         assert {"created_at": 1, "service_tier": "default"} == dict(
-            notes(said)["response"]
+            notes(loaded)["response"]
         )
 
     @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ class TestResponse:
         Why it ended, in the provider's word: what made it incomplete, or its
         status.
         """
-        (said,) = several(response(message("hi"), **fields))
+        (loaded,) = several(response(message("hi"), **fields))
 
-        told = {**notes(said).get("response", {})}
-        assert reason == said.response.finish_reason
-        assert noted == told
+        kept = {**notes(loaded).get("response", {})}
+        assert reason == loaded.response.finish_reason
+        assert noted == kept
 
     def test_one_message(self):
         """
@@ -130,12 +130,12 @@ class TestResponse:
             {"type": "shell_call_output", "call_id": "c7", "output": []},
         ]
 
-        said = answer(*output)
+        loaded = answer(*output)
 
-        assert "abc" == said.text
-        assert [0, 1, 2, 3, 4, 6] == [part.index for part in said.parts]
-        assert [5] == [each.index for each in said.tool_calls]
-        assert output == dump([said]).payload["input"]
+        assert "abc" == loaded.text
+        assert [0, 1, 2, 3, 4, 6] == [part.index for part in loaded.parts]
+        assert [5] == [each.index for each in loaded.tool_calls]
+        assert output == dump([loaded]).payload["input"]
 
     def test_logprobs(self):
         """
@@ -143,12 +143,12 @@ class TestResponse:
         field of ours holds.
         """
         odd = {**LIKELY, "id": 7}
-        said = answer(
+        loaded = answer(
             message(text("hi", logprobs=[LIKELY]), text("hi", logprobs=[odd]))
         )
 
-        blocks = dump([said]).payload["input"][0]["content"]
-        assert ["hi", "hi"] == [each.token for each in said.response.logprobs]
+        blocks = dump([loaded]).payload["input"][0]["content"]
+        assert ["hi", "hi"] == [each.token for each in loaded.response.logprobs]
         assert [[], [odd]] == [block["logprobs"] for block in blocks]
 
     def test_empty_response(self):
@@ -156,12 +156,12 @@ class TestResponse:
         A response without content, or not yet with content, is not sent until the
         caller puts some in its place.
         """
-        (said,) = several(response(status="queued"))
+        (loaded,) = several(response(status="queued"))
 
-        assert ("", "queued") == (said.text, said.response.finish_reason)
-        assert [] == dump([said]).payload["input"]
+        assert ("", "queued") == (loaded.text, loaded.response.finish_reason)
+        assert [] == dump([loaded]).payload["input"]
         assert [{"role": "assistant", "content": "hi"}] == dump(
-            [said.replace(content="hi")]
+            [loaded.replace(content="hi")]
         ).payload["input"]
 
     def test_compaction(self):
@@ -172,14 +172,16 @@ class TestResponse:
         rest = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"}
         whole = {"object": "response.compaction", "output": [kept, rest]}
 
-        asked, said = several({**whole, "usage": {"input_tokens": 9}})
+        asked, loaded = several({**whole, "usage": {"input_tokens": 9}})
 
         assert "2+2?" == asked.text
         assert isinstance(asked, UserMessage)
-        assert (UnknownPart(rest, source="openai_responses", index=0),) == said.content
-        assert Usage(9) == said.response.usage
-        assert "response.compaction" == notes(said)["response"]["object"]
-        assert [kept, rest] == dump([asked, said]).payload["input"]
+        assert (
+            UnknownPart(rest, source="openai_responses", index=0),
+        ) == loaded.content
+        assert Usage(9) == loaded.response.usage
+        assert "response.compaction" == notes(loaded)["response"]["object"]
+        assert [kept, rest] == dump([asked, loaded]).payload["input"]
 
     def test_nothing_but_kept(self):
         """
@@ -187,21 +189,21 @@ class TestResponse:
         """
         whole = response(message(role="user"), usage={"input_tokens": 9})
 
-        asked, said = several(whole)
+        asked, loaded = several(whole)
 
         assert "user" == asked.role
-        assert Usage(9) == said.response.usage
-        assert 1 == len(dump([asked, said]).payload["input"])
+        assert Usage(9) == loaded.response.usage
+        assert 1 == len(dump([asked, loaded]).payload["input"])
 
     def test_few_fields(self):
         """
         Everything but the output may be missing or null.
         """
-        (said,) = several({"output": [message("hi")], "model": None, "usage": None})
+        (loaded,) = several({"output": [message("hi")], "model": None, "usage": None})
 
-        assert ResponseMeta() == said.response
-        assert "response" not in notes(said)
-        assert AssistantMessage("hi").text == bare(said).text
+        assert ResponseMeta() == loaded.response
+        assert "response" not in notes(loaded)
+        assert AssistantMessage("hi").text == bare(loaded).text
 
     def test_calls_without_ids(self):
         """

@@ -97,14 +97,14 @@ def shape(value):
     *value* without what was said: messages' roles and parts' types, tools'
     names and ids, and media's kinds.
     """
-    told = {"type", "id", "role", "modality", "mime_type", "finish_reason"}
+    names = {"type", "id", "role", "modality", "mime_type", "finish_reason"}
     if isinstance(value, list):
         return [shape(item) for item in value]
 
     if not isinstance(value, dict):
         return None
 
-    named = told | ({"name"} if value.get("type") == "tool_call" else set())
+    named = names | ({"name"} if value.get("type") == "tool_call" else set())
     return {
         key: value[key] if key in named else shape(value[key])
         for key in value
@@ -160,29 +160,29 @@ class TestPayload:
         ) == dump(CHAT)
 
     @given(st.lists(messages(), max_size=4), st.data())
-    def test_is_valid(self, said, data):
+    def test_is_valid(self, chat, data):
         """
         Whatever was said is what the conventions take, with contents and
         without, and the same each time; each loss has its place.
         """
-        output = data.draw(st.none() | st.integers(0, len(said)))
+        output = data.draw(st.none() | st.integers(0, len(chat)))
         contents, apart = data.draw(st.booleans()), data.draw(st.booleans())
         options = {"output": output, "contents": contents, "instructions": apart}
 
-        export = dump(said, **options)
+        export = dump(chat, **options)
 
         assert [] == [str(error) for error in PAYLOAD.iter_errors(export.payload)]
         assert as_json(export.payload)
-        assert export == dump(iter(said), **options)
+        assert export == dump(iter(chat), **options)
         assert all(one.path.startswith("messages[") and one.why for one in export.lost)
         assert as_text(export.lost)
 
     @given(st.lists(messages(), max_size=4))
-    def test_as_text(self, said):
+    def test_as_text(self, chat):
         """
         As texts, attributes are JSON of the same, and all values are plain.
         """
-        structured, texts = dump(said).payload, dump(said, as_text=True).payload
+        structured, texts = dump(chat).payload, dump(chat, as_text=True).payload
 
         assert structured.keys() == texts.keys()
         for key, text in texts.items():
@@ -192,36 +192,36 @@ class TestPayload:
                 assert structured[key] == json.loads(text)
 
     @given(st.lists(messages(), max_size=4))
-    def test_every_message_is_there(self, said):
+    def test_every_message_is_there(self, chat):
         """
         No message is left out, however much of it is.
         """
-        payload = dump(said, instructions=False).payload
+        payload = dump(chat, instructions=False).payload
 
-        told = [*payload.get(INPUT, []), *payload.get(OUTPUT, [])]
-        assert len(said) == len(told)
-        assert [m.role for m in said if m.role != "unknown"] == [
+        written = [*payload.get(INPUT, []), *payload.get(OUTPUT, [])]
+        assert len(chat) == len(written)
+        assert [m.role for m in chat if m.role != "unknown"] == [
             raw["role"]
-            for m, raw in zip(said, told, strict=True)
+            for m, raw in zip(chat, written, strict=True)
             if m.role != "unknown"
         ]
 
     @given(st.lists(messages(), max_size=4))
-    def test_without_contents(self, said):
+    def test_without_contents(self, chat):
         """
         Without contents the structure is the same, and nothing of what was
         said is there.
         """
-        whole, bare = dump(said).payload, dump(said, contents=False).payload
+        whole, bare = dump(chat).payload, dump(chat, contents=False).payload
 
         assert {key: shape(whole[key]) for key in whole} == {
             key: shape(bare[key]) for key in bare
         }
         for key in bare:
             if key != REASONS:
-                told = strings(shape(bare[key]))
+                written = strings(shape(bare[key]))
                 assert sorted(filter(None, strings(bare[key]))) == sorted(
-                    filter(None, told)
+                    filter(None, written)
                 )
 
     def test_secrets(self):
@@ -229,7 +229,7 @@ class TestPayload:
         Nothing that a person, a model or a tool said gets through.
         """
         secret = "s3cret"
-        said = [
+        chat = [
             SystemMessage(secret),
             UserMessage(
                 [
@@ -253,10 +253,10 @@ class TestPayload:
         ]
 
         for flat in (False, True):
-            told = str(dump(said, contents=False, as_text=flat))
-            assert secret not in told
-            assert "czNjcmV0" not in told  # as base64
-            assert "tool_call_response" in told
+            written = str(dump(chat, contents=False, as_text=flat))
+            assert secret not in written
+            assert "czNjcmV0" not in written  # as base64
+            assert "tool_call_response" in written
 
     def test_nothing(self):
         """
@@ -309,15 +309,15 @@ class TestSplit:
         them if they were no instructions, are among the input.
         """
         later = SystemMessage([TextPart("b"), TextPart("c")], name="ops")
-        said = [SystemMessage("a"), later, UserMessage("hi"), SystemMessage("d")]
+        chat = [SystemMessage("a"), later, UserMessage("hi"), SystemMessage("d")]
 
-        export = dump(said)
+        export = dump(chat)
 
         assert ["a", "b", "c"] == [p["content"] for p in export.payload[INSTRUCTIONS]]
         assert ["user", "system"] == [m["role"] for m in export.payload[INPUT]]
-        assert [("messages[1]", "name")] == lost(*said)
-        assert 4 == len(dump(said, instructions=False).payload[INPUT])
-        assert "ops" == dump(said, instructions=False).payload[INPUT][1]["name"]
+        assert [("messages[1]", "name")] == lost(*chat)
+        assert 4 == len(dump(chat, instructions=False).payload[INPUT])
+        assert "ops" == dump(chat, instructions=False).payload[INPUT][1]["name"]
 
     def test_reasons(self):
         """
@@ -436,9 +436,9 @@ class TestParts:
         can hold stays the text it is.
         """
         assert expected == call(arguments)["arguments"]
-        said = [AssistantMessage(tool_calls=[ToolCall("c1", "f", arguments)])]
-        told = json.loads(dump(said, as_text=True).payload[OUTPUT])
-        assert expected == told[0]["parts"][0]["arguments"]
+        chat = [AssistantMessage(tool_calls=[ToolCall("c1", "f", arguments)])]
+        written = json.loads(dump(chat, as_text=True).payload[OUTPUT])
+        assert expected == written[0]["parts"][0]["arguments"]
 
     def test_calls(self):
         """
@@ -455,10 +455,10 @@ class TestParts:
         Text and calls are in the order in which they were streamed, if all of
         them tell it; else calls come last.
         """
-        said = [TextPart("b", index=2), TextPart("a", index=0)]
+        parts = [TextPart("b", index=2), TextPart("a", index=0)]
         calls = [ToolCall("c", "f", index=1)]
-        (message,) = dump([AssistantMessage(said, tool_calls=calls)]).payload[OUTPUT]
-        mixed = [AssistantMessage([*said, TextPart("x")], tool_calls=calls)]
+        (message,) = dump([AssistantMessage(parts, tool_calls=calls)]).payload[OUTPUT]
+        mixed = [AssistantMessage([*parts, TextPart("x")], tool_calls=calls)]
 
         assert ["a", None, "b"] == [each.get("content") for each in message["parts"]]
         assert ["b", "a", "x", None] == [
@@ -469,8 +469,10 @@ class TestParts:
         """
         A result of more than text is a list of parts.
         """
-        said = ToolMessage([TextPart("a"), ImagePart(data=b"hi")], tool_call_id="c1")
-        (message,) = dump([said]).payload[INPUT]
+        result_message = ToolMessage(
+            [TextPart("a"), ImagePart(data=b"hi")], tool_call_id="c1"
+        )
+        (message,) = dump([result_message]).payload[INPUT]
 
         assert [
             {"type": "text", "content": "a"},

@@ -68,10 +68,10 @@ class TestPairing:
         adapter, calls, words, result = FORMATS[name]
         payload = {"messages": [calls, words, result(""), result("")]}
 
-        asked, _, *told = adapter.load(payload)
+        asked, _, *answers = adapter.load(payload)
 
         assert [call.id for call in asked.tool_calls] == [
-            one.tool_call_id for one in told
+            one.tool_call_id for one in answers
         ]
         assert adapter.dump(adapter.load(payload)).payload == payload
 
@@ -94,9 +94,9 @@ class TestPairing:
         """
         adapter, calls, _, result = FORMATS[name]
 
-        _, asked, told = adapter.load([calls, calls, result("f")])
+        _, asked, answers = adapter.load([calls, calls, result("f")])
 
-        assert asked.tool_calls[0].id == told.tool_call_id
+        assert asked.tool_calls[0].id == answers.tool_call_id
 
     def test_none_open(self, name):
         """
@@ -125,10 +125,10 @@ class TestTwoKinds:
         results = [_make_message("function", name=name, content="1") for name in "fg"]
 
         loaded: Any = openai_chat.load([message, *results])
-        asked, *told = loaded
+        asked, *answers = loaded
 
         assert [call.id for call in asked.tool_calls] == [
-            one.tool_call_id for one in told
+            one.tool_call_id for one in answers
         ]
 
     @pytest.mark.parametrize("none", [[], None])

@@ -51,7 +51,7 @@ from conversation_state.usage import (
     Usage,
 )
 from tests.adapters.contract import AdapterContract
-from tests.adapters.kept import said
+from tests.adapters.kept import normalise
 from tests.adapters.pydantic_ai import (
     EVERYTHING,
     NEW_YEAR,
@@ -111,7 +111,7 @@ class TestContract(AdapterContract):
             found = found.replace(content=parts)
 
         if not isinstance(found, AssistantMessage):
-            return said(found, "pydantic_ai")
+            return normalise(found, "pydantic_ai")
 
         meta = found.response
         if meta is not None and meta.usage == Usage():
@@ -119,7 +119,7 @@ class TestContract(AdapterContract):
 
         calls = [without_place(call) for call in found.tool_calls]
         meta = None if meta == ResponseMeta() else meta
-        return said(found.replace(tool_calls=calls, response=meta), "pydantic_ai")
+        return normalise(found.replace(tool_calls=calls, response=meta), "pydantic_ai")
 
     @given(histories)
     def test_dump_undoes_load(self, history):
@@ -169,7 +169,7 @@ class TestLoad:
         Those of before, after others, are said again; one without any changes
         nothing.
         """
-        history = [asks("?", instructions=told) for told in ("a", None, "a", "b", "a")]
+        history = [asks("?", instructions=text) for text in ("a", None, "a", "b", "a")]
         loaded = ours(history)
 
         assert ["a", "b", "a"] == [one.text for one in loaded if one.role == "system"]
@@ -399,10 +399,10 @@ class TestDump:
         called = [part for part in parts if isinstance(part, ToolCallPart)]
         answered = [part for part in parts if isinstance(part, ToolReturnPart)]
 
-        said = [(call.id, call.name, call.arguments) for call in calls]
+        expected = [(call.id, call.name, call.arguments) for call in calls]
         results = [one.tool_call_id for one in chat if isinstance(one, ToolMessage)]
 
-        assert sorted(said) == sorted(
+        assert sorted(expected) == sorted(
             [(part.tool_call_id, part.tool_name, part.args) for part in called]
         )
         assert results == [part.tool_call_id for part in answered]
@@ -556,13 +556,13 @@ class TestLoadUsage:
         """
         Counts are inclusive there as they are here: none is added to another.
         """
-        spent = RequestUsage(
+        used = RequestUsage(
             input_tokens=100,
             cache_read_tokens=60,
             cache_write_tokens=40,
             output_tokens=9,
         )
-        usage = load_usage(spent)
+        usage = load_usage(used)
 
         assert usage is not None
         assert (100, 9, 109) == (
@@ -574,8 +574,8 @@ class TestLoadUsage:
             usage.prompt_tokens_details.cached_tokens,
             dict(usage.extra),
         )
-        assert usage == load_usage(says("x", usage=spent))
-        assert usage == load_usage(plain([says("x", usage=spent)])[0])
+        assert usage == load_usage(says("x", usage=used))
+        assert usage == load_usage(plain([says("x", usage=used)])[0])
 
     def test_run(self):
         """

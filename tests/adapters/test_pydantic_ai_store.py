@@ -219,13 +219,13 @@ class TestAsTheOwnStore:
             stale = await backend.load("chat")
             saved.usage = RunUsage(requests=7)
             await backend.save(saved)
-            told = []
+            calls = []
             for late in (stale, Conversation(conversation_id="chat")):
                 late.messages += turn(9)
                 try:
                     await backend.save(late)
                 except ConversationConflict as conflict:
-                    told.append(conflict.conversation_id)
+                    calls.append(conflict.conversation_id)
 
             for options in ({"at": 7}, {"from_entry": "none"}):
                 try:
@@ -233,14 +233,14 @@ class TestAsTheOwnStore:
                         "chat", expected_revision=saved.revision, **options
                     )
                 except UserError as error:
-                    told.append(str(error))
+                    calls.append(str(error))
 
             found = await backend.load("chat")
-            return told, found.usage, dump_of(found.messages)
+            return calls, found.usage, dump_of(found.messages)
 
-        told, usage, _ = asyncio.run(same_in_both(use))
+        result, usage, _ = asyncio.run(same_in_both(use))
 
-        assert ["chat", "chat"] == told[:2]
+        assert ["chat", "chat"] == result[:2]
         assert 7 == usage.requests
 
     def test_scopes(self):
@@ -373,16 +373,16 @@ class TestStates:
         A state that Pydantic AI never saw is a conversation, can be forked,
         and gone on with.
         """
-        said = [UserMessage("Hi!"), AssistantMessage("Hello."), UserMessage("And?")]
-        store.save("theirs", Aggregator.new(messages=said))
+        messages = [UserMessage("Hi!"), AssistantMessage("Hello."), UserMessage("And?")]
+        store.save("theirs", Aggregator.new(messages=messages))
         backend: Any = StoreBackend(store)
         fork = asyncio.run(backend.fork("theirs", new_conversation_id="ours"))
         found = asyncio.run(backend.load("theirs"))
         found.messages.append(says("Well."))
         asyncio.run(backend.save(found))
 
-        assert dump(said).payload == fork.messages
-        assert [*said, AssistantMessage("Well.")] == [
+        assert dump(messages).payload == fork.messages
+        assert [*messages, AssistantMessage("Well.")] == [
             one.replace(timestamp=None, metadata={}) for one in store.load("theirs")
         ][:4] or 4 == len(store.load("theirs"))
         assert store.load("ours").parent_id == store.load("theirs", at=1).id
@@ -476,11 +476,11 @@ class TestStates:
         """
         added = []
 
-        def told(call):
+        def on_call(call):
             if call.verb == "add" and call.table == "entries":
                 added.append(call.rows)
 
-        store = Store(RecordingBackend(MemoryBackend(), told))
+        store = Store(RecordingBackend(MemoryBackend(), on_call))
         backend: Any = StoreBackend(store)
 
         async def chat():

@@ -282,10 +282,10 @@ class TestHistoryProcessor:
         """
         Instructions take up room once, however often they are said.
         """
-        told = {"instructions": "x" * 80}
+        options = {"instructions": "x" * 80}
         plain = processor(within(100))(chat(9))
-        kept = processor(within(100))(chat(9, **told))
-        none = processor(within(100 + 20))(chat(9, **told))
+        kept = processor(within(100))(chat(9, **options))
+        none = processor(within(100 + 20))(chat(9, **options))
 
         assert len(kept) < len(plain) == len(none)
 
@@ -335,7 +335,9 @@ class TestHistoryProcessor:
         "trimmer",
         [
             partial(trim, budget=TokenBudget(context_window=60)),
-            lambda said: TrimContext.of(said, TokenBudget(context_window=60)).remove(3),
+            lambda messages: TrimContext.of(
+                messages, TokenBudget(context_window=60)
+            ).remove(3),
         ],
     )
     def test_any_function(self, trimmer):
@@ -348,7 +350,7 @@ class TestHistoryProcessor:
         """
         A view without the newest request is refused, in words.
         """
-        process = processor(lambda said: TrimContext.of(said).remove([3, 4]))
+        process = processor(lambda messages: TrimContext.of(messages).remove([3, 4]))
 
         with pytest.raises(InvalidTranscriptError, match="leaves out messages"):
             process(chat(1))
@@ -364,7 +366,7 @@ class TestHistoryProcessor:
             processor(list)(chat(1))
 
         with pytest.raises(TypeError, match="expected a Trimmer, got a function"):
-            awaited(lambda said: said)
+            awaited(lambda messages: messages)
 
     def test_nothing(self):
         """
@@ -373,7 +375,7 @@ class TestHistoryProcessor:
         assert [] == processor(within(9))([])
 
 
-def said(agent, turns):
+def run_turns(agent, turns):
     """
     The history after so many turns of an agent.
     """
@@ -403,7 +405,7 @@ class TestAgents:
         agent = Agent(
             seen.model, system_prompt="SYSTEM", capabilities=[ProcessHistory(shows)]
         )
-        said(agent, 12)
+        run_turns(agent, 12)
 
         assert all(len(request) <= 12 for request in seen.requests)
         assert all("SYSTEM" == one[0].parts[0].content for one in seen.requests)
@@ -415,7 +417,7 @@ class TestAgents:
         """
         seen = Seen()
         agent = Agent(seen.model, capabilities=[TrimmedRequests(within(60))])
-        history = said(agent, 8)
+        history = run_turns(agent, 8)
 
         assert 16 == len(history)
         assert max(len(request) for request in seen.requests) < 10

@@ -376,15 +376,15 @@ class TestParsed:
         """
         What ``client.chat.completions.parse()`` adds is not sent back.
         """
-        said = {"role": "assistant", "content": "{}"}
+        reply = {"role": "assistant", "content": "{}"}
         function = {"name": "f", "arguments": "{}"}
         call = {"id": "c1", "type": "function", "function": function}
         parsed = {**function, "parsed_arguments": SNAPSHOT}
-        told = [{**call, "function": parsed}]
-        message = {**said, "tool_calls": told, "parsed": SNAPSHOT}
+        calls = [{**call, "function": parsed}]
+        message = {**reply, "tool_calls": calls, "parsed": SNAPSHOT}
         response = {"choices": [{"index": 0, "message": message}]}
 
-        assert {"messages": [{**said, "tool_calls": [call]}]} == (
+        assert {"messages": [{**reply, "tool_calls": [call]}]} == (
             openai_chat.dump(openai_chat.load(response)).payload
         )
 

@@ -47,7 +47,7 @@ TOOLS = ["observation", "tool", "function", "tool_response", "function_response"
 CALLERS = ["function_call", "tool_call"]
 
 ASKED = {"from": "human", "value": "hi"}
-SAID = {"from": "gpt", "value": "hello"}
+TURN = {"from": "gpt", "value": "hello"}
 CALLED = '{"name": "clock", "arguments": {"city":  "Oslo"}}'
 
 
@@ -177,8 +177,8 @@ class TestLoad:
         """
         expected = (UserMessage("hi"), AssistantMessage("hello"))
 
-        assert expected == load({key: [ASKED, SAID]})
-        assert expected == load([ASKED, SAID])
+        assert expected == load({key: [ASKED, TURN]})
+        assert expected == load([ASKED, TURN])
 
     @pytest.mark.parametrize("what", ["value", "content", "text"])
     @pytest.mark.parametrize("who", ["from", "role"])
@@ -222,7 +222,7 @@ class TestLoad:
 
         assert expected == load({"prompt": "hi", "completion": "hello"})
         assert expected == load({"prompt": "hi", "response": "hello"})
-        assert expected == load({"prompt": [ASKED], "completion": [SAID]})
+        assert expected == load({"prompt": [ASKED], "completion": [TURN]})
 
     def test_turn_alone(self):
         """
@@ -234,7 +234,7 @@ class TestLoad:
         """
         What a turn says beside it is in the notes, but for what says nothing.
         """
-        raw = {**SAID, "weight": 0, "name": None, "markdown": None}
+        raw = {**TURN, "weight": 0, "name": None, "markdown": None}
 
         assert {"keys": {"weight": 0}} == notes(one([raw]))
 
@@ -611,19 +611,19 @@ class TestLaws:
         """
         Every text that people and models said is in the messages, in order.
         """
-        said = [
+        spoken = [
             next(each[key] for key in ("value", "content", "text") if key in each)
             for each in turns
             if each.get("from", each.get("role")) in {*USERS, *MODELS}
         ]
 
-        heard = [
+        received = [
             message.text
             for message in load(turns)
             if isinstance(message, (UserMessage, AssistantMessage))
         ]
 
-        assert [text for text in said if text] == [text for text in heard if text]
+        assert [text for text in spoken if text] == [text for text in received if text]
 
     @given(RECORDS)
     def test_can_be_sent(self, record):
@@ -663,7 +663,7 @@ class TestLines:
         """
         A record a line, with its name, its line and what it says beside it.
         """
-        text = as_lines(chat(ASKED, id="a", tools="[]"), chat(SAID, id=7), [ASKED])
+        text = as_lines(chat(ASKED, id="a", tools="[]"), chat(TURN, id=7), [ASKED])
 
         first, second, third = loaded(text)
 
@@ -684,7 +684,7 @@ class TestLines:
         """
         Lines are a text, an open file, or a list.
         """
-        text = "\ufeff" + as_lines(chat(ASKED), chat(SAID))
+        text = "\ufeff" + as_lines(chat(ASKED), chat(TURN))
         path = tmp_path / "chats.jsonl"
         path.write_text(text, encoding="utf-8", newline="\r\n")
 
@@ -710,11 +710,13 @@ class TestLines:
         Lines of one message each are one conversation, until a blank line or
         another conversation.
         """
-        asked, said = (
+        asked, answered = (
             {"role": "user", "content": "hi"},
             {"role": "assistant", "content": "yo"},
         )
-        text = as_lines(asked, said) + "\n \n" + as_lines(asked, chat(ASKED), said)
+        text = (
+            as_lines(asked, answered) + "\n \n" + as_lines(asked, chat(ASKED), answered)
+        )
 
         found = [*load_lines(text)]
 
@@ -742,7 +744,7 @@ class TestLines:
         The first bad line is an error that names it and all that is wrong with
         it, after the lines before it were given.
         """
-        given = load_lines(as_lines(chat(ASKED), chat({"from": "x"}, 5), chat(SAID)))
+        given = load_lines(as_lines(chat(ASKED), chat({"from": "x"}, 5), chat(TURN)))
 
         assert 1 == next(given).line
         with pytest.raises(DecodeError) as caught:
@@ -771,7 +773,7 @@ class TestLines:
         """
         A broken line is told in its place, and the rest loads.
         """
-        text = as_lines(chat(ASKED)) + bad + "\n" + as_lines(chat(SAID))
+        text = as_lines(chat(ASKED)) + bad + "\n" + as_lines(chat(TURN))
 
         first, broken, last = results(text)
 
@@ -799,7 +801,7 @@ class TestLines:
         """
         error = DecodeError((Problem("$", "too long"),))
 
-        found = [*line_results([json.dumps([ASKED]), error, json.dumps([SAID])])]
+        found = [*line_results([json.dumps([ASKED]), error, json.dumps([TURN])])]
 
         assert Broken(2, error) == found[1]
         assert [1, 2, 3] == [each.line for each in found]

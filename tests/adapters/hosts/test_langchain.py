@@ -60,7 +60,7 @@ class LangChainCase:
 
     def turn(self, number):
         call = {"id": f"c{number}", "name": "clock", "args": {"zone": f"z{number}"}}
-        told = {"finish_reason": "stop", "model_name": "m", "headers": {"a": number}}
+        fields = {"finish_reason": "stop", "model_name": "m", "headers": {"a": number}}
         return [
             HumanMessage(f"question {number}", id=f"h{number}"),
             AIMessage("", tool_calls=[call], additional_kwargs={"refusal": None}),
@@ -70,7 +70,7 @@ class LangChainCase:
                 name="clock",
                 artifact={"number": number},
             ),
-            AIMessage(f"answer {number}", id=f"a{number}", response_metadata=told),
+            AIMessage(f"answer {number}", id=f"a{number}", response_metadata=fields),
         ]
 
     def user_message(self, text):

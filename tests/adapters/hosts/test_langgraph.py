@@ -87,7 +87,7 @@ class LangGraphCase:
 
     def turn(self, number):
         call = {"id": f"c{number}", "name": "clock", "args": {"zone": f"z{number}"}}
-        told = {"finish_reason": "stop", "model_name": "m", "headers": {"a": number}}
+        fields = {"finish_reason": "stop", "model_name": "m", "headers": {"a": number}}
         return [
             HumanMessage(f"question {number}", id=f"h{number}"),
             AIMessage("", tool_calls=[call], id=f"q{number}"),
@@ -98,7 +98,7 @@ class LangGraphCase:
                 id=f"r{number}",
                 artifact={"number": number},
             ),
-            AIMessage(f"answer {number}", id=f"a{number}", response_metadata=told),
+            AIMessage(f"answer {number}", id=f"a{number}", response_metadata=fields),
         ]
 
     def user_message(self, text):
