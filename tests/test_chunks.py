@@ -187,11 +187,19 @@ def outcome(function, *arguments):
         return error.args
 
 
+def concat_one_by_one(pieces):
+    """
+    Concatenate each chunk with what came before; the first by itself, since calls of
+    one index in one chunk are one call.
+    """
+    return reduce(lambda *pair: concat([*pair]), pieces[1:], concat(pieces[:1]))
+
+
 def check_against_one_by_one(pieces, sizes):
     """
     Check `concat`, which reads as many chunks at once as *sizes* says.
     """
-    one_by_one = outcome(reduce, lambda *pair: concat([*pair]), pieces)
+    one_by_one = outcome(concat_one_by_one, pieces)
     accumulator = outcome(reduce, Accumulator.add, pieces, Accumulator())
     expected = getattr(accumulator, "message", accumulator)
     names = ("_BATCH", "_SMALL_BATCH", "_LAST")
