@@ -12,9 +12,14 @@ holds a turn. It polls; if there is nothing, it enters a queue, polls again, and
 sleeps. A producer wakes the waiters in the queue.
 """
 
-from conversation_state.streams._collecting import acollect, collect
 from conversation_state.streams._derived import SKIP, Failed, Ok, SourceEnd
-from conversation_state.streams._making import merge, merge_named, pipe
+from conversation_state.streams._making import (
+    acollect,
+    collect,
+    merge,
+    merge_named,
+    pipe,
+)
 from conversation_state.streams._sender import Sender
 from conversation_state.streams._stream import Reader, Stream
 

@@ -34,7 +34,6 @@ _USAGE = frozenset(
 )
 # Integers that a float holds exactly, and that Go writes as integers.
 _EXACT = 2**53
-_NO_USAGE = Usage()
 
 
 def read_response(message: ObjectReader) -> ResponseMeta | None:
