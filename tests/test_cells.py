@@ -416,7 +416,7 @@ class TestWatch:
     @given(st.lists(st.integers(-2, 2)))
     def test_tells_every_change(self, steps):
         """
-        Every change is told once, in order, and nothing else is.
+        Every change is reported once, in order, and nothing else is.
         """
         cell, changes = Cell(0), []
         with cell.watch(lambda *both: changes.append(both)):
@@ -559,7 +559,7 @@ class TestWatch:
 
     def test_a_change_while_it_begins(self):
         """
-        A change whose maker did not see this watcher yet is told as well.
+        A change whose maker did not see this watcher yet is reported as well.
         """
         cell, changes = Cell(0), []
 

@@ -509,7 +509,7 @@ class TestChecks:
 
     def test_told(self, monkeypatch, write):
         """
-        A broken promise is told with the conversation's name, and the status
+        A broken promise is reported with the conversation's name, and the status
         is 1.
         """
         monkeypatch.setattr(replaying, "decode", lambda data: decode(data).fork())
@@ -618,7 +618,7 @@ class TestOtherFormats:
     def test_a_message_a_line(self, write):
         """
         A file of one message a line is one conversation; what is wrong with a
-        line is told with its number.
+        line is reported with its number.
         """
         bad = json.dumps({"role": "user", "content": 7}).encode()
         path = write(*[json.dumps(each).encode() for each in CHAT], bad)
@@ -663,7 +663,7 @@ class TestBadInput:
     )
     def test_line(self, write, bad, why):
         """
-        A line that is no conversation is told with file, number and reason;
+        A line that is no conversation is reported with file, number and reason;
         those before and after it are replayed, and the status is 2.
         """
         path = write(line("before"), bad, line("after"))
@@ -716,7 +716,7 @@ class TestBadInput:
 
     def test_binary_file(self, write):
         """
-        A binary file is told once, not line by line.
+        A binary file is reported once, not line by line.
         """
         path = write(b"\x7fELF\x02\x01" + bytes(range(256)) * 100)
 
@@ -1004,7 +1004,7 @@ class TestProcess:
 
     def test_wrong_usage(self):
         """
-        Wrong usage is told as click tells it.
+        Wrong usage is reported as click does.
         """
         result = subprocess.run(
             [*MAIN, "replay"], capture_output=True, cwd=ROOT, check=False

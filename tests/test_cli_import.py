@@ -280,7 +280,7 @@ class TestConflict:
 
     def test_hostile(self, run):
         """
-        A name may be anything, and is told without harm.
+        A name may be anything, and is reported without harm.
         """
         path = run.write(line(HOSTILE), line(HOSTILE, OTHER))
 
@@ -293,7 +293,7 @@ class TestConflict:
 class TestUnreadable:
     def test_goes_on(self, run):
         """
-        What can't be read is told with its line, the rest is saved, and the
+        What can't be read is reported with its line, the rest is saved, and the
         status is 2.
         """
         path = run.write(line("a"), "nonsense\n", line("b"), '{"messages": 5}\n')
@@ -332,7 +332,7 @@ class TestUnreadable:
     @pytest.mark.parametrize("id", ["x" * 501, "a\0b"])
     def test_no_name(self, run, id):
         """
-        An id that can't be a name is told with its line.
+        An id that can't be a name is reported with its line.
         """
         path = run.write(line("a"), line(id), line("b"))
 
@@ -356,7 +356,7 @@ class TestUnreadable:
 
     def test_bad_state(self, run):
         """
-        What should be a state of ours and is not is told as such.
+        What should be a state of ours and is not is reported as such.
         """
         wrong = '{"format": "conversation_state", "version": 1, "kind": "usage"}\n'
         newer = '{"format": "conversation_state", "version": 999, "kind": "x"}\n'
@@ -566,7 +566,7 @@ class TestExport:
 
     def test_unknown_format(self, run, chat):
         """
-        An unknown format is told with those there are.
+        An unknown format is reported with those there are.
         """
         result = run("export", "chat", "--format", "xml", status=2)
 

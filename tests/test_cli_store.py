@@ -161,7 +161,7 @@ class TestOpening:
     )
     def test_bad_urls(self, run, url, message):
         """
-        What is no store is told in one line, without any password.
+        What is no store is reported in one line, without any password.
         """
         result = run("log", "x", url=url, status=2)
 
@@ -172,7 +172,7 @@ class TestOpening:
 
     def test_keeps_passwords(self, run, monkeypatch):
         """
-        What can't be reached is told without its URL, which may have a
+        What can't be reached is reported without its URL, which may have a
         password.
         """
 
@@ -261,7 +261,7 @@ class TestAsked:
     )
     def test_not_there(self, run, store, asked, message):
         """
-        What is not there is told with what is much like it.
+        What is not there is reported with what is much like it.
         """
         result = run("show", asked, status=2)
 

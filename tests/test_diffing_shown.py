@@ -511,7 +511,7 @@ class TestText:
 
     def test_recorded_usage(self):
         """
-        One key with two usages is told by its name, and at most five of them.
+        One key with two usages is known by its name, and at most five of them.
         """
         root = Aggregator.new()
         a, b = root, root
@@ -630,7 +630,7 @@ class TestText:
 
     def test_names_of_tools(self):
         """
-        A result is told by the name of the call, though that was said in
+        A result is known by the name of the call, though that was said in
         common.
         """
         call = AssistantMessage(tool_calls=[ToolCall("c", "clock")])

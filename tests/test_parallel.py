@@ -1041,7 +1041,7 @@ class TestOnTurn:
 
     def test_tells_every_turn(self, executor):
         """
-        Each branch is told once, when it is settled, here; failed ones, too.
+        Each branch is reported once, when it is settled, here; failed ones, too.
         """
         settled: list[tuple[Turn, int]] = []
         cell = Cell(CHAT)

@@ -606,7 +606,7 @@ class TestResults:
     @given(pipe_items)
     def test_is_the_list_that_was_sent(self, items):
         """
-        Any mixture of values and failures is told as it was sent, to all.
+        Any mixture of values and failures is given as it was sent, to all.
         """
         results = sent(*items).results()
 
@@ -960,7 +960,7 @@ class TestPipe:
     @pytest.mark.parametrize("error", [KeyboardInterrupt, StopIteration])
     def test_sends_interrupts_of_its_block_as_errors(self, error):
         """
-        An interrupt, or what looks like an end, is told in other words.
+        An interrupt, or what looks like an end, is reported in other words.
         """
         sender, stream = pipe(0)
         with pytest.raises(error), sender:

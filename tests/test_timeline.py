@@ -183,7 +183,7 @@ class TestCommit:
     )
     def test_refuses(self, given, error, message):
         """
-        What is no text is told at once.
+        What is no text is reported at once.
         """
         with pytest.raises(error, match=message):
             Timeline.begin("S").commit("A", **given)

@@ -26,20 +26,20 @@ from conversation_state.parts import (
 # Formats whose calls have their arguments as values; the others have a text.
 VALUED = {"anthropic", "gemini"}
 
-# What stands in `lost` for what is said, but elsewhere.
+# What `lost` calls content that arrives, but elsewhere.
 MOVED = {"assistant", "position", "system"}
 
 
 class Carried(NamedTuple):
     """
-    One thing that was said.
+    One piece of content.
 
     Attributes:
         path: Where: of a message, a part or a call.
 
         kind: What it is.
 
-        about: All that is said of it, by the names that `lost` has for it.
+        about: Its fields, by the names that `lost` has for them.
     """
 
     path: str
@@ -76,15 +76,15 @@ def _describe_part(part: Any, path: str, role: str) -> Carried:
         for name in ("detail", "name"):
             about[name] = getattr(part, name, "")
 
-    # Nothing said of it is nothing to keep.
+    # An empty field is nothing to keep.
     kept = {name: each for name, each in about.items() if each not in ("", None)}
     return Carried(path, part.kind, kept)
 
 
 def carried_in(messages: Iterable[Message], *, valued: bool) -> list[Carried]:
     """
-    All that is said in *messages*, but for empty texts; *valued* says whether
-    arguments are values, and not texts.
+    The content of *messages*, but for empty texts; with *valued* arguments are
+    values, and not texts.
     """
     found: list[Carried] = []
     names: dict[str, str] = {}
@@ -127,12 +127,12 @@ def carried_in(messages: Iterable[Message], *, valued: bool) -> list[Carried]:
 
 class Kept(NamedTuple):
     """
-    What has to arrive of one thing that was said.
+    What has to arrive of one piece of content.
 
     Attributes:
-        said: The thing, without what of it is lost.
+        carried: The piece, without what of it is lost.
 
-        is_free: Whether it may be missing, or said in other words.
+        is_free: Whether it may be missing, or be there in another form.
 
         is_moved: Whether it may stand elsewhere.
     """
@@ -153,7 +153,7 @@ def kept_of(carried: Iterable[Carried], lost: Iterable[Lost]) -> list[Kept]:
     listed: dict[str, set[str]] = {}
     beside: dict[str, set[str]] = {}
     for each in lost:
-        # A key that only its provider knows is nothing that was said.
+        # A key that only its provider knows is no content.
         own = each.why.startswith("is specific to") and each.what != "signature"
         # A content that is no list is one text.
         path = each.path.replace(".content", ".parts[0]")
@@ -198,7 +198,7 @@ def missing(kept: Sequence[Kept], arrived: Iterable[Carried]) -> tuple[list[Any]
 
     # Of one message with a name, two may have been made.
     free = [one.carried for one in kept if one.is_free or one.carried.kind == "name"]
-    others = [one for one in left if not any(_is_said_by(one, each) for each in free)]
+    others = [one for one in left if not any(_is_part_of(one, each) for each in free)]
     return lacking, others
 
 
@@ -209,7 +209,7 @@ def _is_in(one: Carried, other: Carried) -> bool:
     )
 
 
-def _is_said_by(one: Carried, whole: Carried) -> bool:
+def _is_part_of(one: Carried, whole: Carried) -> bool:
     """
     Whether *one* may be what *whole*, which has no place there, became.
     """

@@ -335,7 +335,7 @@ class StreamContract:
 
     def test_recorded(self, recordings):
         """
-        Real streams: every moment of them is a message, usage is told once,
+        Real streams: every moment of them is a message, usage is reported once,
         what they collect to can be sent again, and nothing of it is lost.
         """
         paths = sorted((recordings / "streams" / self.provider).glob("*.sse"))

@@ -228,7 +228,7 @@ class TestLoadAndDump:
     def test_dump_gives_plain_json(self, loaded):
         """
         Whatever the messages are, the payload is a list of JSON objects, and
-        losses are told with the message they are in.
+        losses are reported with the message they are in.
         """
         export = dump(iter(loaded))
 
@@ -275,7 +275,7 @@ class TestLoadAndDump:
 
     def test_all_that_is_wrong(self):
         """
-        All problems are told at once, each with its path.
+        All problems are reported at once, each with its path.
         """
         with pytest.raises(DecodeError) as caught:
             load(["hello", {"role": "user", "content": float("nan")}, None])

@@ -557,7 +557,7 @@ class TestResponse:
 
     def test_another_model(self):
         """
-        Who answers after another model declined is told by a block.
+        Who answers after another model declined is known by a block.
         """
         raw = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}
 

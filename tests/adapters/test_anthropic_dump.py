@@ -361,7 +361,7 @@ class TestTurns:
 
     def test_lost_in_order(self):
         """
-        What is lost is told in the order it was said.
+        What is lost is listed in the order of the messages.
         """
         _, lost = dumped(
             asks(),

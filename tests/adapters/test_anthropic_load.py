@@ -557,7 +557,7 @@ class TestResponse:
 
     def test_notes(self):
         """
-        What else is told is noted, and never sent.
+        What else it holds is noted, and never sent.
         """
         (message,) = several(RESPONSE)
         kept = notes(message)["response"]
@@ -680,7 +680,7 @@ class TestRefuses:
 
     def test_all_of_it(self):
         """
-        All that is wrong is told at once.
+        All problems are reported at once.
         """
         wrong = {"system": [5], "messages": [user(5, {}, text(5)), 6, {"role": "user"}]}
 

@@ -104,7 +104,7 @@ class TestArithmetic:
 
     def test_breakdown_alone(self):
         """
-        What was written to the cache is told by its parts, if by nothing else.
+        What was written to the cache is known by its parts, if by nothing else.
         """
         usage = load_block(
             input_tokens=1, cache_creation={"ephemeral_5m_input_tokens": 4}

@@ -718,7 +718,7 @@ class TestRefuses:
 
     def test_all_of_it(self):
         """
-        All that is wrong is told at once.
+        All problems are reported at once.
         """
         with pytest.raises(DecodeError) as caught:
             load({"messages": [user(5), None, 7, user(sender=1, run_id="x")]})

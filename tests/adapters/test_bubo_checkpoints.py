@@ -195,7 +195,7 @@ class TestLoad:
 
     def test_all_of_it(self):
         """
-        All that is wrong is told at once, with its path.
+        All problems are reported at once, with their paths.
         """
         usage = {
             "prompt_tokens": -1,

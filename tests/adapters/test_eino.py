@@ -912,7 +912,7 @@ class TestRefuses:
 
     def test_all_of_it(self):
         """
-        All that is wrong is told at once.
+        All problems are reported at once.
         """
         with pytest.raises(DecodeError) as caught:
             load({"messages": [user(5), None, answer(name=1, reasoning_content=2)]})

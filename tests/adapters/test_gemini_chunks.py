@@ -536,7 +536,7 @@ class TestPartialCalls:
 
 class TestResponse:
     """
-    What is told of the response is told once, at the end.
+    The response's fields are reported once, at the end.
     """
 
     def test_usage_once(self):
@@ -653,7 +653,7 @@ class TestResponse:
 
     def test_notes(self):
         """
-        What else is told is kept: maps are merged, of all else the last stands.
+        What else it holds is kept: maps are merged, of all else the last stands.
         """
         ratings = [{"category": "a", "probability": "LOW"}]
         message = collected(
@@ -752,7 +752,7 @@ class TestResponse:
 
     def test_logprobs(self):
         """
-        How likely tokens were, is told with their piece.
+        How likely tokens were, is reported with their piece.
         """
         events = [
             event(

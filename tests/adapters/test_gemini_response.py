@@ -28,7 +28,7 @@ def only(payload):
 
 class TestResponse:
     """
-    A response is its message, with what was told about it.
+    A response is its message, with its fields.
     """
 
     def test_message(self):
@@ -51,7 +51,7 @@ class TestResponse:
 
     def test_notes(self):
         """
-        What else is told is kept, and never sent.
+        What else it holds is kept, and never sent.
         """
         beside = {
             "groundingMetadata": {"webSearchQueries": ["a"]},
@@ -231,7 +231,7 @@ class TestResponse:
 
 class TestLogprobs:
     """
-    How likely tokens were is told with the response.
+    How likely tokens were is reported with the response.
     """
 
     def logprobs(self, raw):
@@ -441,7 +441,7 @@ class TestUsage:
 
     def test_what_is_no_count(self):
         """
-        What else is told is kept with the message; counts are categories.
+        What else it holds is kept with the message; counts are categories.
         """
         block = {"promptTokenCount": 1, "serviceTier": "a", "futureTokenCount": 2}
         message = only(response({"text": "a"}, usageMetadata=block))

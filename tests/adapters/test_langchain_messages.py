@@ -680,7 +680,7 @@ class TestRefusals:
 
     def test_everything_wrong(self):
         """
-        All that is wrong is told at once.
+        All problems are reported at once.
         """
         wrong = ToolMessage("", tool_call_id="c", artifact={"a": object(), "b": {1}})
 

@@ -366,7 +366,7 @@ class TestCalls:
 
     def test_no_index(self):
         """
-        Pieces without an index are told by their ids, or go on with the last.
+        Pieces without an index are known by their ids, or go on with the last.
         """
         calls = called(
             call(None, "1", id="a", name="f"),
@@ -913,7 +913,7 @@ class TestRefuses:
 
     def test_all_of_an_event(self):
         """
-        All that is wrong with an event is told at once.
+        All problems with an event are reported at once.
         """
         _, error = given_before([event(role="user", content=5)], DecodeError)
 

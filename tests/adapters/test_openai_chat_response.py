@@ -62,7 +62,7 @@ def response(**fields):
 
 class TestResponse:
     """
-    A response is its message, and what was told about it.
+    A response is its message, with its own fields.
     """
 
     def test_meta(self):
@@ -91,7 +91,7 @@ class TestResponse:
 
     def test_goes_back(self):
         """
-        The message is written as it came, without what was told about it.
+        The message is written as it came, without the response's fields.
         """
         assert [RESPONSE["choices"][0]["message"]] == dump(load(RESPONSE)).payload[
             "messages"

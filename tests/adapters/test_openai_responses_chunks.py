@@ -832,7 +832,7 @@ class TestResponse:
 
     def test_notes(self):
         """
-        What is told of the response is noted, as it is in the end.
+        The response's fields are noted, as they are at the end.
         """
         merged = collected(
             event("created", response=response(status="in_progress", created_at=1)),
@@ -1008,7 +1008,7 @@ class TestRefuses:
 
     def test_all_of_an_event(self):
         """
-        All that is wrong with an event is told at once.
+        All problems with an event are reported at once.
         """
         wrong = call(name=5, arguments=None)
         _, error = given_before([done(wrong)], DecodeError)

@@ -520,7 +520,7 @@ class TestDump:
 
     def test_names_of_tools(self):
         """
-        A result's name is told by its call.
+        A result's name is known by its call.
         """
         asked = AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}")])
         written = ToolMessage("12", tool_call_id="c1", tool_name="f")

@@ -38,7 +38,7 @@ LIKELY = {
 
 class TestResponse:
     """
-    A response is its message, and what was told about it.
+    A response is its message, with its own fields.
     """
 
     def test_meta(self):

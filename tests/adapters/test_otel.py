@@ -528,7 +528,7 @@ class TestLost:
 
     def test_another_name(self):
         """
-        A tool's name is told by the call of this id, if it is the same.
+        A tool's name is known by the call of this id, if it is the same.
         """
         again = AssistantMessage(tool_calls=[ToolCall("c1", "watch")])
 

@@ -184,7 +184,7 @@ class TestLoad:
     @pytest.mark.parametrize("who", ["from", "role"])
     def test_keys(self, who, what):
         """
-        Who says what is told by either pair of keys, or by one of each.
+        Who says what is known by either pair of keys, or by one of each.
         """
         assert (UserMessage("hi"),) == load([{who: "user", what: "hi"}])
 
@@ -771,7 +771,7 @@ class TestLines:
     )
     def test_broken(self, bad, path, why):
         """
-        A broken line is told in its place, and the rest loads.
+        A broken line is reported in its place, and the rest loads.
         """
         text = as_lines(chat(ASKED)) + bad + "\n" + as_lines(chat(TURN))
 

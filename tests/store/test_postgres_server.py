@@ -360,7 +360,7 @@ class TestServerIsGone:
 
     def test_nobody_listens(self):
         """
-        A server that is not there is told as such.
+        A server that is not there is reported as such.
         """
         with pytest.raises(StoreError, match="can't be reached"):
             open_store("postgresql+psycopg://me@127.0.0.1:1/db")
@@ -378,7 +378,7 @@ class TestServerIsGone:
 class TestServerRefuses:
     def test_password(self, server, schema, pg_url):
         """
-        A wrong password is told without it, and the right one is not shown.
+        A wrong password is reported without it, and the right one is not shown.
         """
         server.run(
             "DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = "
