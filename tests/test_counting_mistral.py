@@ -1,5 +1,5 @@
 """
-Counting with Mistral's vocabularies, held against Mistral's own tokenizer.
+Counting with Mistral's vocabularies, compared with Mistral's own tokenizer.
 """
 
 import functools

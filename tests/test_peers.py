@@ -1,5 +1,5 @@
 """
-The laws held against other libraries: what `peers` shows is true of the installed ones.
+The laws checked on other libraries: what `peers` shows is true of the installed ones.
 """
 
 import inspect

@@ -175,7 +175,7 @@ def read_table(text: str) -> list[dict[str, Any]]:
 
 def run_peers(_run: Run) -> dict[str, Any]:
     """
-    The laws held against other libraries, as `python -m peers` finds them.
+    The laws checked on other libraries, as `python -m peers` finds them.
     """
     if not (ROOT / "peers").is_dir():
         return {"missing": "this checkout has no examples of other libraries"}
