@@ -13,6 +13,7 @@ import pytest
 from conversation_state import Aggregator
 from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.store import open_store
+from conversation_state.store.backends.sqlite import _connection
 from conversation_state.store.records import WriteGroup, reading
 from tests.interrupts import interrupt_at_each_opcode
 
@@ -218,10 +219,12 @@ class TestWrite:
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
     @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-    def test_forked(self, store):
+    def test_forked(self, store, monkeypatch):
         """
         A child that was forked while a write was under way writes by itself.
         """
+        # How long a fork waits for a write, which here waits for the fork.
+        monkeypatch.setattr(_connection, "PATIENCE_S", 0.01)
         group = WriteGroup(store)
         children: list[int] = []
 
