@@ -50,7 +50,7 @@ class Node(NamedTuple):
     children: tuple[str, ...]
 
 
-class _Place(NamedTuple):
+class _EntryPosition(NamedTuple):
     """
     Where an entry was first found: in which state, and behind how many others.
     """
@@ -102,7 +102,7 @@ class MessageTree:
     _states: Log[Aggregator]
     # The identities of all entries, in the order in which they came.
     _ids: Log[str]
-    _places: PMap[str, _Place]
+    _places: PMap[str, _EntryPosition]
     _children: PMap[str, tuple[str, ...]]
     # Of entries that also stand behind others: those others.
     _joined: PMap[str, tuple[str | None, ...]]
@@ -382,7 +382,7 @@ class MessageTree:
 
                 continue
 
-            places[entry.id] = _Place(state, position)
+            places[entry.id] = _EntryPosition(state, position)
             ids = ids.append(entry.id)
             above = parent or _ROOT
             children = children.set(above, (*children.get(above, ()), entry.id))
@@ -492,7 +492,7 @@ def _check_state(state: object) -> Aggregator:
 def _make_tree(  # noqa: PLR0917 - its fields
     states: Log[Aggregator],
     ids: Log[str],
-    places: PMap[str, _Place],
+    places: PMap[str, _EntryPosition],
     children: PMap[str, tuple[str, ...]],
     joined: PMap[str, tuple[str | None, ...]],
     head: str | None,

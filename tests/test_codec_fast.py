@@ -23,7 +23,7 @@ from conversation_state.codec import (
     to_data,
 )
 from conversation_state.codec._fast import DOUBTS, Doubt
-from conversation_state.codec._reader import Reader
+from conversation_state.codec._reader import CodecReader
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
@@ -112,7 +112,7 @@ def read_fast(raw, *, is_parsed=True) -> Any:
     The message as the fast pass reads it; None if it is in doubt.
     """
     try:
-        return _decode_messages._read_fast(raw, Reader(is_parsed=is_parsed))
+        return _decode_messages._read_fast(raw, CodecReader(is_parsed=is_parsed))
     except DOUBTS:
         return None
 
@@ -121,7 +121,7 @@ def read_slowly(raw) -> Any:
     """
     The message as the slow pass reads it; None if there are problems.
     """
-    reader = Reader()
+    reader = CodecReader()
     tagged = _decode_messages._MESSAGES
     message = _decode_messages._read_tagged(reader, raw, None, tagged)
     return None if reader.problems.count else message

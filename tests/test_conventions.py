@@ -6,6 +6,7 @@ rules that `tools.import_contracts` adds to import-linter.
 import ast
 import functools
 import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,24 @@ class TestImports:
         ]
 
         assert [] == constant
+
+
+class TestNames:
+    """
+    A name that is searched for is found once.
+    """
+
+    def test_classes(self):
+        """
+        No two classes of the package have the same name.
+        """
+        places = defaultdict(list)
+        for path in relative_paths(PACKAGE, "*.py"):
+            for node in ast.walk(parse(path)):
+                if isinstance(node, ast.ClassDef):
+                    places[node.name].append(path)
+
+        assert {} == {name: found for name, found in places.items() if len(found) > 1}
 
 
 class TestPrivateError:

@@ -299,7 +299,9 @@ class TestOf:
         with pytest.raises(TypeError, match="what calling it gives, perhaps"):
             Stream.of(breaking_off)
 
-    @pytest.mark.parametrize("kind", [streams.Stream, streams.Reader, streams.Sender])
+    @pytest.mark.parametrize(
+        "kind", [streams.Stream, streams.StreamReader, streams.Sender]
+    )
     def test_is_not_made_by_its_class(self, kind):
         """
         Streams, readers and senders say who makes them.

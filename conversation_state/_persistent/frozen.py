@@ -312,7 +312,7 @@ def is_same_json(a: Any, b: Any) -> bool:
     return not isinstance(a, tuple) or all(map(is_same_json, a, b))
 
 
-class _Place:
+class _LazyPath:
     """
     Where in a value something is, computed only if something is wrong there.
 
@@ -347,7 +347,7 @@ def _freeze_value(
 
     if isinstance(value, str):
         plain = value.__class__ is str and value.isascii()
-        return value if plain else check_text(value, _Place(at), error)
+        return value if plain else check_text(value, _LazyPath(at), error)
 
     if isinstance(value, int):
         # Whatever a subclass overrides: an enum, for example.
@@ -355,7 +355,10 @@ def _freeze_value(
         if _LEAST <= number <= _MOST:
             return number
 
-        msg = f"{_Place(at)} is an integer that does not fit in 64 bits; make it a text"
+        msg = (
+            f"{_LazyPath(at)} is an integer that does not fit in 64 bits; "
+            "make it a text"
+        )
         raise error(msg)
 
     if isinstance(value, float):
@@ -363,11 +366,11 @@ def _freeze_value(
         if -_INFINITY < real < _INFINITY:  # neither is NaN
             return real
 
-        msg = f"{_Place(at)} is {value!r}, which JSON can't represent"
+        msg = f"{_LazyPath(at)} is {value!r}, which JSON can't represent"
         raise error(msg)
 
     if depth == MOST_LEVELS:
-        msg = f"{_Place(at)} is nested more than {MOST_LEVELS} levels deep"
+        msg = f"{_LazyPath(at)} is nested more than {MOST_LEVELS} levels deep"
         raise error(msg)
 
     # A map that was checked before, too: here it is deeper than it was then.
@@ -385,7 +388,7 @@ def _freeze_value(
             ]
         )
 
-    msg = f"{_Place(at)} is {shorten_repr(value, _LINE)}, which JSON can't represent"
+    msg = f"{_LazyPath(at)} is {shorten_repr(value, _LINE)}, which JSON can't represent"
     raise error(msg)
 
 
@@ -426,10 +429,10 @@ def _freeze_map(
 def _check_key(key: Any, at: Any, error: type[Exception]) -> str:
     if not isinstance(key, str):
         shown = shorten_repr(key, _LINE)
-        msg = f"{_Place(at)} has the key {shown}; keys of JSON are text"
+        msg = f"{_LazyPath(at)} has the key {shown}; keys of JSON are text"
         raise error(msg)
 
-    return check_text(key, _Place(at, "a key of "), error)
+    return check_text(key, _LazyPath(at, "a key of "), error)
 
 
 def thaw(value: Any) -> Any:

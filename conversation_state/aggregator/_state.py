@@ -32,7 +32,7 @@ from conversation_state.aggregator._entries import (
 )
 from conversation_state.aggregator._growing import GrowingState
 from conversation_state.aggregator._turn import Turn
-from conversation_state.aggregator._value import Origin
+from conversation_state.aggregator._value import StateOrigin
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
 
@@ -98,7 +98,7 @@ class Aggregator(GrowingState):
                 If *id* is no UUID.
         """
         number = new_uuid_number() if id is None else number_of_uuid(id)
-        origin = Origin(number, None, number, 0, 0, NOTHING)
+        origin = StateOrigin(number, None, number, 0, 0, NOTHING)
         return _make_state(origin, EMPTY_LEDGER, EMPTY_LOG).extend(messages)
 
     @classmethod
@@ -207,7 +207,7 @@ class Aggregator(GrowingState):
         ledger, origin = self._ledger, self._origin
         inherited = len(log), len(ledger.entries), ledger.total
         fork = _make(
-            Origin, (new_uuid_number(), origin.number, origin.root, *inherited)
+            StateOrigin, (new_uuid_number(), origin.number, origin.root, *inherited)
         )
         return _make_state(fork, ledger, log)
 
@@ -372,7 +372,7 @@ class Aggregator(GrowingState):
         return _make_state, (self._origin, self._ledger, self._log)
 
 
-def _make_state(origin: Origin, ledger: Ledger, log: Log[Entry]) -> Aggregator:
+def _make_state(origin: StateOrigin, ledger: Ledger, log: Log[Entry]) -> Aggregator:
     state = _new(Aggregator)
     state._origin = origin
     state._ledger = ledger
@@ -386,13 +386,13 @@ def _make_origin(
     root_id: UUID | None,
     init_len: int,
     inherited: Ledger,
-) -> Origin:
+) -> StateOrigin:
     number = number_of_uuid(id)
     parent = None if parent_id is None else number_of_uuid(parent_id)
     first = number if parent is None else parent
     root = first if root_id is None else number_of_uuid(root_id)
     forked = init_len, len(inherited.entries), inherited.total
-    return Origin(number, parent, root, *forked)
+    return StateOrigin(number, parent, root, *forked)
 
 
 def join(first: Aggregator, *others: Aggregator | Turn) -> Aggregator:

@@ -31,7 +31,7 @@ from conversation_state.usage import Usage
 if TYPE_CHECKING:
     from uuid import UUID
 
-__all__ = ["Origin", "StateValue"]
+__all__ = ["StateOrigin", "StateValue"]
 
 _new = object.__new__
 
@@ -41,7 +41,7 @@ _FIRST, _LAST = 3, 5
 _MAX_LINE, _MAX_REPR = 79, 500
 
 
-class Origin(NamedTuple):
+class StateOrigin(NamedTuple):
     """
     Who a state is, and where it was forked; the same for all it grows into.
 
@@ -63,7 +63,7 @@ class StateValue:
 
     __slots__ = ("__weakref__", "_ledger", "_log", "_origin")
 
-    _origin: Origin
+    _origin: StateOrigin
     _ledger: Ledger
     _log: Log[Entry]
 

@@ -48,8 +48,8 @@ from conversation_state.codec._entries import (
 from conversation_state.codec._fast import DOUBTS, Doubt, read_uuid
 from conversation_state.codec._format import ENVELOPE, FORMAT, INLINE_KINDS, VERSION
 from conversation_state.codec._reader import (
+    CodecReader,
     Read,
-    Reader,
     Shape,
     array_reader,
     object_reader,
@@ -72,7 +72,9 @@ _EMPTY_LOG: Log[Any] = Log()
 # States
 
 
-def _read_state_or_turn(reader: Reader, raw: Any, path: JsonPath, shape: Shape) -> Any:
+def _read_state_or_turn(
+    reader: CodecReader, raw: Any, path: JsonPath, shape: Shape
+) -> Any:
     """
     An aggregator or a turn.
     """
@@ -114,7 +116,7 @@ def _read_state_or_turn(reader: Reader, raw: Any, path: JsonPath, shape: Shape) 
 
 
 def _check_unique(
-    reader: Reader, ids: list[Any], path: JsonPath, field: str = ""
+    reader: CodecReader, ids: list[Any], path: JsonPath, field: str = ""
 ) -> None:
     """
     Add each repeated one of *ids* as a problem.
@@ -126,11 +128,11 @@ def _check_unique(
             reader.problems.add(where, f"the same as at {first[id]}")
 
 
-def _read_aggregator(reader: Reader, raw: Any, path: JsonPath) -> Any:
+def _read_aggregator(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     return _read_state_or_turn(reader, raw, path, _AGGREGATOR)
 
 
-def _read_turn(reader: Reader, raw: Any, path: JsonPath) -> Any:
+def _read_turn(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     return _read_state_or_turn(reader, raw, path, _TURN)
 
 
@@ -152,8 +154,8 @@ def _make_turn(
 _TURN = strict_shape(
     _make_turn,
     *("id", "entry_ids", "messages", "ledger"),
-    id=Reader.uuid,
-    parent_id=Reader.uuid,
+    id=CodecReader.uuid,
+    parent_id=CodecReader.uuid,
     **MESSAGE_FIELDS,
     ledger=read_ledger,
 )
@@ -165,14 +167,14 @@ _AGGREGATOR = strict_shape(
     ledger=read_ledger,
 )
 _CHECKPOINT = strict_shape(
-    Checkpoint, "state", state=_read_aggregator, label=Reader.text
+    Checkpoint, "state", state=_read_aggregator, label=CodecReader.text
 )
 
 
 _USUAL_FIELDS = len(ENVELOPE) + len(_AGGREGATOR.required)
 
 
-def _read_usual_state(reader: Reader, data: Any) -> Aggregator:
+def _read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
     """
     The state that a whole document is of, or what `DOUBTS` are raised.
     """
@@ -222,7 +224,7 @@ def _read_usual_state(reader: Reader, data: Any) -> Aggregator:
 # Templates
 
 
-def _read_template_item(reader: Reader, raw: Any, path: JsonPath) -> Any:
+def _read_template_item(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     """
     An item of a template: a message or a placeholder.
     """
@@ -236,21 +238,21 @@ _MESSAGE_ITEM = strict_shape(lambda message: message, "message", message=read_me
 _PLACEHOLDER_ITEM = strict_shape(
     lambda placeholder, optional=False: Placeholder(placeholder, optional),
     "placeholder",
-    placeholder=Reader.text,
-    optional=Reader.boolean,
+    placeholder=CodecReader.text,
+    optional=CodecReader.boolean,
 )
 _TEMPLATE = strict_shape(
     lambda items, syntax="fstring": Template(*items, syntax=syntax),
     "items",
     items=array_reader(_read_template_item),
-    syntax=Reader.text,
+    syntax=CodecReader.text,
 )
 
 
 # Timelines
 
 
-def _read_moment_state(reader: Reader, raw: dict[str, Any], path: JsonPath) -> Any:
+def _read_moment_state(reader: CodecReader, raw: dict[str, Any], path: JsonPath) -> Any:
     """
     A state of a timeline that is not an aggregator: a document without envelope.
     """
@@ -272,7 +274,9 @@ def _read_moment_state(reader: Reader, raw: dict[str, Any], path: JsonPath) -> A
 _READ_TREE_STATES = timeline_reader(_read_moment_state)
 
 
-def _read_message_tree(reader: Reader, raw: Any, path: JsonPath) -> MessageTree | None:
+def _read_message_tree(
+    reader: CodecReader, raw: Any, path: JsonPath
+) -> MessageTree | None:
     before = reader.problems.count
     timeline = _READ_TREE_STATES(reader, raw, path)
     if timeline is None or reader.problems.count != before:
@@ -316,13 +320,13 @@ def read_document(
     expect: type | None,
     *,
     is_parsed: bool,
-) -> tuple[Any, Reader]:
+) -> tuple[Any, CodecReader]:
     """
     The value of a document, and its reader.
 
     The value is valid only if the reader found no problems.
     """
-    reader = Reader(is_parsed=is_parsed)
+    reader = CodecReader(is_parsed=is_parsed)
     problems = reader.problems
     if expect is None or expect is Aggregator:
         problems.is_trial = True
@@ -367,7 +371,10 @@ def read_document(
 
 
 def _read_body(
-    reader: Reader, kinds: Mapping[str, tuple[type, Read]], data: Any, path: JsonPath
+    reader: CodecReader,
+    kinds: Mapping[str, tuple[type, Read]],
+    data: Any,
+    path: JsonPath,
 ) -> Any:
     """
     Read the body: all of *data* but its kind and its envelope, if it has one.

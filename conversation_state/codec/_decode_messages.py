@@ -3,7 +3,7 @@ Reads messages, their parts, calls and usages, tools and documents.
 
 Two passes. The fast one (`_readers`, generated) reads what is as usual, and is
 in doubt about the rest. The slow one, here, reads a message that is in doubt
-once more: a `Reader` checks types, so that it can report the path of a wrong
+once more: a `CodecReader` checks types, so that it can report the path of a wrong
 one, and leaves every other rule to the constructors of the values. A problem is
 recorded and reading goes on; only the object with the problem is not
 constructed.
@@ -25,8 +25,8 @@ from conversation_state.codec._fast import DOUBTS, Doubt
 from conversation_state.codec._fast import read_usage as read_fast_usage
 from conversation_state.codec._format import UNKNOWN
 from conversation_state.codec._reader import (
+    CodecReader,
     Read,
-    Reader,
     Shape,
     array_reader,
     object_reader,
@@ -69,7 +69,7 @@ def strict_shape(make: Callable[..., Any], *required: str, **fields: Read) -> Sh
 # Usages
 
 
-def read_usage(reader: Reader, raw: Any, path: JsonPath) -> Any:
+def read_usage(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     if reader.is_parsed:
         with suppress(*DOUBTS):
             return read_fast_usage(raw)
@@ -103,7 +103,7 @@ def read_usage(reader: Reader, raw: Any, path: JsonPath) -> Any:
     return reader.construct(path, Usage, given)
 
 
-def _read_extra(reader: Reader, raw: Any, path: JsonPath) -> Any:
+def _read_extra(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     if not reader.is_object(raw, path):
         return None
 
@@ -111,13 +111,15 @@ def _read_extra(reader: Reader, raw: Any, path: JsonPath) -> Any:
 
 
 def _details_reader(kind: type[PromptTokensDetails | CompletionTokensDetails]) -> Read:
-    return object_reader(strict_shape(kind, **dict.fromkeys(kind._names, Reader.count)))
+    return object_reader(
+        strict_shape(kind, **dict.fromkeys(kind._names, CodecReader.count))
+    )
 
 
 _USAGE_READERS: dict[str, Read] = {
-    "prompt_tokens": Reader.count,
-    "completion_tokens": Reader.count,
-    "total_tokens": Reader.count,
+    "prompt_tokens": CodecReader.count,
+    "completion_tokens": CodecReader.count,
+    "total_tokens": CodecReader.count,
     "prompt_tokens_details": _details_reader(PromptTokensDetails),
     "completion_tokens_details": _details_reader(CompletionTokensDetails),
     "extra": _read_extra,
@@ -127,14 +129,14 @@ _USAGE_READERS: dict[str, Read] = {
 # Tool calls and responses
 
 
-def read_tool_call(reader: Reader, raw: Any, path: JsonPath) -> Any:
+def read_tool_call(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     return reader.read_object(raw, path, _TOOL_CALL)
 
 
 _LOGPROB_FIELDS: dict[str, Read] = {
-    "token": Reader.text,
-    "logprob": Reader.number,
-    "bytes": Reader.base64,
+    "token": CodecReader.text,
+    "logprob": CodecReader.number,
+    "bytes": CodecReader.base64,
 }
 # An alternative has no alternatives of its own, so that nothing nests.
 _read_top_logprobs = array_reader(
@@ -146,11 +148,11 @@ _LOGPROB = strict_shape(
 
 # What reads a field of a value class, by the field's annotation.
 _READS: dict[str, Read] = {
-    "str": Reader.text,
-    "bool": Reader.boolean,
-    "int": Reader.integer,
-    "bytes": Reader.base64,
-    "Mapping[str, Any]": Reader.json_map,
+    "str": CodecReader.text,
+    "bool": CodecReader.boolean,
+    "int": CodecReader.integer,
+    "bytes": CodecReader.base64,
+    "Mapping[str, Any]": CodecReader.json_map,
     "Usage": read_usage,
     "tuple[LogProb, ...]": array_reader(object_reader(_LOGPROB)),
     "tuple[ToolCall, ...]": array_reader(read_tool_call),
@@ -201,7 +203,7 @@ class _TaggedShapes(NamedTuple):
 
 
 def _read_tagged(
-    reader: Reader, raw: Any, path: JsonPath, tagged: _TaggedShapes
+    reader: CodecReader, raw: Any, path: JsonPath, tagged: _TaggedShapes
 ) -> Any:
     """
     A part or a message, of a known kind or not.
@@ -233,7 +235,7 @@ def _read_tagged(
 
 
 def _read_wrapped(
-    reader: Reader, given: dict[str, Any], path: JsonPath, tagged: _TaggedShapes
+    reader: CodecReader, given: dict[str, Any], path: JsonPath, tagged: _TaggedShapes
 ) -> Any:
     """
     A value that an older version wrapped, because it did not know its kind.
@@ -253,7 +255,7 @@ def _read_wrapped(
     return reader.construct(path, lambda **changes: replace(value, **changes), given)
 
 
-def read_part(reader: Reader, raw: Any, path: JsonPath) -> Any:
+def read_part(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     return _read_tagged(reader, raw, path, _PARTS)
 
 
@@ -270,7 +272,7 @@ _PARTS = _TaggedShapes(
 # Messages
 
 
-def read_message(reader: Reader, raw: Any, path: JsonPath) -> Any:
+def read_message(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     try:
         return _read_fast(raw, reader)
     except DOUBTS:
@@ -280,11 +282,11 @@ def read_message(reader: Reader, raw: Any, path: JsonPath) -> Any:
         return _read_slowly(reader, raw, path)
 
 
-def _read_slowly(reader: Reader, raw: Any, path: JsonPath) -> Any:
+def _read_slowly(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     return _read_tagged(reader, raw, path, _MESSAGES)
 
 
-def _read_fast(raw: Any, reader: Reader) -> Message:
+def _read_fast(raw: Any, reader: CodecReader) -> Message:
     if raw.__class__ is not dict or not (reader.is_parsed or is_loadable(raw)):
         raise Doubt
 
@@ -301,7 +303,7 @@ _read_new = _readers.MESSAGES["*"]
 
 
 def _merge_content_fields(
-    reader: Reader, given: dict[str, Any], path: JsonPath, kind: Any
+    reader: CodecReader, given: dict[str, Any], path: JsonPath, kind: Any
 ) -> None:
     """
     Replace parts by content: a message has exactly one of the two.
@@ -325,7 +327,7 @@ def _merge_content_fields(
             reader.problems.add(((path, "parts"), i), what)
 
 
-def read_messages(reader: Reader, raw: Any, path: JsonPath) -> list[Any] | None:
+def read_messages(reader: CodecReader, raw: Any, path: JsonPath) -> list[Any] | None:
     if raw.__class__ is not list and not reader.is_array(raw, path):
         return None
 
@@ -349,11 +351,11 @@ def read_messages(reader: Reader, raw: Any, path: JsonPath) -> list[Any] | None:
 
 def _message_shape(cls: type[Message]) -> Shape:
     common: dict[str, Read] = {
-        "name": Reader.text,
-        "run_id": Reader.uuid,
-        "turn_id": Reader.uuid,
-        "timestamp": Reader.time,
-        "metadata": Reader.json_map,
+        "name": CodecReader.text,
+        "run_id": CodecReader.uuid,
+        "turn_id": CodecReader.uuid,
+        "timestamp": CodecReader.time,
+        "metadata": CodecReader.json_map,
     }
     if cls is AssistantMessage:
         common["response"] = object_reader(_RESPONSE)
@@ -363,7 +365,11 @@ def _message_shape(cls: type[Message]) -> Shape:
         return shape
 
     # One of the two, which is checked where they become one.
-    fields = {**shape.fields, "content": Reader.text, "parts": array_reader(read_part)}
+    fields = {
+        **shape.fields,
+        "content": CodecReader.text,
+        "parts": array_reader(read_part),
+    }
     return shape._replace(
         fields=fields, required=tuple({*shape.required} - {"content"})
     )
@@ -388,7 +394,7 @@ _MESSAGES = _TaggedShapes(
 # Tools and documents
 
 
-def _read_parameters(reader: Reader, raw: Any, path: JsonPath) -> Any:
+def _read_parameters(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     """
     The parameters of a tool: a JSON Schema, or a `Parameter` for each name.
     """
@@ -404,7 +410,9 @@ def _read_parameters(reader: Reader, raw: Any, path: JsonPath) -> Any:
     return _read_parameters_by_name(reader, raw, path, MAX_PARAMETER_LEVELS)
 
 
-def _read_wrapped_schema(reader: Reader, raw: dict[str, Any], path: JsonPath) -> Any:
+def _read_wrapped_schema(
+    reader: CodecReader, raw: dict[str, Any], path: JsonPath
+) -> Any:
     """
     A schema that was wrapped, because its type is not a text.
     """
@@ -418,7 +426,7 @@ def _read_wrapped_schema(reader: Reader, raw: dict[str, Any], path: JsonPath) ->
 
 
 def _read_parameters_by_name(
-    reader: Reader, raw: Any, path: JsonPath, levels: int
+    reader: CodecReader, raw: Any, path: JsonPath, levels: int
 ) -> Any:
     if not reader.is_object(raw, path):
         return None
@@ -429,15 +437,15 @@ def _read_parameters_by_name(
     )
 
 
-def _read_parameter(reader: Reader, raw: Any, path: JsonPath, levels: int) -> Any:
+def _read_parameter(reader: CodecReader, raw: Any, path: JsonPath, levels: int) -> Any:
     if not levels:
         what = f"nested more than {MAX_PARAMETER_LEVELS} levels deep"
         return reader.problems.add(path, what)
 
     fields: dict[str, Read] = {
-        "type": Reader.text,
-        "description": Reader.text,
-        "required": Reader.boolean,
+        "type": CodecReader.text,
+        "description": CodecReader.text,
+        "required": CodecReader.boolean,
         "enum": _read_enum_values,
         "items": partial(_read_parameter, levels=levels - 1),
         "properties": partial(_read_parameters_by_name, levels=levels - 1),
@@ -447,7 +455,7 @@ def _read_parameter(reader: Reader, raw: Any, path: JsonPath, levels: int) -> An
     )
 
 
-def _read_enum_values(reader: Reader, raw: Any, path: JsonPath) -> Any:
+def _read_enum_values(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     return raw if reader.is_array(raw, path) else None
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from conversation_state._canonical import JsonPath
 from conversation_state._persistent import Log
 from conversation_state.aggregator._entries import Ledger
-from conversation_state.codec._reader import Reader
+from conversation_state.codec._reader import CodecReader
 from conversation_state.errors import InvalidUsageError
 
 __all__ = ["DecodedSegment", "Place", "SegmentedLogs", "read_pair"]
@@ -29,7 +29,7 @@ _EMPTY_LOG: Log[Any] = Log()
 
 
 def read_pair(
-    reader: Reader, raw: Any, path: JsonPath, what: str
+    reader: CodecReader, raw: Any, path: JsonPath, what: str
 ) -> tuple[int, int] | None:
     """
     Two integers, a `Place` for example; *what* they are is for errors.
@@ -63,7 +63,7 @@ class SegmentedLogs:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: CodecReader,
         segments: list[DecodedSegment | None] | None,
         path: JsonPath,
     ) -> None:

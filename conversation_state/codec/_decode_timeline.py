@@ -29,8 +29,8 @@ from conversation_state.codec._entries import (
     read_ledger,
 )
 from conversation_state.codec._reader import (
+    CodecReader,
     Read,
-    Reader,
     Shape,
     array_reader,
     object_reader,
@@ -40,7 +40,7 @@ from conversation_state.timeline import Moment, Timeline
 __all__ = ["timeline_reader"]
 
 # Reads a state that has a kind.
-ReadOther: TypeAlias = "Callable[[Reader, dict[str, Any], JsonPath], Any]"
+ReadOther: TypeAlias = "Callable[[CodecReader, dict[str, Any], JsonPath], Any]"
 
 
 # Logs
@@ -50,7 +50,7 @@ _read_place = partial(read_pair, what="the number of a segment and a length")
 
 
 def _read_segment(
-    reader: Reader, raw: Any, path: JsonPath, shape: Shape, name: str
+    reader: CodecReader, raw: Any, path: JsonPath, shape: Shape, name: str
 ) -> DecodedSegment | None:
     if not reader.is_object(raw, path):
         return None
@@ -99,7 +99,7 @@ class _LogState(NamedTuple):
 
 
 def _read_timeline_state(
-    reader: Reader, raw: Any, path: JsonPath, read_other: ReadOther
+    reader: CodecReader, raw: Any, path: JsonPath, read_other: ReadOther
 ) -> _OtherState | _LogState | None:
     if not reader.is_object(raw, path):
         return None
@@ -120,7 +120,7 @@ def _read_timeline_state(
 
 
 def _read_other_state(
-    reader: Reader, raw: dict[str, Any], path: JsonPath, read_other: ReadOther
+    reader: CodecReader, raw: dict[str, Any], path: JsonPath, read_other: ReadOther
 ) -> Any:
     """
     A state that has a kind; messages may be marked as a list.
@@ -133,7 +133,7 @@ def _read_other_state(
     return [*value] if is_list is True and value is not None else value
 
 
-def _read_json_state(reader: Reader, raw: Any, path: JsonPath) -> Any:
+def _read_json_state(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     before = reader.problems.count
     reader.has_foreign_json = True
     reader.check_json(raw, path)
@@ -143,7 +143,7 @@ def _read_json_state(reader: Reader, raw: Any, path: JsonPath) -> Any:
 
 _JSON = strict_shape(dict, json=_read_json_state)
 _LOG_STATE = strict_shape(
-    dict, origin=Reader.integer, thread=_read_place, ledger=_read_place
+    dict, origin=CodecReader.integer, thread=_read_place, ledger=_read_place
 )
 
 
@@ -152,7 +152,9 @@ class _StateReader:
     The states of a timeline, while they are made.
     """
 
-    def __init__(self, reader: Reader, given: dict[str, Any], path: JsonPath) -> None:
+    def __init__(
+        self, reader: CodecReader, given: dict[str, Any], path: JsonPath
+    ) -> None:
         self._reader = reader
         self._at = (path, "states")
         self._states: list[_OtherState | _LogState | None] = given.get("states") or []
@@ -227,7 +229,11 @@ class _StateReader:
 _ORIGIN = strict_shape(
     dict,
     *("id", "root_id", "init_len", "init_ledger_len"),
-    **{**ORIGIN_FIELDS, "init_len": Reader.count, "init_ledger_len": Reader.count},
+    **{
+        **ORIGIN_FIELDS,
+        "init_len": CodecReader.count,
+        "init_ledger_len": CodecReader.count,
+    },
 )
 
 
@@ -237,15 +243,15 @@ _ORIGIN = strict_shape(
 _MOMENT = strict_shape(
     dict,
     "state",
-    state=Reader.integer,
-    label=Reader.text,
-    group=Reader.text,
-    parent=Reader.integer,
+    state=CodecReader.integer,
+    label=CodecReader.text,
+    group=CodecReader.text,
+    parent=CodecReader.integer,
 )
 
 
 def _check_moments(
-    reader: Reader, given: dict[str, Any], path: JsonPath
+    reader: CodecReader, given: dict[str, Any], path: JsonPath
 ) -> list[int | None]:
     """
     The parent of each moment; adds the problems of moments.
@@ -279,7 +285,10 @@ def _check_moments(
 
 
 def _check_redo(
-    reader: Reader, given: dict[str, Any], parents: list[int | None], path: JsonPath
+    reader: CodecReader,
+    given: dict[str, Any],
+    parents: list[int | None],
+    path: JsonPath,
 ) -> None:
     """
     Add the problems of the targets of `redo`.
@@ -307,7 +316,7 @@ def _check_redo(
 
 
 def _check_redo_paths(
-    reader: Reader,
+    reader: CodecReader,
     given: dict[str, Any],
     parents: list[int | None],
     steps: dict[int, int],
@@ -348,9 +357,9 @@ def timeline_reader(read_other: ReadOther) -> Read:
     shape = strict_shape(
         dict,
         *("present", "moments", "states"),
-        limit=Reader.count,
-        first=Reader.count,
-        present=Reader.count,
+        limit=CodecReader.count,
+        first=CodecReader.count,
+        present=CodecReader.count,
         redo=array_reader(
             partial(read_pair, what="the numbers of a moment and of a child")
         ),
@@ -361,7 +370,7 @@ def timeline_reader(read_other: ReadOther) -> Read:
         ledgers=array_reader(partial(_read_segment, shape=_LEDGER, name="entries")),
     )
 
-    def read(reader: Reader, raw: Any, path: JsonPath) -> Timeline[Any] | None:
+    def read(reader: CodecReader, raw: Any, path: JsonPath) -> Timeline[Any] | None:
         if not reader.is_object(raw, path):
             return None
 
@@ -397,7 +406,7 @@ def timeline_reader(read_other: ReadOther) -> Read:
     return read
 
 
-def _check_bounds(reader: Reader, given: dict[str, Any], path: JsonPath) -> None:
+def _check_bounds(reader: CodecReader, given: dict[str, Any], path: JsonPath) -> None:
     """
     Add the problems of limit and present, given the number of moments.
     """

@@ -28,7 +28,12 @@ from conversation_state.codec._encode_messages import (
 from conversation_state.codec._fast import Doubt
 from conversation_state.codec._fast import read_usage as read_fast_usage
 from conversation_state.codec._format import parse_time
-from conversation_state.codec._reader import Read, Reader, array_reader, object_reader
+from conversation_state.codec._reader import (
+    CodecReader,
+    Read,
+    array_reader,
+    object_reader,
+)
 from conversation_state.messages import Message
 
 __all__ = [
@@ -96,7 +101,7 @@ def decode_ledger_entries(ids: Iterable[str], raw: Sequence[Any]) -> list[Ledger
 
 
 def _read_all(read: Read, raw: Sequence[Any]) -> list[Any]:
-    reader = Reader(is_parsed=True)
+    reader = CodecReader(is_parsed=True)
     values: list[Any] | None = read(reader, raw, None)
     if reader.problems.count or values is None:
         raise reader.problems.error()
@@ -106,8 +111,8 @@ def _read_all(read: Read, raw: Sequence[Any]) -> list[Any]:
 
 _LEDGER_FIELDS: dict[str, Read] = {
     "usage": read_usage,
-    "model": Reader.text,
-    "at": Reader.time,
+    "model": CodecReader.text,
+    "at": CodecReader.time,
 }
 _read_without_ids = array_reader(
     object_reader(
@@ -125,15 +130,17 @@ _read_without_ids = array_reader(
 make_entry = partial(tuple.__new__, Entry)
 
 
-def _read_entry_ids(reader: Reader, raw: Any, path: JsonPath) -> Any:
+def _read_entry_ids(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     with suppress(TypeError):  # what `str.isascii` raises for anything but a str
         if raw.__class__ is list and all(map(str.isascii, raw)):
             return raw
 
-    return reader.read_array(raw, path, Reader.text)
+    return reader.read_array(raw, path, CodecReader.text)
 
 
-def check_same_length(reader: Reader, fields: dict[str, Any], path: JsonPath) -> None:
+def check_same_length(
+    reader: CodecReader, fields: dict[str, Any], path: JsonPath
+) -> None:
     """
     Add a problem unless *fields* has as many identities as messages.
     """
@@ -147,13 +154,13 @@ def check_same_length(reader: Reader, fields: dict[str, Any], path: JsonPath) ->
 LEDGER_ENTRY = strict_shape(
     lambda id, usage, model="", at=None: LedgerEntry(id, usage, model, at),
     *("id", "usage"),
-    id=Reader.text,
+    id=CodecReader.text,
     **_LEDGER_FIELDS,
 )
 read_ledger = array_reader(object_reader(LEDGER_ENTRY))
 
 
-def read_usual_ledger_entry(reader: Reader, raw: Any) -> LedgerEntry:
+def read_usual_ledger_entry(reader: CodecReader, raw: Any) -> LedgerEntry:
     """
     A ledger entry, or what `DOUBTS` are raised.
     """
@@ -177,9 +184,9 @@ MESSAGE_FIELDS: dict[str, Read] = {
 
 # What identifies a state, and where it was forked.
 ORIGIN_FIELDS: dict[str, Read] = {
-    "id": Reader.uuid,
-    "parent_id": Reader.uuid,
-    "root_id": Reader.uuid,
-    "init_len": Reader.integer,
-    "init_ledger_len": Reader.integer,
+    "id": CodecReader.uuid,
+    "parent_id": CodecReader.uuid,
+    "root_id": CodecReader.uuid,
+    "init_len": CodecReader.integer,
+    "init_ledger_len": CodecReader.integer,
 }

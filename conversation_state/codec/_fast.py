@@ -419,7 +419,9 @@ def read_usage(raw: Raw) -> Usage:
 
         counts = {name: n for name, n in raw.items() if name not in _USAGE_KEYS}
         if counts:
-            extra = make_map({name: n for name, n in _read_counts(counts).items() if n})
+            extra = make_map(
+                {name: n for name, n in _check_counts(counts).items() if n}
+            )
 
     usage = _new_usage()
     usage.prompt_tokens = prompt
@@ -434,13 +436,13 @@ def read_usage(raw: Raw) -> Usage:
 
 
 def _read_details(cls: type[D], raw: Raw) -> D:
-    if not _read_counts(raw).keys() <= {*cls._names}:
+    if not _check_counts(raw).keys() <= {*cls._names}:
         raise Doubt
 
     return cls(**raw)
 
 
-def _read_counts(raw: Raw) -> Raw:
+def _check_counts(raw: Raw) -> Raw:
     if raw.__class__ is not dict:
         raise Doubt
 

@@ -31,11 +31,11 @@ from conversation_state.errors import (
     TemplateError,
 )
 
-__all__ = ["Problems", "Read", "Reader", "Shape", "array_reader", "object_reader"]
+__all__ = ["CodecReader", "Problems", "Read", "Shape", "array_reader", "object_reader"]
 
 # Reads a value at a path. If it is invalid, that is added to the reader's problems,
 # and the result must not be used.
-Read: TypeAlias = "Callable[[Reader, Any, JsonPath], Any]"
+Read: TypeAlias = "Callable[[CodecReader, Any, JsonPath], Any]"
 
 
 # The errors of constructors.
@@ -117,7 +117,7 @@ class Problems:
         return DecodeError(tuple(listed))
 
 
-class Reader:
+class CodecReader:
     """
     Reads one document.
 
@@ -413,7 +413,7 @@ class Reader:
         return [read(self, item, (path, i)) for i, item in enumerate(raw)]
 
 
-_TEXT = Reader.text
+_TEXT = CodecReader.text
 
 
 def object_reader(shape: Shape) -> Read:

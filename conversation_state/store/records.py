@@ -383,7 +383,7 @@ def write(store: Store, work: Callable[[Writer], T]) -> T:
     )
 
 
-class _Job(Generic[T]):
+class _WriteJob(Generic[T]):
     """
     What one thread has to write.
     """
@@ -421,14 +421,14 @@ class WriteGroup:
         Leave what waits to the parent, after `os.fork`.
         """
         self._turn = OneAtATime()
-        self._waiting: deque[_Job[Any]] = deque()
+        self._waiting: deque[_WriteJob[Any]] = deque()
 
     def write(self, work: Callable[[Writer], T]) -> T:
         """
         What `write` does, perhaps in one transaction with others.
         """
         check_process()
-        job, turn, waiting = _Job(work), self._turn, self._waiting
+        job, turn, waiting = _WriteJob(work), self._turn, self._waiting
         try:
             waiting.append(job)
             # That thread ends: the store limits how long a write waits.
@@ -444,8 +444,8 @@ class WriteGroup:
 
         return job.result
 
-    def _write_waiting(self, job: _Job[Any]) -> None:
-        results: dict[_Job[Any], Any] = {}
+    def _write_waiting(self, job: _WriteJob[Any]) -> None:
+        results: dict[_WriteJob[Any], Any] = {}
 
         def work(writer: Writer) -> None:
             results.clear()

@@ -21,16 +21,16 @@ from conversation_state.streams._making import (
     pipe,
 )
 from conversation_state.streams._sender import Sender
-from conversation_state.streams._stream import Reader, Stream
+from conversation_state.streams._stream import Stream, StreamReader
 
 __all__ = [
     "SKIP",
     "Failed",
     "Ok",
-    "Reader",
     "Sender",
     "SourceEnd",
     "Stream",
+    "StreamReader",
     "acollect",
     "collect",
     "merge",

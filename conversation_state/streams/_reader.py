@@ -43,7 +43,7 @@ CLOSED = (
 
 class CellReader(Generic[T_co]):
     """
-    A position in a stream, and how to go on from there. See `Reader`.
+    A position in a stream, and how to go on from there. See `StreamReader`.
     """
 
     __slots__ = (
@@ -66,7 +66,7 @@ class CellReader(Generic[T_co]):
 
     def __init__(self, cell: StreamCell, *, _made: bool = False) -> None:
         if not _made:
-            raise TypeError("can't call Reader(); use iter(stream)")
+            raise TypeError("can't call StreamReader(); use iter(stream)")
 
         self._ask = None
         self._cell = cell

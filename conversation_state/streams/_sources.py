@@ -388,7 +388,7 @@ class BlockingSource(ReadySource):
             self._closers.append(close)
 
         self._is_closing = False
-        self._job: _Job | None = None
+        self._job: _WorkerJob | None = None
         self._waiters: deque[Waiter] = deque()
 
     def poll(
@@ -403,13 +403,13 @@ class BlockingSource(ReadySource):
             job = self._job
             if job is None or not job.is_running():
                 # Possibly again for the same cell, which is harmless.
-                job = self._job = _Job()
+                job = self._job = _WorkerJob()
                 in_worker(partial(self._ask_in_worker, job, cell))
                 job.is_begun = True
 
         return None
 
-    def _ask_in_worker(self, job: _Job, cell: StreamCell) -> None:
+    def _ask_in_worker(self, job: _WorkerJob, cell: StreamCell) -> None:
         # An error of the source is an item of the stream already.
         with suppress(BaseException):
             pull(cell, None, block=True)
@@ -435,7 +435,7 @@ class BlockingSource(ReadySource):
             close()
 
 
-class _Job:
+class _WorkerJob:
     """
     The progress of a worker's job.
     """

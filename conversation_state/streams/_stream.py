@@ -35,7 +35,7 @@ from conversation_state.streams._derived import (
 from conversation_state.streams._reader import CLOSED, CellReader
 from conversation_state.streams._sources import BlockingSource, ReadySource
 
-__all__ = ["Reader", "Stream", "stream_from"]
+__all__ = ["Stream", "StreamReader", "stream_from"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -69,7 +69,7 @@ class Stream(Generic[T_co]):
     __slots__ = ("__weakref__", "_cell", "_readers")
 
     _cell: StreamCell | None
-    _readers: set[ref[Reader[Any]]]
+    _readers: set[ref[StreamReader[Any]]]
 
     def __init__(self, *_: object, **__: object) -> None:
         raise TypeError(
@@ -94,7 +94,7 @@ class Stream(Generic[T_co]):
         given: Any = source
         if isinstance(given, Stream):
             return stream_from(given._get_cell())
-        if isinstance(given, Reader):
+        if isinstance(given, StreamReader):
             return given.rest
         if isinstance(given, Collection) and not hasattr(given, "__next__"):
             if isinstance(given, _MUTABLE):
@@ -222,15 +222,15 @@ class Stream(Generic[T_co]):
             if isinstance(source, AsyncSource):
                 await source.stopped()
 
-    def __iter__(self) -> Reader[T_co]:
-        reader: Reader[T_co] = Reader(self._get_cell(), _made=True)
+    def __iter__(self) -> StreamReader[T_co]:
+        reader: StreamReader[T_co] = StreamReader(self._get_cell(), _made=True)
         self._readers.add(ref(reader, self._readers.discard))
         if self._cell is None:  # closed before this reader was added
             reader.close()
 
         return reader
 
-    def __aiter__(self) -> Reader[T_co]:
+    def __aiter__(self) -> StreamReader[T_co]:
         require_anyio()
         return iter(self)
 
@@ -320,7 +320,7 @@ def _check_function(name: str, function: object) -> None:
         )
 
 
-class Reader(CellReader[T_co]):
+class StreamReader(CellReader[T_co]):
     """
     A position in a stream; made by `iter(stream)` and `aiter(stream)`.
 
@@ -352,6 +352,6 @@ class Reader(CellReader[T_co]):
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "can't pickle a Reader: its stream belongs to this process. Read it, and "
-            "pickle what it gave."
+            "can't pickle a StreamReader: its stream belongs to this process. Read it, "
+            "and pickle what it gave."
         )

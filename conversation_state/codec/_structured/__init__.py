@@ -21,7 +21,7 @@ from cattrs import Converter, StructureHandlerNotFoundError
 from conversation_state._canonical import JsonPath, dump, load
 from conversation_state._wording import shorten_repr
 from conversation_state.codec._encode import write_body
-from conversation_state.codec._reader import Problems, Read, Reader
+from conversation_state.codec._reader import CodecReader, Problems, Read
 from conversation_state.codec._structured._classes import (
     OwnValue,
     class_hook,
@@ -116,7 +116,7 @@ def read_class(cls: type) -> Read:
     have are problems: written data has no others.
     """
 
-    def read(reader: Reader, raw: Any, path: JsonPath) -> Any:
+    def read(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
         reader.has_foreign_json = True
         value, wrong = _run_hook(_find_hook(cls, ""), raw, cls, is_closed=True)
         for where, what, inside, _ in iterate_problems(wrong, path) if wrong else ():

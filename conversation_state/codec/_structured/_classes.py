@@ -30,7 +30,7 @@ from cattrs.gen import make_dict_structure_fn, override
 from conversation_state._canonical import describe_json
 from conversation_state._wording import format_count
 from conversation_state.codec import _decode
-from conversation_state.codec._reader import Read, Reader
+from conversation_state.codec._reader import CodecReader, Read
 from conversation_state.codec._structured._hooks import (
     READ_CONTEXT,
     AmbiguousUnion,
@@ -235,7 +235,7 @@ def _read_own_value(read: Read, raw: Any, kind: Any) -> Any:
     if raw.__class__ is OwnValue:
         value = raw.value
     else:
-        reader = Reader()
+        reader = CodecReader()
         value = read(reader, raw, None)
         if reader.problems.count:
             raise reader.problems.error()

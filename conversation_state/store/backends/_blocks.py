@@ -26,10 +26,10 @@ from conversation_state.store.schema import SHIFT, TABLES, Name, Revision
 
 __all__ = [
     "BLOCK_ABANDONED",
-    "Block",
     "OneAtATime",
     "Permit",
     "Permits",
+    "SequentialBlock",
     "check_process",
     "renew_in_children",
 ]
@@ -40,7 +40,7 @@ BLOCK_ABANDONED = (
 )
 
 
-class Block:
+class SequentialBlock:
     """
     A block that has no better way than one range, or one row, after the other.
     """

@@ -15,8 +15,8 @@ from conversation_state.errors import StoreError
 from conversation_state.store.backend import ConflictError, Key, Row
 from conversation_state.store.backends._blocks import (
     BLOCK_ABANDONED,
-    Block,
     OneAtATime,
+    SequentialBlock,
     renew_in_children,
 )
 from conversation_state.store.schema import TABLES
@@ -48,7 +48,7 @@ class _TableRows:
         return tuple([row[self.names.index(name)] for name in columns])
 
 
-class MemoryBlock(Block):
+class MemoryBlock(SequentialBlock):
     """
     Reads and changes, and how to take the changes back.
     """

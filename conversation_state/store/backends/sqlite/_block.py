@@ -15,7 +15,7 @@ from conversation_state.errors import StoreError
 from conversation_state.store.backend import ConflictError, Key, Row
 from conversation_state.store.backends._blocks import (
     BLOCK_ABANDONED,
-    Block,
+    SequentialBlock,
     check_process,
 )
 from conversation_state.store.backends._sql import Dialect
@@ -60,7 +60,7 @@ def is_in_transaction(connection: sqlite3.Connection) -> bool:
         return False  # the collector of garbage was there first
 
 
-class SqliteBlock(Block):
+class SqliteBlock(SequentialBlock):
     """
     A transaction of one thread, and the connection that it acquired.
 
