@@ -61,6 +61,12 @@ class Extras(NamedTuple):
     notes: bytes = b""
     removed: tuple[str, ...] = ()
 
+    def columns(self) -> tuple[bytes, bytes]:
+        """
+        The last columns of a revision, before its seal: what callers gave to it.
+        """
+        return self.label.encode(), self.notes
+
 
 NO_EXTRAS = Extras()
 
@@ -133,8 +139,7 @@ def make_append(
         row.origin,
         now(),
         state_digest(entries_digest, ledger_digest, old.origin),
-        extras.label.encode(),
-        extras.notes,
+        *extras.columns(),
     )
     head = revision.head(old.name.name, old.head.state_id)
     digests = entries_digest, ledger_digest

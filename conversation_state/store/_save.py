@@ -262,8 +262,7 @@ def _save_checked(
         number,
         now(),
         digest,
-        extras.label.encode(),
-        extras.notes,
+        *extras.columns(),
     )
     tx.add("revisions", [revision])
     if extras.label:

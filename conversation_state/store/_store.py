@@ -120,7 +120,7 @@ class Store(RevisionVerbs):
             given = freeze_map(notes, "notes")
             removed = [key for key, value in given.items() if value is None]
             packed = pack_notes(check_notes(given))
-            extras = Extras(label, notes=packed, removed=tuple(removed))
+            extras = extras._replace(notes=packed, removed=tuple(removed))
 
         return save(self._core, name, state, expecting, extras)
 

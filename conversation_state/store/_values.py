@@ -221,10 +221,11 @@ class Damage:
     Something in a store that is not what it should be.
 
     Attributes:
-        where: ``entries``, ``ledger``, ``revisions``, ``blobs`` or ``medium``.
+        where: The table it is in, such as ``entries``, ``revisions`` or ``labels``; or
+            ``medium``, for the file or server itself.
 
-        id: The identity of the entry, the head as text, the digest of the
-            blob, or "".
+        id: What it is of: the identity of an entry, a revision as text, a label, the
+            digest of a blob; "" for the medium.
 
         what: What is wrong.
     """

@@ -30,7 +30,8 @@ from conversation_state.store import open_store
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.backends.postgres import Address, _tables
 from conversation_state.store.backends.postgres._block import PostgresBlock
-from tests.store import injection
+from conversation_state.store.schema import SCHEMA_VERSION
+from tests.store import injection, older
 from tests.store import server as servers
 from tests.store.injection import PLAIN
 from tests.store.wire import Wire
@@ -784,15 +785,16 @@ class TestTables:
             if fails:
                 raise RuntimeError
 
-        monkeypatch.setattr(_tables, "STEPS", (second, third))
-        monkeypatch.setattr(_tables, "SCHEMA_VERSION", 3)
+        version = SCHEMA_VERSION
+        monkeypatch.setattr(_tables, "STEPS", (*_tables.STEPS, second, third))
+        monkeypatch.setattr(_tables, "SCHEMA_VERSION", version + 2)
         fails = True
         with pytest.raises(RuntimeError):
             open_store(pg_url)
 
         mark = f"SELECT version FROM {schema}.conversation_state"
 
-        assert [(1,)] == server.run(mark)
+        assert [(version,)] == server.run(mark)
 
         fails = False
         for _ in range(2):
@@ -800,7 +802,33 @@ class TestTables:
                 assert CHAT == store.load("chat")
 
         assert [(3,)] == server.run(f"SELECT x FROM {schema}.second")
-        assert [(3,)] == server.run(mark)
+        assert [(version + 2,)] == server.run(mark)
+
+    def test_one_more_column(self, server, schema, pg_url, monkeypatch):
+        """
+        Rows of older tables get one more column, of which the planner takes no
+        samples, as of all others.
+        """
+        with open_store(pg_url) as store:
+            store.save("chat", CHAT, label="asked")
+
+        with psycopg.connect(server.dsn()) as connection:
+            connection.execute(f"SET search_path TO {schema}")
+            older.drop_notes_in_postgres(connection)
+
+        steps = (*_tables.STEPS, older.add_notes_in_postgres)
+        monkeypatch.setattr(_tables, "STEPS", steps)
+        monkeypatch.setattr(_tables, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
+        with open_store(pg_url) as store:
+            assert () == store.verify()
+            assert {"by": "ann"} == store.annotate("chat", {"by": "ann"}, at="asked")
+            assert () == store.verify()
+
+        samples = (
+            "SELECT attstattarget FROM pg_attribute WHERE attname = 'notes'"
+            f" AND attrelid = '{schema}.revisions'::regclass"
+        )
+        assert [(0,)] == server.run(samples)
 
     def test_encoding(self, server):
         """

@@ -23,6 +23,7 @@ from conversation_state.store.schema import (
     is_sealed,
     make_sealed,
 )
+from tests.store import older
 
 EXAMPLES = [
     ("chat", 7, b'{"title":"Trip"}'),
@@ -152,10 +153,11 @@ class TestNewFiles:
         """
 
         def add(connection):
-            connection.execute("ALTER TABLE revisions ADD COLUMN author BLOB")
+            connection.execute("ALTER TABLE revisions ADD COLUMN planted BLOB")
 
-        monkeypatch.setattr(_backend, "STEPS", (add,))
-        monkeypatch.setattr(_backend, "SCHEMA_VERSION", 2)
+        newest = schema.SCHEMA_VERSION + 1
+        monkeypatch.setattr(_backend, "STEPS", (*_backend.STEPS, add))
+        monkeypatch.setattr(_backend, "SCHEMA_VERSION", newest)
         url = f"sqlite:///{tmp_path}/chats.db"
         with open_store(url) as store:
             store.save("chat", Aggregator.new().add_user_prompt("Hi!"))
@@ -166,5 +168,51 @@ class TestNewFiles:
 
         connection.close()
 
-        assert "author" not in [column[1] for column in columns]
-        assert (2,) == version
+        assert "planted" not in [column[1] for column in columns]
+        assert (newest,) == version
+
+
+class TestOlderFiles:
+    @pytest.fixture
+    def older_url(self, tmp_path, monkeypatch):
+        """
+        A file in which two states were saved before revisions had notes.
+        """
+        url = f"sqlite:///{tmp_path}/chats.db"
+        state = Aggregator.new().add_user_prompt("Hi!")
+        with open_store(url) as store:
+            store.save("chat", state, label="asked")
+            store.save("chat", state.add_assistant_message("Hello."))
+
+        with sqlite3.connect(tmp_path / "chats.db") as connection:
+            older.drop_notes_in_sqlite(connection)
+
+        connection.close()
+        steps = (*_backend.STEPS, older.add_notes_in_sqlite)
+        monkeypatch.setattr(_backend, "STEPS", steps)
+        newest = schema.SCHEMA_VERSION + 1
+        monkeypatch.setattr(_backend, "SCHEMA_VERSION", newest)
+        return url
+
+    def test_one_more_column(self, older_url):
+        """
+        Rows of an older file get one more column, and the file is what a new one is.
+        """
+        with open_store(older_url) as store:
+            assert () == store.verify()
+            assert ("asked",) == store.latest("chat", at=1).labels
+            assert {"by": "ann"} == store.annotate("chat", {"by": "ann"}, at="asked")
+            assert () == store.verify()
+
+    def test_damage_stays(self, older_url, tmp_path):
+        """
+        A row that was damaged before the step is so after it.
+        """
+        with sqlite3.connect(tmp_path / "chats.db") as connection:
+            connection.execute("UPDATE revisions SET saved_at = 0 WHERE length = 1")
+
+        connection.close()
+        with open_store(older_url) as store:
+            (damage,) = store.verify()
+
+        assert "revisions" == damage.where

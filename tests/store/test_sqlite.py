@@ -416,8 +416,9 @@ class TestMigration:
             if fails:
                 raise RuntimeError
 
-        monkeypatch.setattr(_sqlite, "STEPS", (second, third))
-        monkeypatch.setattr(_sqlite, "SCHEMA_VERSION", 3)
+        newest = _sqlite.SCHEMA_VERSION + 2
+        monkeypatch.setattr(_sqlite, "STEPS", (*_sqlite.STEPS, second, third))
+        monkeypatch.setattr(_sqlite, "SCHEMA_VERSION", newest)
         before = (tmp_path / "chats.db").read_bytes()
         fails = True
         with pytest.raises(RuntimeError):
@@ -432,7 +433,7 @@ class TestMigration:
 
         connection = sqlite3.connect(tmp_path / "chats.db")
         assert [(3,)] == connection.execute("SELECT * FROM second").fetchall()
-        assert (3,) == connection.execute("PRAGMA user_version").fetchone()
+        assert (newest,) == connection.execute("PRAGMA user_version").fetchone()
         connection.close()
 
 

@@ -1,0 +1,112 @@
+"""
+Stores of an older version, and the steps that bring them up to date: as if the column
+``notes`` of revisions had been added today.
+
+What to begin a step of `STEPS` from. Only that a step in a release has its own copy of
+both row classes, as those of `conversation_state.store.schema` change later.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from conversation_state.store import schema
+from conversation_state.store.backends.sqlite._block import SQLITE
+from conversation_state.store.schema import Revision, make_sealed
+
+__all__ = [
+    "add_notes_in_postgres",
+    "add_notes_in_sqlite",
+    "drop_notes_in_postgres",
+    "drop_notes_in_sqlite",
+]
+
+
+class OlderRevision(NamedTuple):
+    """
+    A row of ``revisions`` without notes.
+    """
+
+    revision: int
+    parent: int
+    branch: int
+    length: int
+    ledger_branch: int
+    ledger_length: int
+    origin: int
+    saved_at: int
+    digest: bytes
+    labels: bytes
+    seal: bytes
+
+
+_seal_older = schema._compile_seal(OlderRevision)
+_NAMES = ", ".join(OlderRevision._fields)
+(_CREATE,) = [each for each in SQLITE.create() if " revisions " in each]
+
+
+def _add_notes(row: Any) -> Revision:
+    """
+    A row of today's; damaged if the older one was.
+    """
+    older = OlderRevision(*row)
+    new = make_sealed(Revision, *older[:-1], b"")
+    return new if older.seal == _seal_older(older) else new._replace(seal=older.seal)
+
+
+def _drop_notes(row: Any) -> OlderRevision:
+    older = OlderRevision(*row)
+    return older._replace(seal=_seal_older(older))
+
+
+def _make_table_anew(
+    connection: Any, create: str, convert: Callable[[Any], tuple[Any, ...]]
+) -> None:
+    connection.execute("ALTER TABLE revisions RENAME TO older")
+    connection.execute(create)
+    rows = connection.execute(f"SELECT {_NAMES} FROM older").fetchall()
+    for row in map(convert, rows):
+        marks = ", ".join("?" * len(row))
+        connection.execute(f"INSERT INTO revisions VALUES ({marks})", row)
+
+    connection.execute("DROP TABLE older")
+
+
+def add_notes_in_sqlite(connection: Any) -> None:
+    """
+    The step for a file: `verify` compares the statement of each table, so the table is
+    made by that of today instead of being altered.
+    """
+    _make_table_anew(connection, _CREATE, _add_notes)
+
+
+def drop_notes_in_sqlite(connection: Any) -> None:
+    """
+    Make an older file of one of today's.
+    """
+    create = _CREATE.replace("notes BLOB NOT NULL, ", "")
+    _make_table_anew(connection, create, _drop_notes)
+
+
+def _seal_again(connection: Any, convert: Callable[[Any], Any]) -> None:
+    rows = connection.execute(f"SELECT {_NAMES} FROM revisions").fetchall()
+    for new in map(convert, rows):
+        change = "UPDATE revisions SET seal = %s WHERE revision = %s"
+        connection.execute(change, (new.seal, new.revision))
+
+
+def add_notes_in_postgres(connection: Any) -> None:
+    """
+    The step for a server, which reads columns by their names.
+    """
+    alter = "ALTER TABLE revisions"
+    connection.execute(f"{alter} ADD COLUMN notes BYTEA NOT NULL DEFAULT ''")
+    connection.execute(f"{alter} ALTER COLUMN notes DROP DEFAULT")
+    _seal_again(connection, _add_notes)
+
+
+def drop_notes_in_postgres(connection: Any) -> None:
+    """
+    Make older tables of today's.
+    """
+    connection.execute("ALTER TABLE revisions DROP COLUMN notes")
+    _seal_again(connection, _drop_notes)
