@@ -7,7 +7,7 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from conversation_state.adapters._reading import (
@@ -27,6 +27,7 @@ __all__ = [
     "Counted",
     "Details",
     "Totals",
+    "find_usage_block",
     "is_count",
     "read_count",
     "read_counts",
@@ -36,6 +37,16 @@ __all__ = [
 
 _MOST = 2**63 - 1
 _NOTHING = Usage()
+# What others call ``cache_write_tokens``.
+_CACHE_WRITES = frozenset({"cache_creation_tokens", "cache_write_tokens"})
+
+Totals = tuple[int, int, int | None]
+Details = Sequence[Mapping[str, int]]
+# Totals (prompt, completion, all), details of the first two, other categories,
+# and what is no count.
+Counted = tuple[Totals, Details, Mapping[str, int], Mapping[str, Any]]
+# Reads the counts of a format from a usage block and its path.
+CountReader = Callable[[DocumentReader, Mapping[Any, Any], str], Counted]
 
 
 def is_count(value: Any) -> TypeGuard[int]:
@@ -48,9 +59,7 @@ def is_count(value: Any) -> TypeGuard[int]:
 def usage_in(
     payload: Any,
     find: Callable[[Mapping[str, Any]], tuple[Any, str]],
-    read_usage: Callable[
-        [DocumentReader, Any, str], tuple[Usage | None, dict[str, Any]]
-    ],
+    count: CountReader,
 ) -> Usage | None:
     """
     What *payload*, a response, an event of a stream or a usage block, cost;
@@ -61,7 +70,7 @@ def usage_in(
 
         find: Finds the usage block in it, or None; and its path.
 
-        read_usage: Reads that block: the usage, and what else it has.
+        count: Reads the counts of the format.
 
     Raises:
         DecodeError:
@@ -72,7 +81,7 @@ def usage_in(
     if is_map(payload):
         block, path = find(payload)
         if block is not None:
-            usage, _ = read_usage(read, block, path)
+            usage, _ = read_usage_block(read, block, path, count)
     elif payload is not None:
         read.wrong("$", payload, "a response, an event of a stream or a usage block")
 
@@ -80,22 +89,24 @@ def usage_in(
     return usage
 
 
-# What others call ``cache_write_tokens``.
-_CACHE_WRITES = frozenset({"cache_creation_tokens", "cache_write_tokens"})
+def find_usage_block(
+    holders: Mapping[str, Any], counts: Collection[str]
+) -> tuple[Any, str]:
+    """
+    The usage block in the first of *holders*, by their paths, that has one; or
+    the payload itself if it has one of *counts*. None if there is none, and its
+    path.
+    """
+    for path, holder in holders.items():
+        if is_map(holder) and holder.get("usage") is not None:
+            return holder["usage"], f"{path}.usage"
 
-
-Totals = tuple[int, int, int | None]
-Details = Sequence[Mapping[str, int]]
-# Totals (prompt, completion, all), details of the first two, other categories,
-# and what is no count.
-Counted = tuple[Totals, Details, Mapping[str, int], Mapping[str, Any]]
+    payload = holders["$"]
+    return (payload if any(name in payload for name in counts) else None), "$"
 
 
 def read_usage_block(
-    read: DocumentReader,
-    block: Any,
-    path: str,
-    count: Callable[[DocumentReader, Mapping[Any, Any], str], Counted],
+    read: DocumentReader, block: Any, path: str, count: CountReader
 ) -> tuple[Usage | None, dict[str, Any]]:
     """
     The usage in *block*, None if there was a problem; and what else it has.

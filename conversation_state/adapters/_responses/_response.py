@@ -15,13 +15,14 @@ from conversation_state.adapters._reading import (
 )
 from conversation_state.adapters._usage import (
     Counted,
+    find_usage_block,
     read_counts,
     read_usage_block,
     usage_in,
 )
 from conversation_state.usage import Usage
 
-__all__ = ["ResponseInfo", "load_usage", "read_response", "read_usage"]
+__all__ = ["ResponseInfo", "load_usage", "read_response"]
 
 # Keys that repeat the request.
 _ECHO = frozenset(
@@ -74,7 +75,9 @@ def read_response(place: ObjectReader) -> ResponseInfo:
     raw = place.raw
     usage, left = None, dict[str, Any]()
     if raw.get("usage") is not None:
-        usage, left = read_usage(place.reading, raw["usage"], f"{place.path}.usage")
+        usage, left = read_usage_block(
+            place.reading, raw["usage"], f"{place.path}.usage", _read_counts
+        )
 
     model = "" if raw.get("model") is None else place.text("model")
     info = place.reading.rest(raw, _KNOWN, place.path)
@@ -134,30 +137,12 @@ def load_usage(payload: Any) -> Usage | None:
     >>> load_usage({"input_tokens": 9, "output_tokens": 2}).total_tokens
     11
     """
-    return usage_in(payload, _find_usage, read_usage)
+    return usage_in(payload, _find_usage, _read_counts)
 
 
 def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
-    """
-    The usage block in *payload*, or None; and its path.
-    """
-    response = payload.get("response")
-    if is_map(response) and response.get("usage") is not None:
-        return response["usage"], "$.response.usage"
-
-    if payload.get("usage") is not None:
-        return payload["usage"], "$.usage"
-
-    return (payload if any(name in payload for name in _COUNTS) else None), "$"
-
-
-def read_usage(
-    read: DocumentReader, block: Any, path: str
-) -> tuple[Usage | None, dict[str, Any]]:
-    """
-    The usage in *block*, None if there was a problem; and what else it has.
-    """
-    return read_usage_block(read, block, path, _read_counts)
+    holders = {"$.response": payload.get("response"), "$": payload}
+    return find_usage_block(holders, _COUNTS)
 
 
 def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:

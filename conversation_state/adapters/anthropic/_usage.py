@@ -5,18 +5,27 @@ Usage in Anthropic's responses.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from conversation_state.adapters._reading import DocumentReader, is_list, is_map, mended
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_list,
+    is_map,
+    mended,
+)
 from conversation_state.adapters._usage import (
     Counted,
+    find_usage_block,
     is_count,
+    read_count,
     read_usage_block,
     usage_in,
 )
 from conversation_state.usage import Usage
 
-__all__ = ["find_usage", "load_usage", "read_usage"]
+__all__ = ["load_usage", "read_usage"]
 
 _WRITTEN, _READ = "cache_creation_input_tokens", "cache_read_input_tokens"
 _COUNTS = frozenset({"input_tokens", "output_tokens", _READ, _WRITTEN})
@@ -73,40 +82,24 @@ def load_usage(payload: Any) -> Usage | None:
     >>> usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens
     (12, 9)
     """
-    return usage_in(payload, find_usage, read_usage)
+    return usage_in(payload, _find_usage, _read_counts)
 
 
-def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
-    """
-    The usage block in *payload*, or None; and its path.
-    """
-    if payload.get("usage") is not None:
-        return payload["usage"], "$.usage"
-
-    message = payload.get("message")
-    if is_map(message) and message.get("usage") is not None:
-        return message["usage"], "$.message.usage"
-
-    return (payload if any(name in payload for name in _COUNTS) else None), "$"
-
-
-def read_usage(
-    read: DocumentReader, block: Any, path: str
-) -> tuple[Usage | None, dict[str, Any]]:
-    """
-    The usage in *block*, None if there was a problem; and what else it has.
-    """
-    return read_usage_block(read, block, path, _read_counts)
+def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
+    holders = {"$": payload, "$.message": payload.get("message")}
+    return find_usage_block(holders, _COUNTS)
 
 
 def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
+    place = ObjectReader(read, block, path)
     counts: dict[str, int] = {}
     extra: dict[str, int] = {}
     left: dict[str, Any] = {}
     for key, value in block.items():
+        is_name = isinstance(key, str) and mended(key) == key
         if key in _COUNTS:
-            counts[key] = _read_count(read, value, f"{path}.{key}")
-        elif is_count(value) and _is_category(key):
+            counts[key] = read_count(place, key)
+        elif is_name and is_count(value) and key not in _BREAKDOWNS:
             extra[key] = value
         else:
             left[key] = value
@@ -136,20 +129,6 @@ def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> C
     return (prompt, counts.get("output_tokens", 0), None), details, extra, left
 
 
-def _is_category(key: Any) -> bool:
-    return isinstance(key, str) and mended(key) == key and key not in _BREAKDOWNS
-
-
-def _read_count(read: DocumentReader, value: Any, path: str) -> int:
-    if is_count(value):
-        return int(value)
-
-    if value is not None:
-        read.wrong(path, value, "an integer from 0 to 2**63 - 1")
-
-    return 0
-
-
 def _read_breakdown(
     read: DocumentReader,
     left: dict[str, Any],
@@ -173,11 +152,8 @@ def _read_breakdown(
     else:
         del left[name]
 
-    return {
-        key: _read_count(read, block[key], f"{path}.{name}.{key}")
-        for key in known
-        if key in block
-    }
+    place = ObjectReader(read, block, f"{path}.{name}")
+    return {key: read_count(place, key) for key in known if key in block}
 
 
 def _read_cache_lifetimes(
@@ -212,3 +188,6 @@ def _read_iterations(iterations: Any) -> list[tuple[str, int]]:
             found.append((f"{kind}_completion", usage.completion_tokens))
 
     return found
+
+
+read_usage = partial(read_usage_block, count=_read_counts)

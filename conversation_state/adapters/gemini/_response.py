@@ -5,6 +5,7 @@ The metadata of a response, and its usage.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from math import isfinite
 from typing import Any
@@ -289,7 +290,7 @@ def load_usage(payload: Any) -> Usage | None:
     >>> load_usage({**counts, "thoughtsTokenCount": 5}).completion_tokens
     7
     """
-    return usage_in(payload, find_usage, read_usage)
+    return usage_in(payload, find_usage, _read_counts)
 
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
@@ -300,19 +301,8 @@ def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
         if payload.get(key) is not None:
             return payload[key], f"$.{key}"
 
-    if any(isinstance(key, str) and snake_case(key) in _COUNTS for key in payload):
-        return payload, "$"
-
-    return None, "$"
-
-
-def read_usage(
-    read: DocumentReader, block: Any, path: str
-) -> tuple[Usage | None, dict[str, Any]]:
-    """
-    The usage in *block*, None if there was a problem; and what else it has.
-    """
-    return read_usage_block(read, block, path, _read_counts)
+    found = any(isinstance(key, str) and snake_case(key) in _COUNTS for key in payload)
+    return (payload if found else None), "$"
 
 
 def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
@@ -337,6 +327,9 @@ def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> C
             left[key] = value
 
     return *_sum_counts(counts, extra), extra, left
+
+
+read_usage = partial(read_usage_block, count=_read_counts)
 
 
 def _add_details(

@@ -5,6 +5,7 @@ The metadata of a response, and its usage.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from conversation_state.adapters._notes import without_empty
@@ -18,6 +19,7 @@ from conversation_state.adapters._reading import (
 )
 from conversation_state.adapters._usage import (
     Counted,
+    find_usage_block,
     read_counts,
     read_usage_block,
     usage_in,
@@ -169,38 +171,20 @@ def load_usage(payload: Any) -> Usage | None:
     >>> load_usage({"prompt_tokens": 9, "completion_tokens": 2}).total_tokens
     11
     """
-    return usage_in(payload, find_usage, read_usage)
+    return usage_in(payload, find_usage, _read_counts)
 
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     """
     The usage block in *payload*, or None; and its path.
     """
-    if payload.get("usage") is not None:
-        return payload["usage"], "$.usage"
-
-    groq = payload.get("x_groq")
-    if is_map(groq) and groq.get("usage") is not None:
-        return groq["usage"], "$.x_groq.usage"
-
     choices = payload.get("choices")
-    first = choices[0] if is_list(choices) and choices else None
-    if is_map(first) and first.get("usage") is not None:
-        return first["usage"], "$.choices[0].usage"
-
-    if any(name in payload for name in _COUNTS):
-        return payload, "$"
-
-    return None, "$"
-
-
-def read_usage(
-    read: DocumentReader, block: Any, path: str
-) -> tuple[Usage | None, dict[str, Any]]:
-    """
-    The usage in *block*, None if there was a problem; and what else it has.
-    """
-    return read_usage_block(read, block, path, _read_counts)
+    holders = {
+        "$": payload,
+        "$.x_groq": payload.get("x_groq"),
+        "$.choices[0]": choices[0] if is_list(choices) and choices else None,
+    }
+    return find_usage_block(holders, _COUNTS)
 
 
 def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
@@ -219,3 +203,6 @@ def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> C
         completion += reasoning
 
     return (prompt, completion, total), details, extra, left
+
+
+read_usage = partial(read_usage_block, count=_read_counts)
