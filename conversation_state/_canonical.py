@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from conversation_state._wording import describe_type
+from conversation_state._wording import describe_type, shorten_path, shorten_repr
 from conversation_state.errors import DecodeError, Problem
 
 __all__ = [
@@ -171,9 +171,8 @@ def _is_oversized(integer: bytes) -> bool:
 # None is the document. Made for every value, and rendered only for problems.
 JsonPath: TypeAlias = "tuple[JsonPath, str | int] | None"
 
-_MAX_SHOWN = 60
-_MAX_PATH = 500
-_MAX_BITS = 128
+# A longer key is shown as a text that is cut.
+_MAX_NAME = 60
 _JSON_NAMES: dict[type, str] = {dict: "an object", list: "an array"}
 
 
@@ -185,17 +184,8 @@ def describe_json(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", False: "false", True: "true"}[value]
 
-    if isinstance(value, str):
-        cut = value[:_MAX_SHOWN]
-        return repr(cut) if cut == value else f"{cut!r} and more"
-
-    if isinstance(value, int):
-        # `repr` would take long for a large one, and refuses a larger one.
-        bits = value.bit_length()
-        return repr(value) if bits <= _MAX_BITS else f"an integer of {bits} bits"
-
-    if isinstance(value, float):
-        return repr(value)
+    if isinstance(value, (str, int, float)):
+        return shorten_repr(value)
 
     return _JSON_NAMES.get(type(value), describe_type(value))
 
@@ -214,13 +204,7 @@ def render_path(path: JsonPath) -> str:
         else:
             steps.append(f"[{describe_json(step)}]")
 
-    text = "".join(["$", *reversed(steps)])
-    if len(text) > _MAX_PATH:
-        # Hostile: a hundred levels of long keys, a hundred times.
-        half = _MAX_PATH // 2
-        text = f"{text[:half]}[...]{text[-half:]}"
-
-    return text
+    return shorten_path("".join(["$", *reversed(steps)]))
 
 
 def check_acyclic(data: Any) -> None:
@@ -261,7 +245,7 @@ def check_acyclic(data: Any) -> None:
 def _is_name(key: Any) -> bool:
     return (
         isinstance(key, str)
-        and len(key) <= _MAX_SHOWN
+        and len(key) <= _MAX_NAME
         and key.isascii()
         and key.isidentifier()
     )

@@ -5,7 +5,8 @@ Wording that messages, errors and reprs of all layers share.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -17,6 +18,7 @@ __all__ = [
     "escape_line",
     "format_count",
     "format_dollars",
+    "shorten_path",
     "shorten_repr",
     "shorten_text",
     "with_article",
@@ -78,9 +80,35 @@ def format_dollars(amount: Decimal) -> str:
 
 def shorten_repr(value: object, limit: int = 60) -> str:
     """
-    The repr of *value* for an error's message: at most *limit* characters.
+    The repr of *value* for an error's message: at most *limit* characters, and of a
+    long text, collection or integer no more work than that. The class, where the
+    repr itself raises, so that the message is still about what was wrong.
     """
-    return shorten_text(repr(value), limit)
+    try:
+        return shorten_text(_repr_start(value, limit), limit)
+    except Exception:  # noqa: BLE001 - by any class, and RecursionError
+        return f"{describe_type(value)} whose repr raises an error"
+
+
+def _repr_start(value: Any, limit: int) -> str:
+    """
+    The repr of *value*, of which what is behind *limit* may be missing.
+    """
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        # Python refuses to write one of more than 4,300 digits.
+        return f"an integer of {value.bit_length()} bits"
+
+    # A repr has at least a character for each item, so that the cut can't be seen.
+    if type(value) in _SEQUENCES:
+        value = value[:limit]
+    elif isinstance(value, dict) and len(value) > limit:
+        value = dict(islice(value.items(), limit))
+
+    return repr(value)
+
+
+_MAX_BITS = 128
+_SEQUENCES = frozenset({bytearray, bytes, list, str, tuple})
 
 
 def shorten_text(text: str, limit: int) -> str:
@@ -88,6 +116,18 @@ def shorten_text(text: str, limit: int) -> str:
     *text*, or its beginning and three dots: at most *limit* characters.
     """
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+_MAX_PATH = 500
+
+
+def shorten_path(path: str) -> str:
+    """
+    A place in a value for an error's message: without its middle where hostile data
+    has a hundred levels of long keys.
+    """
+    half = _MAX_PATH // 2
+    return path if len(path) <= _MAX_PATH else f"{path[:half]}[...]{path[-half:]}"
 
 
 def _escape_match(found: re.Match[str]) -> str:

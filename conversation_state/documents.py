@@ -346,7 +346,9 @@ def _convert_floats(given: Iterable[Any], what: str) -> tuple[float, ...]:
 
     if not all(map(isfinite, values)):
         wrong = next(value for value in values if not isfinite(value))
-        raise InvalidDocumentError(f"{what} {wrong!r}, which JSON can't represent")
+        raise InvalidDocumentError(
+            f"{what} {shorten_repr(wrong)}, which JSON can't represent"
+        )
 
     return values
 

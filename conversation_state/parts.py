@@ -21,7 +21,12 @@ from conversation_state._persistent import (
     final,
     freeze_map,
 )
-from conversation_state._wording import describe_type, format_count, with_article
+from conversation_state._wording import (
+    describe_type,
+    format_count,
+    shorten_repr,
+    with_article,
+)
 from conversation_state.errors import InvalidPartError
 
 __all__ = [
@@ -74,7 +79,8 @@ def _freeze_unknown(self: Part, field: attrs.Attribute[Any], value: Any) -> None
 def _check_index(self: Part, _field: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and (value.__class__ is not int or not -1 < value < 2**63):
         problem = (
-            f"is {value!r}; expected a position in the response, from 0 on, or None"
+            f"is {shorten_repr(value)}; expected a position in the response, from 0 "
+            "on, or None"
         )
         raise InvalidPartError(problem, type(self).__name__, "index")
 
@@ -333,7 +339,7 @@ class UnknownPart(Part):
         if not self.source and isinstance(kind, str) and kind in KINDS:
             known = with_article(KINDS[kind].__name__)
             problem = (
-                f"is of the known type {kind!r}; make {known} of "
+                f"is of the known type {shorten_repr(kind)}; make {known} of "
                 "it, or name the provider it is from as *source*"
             )
             raise InvalidPartError(problem, "UnknownPart", "raw")

@@ -22,6 +22,7 @@ from conversation_state._persistent import (
     final,
     make_map,
 )
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidUsageError
 
 __all__ = ["CompletionTokensDetails", "PromptTokensDetails", "Usage", "union_total"]
@@ -32,7 +33,8 @@ _MOST = 2**63 - 1
 def _check_count(name: str, count: Any) -> None:
     if count.__class__ is not int or not 0 <= count <= _MOST:
         msg = (
-            f"{name} is {count!r}; a count of tokens is an integer from 0 to "
+            f"{name} is {shorten_repr(count)}; a count of tokens is an integer from 0 "
+            "to "
             "2**63 - 1. Leave it out if the provider did not say."
         )
         raise InvalidUsageError(msg)
@@ -198,13 +200,16 @@ def _check_extra(counts: Mapping[str, int]) -> Mapping[str, int]:
         return EMPTY_MAP
 
     if not isinstance(counts, Mapping):
-        msg = f"extra is {counts!r}; it maps names of token categories to counts"
+        msg = (
+            f"extra is {shorten_repr(counts)}; it maps names of token categories to "
+            "counts"
+        )
         raise InvalidUsageError(msg)
 
     kept: dict[str, int] = {}
     for given, count in counts.items():
         name = check_text(given, "a category of extra", InvalidUsageError)
-        _check_count(f"extra[{name!r}]", count)
+        _check_count(f"extra[{shorten_repr(name)}]", count)
         if count:
             kept[name] = count
 
@@ -279,7 +284,7 @@ class Usage(_Counts):
         ):
             given = getattr(self, name)
             if not isinstance(given, kind):
-                msg = f"{name} is {given!r}; expected a {kind.__name__}"
+                msg = f"{name} is {shorten_repr(given)}; expected a {kind.__name__}"
                 raise InvalidUsageError(msg)
 
     def __repr__(self) -> str:

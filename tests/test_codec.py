@@ -559,8 +559,8 @@ class TestProblems:
             ({"version": 2}, "$.version: written by a newer version of conversation"),
             ({"kind": "timetable"}, "$.kind: unknown kind 'timetable'; expected one"),
             ({"kind": ["message"]}, "$.kind: unknown kind an array; expected one"),
-            ({"kind": "x" * 60}, f"$.kind: unknown kind '{'x' * 60}'; expected one"),
-            ({"kind": "x" * 61}, f"$.kind: unknown kind '{'x' * 60}' and more; expe"),
+            ({"kind": "x" * 58}, f"$.kind: unknown kind '{'x' * 58}'; expected one"),
+            ({"kind": "x" * 59}, f"$.kind: unknown kind '{'x' * 56}...; expected"),
             ({"more": 1}, "$.more: unknown field"),
         ],
     )

@@ -30,7 +30,7 @@ from conversation_state import (
     UserMessage,
 )
 from conversation_state._persistent import EMPTY_MAP, FrozenMap
-from conversation_state._wording import describe_type, with_article
+from conversation_state._wording import describe_type, shorten_repr, with_article
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import LogProb, UnknownMessage, make_tombstone
 from conversation_state.parts import (
@@ -597,7 +597,8 @@ class TestLogProb:
         with pytest.raises(InvalidMessageError) as raised:
             LogProb("a", number)
 
-        expected = f"LogProb.logprob is {number!r}; expected a finite number"
+        shown = shorten_repr(number)
+        expected = f"LogProb.logprob is {shown}; expected a finite number"
         assert expected == str(raised.value)
 
     def test_errors(self):
@@ -609,7 +610,7 @@ class TestLogProb:
             ({"token": 5}, "LogProb.token is 5; expected a str"),
             ({"bytes": [97]}, "LogProb.bytes is [97]; expected bytes or None"),
             ({"top": ["b"]}, "LogProb.top[0] is 'b'; expected a LogProb without top"),
-            ({"top": [nested]}, f"LogProb.top[0] is {nested!r}; expected a LogProb"),
+            ({"top": [nested]}, "LogProb.top[0] is LogProb(token='b', logprob=0.0,"),
         ]
         for fields, shown in wrong:
             with pytest.raises(InvalidMessageError) as raised:

@@ -22,6 +22,7 @@ from conversation_state._wording import (
     escape_line,
     format_count,
     format_dollars,
+    shorten_path,
     shorten_repr,
     shorten_text,
     with_article,
@@ -124,6 +125,76 @@ def test_shorten_repr_by_default():
     """
     assert repr("a" * 58) == shorten_repr("a" * 58)
     assert f"'{'a' * 56}..." == shorten_repr("a" * 59)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("a" * 61, b"a" * 61, [1] * 61, (1,) * 61, dict.fromkeys(range(61))),
+        *({"key": "a" * 61}, UserMessage("a" * 61), 2**128 - 1, "é\n" * 30),
+    ],
+    ids=map(str, range(9)),
+)
+def test_shorten_repr_is_the_start(value):
+    """
+    What is shown of a long value is what its repr begins with.
+    """
+    shown = shorten_repr(value)
+
+    assert shown in {repr(value), f"{repr(value)[:57]}..."}
+    assert len(shown) <= 60
+
+
+def test_shorten_repr_is_bounded():
+    """
+    Nothing is written that is not shown, of what is long.
+    """
+
+    class Item:
+        def __repr__(self):
+            shown.append(self)
+            return "item"
+
+    shown = []
+    items = [Item() for _ in range(1_000)]
+
+    for value in (items, tuple(items), dict(enumerate(items))):
+        shown.clear()
+        shorten_repr(value, 20)
+        assert len(shown) <= 20
+
+    assert "an integer of 129 bits" == shorten_repr(2**128)
+    assert "an integer of 16610 bits" == shorten_repr(-(10**5_000))
+
+
+def test_shorten_repr_of_what_raises():
+    """
+    A repr that raises is no other error.
+    """
+
+    class Broken:
+        def __repr__(self):
+            raise LookupError
+
+    endless = []
+    for _ in range(100_000):
+        endless = [endless]
+
+    assert "a Broken whose repr raises an error" == shorten_repr(Broken())
+    assert "a list whose repr raises an error" == shorten_repr([Broken()])
+    assert "a list whose repr raises an error" == shorten_repr(endless)
+
+
+@pytest.mark.parametrize(("length", "is_cut"), [(500, False), (501, True)])
+def test_shorten_path(length, is_cut):
+    """
+    The beginning and the end of a long path are shown.
+    """
+    path = "a" * (length - 5) + ".last"
+
+    assert (path != shorten_path(path)) == is_cut
+    assert shorten_path(path).endswith("a.last")
+    assert len(shorten_path(path)) <= 505
 
 
 def message_of(error, function, *args):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
-from conversation_state._wording import describe_type, shorten_repr
+from conversation_state._wording import describe_type, shorten_path, shorten_repr
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -185,13 +185,14 @@ def check_time(value: object, refuse: Callable[[str], Exception]) -> datetime | 
     import datetime as dt  # noqa: PLC0415 - slow; imported already where needed
 
     if not isinstance(value, dt.datetime):
-        problem = f"is {value!r}; expected an aware datetime or None"
+        problem = f"is {shorten_repr(value)}; expected an aware datetime or None"
         raise refuse(problem)
 
     offset = value.utcoffset()
     if offset is None:
         problem = (
-            f"is {value!r}, which has no time zone; datetime.now(timezone.utc) has one"
+            f"is {shorten_repr(value)}, which has no time zone; "
+            "datetime.now(timezone.utc) has one"
         )
         raise refuse(problem)
 
@@ -270,7 +271,7 @@ def check_unknown(
             name of one of its *own*.
     """
     for name in sorted({*own}.intersection(unknown)):
-        msg = f"{owner}.unknown has {name!r}, a field this version knows"
+        msg = f"{owner}.unknown has {shorten_repr(name)}, a field this version knows"
         raise error(msg)
 
 
@@ -332,7 +333,7 @@ class _LazyPath:
             at, step = at
             steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
 
-        return "".join([self._before, str(at), *reversed(steps)])
+        return self._before + shorten_path("".join([str(at), *reversed(steps)]))
 
 
 def _freeze_value(
@@ -366,7 +367,7 @@ def _freeze_value(
         if -_INFINITY < real < _INFINITY:  # neither is NaN
             return real
 
-        msg = f"{_LazyPath(at)} is {value!r}, which JSON can't represent"
+        msg = f"{_LazyPath(at)} is {shorten_repr(value)}, which JSON can't represent"
         raise error(msg)
 
     if depth == MOST_LEVELS:

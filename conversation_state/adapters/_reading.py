@@ -14,7 +14,7 @@ from operator import is_not
 from typing import Any, Self, TypeGuard
 
 from conversation_state._persistent import EMPTY_MAP
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, shorten_repr
 from conversation_state.adapters._notes import RESERVED
 from conversation_state.errors import DecodeError, Problem
 
@@ -266,7 +266,9 @@ class DocumentReader:
             if name is not key:
                 self.mended.append(f"{path}.{name}")
                 if name in raw or name in rest:
-                    self.problem(path, f"has two keys that are mended to {name!r}")
+                    self.problem(
+                        path, f"has two keys that are mended to {shorten_repr(name)}"
+                    )
 
             rest[name] = self.json(value, f"{path}.{name}", depth + 1)
 

@@ -18,6 +18,7 @@ from collections.abc import (
 )
 from typing import Any, Protocol
 
+from conversation_state._wording import shorten_repr
 from conversation_state.adapters._reading import DocumentReader, ObjectReader, is_map
 from conversation_state.adapters._stream_pieces import PieceTemplate
 from conversation_state.messages import AssistantMessage
@@ -149,7 +150,10 @@ def checked_choice(choice: int) -> int:
             If it is invalid.
     """
     if choice.__class__ is not int or choice < 0:
-        msg = f"choice is {choice!r}; expected the index of a response, 0 or higher"
+        msg = (
+            f"choice is {shorten_repr(choice)}; expected the index of a response, 0 or "
+            "higher"
+        )
         raise ValueError(msg)
 
     return choice

@@ -70,7 +70,7 @@ def _check_recorded_time(time: datetime, what: str) -> None:
     fixed = check_time(time, lambda problem: InvalidUsageError(f"{what} {problem}"))
     if fixed is not time:
         msg = (
-            f"{what} is {time!r}, in a zone without a fixed offset; "
+            f"{what} is {shorten_repr(time)}, in a zone without a fixed offset; "
             "time.astimezone(timezone.utc) has one"
         )
         raise InvalidUsageError(msg)
@@ -101,7 +101,8 @@ def check_fork_point(
         ("init_ledger_len", init_ledger_len, ledger_entries),
     ):
         if not 0 <= at <= most:
-            msg = f"{name} is {at}; expected 0 to {most}, the entries there are"
+            shown = shorten_repr(at)
+            msg = f"{name} is {shown}; expected 0 to {most}, the entries there are"
             raise ValueError(msg)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from conversation_state._identity import new_entry_id
 from conversation_state._persistent import check_text, check_time
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator._checks import describe_mismatch
 from conversation_state.aggregator._entries import (
     Entry,
@@ -186,7 +187,8 @@ class GrowingState(StateValue):
         ]
         if len(reported) > 1:
             msg = (
-                f"key={key!r} can identify one usage, and these messages report "
+                f"key={shorten_repr(key)} can identify one usage, and these messages "
+                "report "
                 f"{len(reported)}; add them one by one"
             )
             raise InvalidUsageError(msg)
@@ -294,7 +296,7 @@ class GrowingState(StateValue):
             return self
 
         if not isinstance(usage, Usage):
-            msg = f"add_usage takes a Usage or None, got {usage!r}"
+            msg = f"add_usage takes a Usage or None, got {shorten_repr(usage)}"
             raise InvalidUsageError(msg)
 
         model = check_text(model, "model", InvalidUsageError)
@@ -309,8 +311,10 @@ class GrowingState(StateValue):
                 return self
 
             msg = (
-                f"conflicting usage for key {key!r}: the ledger has {recorded.usage} "
-                f"for model {recorded.model!r}, got {usage} for model {model!r}; use "
+                f"conflicting usage for key {shorten_repr(key)}: the ledger has "
+                f"{recorded.usage} "
+                f"for model {shorten_repr(recorded.model)}, got {usage} for model "
+                f"{shorten_repr(model)}; use "
                 "another key"
             )
             raise InvalidUsageError(msg)

@@ -12,7 +12,7 @@ import attrs
 
 from conversation_state._identity import new_uuid_number, number_of_uuid
 from conversation_state._persistent import Log, check_text, final
-from conversation_state._wording import describe_type, format_count
+from conversation_state._wording import describe_type, format_count, shorten_repr
 from conversation_state.aggregator._checks import (
     check_entries,
     check_fork_point,
@@ -199,7 +199,7 @@ class Aggregator(GrowingState):
             at = index(at)
             if not 0 <= at <= len(log):
                 messages = format_count(len(log), "message")
-                msg = f"can't fork at {at}: this state has {messages}"
+                msg = f"can't fork at {shorten_repr(at)}: this state has {messages}"
                 raise IndexError(msg)
 
             log = log.take(at)
@@ -267,7 +267,7 @@ class Aggregator(GrowingState):
         kept = self._position_after(to) if isinstance(to, str) else check_length(to)
         if not 0 <= kept <= len(self._log):
             messages = format_count(len(self._log), "message")
-            msg = f"can't roll back to {kept}: this state has {messages}"
+            msg = f"can't roll back to {shorten_repr(kept)}: this state has {messages}"
             raise IndexError(msg)
 
         return self._with_first(kept)
@@ -296,7 +296,8 @@ class Aggregator(GrowingState):
             left -= 1
 
         msg = (
-            f"no entry of this state has the identity {entry_id!r}; state.entries "
+            f"no entry of this state has the identity {shorten_repr(entry_id)}; "
+            "state.entries "
             "lists them"
         )
         raise LookupError(msg)

@@ -45,6 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
+from conversation_state._wording import shorten_repr
 from conversation_state.chunks._accumulator import Accumulator, check_usage_mode
 from conversation_state.chunks._fast_paths import join_response
 from conversation_state.chunks._merge_values import UsageMode
@@ -102,7 +103,10 @@ def concat(
     'Hello'
     """
     if isinstance(chunks, Message):
-        msg = f"concat takes chunks, [message] if there is one; got {chunks!r}"
+        msg = (
+            "concat takes chunks, [message] if there is one; got "
+            f"{shorten_repr(chunks)}"
+        )
         raise TypeError(msg)
 
     mode = check_usage_mode(usage)

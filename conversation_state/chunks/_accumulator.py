@@ -10,6 +10,7 @@ from typing import Any
 
 from conversation_state._persistent import ByContent, Log
 from conversation_state._persistent.maps import PMap, pmap
+from conversation_state._wording import shorten_repr
 from conversation_state.chunks._consistency import (
     check_call,
     check_consistent,
@@ -35,7 +36,7 @@ def check_usage_mode(mode: object) -> UsageMode:
     if mode in ("cumulative", "delta"):
         return mode
 
-    msg = f"usage is {mode!r}; expected 'cumulative' or 'delta'"
+    msg = f"usage is {shorten_repr(mode)}; expected 'cumulative' or 'delta'"
     raise ValueError(msg)
 
 

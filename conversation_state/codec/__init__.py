@@ -27,7 +27,7 @@ from conversation_state._canonical import (
     load,
 )
 from conversation_state._persistent import FrozenMap, check_text
-from conversation_state._wording import describe_type
+from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.codec import _decode, _encode
 from conversation_state.codec._encode_timeline import write_timeline
 from conversation_state.codec._entries import (
@@ -107,7 +107,7 @@ class Codec:
         kinds = {*_decode.READS, *self._kinds.values()}
         if not isinstance(kind, str) or not kind or kind in kinds:
             taken = ", ".join(sorted(kinds))
-            msg = f"kind is {kind!r}; expected another name than {taken}"
+            msg = f"kind is {shorten_repr(kind)}; expected another name than {taken}"
             raise ValueError(msg)
 
         if cls in _encode.WRITES or cls in self._kinds:

@@ -19,6 +19,7 @@ from conversation_state._canonical import (
     is_loadable,
 )
 from conversation_state._persistent import Log
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import (
     Aggregator,
     Checkpoint,
@@ -358,7 +359,9 @@ def read_document(
     kind = data["kind"]
     made, _ = kinds[kind]
     if expect and not (issubclass(made, expect) or issubclass(expect, made)):
-        problems.add((None, "kind"), f"expected {expect.__name__}, got {kind!r}")
+        problems.add(
+            (None, "kind"), f"expected {expect.__name__}, got {shorten_repr(kind)}"
+        )
         return None, reader
 
     reader.kinds = kinds

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from conversation_state._wording import shorten_repr
 from conversation_state.counting._registry import window_of
 
 __all__ = ["TokenBudget"]
@@ -15,7 +16,7 @@ __all__ = ["TokenBudget"]
 
 def _check_tokens(name: str, value: Any) -> int:
     if value.__class__ is not int or value < 0:
-        msg = f"{name} is {value!r}; expected a number of tokens, 0 or more"
+        msg = f"{name} is {shorten_repr(value)}; expected a number of tokens, 0 or more"
         raise ValueError(msg)
 
     return value

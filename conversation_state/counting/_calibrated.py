@@ -84,7 +84,10 @@ def calibrated(
     (8, 12, 3)
     """
     if overhead.__class__ is not int or overhead < 0:
-        msg = f"overhead is {overhead!r}; expected a number of tokens, 0 or more"
+        msg = (
+            f"overhead is {shorten_repr(overhead)}; expected a number of tokens, 0 or "
+            "more"
+        )
         raise ValueError(msg)
 
     charged = counted = 0
@@ -100,7 +103,10 @@ def calibrated(
             raise ValueError(msg)
 
         if not tokens:
-            msg = f"{counter!r} counts no tokens in sample {number}; leave it out"
+            msg = (
+                f"{shorten_repr(counter)} counts no tokens in sample {number}; leave "
+                "it out"
+            )
             raise ValueError(msg)
 
         charged += reported - overhead

@@ -106,8 +106,9 @@ def count(message: Message, counter: TokenCounter) -> int:
 
     if tokens < 0:
         msg = (
-            f"{counter!r}: expected a number of tokens, an integer from 0 on, got "
-            f"{result!r} for {shorten_repr(message)}"
+            f"{shorten_repr(counter)}: expected a number of tokens, an integer from 0 "
+            "on, got "
+            f"{shorten_repr(result)} for {shorten_repr(message)}"
         )
         raise ValueError(msg)
 

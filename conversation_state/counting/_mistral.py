@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from conversation_state._wording import shorten_repr
 from conversation_state.counting._estimate import (
     MAX_TEXT,
     ImageTokens,
@@ -75,13 +76,19 @@ def by_mistral(
     """
     if file is not None:
         if version != _VERSIONS[0]:
-            msg = f"by_mistral takes a version or a file, got both, {version!r} first"
+            msg = (
+                "by_mistral takes a version or a file, got both, "
+                f"{shorten_repr(version)} first"
+            )
             raise ValueError(msg)
 
         return _load_counter(str(Path(file).absolute()))
 
     if version not in _VERSIONS:
-        msg = f"version is {version!r}; expected one of {', '.join(_VERSIONS)}"
+        msg = (
+            f"version is {shorten_repr(version)}; expected one of "
+            f"{', '.join(_VERSIONS)}"
+        )
         raise ValueError(msg)
 
     return _load_counter(version)

@@ -100,12 +100,13 @@ def check_moment(when: datetime | None) -> datetime:
         return datetime.now(UTC)
 
     if not isinstance(when, datetime):
-        msg = f"when is {when!r}; expected an aware datetime or None"
+        msg = f"when is {shorten_repr(when)}; expected an aware datetime or None"
         raise TypeError(msg)
 
     if when.utcoffset() is None:
         msg = (
-            f"when is {when!r}, which has no time zone; datetime.now(timezone.utc) "
+            f"when is {shorten_repr(when)}, which has no time zone; "
+            "datetime.now(timezone.utc) "
             "has one"
         )
         raise ValueError(msg)
@@ -205,7 +206,10 @@ def _map_counts(usage: Usage, units: Mapping[str, Any], model: str) -> dict[str,
 
             counts[known] = count
         elif not name.endswith("_tokens"):
-            why = f"{REGISTRY} has no price for the {count:,} of extra[{name!r}]"
+            why = (
+                f"{REGISTRY} has no price for the {count:,} of "
+                f"extra[{shorten_repr(name)}]"
+            )
             raise UnpricedError(model, why)
 
     if rest > 0:

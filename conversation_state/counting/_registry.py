@@ -11,6 +11,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias
 
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import MissingExtraError, UnknownModelError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def find_model(model: str, wanted: str) -> FoundModel:
             If *model* is not text.
     """
     if not isinstance(model, str):
-        msg = f"model is {model!r}; expected the name of a model, a str"
+        msg = f"model is {shorten_repr(model)}; expected the name of a model, a str"
         raise TypeError(msg)
 
     snapshot = _load_snapshot(wanted)
@@ -128,7 +129,8 @@ def window_of(model: str) -> int:
     window = info.context_window
     if not window:
         msg = (
-            f"{REGISTRY} knows {model!r} as {info.id} of {provider.name}, but not how "
+            f"{REGISTRY} knows {shorten_repr(model)} as {info.id} of {provider.name}, "
+            "but not how "
             "large its window is; give context_window instead"
         )
         raise ValueError(msg)

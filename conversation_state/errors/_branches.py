@@ -148,10 +148,11 @@ class UnknownMomentError(ConversationStateError, LookupError):
         self.there = there
 
     def __str__(self) -> str:
-        asked = shorten_repr(self.asked) if isinstance(self.asked, str) else self.asked
         few = [
             f"{number} ({shorten_repr(label)})" if label else str(number)
             for number, label in self.there[-_LISTED:]
         ]
         valid = ", ".join(few) or "none"
-        return f"moment {asked} {self.problem}; valid moments: {valid}"
+        return (
+            f"moment {shorten_repr(self.asked)} {self.problem}; valid moments: {valid}"
+        )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, shorten_repr
 from conversation_state.errors._values import (
     ConversationStateError,
     show_in_package,
@@ -123,11 +123,14 @@ class ConcatError(ConversationStateError, ValueError):
             return "can't concatenate no chunks at all; a message needs at least one"
 
         if self.field == "chunk":
-            return f"chunk {self.chunk} is {self.theirs!r}; expected a message"
+            return (
+                f"chunk {self.chunk} is {shorten_repr(self.theirs)}; expected a message"
+            )
 
         return (
-            f"can't concatenate: {self.field} is {self.ours!r} so far and "
-            f"{self.theirs!r} in chunk {self.chunk}. Are these chunks of one message?"
+            f"can't concatenate: {self.field} is {shorten_repr(self.ours)} so far and "
+            f"{shorten_repr(self.theirs)} in chunk {self.chunk}. Are these chunks of "
+            "one message?"
         )
 
 
@@ -189,6 +192,6 @@ class MissingVariableError(TemplateError, LookupError):
     variable: str
 
     def __init__(self, variable: str, template: str) -> None:
-        super().__init__(f"there is no variable {variable!r}", template)
+        super().__init__(f"there is no variable {shorten_repr(variable)}", template)
         self.args = (variable, template)
         self.variable = variable

@@ -131,7 +131,8 @@ class StaleHeadError(StoreError):
         if expected is None:
             wrong = "and the state to be saved does not contain all of it"
         else:
-            wrong = f"and {expected} was expected"
+            shown = shorten_repr(expected) if isinstance(expected, int) else expected
+            wrong = f"and {shown} was expected"
 
         now = f"is now {actual}" if actual else "is not saved"
         problem = f"{shorten_repr(name)} {now}, {wrong}. Nothing was written. {advice}"

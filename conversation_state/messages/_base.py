@@ -18,7 +18,7 @@ from conversation_state._persistent import (
     check_unknown,
     freeze_map,
 )
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, shorten_repr
 from conversation_state.errors import InvalidMessageError
 from conversation_state.parts import (
     MediaPart,
@@ -116,7 +116,7 @@ def _check_uuid(name: str, owner: str, value: object) -> UUID | None:
     import uuid  # noqa: PLC0415 - imported already where there is one
 
     if not isinstance(value, uuid.UUID):
-        problem = f"is {value!r}; expected a uuid.UUID or None"
+        problem = f"is {shorten_repr(value)}; expected a uuid.UUID or None"
         raise InvalidMessageError(problem, owner, name)
 
     return value if value.__class__ is uuid.UUID else uuid.UUID(int=value.int)

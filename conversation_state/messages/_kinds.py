@@ -14,7 +14,7 @@ from conversation_state._persistent import (
     final,
     freeze_map,
 )
-from conversation_state._wording import describe_type, with_article
+from conversation_state._wording import describe_type, shorten_repr, with_article
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages._base import (
     PLAIN,
@@ -168,7 +168,10 @@ def _check_calls(given: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
     calls = tuple(given) if isinstance(given, (tuple, list, Iterable)) else (given,)
     for at, call in enumerate(calls):
         if not isinstance(call, ToolCall):
-            msg = f"AssistantMessage.tool_calls[{at}] is {call!r}; expected a ToolCall"
+            msg = (
+                f"AssistantMessage.tool_calls[{at}] is {shorten_repr(call)}; expected "
+                "a ToolCall"
+            )
             raise InvalidMessageError(msg)
 
     return calls
@@ -213,7 +216,7 @@ class AssistantMessage(_ContentMessage):  # type: ignore[override]  # attrs' own
         self._set_content(content, common)
         calls = () if tool_calls == () else _check_calls(tool_calls)
         if response is not None and not isinstance(response, ResponseMeta):
-            problem = f"is {response!r}; expected a ResponseMeta or None"
+            problem = f"is {shorten_repr(response)}; expected a ResponseMeta or None"
             raise InvalidMessageError(problem, "AssistantMessage", "response")
 
         _set(self, "tool_calls", calls)
@@ -277,7 +280,7 @@ class ToolMessage(_ContentMessage):  # type: ignore[override]  # attrs' own init
             raise InvalidMessageError(problem, "ToolMessage", "tool_call_id")
 
         if not isinstance(is_error, bool):
-            problem = f"is {is_error!r}; expected True or False"
+            problem = f"is {shorten_repr(is_error)}; expected True or False"
             raise InvalidMessageError(problem, "ToolMessage", "is_error")
 
         name = check_text(tool_name, "ToolMessage.tool_name", InvalidMessageError)
@@ -338,7 +341,8 @@ class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
         if not origin and isinstance(role, str) and role in _ROLES:
             known = with_article(f"{role.title()}Message")
             problem = (
-                f"is of the known role {role!r}; make {known} of it, or name the "
+                f"is of the known role {shorten_repr(role)}; make {known} of it, or "
+                "name the "
                 "provider it is from as *source*"
             )
             raise InvalidMessageError(problem, "UnknownMessage", "raw")

@@ -11,6 +11,7 @@ from contextlib import suppress
 import attrs
 
 from conversation_state._persistent import check_text, final
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidMessageError
 
 __all__ = ["LogProb"]
@@ -32,7 +33,7 @@ def _check_finite(given: object) -> float:
     if -_INFINITY < number < _INFINITY:  # neither is NaN
         return number
 
-    problem = f"is {given!r}; expected a finite number"
+    problem = f"is {shorten_repr(given)}; expected a finite number"
     raise InvalidMessageError(problem, "LogProb", "logprob")
 
 
@@ -75,10 +76,13 @@ class LogProb:
             _set(self, "logprob", _check_finite(self.logprob))
 
         if self.bytes is not None and type(self.bytes) is not builtins.bytes:
-            problem = f"is {self.bytes!r}; expected bytes or None"
+            problem = f"is {shorten_repr(self.bytes)}; expected bytes or None"
             raise InvalidMessageError(problem, "LogProb", "bytes")
 
         for at, other in enumerate(self.top):
             if not isinstance(other, LogProb) or other.top:
-                msg = f"LogProb.top[{at}] is {other!r}; expected a LogProb without top"
+                msg = (
+                    f"LogProb.top[{at}] is {shorten_repr(other)}; expected a LogProb "
+                    "without top"
+                )
                 raise InvalidMessageError(msg)

@@ -15,6 +15,7 @@ from conversation_state._persistent import (
     check_unknown,
     final,
 )
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages._base import freeze_unknown
 from conversation_state.usage import Usage
@@ -65,7 +66,7 @@ class ResponseMeta:
                 _set(self, field, check_text(text, what, InvalidMessageError))
 
         if self.usage is not None and not isinstance(self.usage, Usage):
-            problem = f"is {self.usage!r}; expected a Usage or None"
+            problem = f"is {shorten_repr(self.usage)}; expected a Usage or None"
             raise InvalidMessageError(problem, "ResponseMeta", "usage")
 
         if self.logprobs is not None:
@@ -77,7 +78,10 @@ class ResponseMeta:
             logprobs = tuple(self.logprobs)
             for at, one in enumerate(logprobs):
                 if not isinstance(one, LogProb):
-                    msg = f"ResponseMeta.logprobs[{at}] is {one!r}; expected a LogProb"
+                    msg = (
+                        f"ResponseMeta.logprobs[{at}] is {shorten_repr(one)}; expected "
+                        "a LogProb"
+                    )
                     raise InvalidMessageError(msg)
 
             _set(self, "logprobs", logprobs)

@@ -288,7 +288,9 @@ def _prepare_run(
         )
 
     if on_error not in ("raise", "keep"):
-        raise ValueError(f"on_error is {on_error!r}; expected 'raise' or 'keep'")
+        raise ValueError(
+            f"on_error is {shorten_repr(on_error)}; expected 'raise' or 'keep'"
+        )
 
     if on_turn is not None and not callable(on_turn):
         raise TypeError(

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from conversation_state._persistent import Log
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator, LedgerEntry, Turn
 from conversation_state.errors import InvalidUsageError
 
@@ -93,9 +94,12 @@ def describe_conflict(
     The error for two conflicting ledger entries.
     """
     return (
-        f"{branch} recorded the key {entry.id!r} with {entry.usage} for model "
-        f"{entry.model!r}, but in {recorded_by} it has {recorded.usage} for model "
-        f"{recorded.model!r}, which is kept. Give each usage a key of its own"
+        f"{branch} recorded the key {shorten_repr(entry.id)} with {entry.usage} for "
+        "model "
+        f"{shorten_repr(entry.model)}, but in {recorded_by} it has {recorded.usage} "
+        "for model "
+        f"{shorten_repr(recorded.model)}, which is kept. Give each usage a key of its "
+        "own"
     )
 
 

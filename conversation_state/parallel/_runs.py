@@ -317,7 +317,7 @@ class FanOutRun:
 
         self._release_futures(self._join_so_far())
         for each in (*self._errors, *interrupts):
-            add_note(error, f"on_turn raised {each!r}")
+            add_note(error, f"on_turn raised {shorten_repr(each)}")
 
     def result(self, on_error: str) -> FanOut:
         """

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conversation_state._persistent import Log, freeze_map
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
 from conversation_state.messages import find_erasure
@@ -133,7 +134,10 @@ def save_all(
     """
     for name in expecting:
         if name not in states:
-            msg = f"expecting has {name!r}, but states has no state of that name"
+            msg = (
+                f"expecting has {shorten_repr(name)}, but states has no state of that "
+                "name"
+            )
             raise ValueError(msg)
 
     for name, state in states.items():

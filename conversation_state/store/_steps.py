@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from conversation_state._persistent import Log
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.errors import InvalidUsageError, NotSavedError, StoreError
 from conversation_state.parallel import collect_progress
@@ -255,8 +255,10 @@ class PipelineStep:
         another one under their key; "" if there are none.
         """
         conflicts = dict.fromkeys(
-            f"the key {entry.id!r} with {entry.usage} for model {entry.model!r}, but "
-            f"the ledger has {known.usage} for model {known.model!r} under it, which "
+            f"the key {shorten_repr(entry.id)} with {entry.usage} for model "
+            f"{shorten_repr(entry.model)}, but "
+            f"the ledger has {known.usage} for model {shorten_repr(known.model)} under "
+            "it, which "
             "is kept"
             for other in others
             for known, entry in _find_conflicts(state, other)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
-from conversation_state._wording import describe_type
+from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.errors import MissingExtraError, StoreError
 from conversation_state.store._store import Store
 from conversation_state.store.backend import Backend
@@ -54,7 +54,10 @@ def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
         raise TypeError(msg)
 
     if isinstance(remembered, bool) or not isinstance(remembered, int):
-        msg = f"remembered: expected a number of names, at least 0, got {remembered!r}"
+        msg = (
+            "remembered: expected a number of names, at least 0, got "
+            f"{shorten_repr(remembered)}"
+        )
         raise TypeError(msg)
 
     # Without either it is more likely a scheme: memory, postgres.

@@ -340,7 +340,10 @@ def check_at(name: str, at: At) -> At:
     if at is not None and (
         isinstance(at, bool) or not isinstance(at, int | str | Head)
     ):
-        msg = f"at is {at!r}; expected a revision's number, a label, a Head or None"
+        msg = (
+            f"at is {shorten_repr(at)}; expected a revision's number, a label, a Head "
+            "or None"
+        )
         raise TypeError(msg)
 
     return check_text(at, "at") if isinstance(at, str) else at
@@ -368,10 +371,14 @@ def check_expecting(name: str, expecting: object) -> None:
             msg = f"expecting is a head of {expecting.name!r}; expected one of {name!r}"
             raise ValueError(msg)
     elif isinstance(expecting, bool) or not isinstance(expecting, int):
-        msg = f"expecting is {expecting!r}; expected a Head, a revision or None"
+        msg = (
+            f"expecting is {shorten_repr(expecting)}; expected a Head, a revision or "
+            "None"
+        )
         raise TypeError(msg)
     elif expecting < 0:
-        msg = f"expecting is {expecting}; expected a revision, or 0 for a new name"
+        shown = shorten_repr(expecting)
+        msg = f"expecting is {shown}; expected a revision, or 0 for a new name"
         raise ValueError(msg)
 
 

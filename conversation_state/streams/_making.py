@@ -54,7 +54,8 @@ def pipe(
     """
     if capacity.__class__ is not int or capacity < 0:
         raise ValueError(
-            f"capacity is {capacity!r}; expected a number of elements, 0 or more"
+            f"capacity is {shorten_repr(capacity)}; expected a number of elements, 0 "
+            "or more"
         )
 
     shared = Pipe(capacity)

@@ -191,5 +191,5 @@ def _check_steps(n: object) -> None:
         raise TypeError(msg)
 
     if n < 0:
-        msg = f"the number of steps is {n}; expected 0 or more"
+        msg = f"the number of steps is {shorten_repr(n)}; expected 0 or more"
         raise ValueError(msg)

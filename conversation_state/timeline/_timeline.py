@@ -99,7 +99,10 @@ class Timeline(_MovableTimeline[S]):
             *limit* and *filter* are redux-undo's.
         """
         if limit is not None and (type(limit) is not int or limit < 1):
-            msg = f"limit is {limit!r}; expected an integer from 1 on, or None for all"
+            msg = (
+                f"limit is {shorten_repr(limit)}; expected an integer from 1 on, or "
+                "None for all"
+            )
             raise ValueError(msg)
 
         moment = Moment(0, state, _check_label(label, "label"))

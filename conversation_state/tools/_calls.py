@@ -15,6 +15,7 @@ from conversation_state._persistent import (
     final,
     freeze_notes,
 )
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidMessageError
 
 __all__ = ["ToolCall"]
@@ -73,7 +74,8 @@ class ToolCall:
         at = self.index
         if at is not None and (at.__class__ is not int or not -1 < at < 2**63):
             raise InvalidMessageError(
-                f"is {at!r}; expected a position in the response, from 0 on, or None",
+                f"is {shorten_repr(at)}; expected a position in the response, from 0 "
+                "on, or None",
                 "ToolCall",
                 "index",
             )

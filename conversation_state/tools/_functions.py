@@ -177,7 +177,8 @@ class _Signature:
             if name not in parameters:
                 known = ", ".join(parameters) or "none"
                 raise InvalidToolError(
-                    f"can't leave {name!r} out of {self._shown}, which has no such "
+                    f"can't leave {shorten_repr(name)} out of {self._shown}, which has "
+                    "no such "
                     f"parameter; its parameters: {known}"
                 )
 
@@ -200,7 +201,7 @@ class _Signature:
             if why:
                 raise InvalidToolError(
                     f"can't describe {self._shown}: {why}, or leave it out: "
-                    f"without=({name!r},)"
+                    f"without=({shorten_repr(name)},)"
                 )
 
         return kept

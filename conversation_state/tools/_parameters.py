@@ -220,7 +220,7 @@ def freeze_parameters(given: Any, owner: str, field: str) -> Mapping[str, Parame
             problem = "has a parameter with an empty name; name it as a call should"
         elif not isinstance(parameter, Parameter):
             shown = shorten_repr(parameter)
-            problem = f"has {shown} for {name!r}; expected a Parameter"
+            problem = f"has {shown} for {shorten_repr(name)}; expected a Parameter"
 
         if problem:
             raise InvalidToolError(problem, owner, field)

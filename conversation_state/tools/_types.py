@@ -278,7 +278,8 @@ class SchemaWriter:
                     schema |= msgspec.json.schema(Annotated[inner, note])
                 except TypeError as error:
                     raise InvalidToolError(
-                        f"can't describe {self._function}: {note!r} does not fit "
+                        f"can't describe {self._function}: {shorten_repr(note)} does "
+                        "not fit "
                         f"{_format_type(bare)}, the type of {at}: {error}"
                     ) from None
             elif isinstance(getattr(note, "description", None), str):

@@ -253,7 +253,8 @@ def _check_function(step: str, summarise: Any) -> None:
 
 def _explain_async(step: str, summarise: Any) -> str:
     return (
-        f"summarise of {step}: expected a synchronous function, got {summarise!r}, "
+        f"summarise of {step}: expected a synchronous function, got "
+        f"{shorten_repr(summarise)}, "
         f"which has to be awaited; use a{step}, with atrim or Trimmer.acall"
     )
 

@@ -180,7 +180,10 @@ def check_message(value: Any) -> Message:
 
 def check_integer(step: str, name: str, value: object, least: int = 0) -> int:
     if not isinstance(value, int) or value.__class__ is bool or value < least:
-        msg = f"{name} of {step}: expected an integer from {least} on, got {value!r}"
+        msg = (
+            f"{name} of {step}: expected an integer from {least} on, got "
+            f"{shorten_repr(value)}"
+        )
         raise ValueError(msg)
 
     return int(value)

@@ -64,13 +64,14 @@ def _wrong_result(step: object, result: Any) -> TypeError:
     if isawaitable(result):
         close_coroutine(result)
         msg = (
-            f"the step {step!r} has to be awaited; use atrim, or Trimmer.acall, "
+            f"the step {shorten_repr(step)} has to be awaited; use atrim, or "
+            "Trimmer.acall, "
             "which take both kinds of steps"
         )
         return TypeError(msg)
 
     msg = (
-        f"the step {step!r}: expected a TrimContext in return, got "
+        f"the step {shorten_repr(step)}: expected a TrimContext in return, got "
         f"{shorten_repr(result)}"
     )
     return TypeError(msg)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from conversation_state._persistent import Log
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import AssistantMessage, Message, ToolMessage
@@ -174,7 +175,8 @@ def _check_result(
     if call_id in open_calls.called:
         caller = open_calls.seq
         what = (
-            f"messages[{seq}] answers call {call_id!r} of messages[{caller}] again; "
+            f"messages[{seq}] answers call {shorten_repr(call_id)} of "
+            f"messages[{caller}] again; "
             "drop one of the results"
         )
         reason = f"call {_shorten_id(call_id)} has a result already"
@@ -183,7 +185,8 @@ def _check_result(
         return open_calls, (flaw,)
 
     what = (
-        f"messages[{seq}] answers call {call_id!r}, which the assistant's message "
+        f"messages[{seq}] answers call {shorten_repr(call_id)}, which the assistant's "
+        "message "
         "before it did not make; drop it, or keep the call directly before it"
     )
     reason = _format_reason(f"result has no call {_shorten_id(call_id)} before it", seq)

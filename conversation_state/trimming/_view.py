@@ -115,7 +115,7 @@ class TrimContext:
         if budget is not None and not isinstance(budget, TokenBudget):
             msg = (
                 f"budget: expected a TokenBudget, such as "
-                f"TokenBudget(context_window=8_000), got {budget!r}"
+                f"TokenBudget(context_window=8_000), got {shorten_repr(budget)}"
             )
             raise TypeError(msg)
 
@@ -249,8 +249,8 @@ class TrimContext:
         selection = self._selection
         if not selection.is_shown(index(seq)):
             msg = (
-                f"seq={seq}: the view shows nothing at this position; expected the "
-                "seq of one of its elements"
+                f"seq={shorten_repr(seq)}: the view shows nothing at this position; "
+                "expected the seq of one of its elements"
             )
             raise ValueError(msg)
 
@@ -302,7 +302,8 @@ class TrimContext:
         for wanted in also:
             if not isinstance(wanted, Property):
                 msg = (
-                    f"also: expected properties such as SYSTEM_IN_FRONT, got {wanted!r}"
+                    "also: expected properties such as SYSTEM_IN_FRONT, got "
+                    f"{shorten_repr(wanted)}"
                 )
                 raise TypeError(msg)
 

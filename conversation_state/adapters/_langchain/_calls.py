@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from conversation_state._persistent import EMPTY_MAP
+from conversation_state._wording import shorten_repr
 from conversation_state.adapters._export import PayloadWriter
 from conversation_state.adapters._langchain._blocks import (
     extra_keys,
@@ -237,7 +238,9 @@ def _check_json(read: DocumentReader, value: Any, path: str, depth: int = 0) -> 
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                read.problem(path, f"has the key {key!r}; keys of JSON are text")
+                read.problem(
+                    path, f"has the key {shorten_repr(key)}; keys of JSON are text"
+                )
 
         inside = [(f"{path}.{key}", value[key]) for key in value]
     elif isinstance(value, (list, tuple)):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from conversation_state._wording import shorten_repr
 from conversation_state.adapters._host import (
     RollingTrimmer,
     SessionHost,
@@ -129,7 +130,10 @@ class StoreSession(SessionHost):
 
         if limit is not None:
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-                msg = f"limit: expected 0 or more items or None, got {limit!r}"
+                msg = (
+                    "limit: expected 0 or more items or None, got "
+                    f"{shorten_repr(limit)}"
+                )
                 raise ValueError(msg)
 
             return await run_in_thread(self._load_newest, limit)

@@ -22,6 +22,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from conversation_state._waiting import add_async_twins
+from conversation_state._wording import shorten_repr
 from conversation_state.adapters._host import StoreHost, run_in_thread
 from conversation_state.adapters.langgraph import _pruning, _put_checkpoint
 from conversation_state.adapters.langgraph._checkpoints import (
@@ -274,7 +275,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         """
         thread, namespace, id = parse_config(config)
         if not id:
-            msg = f"config: missing checkpoint_id of thread {thread!r}"
+            msg = f"config: missing checkpoint_id of thread {shorten_repr(thread)}"
             raise ValueError(msg)
 
         stored = [
@@ -353,7 +354,10 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
             strategy: ``keep_latest``, or ``delete``.
         """
         if strategy not in {"keep_latest", "delete"}:
-            msg = f"strategy: expected 'keep_latest' or 'delete', got {strategy!r}"
+            msg = (
+                "strategy: expected 'keep_latest' or 'delete', got "
+                f"{shorten_repr(strategy)}"
+            )
             raise ValueError(msg)
 
         for thread in thread_ids:

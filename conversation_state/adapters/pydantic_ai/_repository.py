@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state._persistent import Log
+from conversation_state._wording import shorten_repr
 from conversation_state.adapters.pydantic_ai._append import (
     HistoryEntry,
     NewEntry,
@@ -288,7 +289,7 @@ class ConversationRepository:
                 if cut is not None:
                     return state, cut
 
-        msg = f"no conversation in {self.store.url} has the entry {entry!r}"
+        msg = f"no conversation in {self.store.url} has the entry {shorten_repr(entry)}"
         raise LookupError(msg)
 
     def _candidate_locations(

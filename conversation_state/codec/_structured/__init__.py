@@ -104,7 +104,7 @@ def check_class(cls: type) -> None:
             is of a type that can't be read.
     """
     if not isinstance(cls, type) or not has_fields(cls):
-        msg = f"{cls!r} is neither an attrs class nor a dataclass"
+        msg = f"{shorten_repr(cls)} is neither an attrs class nor a dataclass"
         raise TypeError(msg)
 
     _find_hook(cls, f"can't register {cls.__name__}")

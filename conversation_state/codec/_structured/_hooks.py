@@ -33,6 +33,7 @@ from cattrs import (
 )
 
 from conversation_state._canonical import JsonPath
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import DecodeError
 
 __all__ = [
@@ -199,7 +200,7 @@ def type_name(kind: Any) -> str:
     if isinstance(kind, type) and not get_args(kind):
         return kind.__name__
 
-    return repr(kind)[:_MAX_TEXT]
+    return shorten_repr(kind, _MAX_TEXT)
 
 
 # cattrs' kind of hook: the plain value, and the type.

@@ -110,7 +110,7 @@ def _write_scalar(value: str | float | None) -> str | int | float | None:
     if isfinite(value):
         return float(value)
 
-    msg = f"JSON can't represent {value!r}"
+    msg = f"JSON can't represent {shorten_repr(value)}"
     raise ValueError(msg)
 
 
