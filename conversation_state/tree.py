@@ -16,7 +16,7 @@ from conversation_state._lazy import draw_fragment, draw_outline
 from conversation_state._persistent import Log, final
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import format_count, shorten_repr
-from conversation_state.aggregator import Aggregator, Entry, ledger_union
+from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.messages import Message
 from conversation_state.timeline import Timeline
 from conversation_state.usage import Usage
@@ -58,6 +58,67 @@ class _EntryPosition(NamedTuple):
     state: Aggregator
     position: int
 
+    @property
+    def log(self) -> Log[Entry]:
+        """
+        The log it was found in.
+        """
+        return self.state.entries
+
+
+class _UsagePosition(NamedTuple):
+    """
+    Where an entry of a ledger was first found: in which ledger, and behind how many
+    others.
+    """
+
+    log: Log[LedgerEntry]
+    position: int
+
+
+class _TreeLedger(NamedTuple):
+    """
+    The ledger of a whole tree: the union of its states' ledgers.
+
+    Attributes:
+        entries: The entries, each once, in the order in which they came.
+
+        places: Where each was found, by identity.
+    """
+
+    entries: Log[LedgerEntry]
+    places: PMap[str, _UsagePosition]
+
+    def with_ledger(
+        self, ledger: Log[LedgerEntry], known: Log[LedgerEntry]
+    ) -> _TreeLedger:
+        """
+        The same with what *ledger* has and this lacks; itself if that is nothing.
+        All that is in *known* is here. Costs what *ledger* has besides that.
+        """
+        start = _count_known(ledger, self.places, known.common_prefix(ledger))
+        if start == len(ledger):
+            return self
+
+        new = []
+        places: Any = self.places.evolver()  # whose `in` type checkers don't know
+        for position, entry in enumerate(ledger.iterate(start), start):
+            if entry.id not in places:
+                places[entry.id] = _UsagePosition(ledger, position)
+                new.append(entry)
+
+        if not new:
+            return self
+
+        # Where the ledger begins with this one it is taken as it is, so that states
+        # that grow from it share it.
+        entries = self.entries
+        is_longer = entries.common_prefix(ledger) == len(entries)
+        if is_longer and entries.is_shared_start_of(ledger):
+            return _TreeLedger(ledger, places.persistent())
+
+        return _TreeLedger(entries.extend(new), places.persistent())
+
 
 @final
 class MessageTree:
@@ -93,6 +154,7 @@ class MessageTree:
         "_head",
         "_ids",
         "_joined",
+        "_ledger",
         "_places",
         "_shown",
         "_states",
@@ -106,6 +168,7 @@ class MessageTree:
     _children: PMap[str, tuple[str, ...]]
     # Of entries that also stand behind others: those others.
     _joined: PMap[str, tuple[str | None, ...]]
+    _ledger: _TreeLedger
     _head: str | None
     # A state that ends with the head: the one that was added, or the path there.
     _shown: Aggregator
@@ -139,9 +202,9 @@ class MessageTree:
             raise ValueError(msg)
 
         start = Aggregator.new()
-        return _make_tree(Log(), Log(), pmap(), pmap(), pmap(), None, start).add(
-            *states
-        )
+        ledger = _TreeLedger(Log(), pmap())
+        empty = _make_tree(Log(), Log(), pmap(), pmap(), pmap(), ledger, None, start)
+        return empty.add(*states)
 
     def add(self, *states: Aggregator | Timeline[Aggregator]) -> MessageTree:
         """
@@ -165,7 +228,9 @@ class MessageTree:
             else:
                 tree = tree._add_state(_check_state(given))
 
-        return tree
+        # On the way to the last one others were shown.
+        is_known = tree._states is self._states
+        return self._with_head(tree._head, tree._shown) if is_known else tree
 
     @property
     def head(self) -> str | None:
@@ -312,19 +377,20 @@ class MessageTree:
         """
         *state* with the ledger of the whole tree.
         """
-        ledger = ledger_union(state, *self._states)
-        if len(ledger) == len(state.ledger):
+        ledger = self._ledger.entries
+        if ledger is state.ledger:
             return state
 
-        return Aggregator.rebuild_from_logs(
+        bill = Aggregator.rebuild_from_logs(
             id=state.id,
-            parent_id=state.parent_id,
-            root_id=state.root_id,
-            init_len=state.init_len,
-            init_ledger_len=state.init_ledger_len,
-            entries=state.entries,
+            parent_id=None,
+            root_id=None,
+            init_len=0,
+            init_ledger_len=0,
+            entries=Log(),
             ledger=ledger,
         )
+        return state.join(bill)
 
     def _find_entry(self, entry_id: str) -> Entry:
         place = self._places.get(entry_id)
@@ -361,6 +427,7 @@ class MessageTree:
             self._places,
             self._children,
             self._joined,
+            self._ledger,
             head,
             shown,
         )
@@ -368,7 +435,7 @@ class MessageTree:
     def _add_state(self, state: Aggregator) -> MessageTree:
         entries = state.entries
         head = entries[-1].id if len(entries) else None
-        start = self._count_known(entries)
+        start = _count_known(entries, self._places)
         ids, children, joined = self._ids, self._children, self._joined
         places: Any = self._places.evolver()  # whose `in` type checkers don't know
         for position, entry in enumerate(entries.iterate(start), start):
@@ -387,8 +454,9 @@ class MessageTree:
             above = parent or _ROOT
             children = children.set(above, (*children.get(above, ()), entry.id))
 
+        ledger = self._ledger.with_ledger(state.ledger, self._shown.ledger)
         is_known = ids is self._ids and joined is self._joined
-        if is_known and len(self._states) and not self._lacks_usage_of(state):
+        if is_known and len(self._states) and ledger is self._ledger:
             return self._with_head(head, state)  # the same in another order
 
         return _make_tree(
@@ -397,29 +465,10 @@ class MessageTree:
             places.persistent(),
             children,
             joined,
+            ledger,
             head,
             state,
         )
-
-    def _lacks_usage_of(self, state: Aggregator) -> bool:
-        """
-        Whether a ledger entry of *state* is in none of the states there are.
-        """
-        known = ledger_union(*self._states)
-        return len(ledger_union(*self._states, state)) > len(known)
-
-    def _count_known(self, entries: Log[Entry]) -> int:
-        """
-        How many of the first *entries* stand here behind the same ones.
-        """
-        for position in range(len(entries) - 1, -1, -1):
-            place = self._places.get(entries[position].id)
-            if place is not None and place.position == position:
-                known = place.state.entries.common_prefix(entries)
-                if known > position:
-                    return position + 1
-
-        return 0
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -435,7 +484,7 @@ class MessageTree:
             and self._children == other._children
             and self._joined == other._joined
             and self.nodes == other.nodes
-            and ledger_union(*self._states) == ledger_union(*other._states)
+            and self._ledger.entries == other._ledger.entries
         )
 
     def __hash__(self) -> int:
@@ -474,6 +523,29 @@ class MessageTree:
         return _rebuild_tree, (tuple(self._states), self._head, self._shown)
 
 
+def _count_known(items: Log[Any], places: Mapping[str, Any], known: int = 0) -> int:
+    """
+    How many of the first *items* stand in *places* behind the same ones; no less
+    than *known*.
+    """
+    compared: Log[Any] | None = None
+    common = 0
+    for position in range(len(items) - 1, known - 1, -1):
+        place = places.get(items[position].id)
+        if place is None or place.position != position:
+            continue
+
+        # What has more in common with a log than *items* has parts from *items*
+        # where that log does: a copy of which one item differs is compared once.
+        if compared is None or place.log.common_prefix(compared) <= common:
+            common, compared = place.log.common_prefix(items), place.log
+
+        if common > position:
+            return position + 1
+
+    return known
+
+
 def _id_before(entries: Log[Entry], position: int) -> str | None:
     return entries[position - 1].id if position else None
 
@@ -495,6 +567,7 @@ def _make_tree(  # noqa: PLR0917 - its fields
     places: PMap[str, _EntryPosition],
     children: PMap[str, tuple[str, ...]],
     joined: PMap[str, tuple[str | None, ...]],
+    ledger: _TreeLedger,
     head: str | None,
     shown: Aggregator,
 ) -> MessageTree:
@@ -504,6 +577,7 @@ def _make_tree(  # noqa: PLR0917 - its fields
     tree._places = places
     tree._children = children
     tree._joined = joined
+    tree._ledger = ledger
     tree._head = head
     tree._shown = shown
     return tree

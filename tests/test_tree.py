@@ -3,6 +3,9 @@ Message trees: siblings, the message that is shown, and the way to it.
 """
 
 import pickle
+import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -177,6 +180,16 @@ class TestMoving:
         assert tree.add(HILLS) is tree
         assert last(SEA) == tree.add(SEA).head
 
+    def test_add_a_timeline_again(self):
+        """
+        The states of a timeline that are there already change nothing.
+        """
+        timeline = Timeline.begin(ASKED).commit(SEA).commit(SEA.add_usage(Usage(1)))
+        tree = MessageTree.of(timeline)
+
+        assert tree.add(timeline) is tree
+        assert tree.add(SEA, tree.shown) is tree
+
     def test_going_on(self):
         """
         The state that is shown goes on like any other.
@@ -267,6 +280,24 @@ class TestBill:
         assert Usage(17) == paid.present.total_usage
         assert paid != tree
 
+    @pytest.mark.parametrize("is_branch", [False, True])
+    def test_usage_costs_what_is_new(self, is_branch):
+        """
+        Adding a state that brings nothing but usage does not read the ledgers of
+        the states that are there.
+        """
+        counts = []
+        for size in (64, 1_024):
+            timeline = Timeline.begin(ASKED.add_usage(Usage(1)))
+            for _ in range(size):
+                timeline = timeline.commit(timeline.present.add_usage(Usage(1)))
+
+            tree = MessageTree.of(timeline)
+            state = ASKED.add_usage(Usage(1)) if is_branch else timeline.present
+            counts.append(steps(partial(tree.add, state.add_usage(Usage(1)))))
+
+        assert counts[1] < 2 * counts[0]
+
 
 class TestValue:
     """
@@ -342,3 +373,59 @@ class TestValue:
             counts.append(len(looked))
 
         assert counts[0] == counts[1] < 20
+
+    def test_copy_that_differs_in_the_middle(self):
+        """
+        A state read again that differs in one message is compared once with those
+        that are there, not once for each of its messages.
+        """
+        counts = []
+        for size in (64, 1_024):
+            timeline = Timeline.begin(ASKED)
+            for _ in range(size):
+                timeline = timeline.commit(timeline.present.add_user_prompt("And?"))
+
+            tree = MessageTree.of(timeline)
+            copy = change_message(timeline.present, size // 2)
+            counts.append(steps(partial(tree.add, copy)) / size)
+            assert size + 1 == len(tree.add(copy))
+
+        assert counts[1] < 2 * counts[0]
+
+
+def change_message(state: Aggregator, at: int) -> Aggregator:
+    """
+    A copy of *state* that shares nothing with it and has another message at *at*.
+    """
+    state = pickle.loads(pickle.dumps(state))
+    entries = list(state.entries)
+    entries[at] = entries[at]._replace(message=ASKED[0])
+    return Aggregator.rebuild(
+        id=state.id,
+        parent_id=None,
+        root_id=None,
+        init_len=0,
+        init_ledger_len=0,
+        entries=entries,
+        ledger=state.ledger,
+    )
+
+
+def steps(run: Callable[[], object]) -> int:
+    """
+    How many functions are called in a *run*, and how many messages compared.
+    """
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+
+    return calls
