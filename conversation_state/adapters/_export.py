@@ -143,6 +143,14 @@ class PayloadWriter:
         """
         self.lost.append(Lost(path, what, why))
 
+    def lose_each(self, path: str, fields: Mapping[str, bool], why: str) -> None:
+        """
+        List those of *fields* that are true as lost.
+        """
+        for name, is_lost in fields.items():
+            if is_lost:
+                self.lose(path, name, why)
+
     def export(self, payload: dict[str, Any]) -> Export:
         """
         The *payload* that was written, and what is lost in the order it was

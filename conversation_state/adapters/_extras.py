@@ -13,14 +13,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conversation_state._persistent import thaw
-from conversation_state.adapters._export import PayloadWriter
 from conversation_state.adapters._notes import RESERVED, map_of, own_of
 from conversation_state.adapters._reading import ObjectReader, is_map
 from conversation_state.parts import Part
 
 __all__ = [
     "is_plain",
-    "lose_each",
     "note_mended",
     "ordered",
     "read_extra",
@@ -100,17 +98,6 @@ def note_mended(place: ObjectReader, before: int) -> None:
     if where:
         # A message that is the whole document has nothing before the dot.
         place.notes["mended"] = [each[len(place.path) + 1 :] for each in where]
-
-
-def lose_each(
-    write: PayloadWriter, path: str, fields: Mapping[str, bool], why: str
-) -> None:
-    """
-    List those of *fields* that are true as lost.
-    """
-    for name, says in fields.items():
-        if says:
-            write.lose(path, name, why)
 
 
 def ordered(raw: dict[str, Any], order: Iterable[str]) -> dict[str, Any]:

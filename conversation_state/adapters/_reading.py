@@ -329,9 +329,15 @@ class ObjectReader:
 
         return self.text(key)
 
+    def nullable(self, key: str) -> str:
+        """
+        The text under *key*; "" if it is missing or null.
+        """
+        return "" if self.raw.get(key) is None else self.text(key)
+
     def if_text(self, key: str) -> str:
         """
-        The same, where any value is valid: a value that is not text is kept.
+        As `optional`, where any value is valid: one that is not text is kept.
         """
         value = self.raw.get(key)
         if value is None or isinstance(value, str):
@@ -357,13 +363,19 @@ class ObjectReader:
         if not self.raw.keys() <= known:
             self.keys.update(self.reading.rest(self.raw, known, self.path))
 
-    def inside(self, key: str) -> ObjectReader | None:
+    def child(self, key: str) -> Self:
+        """
+        The object that stands under *key*.
+        """
+        return self.__class__(self.reading, self.raw[key], f"{self.path}.{key}")
+
+    def inside(self, key: str) -> Self | None:
         """
         The object under *key*; None if it is missing or null, or wrong.
         """
         given = self.raw.get(key)
         if is_map(given):
-            return ObjectReader(self.reading, given, f"{self.path}.{key}")
+            return self.child(key)
 
         if given is not None:
             self.wrong(key, "an object or null")

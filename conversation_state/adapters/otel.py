@@ -51,7 +51,6 @@ from typing import Any
 from conversation_state._canonical import dump as as_bytes
 from conversation_state._wording import describe_type
 from conversation_state.adapters._export import Export, Lost, PayloadWriter
-from conversation_state.adapters._extras import lose_each
 from conversation_state.adapters._wire import (
     encode_base64,
     parse_arguments,
@@ -209,8 +208,7 @@ class _AttributeWriter:
         for at in range(end):
             message, path = self.conversation[at], f"messages[{at}]"
             self.write.notes(message, path)
-            lose_each(
-                self.write,
+            self.write.lose_each(
                 path,
                 {"name": bool(message.name)},
                 "instructions have no field for it",
@@ -289,7 +287,7 @@ class _AttributeWriter:
         if isinstance(part, (ReasoningPart, RefusalPart, TextPart)):
             signed = isinstance(part, ReasoningPart) and bool(part.signature)
             why = "is sent only to the provider that signed it"
-            lose_each(self.write, path, {"signature": signed}, why)
+            self.write.lose_each(path, {"signature": signed}, why)
             return {"type": part.kind, "content": self._keep_text(part.text)}
 
         self.write.lose(path, part.kind, "the conventions have no attribute for it")
@@ -300,7 +298,7 @@ class _AttributeWriter:
 
     def _write_media(self, part: MediaPart, path: str) -> dict[str, Any]:
         beside = {name: bool(getattr(part, name, "")) for name in ("detail", "name")}
-        lose_each(self.write, path, beside, "the conventions have no attribute for it")
+        self.write.lose_each(path, beside, "the conventions have no attribute for it")
         found = (part.data, part.media_type)
         if part.url is not None:
             found = parse_data_url(part.url) or (None, "")
@@ -322,8 +320,8 @@ class _AttributeWriter:
         self.write.notes(call, path)
         self._tools[call.id] = call.name
         other = {"type": call.type != "function"}
-        lose_each(
-            self.write, path, other, "all calls are function calls in the conventions"
+        self.write.lose_each(
+            path, other, "all calls are function calls in the conventions"
         )
         raw: dict[str, Any] = {"type": "tool_call"}
         if call.id:
@@ -339,7 +337,7 @@ class _AttributeWriter:
         self.write.lose_error_flag(message, path)
         named = message.tool_name not in {"", self._tools.get(message.tool_call_id)}
         why = "the tool's name is in the call, which is missing or has another"
-        lose_each(self.write, path, {"tool_name": named}, why)
+        self.write.lose_each(path, {"tool_name": named}, why)
         response: Any = message.content
         if not isinstance(response, str):
             response = self._write_parts(message, path)

@@ -9,7 +9,6 @@ from typing import Any
 
 from conversation_state._wording import describe_type
 from conversation_state.adapters._export import Export, PayloadWriter
-from conversation_state.adapters._extras import lose_each
 from conversation_state.adapters._langchain._blocks import thaw_notes, write_block
 from conversation_state.adapters._langchain._calls import dump_call_block, write_call
 from conversation_state.adapters._langchain._constants import (
@@ -208,7 +207,7 @@ def _lose_fields(write: PayloadWriter, message: Message, path: str) -> None:
     if has_own(message.metadata):
         ours["metadata"] = True
 
-    lose_each(write, path, ours, "not supported by LangChain")
+    write.lose_each(path, ours, "not supported by LangChain")
 
 
 def _put_result(
@@ -230,7 +229,7 @@ def _put_result(
         fields["name"] = message.tool_name
 
     why = "the name of a result is the tool's in LangChain"
-    lose_each(write, path, {"name": bool(message.name)}, why)
+    write.lose_each(path, {"name": bool(message.name)}, why)
 
 
 def _write_unknown(
@@ -240,8 +239,8 @@ def _write_unknown(
     if raw is None:
         return None
 
-    lose_each(
-        write, path, {"name": bool(message.name)}, "not supported on an unknown message"
+    write.lose_each(
+        path, {"name": bool(message.name)}, "not supported on an unknown message"
     )
     if notes.get("odd"):
         raw = thaw_notes({**raw, "odd": True})
@@ -341,7 +340,7 @@ def _put_response(
     where = f"{path}.response"
     newer = dict.fromkeys(sorted(response.unknown), True)
     beside = {"logprobs": response.logprobs is not None, **newer}
-    lose_each(write, where, beside, "not supported by LangChain")
+    write.lose_each(where, beside, "not supported by LangChain")
     if response.finish_reason:
         metadata[str(notes.get("reason", REASONS[0]))] = response.finish_reason
 

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from conversation_state._wording import describe_type, format_count
 from conversation_state.adapters._export import Export, PayloadWriter
-from conversation_state.adapters._extras import lose_each
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -72,7 +71,7 @@ def load_checkpoint(payload: Any) -> Checkpoint:
     messages = read.load_listed(payload)
     given = payload.get("messages")
     raws = given if is_list(given) else ()
-    init_len = _init_len(place, len(raws))
+    init_len = _read_init_len(place, len(raws))
     usage = _read_usage(read, payload.get("usage"), "$.usage")
     read.finish()
     entries = [
@@ -131,18 +130,16 @@ def _read_id(place: ObjectReader) -> UUID:
     return found or NIL
 
 
-def _init_len(place: ObjectReader, there: int) -> int:
-    given = place.raw.get("init_len")
-    if given is None:
-        return 0
+def _read_init_len(place: ObjectReader, most: int) -> int:
+    given: Any = place.raw.get("init_len")
+    if given.__class__ is int and 0 <= given <= most:
+        return int(given)
 
-    if given.__class__ is not int or not 0 <= given <= there:
-        place.wrong(
-            "init_len", f"how many of {format_count(there, 'message')} were inherited"
-        )
-        return 0
+    if given is not None:
+        expected = f"how many of {format_count(most, 'message')} were inherited"
+        place.wrong("init_len", expected)
 
-    return int(given)
+    return 0
 
 
 def _read_usage(read: DocumentReader, raw: Any, path: str) -> Usage:
@@ -156,14 +153,11 @@ def _read_usage(read: DocumentReader, raw: Any, path: str) -> Usage:
     problems = read.count
     block = ObjectReader(read, raw, path)
     written, prompt, total = [read_count(block, name) for name in _COUNTS]
-    within: list[dict[str, int]] = []
+    details: dict[str, dict[str, int]] = {key: {} for key in _DETAILS}
     for key, names in _DETAILS.items():
         inside = block.inside(key)
-        within.append(
-            {name: read_count(inside, name) for name in names}
-            if inside is not None
-            else {}
-        )
+        if inside is not None:
+            details[key] = {name: read_count(inside, name) for name in names}
 
     if read.count > problems:
         return _NOTHING
@@ -172,8 +166,8 @@ def _read_usage(read: DocumentReader, raw: Any, path: str) -> Usage:
         prompt,
         written,
         total,
-        PromptTokensDetails(**within[1]),
-        CompletionTokensDetails(**within[0]),
+        PromptTokensDetails(**details["prompt_tokens_details"]),
+        CompletionTokensDetails(**details["completion_tokens_details"]),
     )
 
 
@@ -205,7 +199,7 @@ def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
         "model": any(entry.model for entry in recorded),
         **dict.fromkeys(sorted(state.usage.extra), True),
     }
-    lose_each(write, "state", several, "bubo checkpoints have no field for it")
+    write.lose_each("state", several, "bubo checkpoints have no field for it")
     payload = {
         "id": str(state.id),
         "messages": [raw for several in found for raw in several],

@@ -14,17 +14,9 @@ from conversation_state.adapters._export import (
     cannot_contain,
     merge_kept_keys,
 )
-from conversation_state.adapters._extras import (
-    lose_each,
-    ordered,
-    write_extra,
-)
+from conversation_state.adapters._extras import ordered, write_extra
 from conversation_state.adapters._notes import map_of, notes_of, own_of
-from conversation_state.adapters._wire import (
-    data_url,
-    encode_base64,
-    parse_data_url,
-)
+from conversation_state.adapters._wire import data_url, encode_base64, parse_data_url
 from conversation_state.adapters.bubo._values import (
     AUDIO,
     ENVELOPE,
@@ -147,7 +139,7 @@ def _write_verbatim(
         "timestamp": message.timestamp is not None,
         "metadata": bool(own_of(message.metadata)),
     }
-    lose_each(write, path, beside, "the message is sent verbatim, without this field")
+    write.lose_each(path, beside, "the message is sent verbatim, without this field")
     return [raw]
 
 
@@ -172,29 +164,22 @@ def _write_envelope(
         if why:
             write.lose(path, "timestamp", why)
 
-    _put_meta(write, message, path, notes, raw)
-    return raw
+    return raw | _write_meta(write, message, path, notes)
 
 
-def _put_meta(
-    write: PayloadWriter,
-    message: Message,
-    path: str,
-    notes: Mapping[str, Any],
-    raw: dict[str, Any],
-) -> None:
+def _write_meta(
+    write: PayloadWriter, message: Message, path: str, notes: Mapping[str, Any]
+) -> dict[str, Any]:
     meta = write_extra(message.metadata, notes, "meta")
-    if meta:
-        raw["meta"] = meta
+    is_other = "meta" in notes and not map_of(notes, "meta")
+    if is_other and not meta:
+        return {"meta": thaw(notes["meta"])}
 
-    if "meta" in notes and not map_of(notes, "meta"):
-        kept = thaw(notes["meta"])
-        if not meta:
-            raw["meta"] = kept
-        elif kept:
-            write.lose(
-                path, "meta", "wasn't an object, and is replaced by the metadata"
-            )
+    if is_other and notes["meta"]:
+        why = "wasn't an object, and is replaced by the metadata"
+        write.lose(path, "meta", why)
+
+    return {"meta": meta} if meta else {}
 
 
 def _one_text(
@@ -225,11 +210,9 @@ def _read_value_notes(
     The notes on *value*; what bubo has no place for is lost.
     """
     notes = write.notes(value, path)
-    beside = {
-        "index": value.index is not None,
-        "metadata": bool(own_of(value.metadata)),
-    }
-    lose_each(write, path, beside, "bubo messages have no field for it")
+    own = bool(own_of(value.metadata))
+    beside = {"index": value.index is not None, "metadata": own}
+    write.lose_each(path, beside, "bubo messages have no field for it")
     return notes
 
 
@@ -279,11 +262,8 @@ def _write_answer(
     if not calls:
         return [answer]
 
-    write.lose(
-        path,
-        "tool_calls",
-        "calls are a separate message in bubo; this message was split",
-    )
+    why = "calls are a separate message in bubo; this message was split"
+    write.lose(path, "tool_calls", why)
     return [answer, *called]
 
 
@@ -293,28 +273,20 @@ def _find_refusal(
     """
     The refusal that *message* is, and nothing else.
     """
-    if isinstance(message.content, str) or len(message.content) != 1:
+    part = message.content[0] if len(message.content) == 1 else None
+    if not isinstance(part, RefusalPart) or not part.text:
         return None
 
-    part = message.content[0]
-    alone = isinstance(part, RefusalPart) and bool(part.text)
-    listed = notes.get("list") is True
-    if listed or not alone or notes_of(part.metadata, SOURCE):
-        return None
-
-    return part if isinstance(part, RefusalPart) else None
+    is_listed = notes.get("list") is True or notes_of(part.metadata, SOURCE)
+    return None if is_listed else part
 
 
 def _write_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any]:
     notes = _read_value_notes(write, call, path)
     what = {"type": call.type != "function"}
-    lose_each(write, path, what, "bubo messages have no field for it")
-    made = call.id == notes.get("made_id")
-    raw = {
-        "id": "" if made else call.id,
-        "name": call.name,
-        "arguments": call.arguments,
-    }
+    write.lose_each(path, what, "bubo messages have no field for it")
+    call_id = "" if call.id == notes.get("made_id") else call.id
+    raw = {"id": call_id, "name": call.name, "arguments": call.arguments}
     return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
@@ -324,11 +296,12 @@ def _write_parts(
     if isinstance(message.content, str):
         return message.content
 
-    found = [
-        _write_part(write, part, f"{path}.parts[{at}]", message.role)
+    return [
+        raw
         for at, part in enumerate(message.content)
+        if (raw := _write_part(write, part, f"{path}.parts[{at}]", message.role))
+        is not None
     ]
-    return [raw for raw in found if raw is not None]
 
 
 def _write_part(
@@ -370,7 +343,7 @@ def _order_keys(raw: dict[str, Any]) -> dict[str, Any]:
 
 def _write_image(write: PayloadWriter, part: ImagePart, path: str) -> dict[str, Any]:
     why = "images have no field for it"
-    lose_each(write, path, {"detail": bool(part.detail)}, why)
+    write.lose_each(path, {"detail": bool(part.detail)}, why)
     url, media_type = part.url or "", ""
     if part.data is not None:
         url, media_type = data_url(part.data, part.media_type), part.media_type
@@ -378,7 +351,7 @@ def _write_image(write: PayloadWriter, part: ImagePart, path: str) -> dict[str, 
             # A comma, for example, would end the head of the URL.
             url, media_type = data_url(part.data, ""), ""
 
-    lose_each(write, path, {"media_type": media_type != part.media_type}, why)
+    write.lose_each(path, {"media_type": media_type != part.media_type}, why)
     return {"type": "image", "image_url": url}
 
 

@@ -5,13 +5,9 @@ From bubo's messages to ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from conversation_state.adapters._extras import (
-    note_mended,
-    read_extra,
-    with_own,
-)
+from conversation_state.adapters._extras import note_mended, read_extra, with_own
 from conversation_state.adapters._notes import own_of
 from conversation_state.adapters._reading import (
     ObjectReader,
@@ -56,13 +52,15 @@ from conversation_state.tools import ToolCall
 __all__ = ["BuboLoader", "load"]
 
 _COMMON = frozenset({*ENVELOPE, "type"})
-_KNOWN = {
-    "assistant": _COMMON | {"content", "refusal"},
-    "instructions": _COMMON | {"content"},
-    "retry": _COMMON | {"error", "tool_call_id", "tool_name"},
-    "tool_call": _COMMON | {"tool_calls"},
-    "tool_response": _COMMON | {"content", "tool_call_id", "tool_name"},
-    "user": _COMMON | {"content"},
+_RESULT = _COMMON | {"tool_call_id", "tool_name"}
+# What each type of message is, and the keys that it may have.
+_MESSAGES: Mapping[str, tuple[Callable[..., Message], frozenset[str]]] = {
+    "assistant": (AssistantMessage, _COMMON | {"content", "refusal"}),
+    "instructions": (SystemMessage, _COMMON | {"content"}),
+    "retry": (ToolMessage, _RESULT | {"error"}),
+    "tool_call": (AssistantMessage, _COMMON | {"tool_calls"}),
+    "tool_response": (ToolMessage, _RESULT | {"content"}),
+    "user": (UserMessage, _COMMON | {"content"}),
 }
 _CALL = frozenset(CALL)
 _AUDIO = frozenset(AUDIO)
@@ -85,16 +83,6 @@ def load(payload: Any) -> tuple[Message, ...]:
     """
     expected = "a message, a list of messages, or a checkpoint"
     return BuboLoader().load(payload, expected)
-
-
-class _BuboDraft(NamedTuple):
-    """
-    What a message is to be made of.
-    """
-
-    kind: Callable[..., Message]
-    content: Any
-    fields: dict[str, Any]
 
 
 class BuboLoader(MessageLoader):
@@ -140,46 +128,26 @@ class BuboLoader(MessageLoader):
         problems, harmed = self.count, len(self.mended)
         place = ObjectReader(self, raw, path)
         is_hollow = raw and raw.keys() <= _COMMON - {"type"}
-        kind = "" if is_hollow else place.text("type")
-        message = None
-        if kind in _KNOWN:
-            message = self._load_known(place, kind, prefix, harmed)
+        type_ = "" if is_hollow else place.text("type")
+        kind, known = _MESSAGES.get(type_, (UnknownMessage, _COMMON))
+        extra: Mapping[str, Any] = {}
+        fields: dict[str, Any] = {"source": SOURCE}
+        content: Any = None
+        if type_ in _MESSAGES:
+            place.keep(known)
+            if self._has_metadata(place):
+                extra = read_extra(place, "meta")
+
+            fields = self._read_envelope(place)
+            content = self._read_payload(place, type_, fields, prefix)
         elif self.count == problems:
-            message = self._load_verbatim(place, harmed)
+            content = self.json(raw, path)
 
-        return message
-
-    def _load_known(
-        self, place: ObjectReader, kind: str, prefix: str, harmed: int
-    ) -> Message | None:
-        """
-        A message of a type we know; None if there was a problem.
-        """
-        problems = self.count
-        place.keep(_KNOWN[kind])
-        extra = read_extra(place, "meta") if _has_metadata(place) else {}
-        fields = self._read_envelope(place)
-        found = _PAYLOADS[kind](self, place, prefix)
         if self.count > problems:
             return None
 
         note_mended(place, harmed)
-        metadata = with_own(extra, place, SOURCE)
-        fields.update(found.fields)
-        return found.kind(found.content, **fields, metadata=metadata)
-
-    def _load_verbatim(self, place: ObjectReader, harmed: int) -> Message | None:
-        """
-        A message of a type we don't know.
-        """
-        problems = self.count
-        raw = self.json(place.raw, place.path)
-        if self.count > problems:
-            return None
-
-        note_mended(place, harmed)
-        metadata = place.metadata(SOURCE)
-        return UnknownMessage(raw, source=SOURCE, metadata=metadata)
+        return kind(content, **fields, metadata=with_own(extra, place, SOURCE))
 
     def _read_envelope(self, place: ObjectReader) -> dict[str, Any]:
         fields: dict[str, Any] = {"name": place.optional("sender")}
@@ -201,20 +169,52 @@ class BuboLoader(MessageLoader):
 
         return fields
 
-    def _read_instructions(self, place: ObjectReader, _prefix: str) -> _BuboDraft:
-        return _BuboDraft(SystemMessage, place.text("content"), {})
+    def _has_metadata(self, place: ObjectReader) -> bool:
+        """
+        Whether ``meta`` is metadata of ours; any other JSON is noted.
+        """
+        given = place.raw.get("meta")
+        if "meta" in place.raw and not (is_map(given) and given):
+            place.notes["meta"] = self.json(given, f"{place.path}.meta")
+            return False
 
-    def _read_user(self, place: ObjectReader, _prefix: str) -> _BuboDraft:
-        if "content" not in place.raw:
-            place.wrong("content", "a text, a list of parts or null")
+        return True
 
-        return _BuboDraft(UserMessage, self._read_content(place, "user"), {})
+    def _read_payload(
+        self, place: ObjectReader, kind: str, fields: dict[str, Any], prefix: str
+    ) -> str | list[Part]:
+        """
+        The content of a message of *kind*; what else it has is put into *fields*.
+        """
+        if kind == "assistant":
+            return self._read_answer(place)
 
-    def _read_assistant(self, place: ObjectReader, _prefix: str) -> _BuboDraft:
-        content: str | list[Part] = self._read_content(place, "assistant")
+        if kind == "tool_call":
+            fields["tool_calls"] = self._read_tool_calls(place, prefix)
+            return ""
+
+        if kind == "user":
+            if "content" not in place.raw:
+                place.wrong("content", "a text, a list of parts or null")
+
+            return self._read_content(place, "user")
+
+        if kind == "instructions":
+            return place.text("content")
+
+        is_retry = kind == "retry"
+        content = place.nullable("error") if is_retry else place.text("content")
+        read_text = place.optional if is_retry else place.text
+        name, given = read_text("tool_name"), read_text("tool_call_id")
+        call_id = self.resolve_call(place, given, name, prefix)
+        fields.update(tool_name=name, tool_call_id=call_id, is_error=is_retry)
+        return content
+
+    def _read_answer(self, place: ObjectReader) -> str | list[Part]:
+        content = self._read_content(place, "assistant")
         given = place.raw.get("content")
         # Beside a refusal bubo takes no content, be it null, nor the other way.
-        refusal = "" if place.raw.get("refusal") is None else place.text("refusal")
+        refusal = place.nullable("refusal")
         if "content" in place.raw and not given and not is_list(given) and not refusal:
             place.keys["content"] = given
 
@@ -226,9 +226,9 @@ class BuboLoader(MessageLoader):
         elif _is_refusal(content):
             place.notes["list"] = True
 
-        return _BuboDraft(AssistantMessage, content, {})
+        return content
 
-    def _read_tool_calls(self, place: ObjectReader, prefix: str) -> _BuboDraft:
+    def _read_tool_calls(self, place: ObjectReader, prefix: str) -> list[ToolCall]:
         if "tool_calls" not in place.raw:
             place.wrong("tool_calls", "a list, or null")
 
@@ -238,25 +238,7 @@ class BuboLoader(MessageLoader):
         if not calls:
             place.notes["type"] = "tool_call"
 
-        return _BuboDraft(AssistantMessage, "", {"tool_calls": calls})
-
-    def _read_tool_response(self, place: ObjectReader, prefix: str) -> _BuboDraft:
-        name, given = place.text("tool_name"), place.text("tool_call_id")
-        return self._read_result(place, prefix, place.text("content"), name, given)
-
-    def _read_retry(self, place: ObjectReader, prefix: str) -> _BuboDraft:
-        error = "" if place.raw.get("error") is None else place.text("error")
-        name, given = place.optional("tool_name"), place.optional("tool_call_id")
-        found = self._read_result(place, prefix, error, name, given)
-        found.fields["is_error"] = True
-        return found
-
-    def _read_result(
-        self, place: ObjectReader, prefix: str, content: str, name: str, given: str
-    ) -> _BuboDraft:
-        call_id = self.resolve_call(place, given, name, prefix)
-        fields = {"tool_name": name, "tool_call_id": call_id}
-        return _BuboDraft(ToolMessage, content, fields)
+        return calls
 
     def _read_content(self, place: ObjectReader, role: str) -> str | list[Part]:
         given = place.raw.get("content")
@@ -307,13 +289,13 @@ class BuboLoader(MessageLoader):
         if not url:
             return None
 
-        found = parse_data_url(url)
-        metadata = place.metadata(SOURCE)
-        if found is None:
-            return ImagePart(url=url, metadata=metadata)
-
-        data, media_type = found
-        return ImagePart(data=data, media_type=media_type, metadata=metadata)
+        data, media_type = parse_data_url(url) or (None, "")
+        return ImagePart(
+            url=None if data else url,
+            data=data,
+            media_type=media_type,
+            metadata=place.metadata(SOURCE),
+        )
 
     def _read_audio(self, place: ObjectReader) -> Part | None:
         body = place.raw.get("input_audio")
@@ -321,7 +303,7 @@ class BuboLoader(MessageLoader):
             place.wrong("input_audio", "an object")
             return None
 
-        inside = ObjectReader(self, body, f"{place.path}.input_audio")
+        inside = place.child("input_audio")
         text, word = inside.text("data"), inside.text("format")
         data = decode_base64(text, padded=True)
         if text and not data:
@@ -342,35 +324,11 @@ class BuboLoader(MessageLoader):
 
 def _read_call(place: ObjectReader, made: str) -> ToolCall:
     place.keep(_CALL)
-    call_id, name, arguments = [
-        "" if place.raw.get(key) is None else place.text(key) for key in CALL
-    ]
+    call_id, name, arguments = [place.nullable(key) for key in CALL]
     if not call_id:
         call_id = place.notes["made_id"] = made
 
     return ToolCall(call_id, name, arguments, metadata=place.metadata(SOURCE))
-
-
-_PAYLOADS: Mapping[str, Callable[[BuboLoader, ObjectReader, str], _BuboDraft]] = {
-    "assistant": BuboLoader._read_assistant,
-    "instructions": BuboLoader._read_instructions,
-    "retry": BuboLoader._read_retry,
-    "tool_call": BuboLoader._read_tool_calls,
-    "tool_response": BuboLoader._read_tool_response,
-    "user": BuboLoader._read_user,
-}
-
-
-def _has_metadata(place: ObjectReader) -> bool:
-    """
-    Whether ``meta`` is metadata of ours; any other JSON is noted.
-    """
-    given = place.raw.get("meta")
-    if "meta" in place.raw and not (is_map(given) and given):
-        place.notes["meta"] = place.reading.json(given, f"{place.path}.meta")
-        return False
-
-    return True
 
 
 def _is_refusal(content: str | list[Part]) -> bool:

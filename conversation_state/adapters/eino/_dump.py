@@ -10,7 +10,6 @@ from typing import Any
 from conversation_state.adapters._export import Export, PayloadWriter, merge_kept_keys
 from conversation_state.adapters._extras import (
     is_plain,
-    lose_each,
     ordered,
     write_extra,
 )
@@ -68,7 +67,7 @@ def _write_message(
         "turn_id": message.turn_id is not None,
         "timestamp": message.timestamp is not None,
     }
-    lose_each(write, path, ours, "eino messages have no field for it")
+    write.lose_each(path, ours, "eino messages have no field for it")
     if isinstance(message, UnknownMessage):
         verbatim = write.unknown(message.raw, message.source, path, "role")
         if verbatim is None:
@@ -76,8 +75,8 @@ def _write_message(
 
         own = bool(own_of(message.metadata))
         beside = {"name": bool(message.name), "metadata": own}
-        lose_each(
-            write, path, beside, "the message is sent verbatim, without this field"
+        write.lose_each(
+            path, beside, "the message is sent verbatim, without this field"
         )
         return ordered(verbatim, MESSAGE)
 
@@ -227,12 +226,12 @@ def _put_text(
     for part, where in parts:
         _lose_index(write, part, where)
         why = "the message is a single text, without metadata of parts"
-        lose_each(write, where, {"metadata": bool(own_of(part.metadata))}, why)
+        write.lose_each(where, {"metadata": bool(own_of(part.metadata))}, why)
 
     if isinstance(message, SystemMessage):
         several = {"parts": len(parts) > 1}
-        lose_each(
-            write, path, several, "the parts of a system message are joined to one text"
+        write.lose_each(
+            path, several, "the parts of a system message are joined to one text"
         )
 
     raw["content"] = message.text
@@ -257,8 +256,8 @@ def _write_tool_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[st
     if call.type == "function" and "type" in list_of(notes, "without"):
         raw["type"] = ""
 
-    lose_each(
-        write, path, {"type": not call.type}, "an empty type means a function in eino"
+    write.lose_each(
+        path, {"type": not call.type}, "an empty type means a function in eino"
     )
     body = {"name": call.name, "arguments": call.arguments}
     raw["function"] = {key: text for key, text in body.items() if text}

@@ -16,7 +16,6 @@ from conversation_state.adapters._export import (
 )
 from conversation_state.adapters._extras import (
     is_plain,
-    lose_each,
     ordered,
     read_extra,
     with_own,
@@ -391,7 +390,7 @@ def _write_medium(
     beside = getattr(part, word) if word else ""
     body = _make_old_media_body(part) if key == OLD else _make_media_body(part)
     if word and beside and key == OUTPUT:
-        lose_each(write, path, {word: True}, "only user messages have it in eino")
+        write.lose_each(path, {word: True}, "only user messages have it in eino")
     elif word and beside:
         body[word] = beside
 

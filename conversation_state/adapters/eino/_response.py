@@ -8,7 +8,6 @@ from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters._export import PayloadWriter
-from conversation_state.adapters._extras import lose_each
 from conversation_state.adapters._openai import is_octet, read_logprob
 from conversation_state.adapters._reading import (
     DocumentReader,
@@ -175,7 +174,7 @@ def write_response(
     """
     newer = dict.fromkeys(sorted(response.unknown), True)
     others = {"id": bool(response.id), "model": bool(response.model), **newer}
-    lose_each(write, path, others, "response_meta has no field for it")
+    write.lose_each(path, others, "response_meta has no field for it")
     raw: dict[str, Any] = {}
     if response.finish_reason:
         raw["finish_reason"] = response.finish_reason
@@ -201,7 +200,7 @@ def _write_usage(write: PayloadWriter, usage: Usage, path: str) -> dict[str, Any
         **{name: usage.extra[name] for name in sorted(usage.extra)},
     }
     why = "eino has no separate count for it"
-    lose_each(write, path, {name: count > 0 for name, count in others.items()}, why)
+    write.lose_each(path, {name: count > 0 for name, count in others.items()}, why)
     reasoning = written.reasoning_tokens
     return {
         "prompt_tokens": usage.prompt_tokens,

@@ -146,7 +146,7 @@ class CasedObject(ObjectReader):
 
             value = {}
 
-        place = CasedObject(self.reading, value, f"{self.path}.{key}")
+        place = self.__class__(self.reading, value, f"{self.path}.{key}")
         place.notes = self.notes
         return place
 

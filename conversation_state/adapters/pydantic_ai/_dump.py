@@ -17,7 +17,7 @@ from conversation_state.adapters._export import (
     PayloadWriter,
     merge_kept_keys,
 )
-from conversation_state.adapters._extras import lose_each, write_extra
+from conversation_state.adapters._extras import write_extra
 from conversation_state.adapters._notes import map_of, own_of
 from conversation_state.adapters.pydantic_ai._constants import (
     ERRORS,
@@ -147,7 +147,7 @@ class _HistoryWriter(PayloadWriter):
 
         notes = self.notes_on(message, path)
         fields = {"name": bool(message.name), "turn_id": message.turn_id is not None}
-        lose_each(self, path, fields, "not supported by Pydantic AI")
+        self.lose_each(path, fields, "not supported by Pydantic AI")
         if isinstance(message, AssistantMessage):
             self._close_request()
             self.starts.append(at)
