@@ -781,6 +781,16 @@ class TestRecordResponses:
         assert Usage(2) == state.record_responses(since=1).total_usage
         assert state is state.record_responses(since=2)
 
+    @pytest.mark.parametrize("since", [-1, -40, -(2**64)])
+    def test_since_is_no_distance_from_the_end(self, since):
+        """
+        A negative *since* is refused, at any length; nothing was recorded then.
+        """
+        state = Aggregator.new([answer("a", Usage(1))] * 100)
+
+        with pytest.raises(ValueError, match="expected the position of a message"):
+            state.record_responses(since=since)
+
 
 class TestRollback:
     @pytest.mark.parametrize("keep", [lambda state: state, Aggregator.checkpoint])

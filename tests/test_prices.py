@@ -341,6 +341,24 @@ class TestPrice:
 
         assert Decimal(0) < price(million(1), name, when=then)
 
+    @pytest.mark.parametrize("hours", [-12, 0, 12])
+    @pytest.mark.parametrize("name", ["at-night", "dated-2024-08-06", "cheaper"])
+    def test_ends_of_the_calendar(self, name, hours, registry):
+        """
+        The last time that there is has a price, and the first one too if the model
+        has no date, in zones too where they can't be converted.
+        """
+        zone = timezone(timedelta(hours=hours))
+        last = datetime.max.replace(tzinfo=zone)
+        state = Aggregator.new().add_usage(million(1), model=name, at=last)
+
+        assert price(million(1), name, when=last) == cost(state).total > 0
+
+        first = datetime.min.replace(tzinfo=zone)
+        state = Aggregator.new().add_usage(million(1), model=name, at=first)
+
+        assert (name != "cheaper") == bool(cost(state).unpriced)
+
     @given(our.usages())
     def test_is_exact_whatever_the_context(self, usage):
         """

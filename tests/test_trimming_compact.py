@@ -511,6 +511,21 @@ class TestPaid:
             trim([UserMessage("a")], None, fail)
         assert not hasattr(caught.value, "summaries")
 
+    def test_error_that_cannot_be_changed(self):
+        """
+        An error that takes no attributes is raised as it is.
+        """
+
+        class Frozen(Exception):  # noqa: N818 - raised by the test only
+            def __setattr__(self, name, value):
+                raise AttributeError(name)
+
+        def fail(_):
+            raise Frozen
+
+        with pytest.raises(Frozen):
+            trim([UserMessage("a")], None, compact([0], listing), fail)
+
 
 class TestAwaited:
     """

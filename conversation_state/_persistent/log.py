@@ -37,7 +37,7 @@ from conversation_state._persistent.trunk import (
     with_fold,
     without_fold,
 )
-from conversation_state._wording import format_count
+from conversation_state._wording import format_count, shorten_repr
 
 __all__ = ["Log"]
 
@@ -464,8 +464,8 @@ class Log(Sequence[T], Generic[T]):
 
             return trunk.block(number).items[at & MASK]
 
-        items = format_count(end, "item")
-        msg = f"position {at if at >= 0 else at - end} of a log of {items}"
+        position = shorten_repr(at if at >= 0 else at - end)
+        msg = f"position {position} of a log of {format_count(end, 'item')}"
         raise IndexError(msg)
 
     def _take_slice(self, at: slice) -> Log[T]:

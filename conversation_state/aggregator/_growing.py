@@ -5,6 +5,7 @@ How a state grows: messages at its end, and usage in its ledger.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import index
 from typing import TYPE_CHECKING, Self
 
 from conversation_state._identity import new_entry_id
@@ -214,9 +215,20 @@ class GrowingState(StateValue):
             since: The position of the first message to look at.
 
         Raises:
+            ValueError:
+                If *since* is negative.
+
             InvalidUsageError:
                 If the total gets over 2**63 - 1.
         """
+        since = index(since)
+        if since < 0:
+            msg = (
+                f"since is {shorten_repr(since)}; expected the position of a message, "
+                "from 0 on"
+            )
+            raise ValueError(msg)
+
         ledger = self._ledger
         for entry in self._log.iterate(since):
             meta = reported_response(entry)

@@ -121,6 +121,11 @@ def price_of(usage: Usage, model: str, found: FoundModel, when: datetime) -> Dec
     from genai_prices.types import Usage as TheirUsage  # noqa: PLC0415 - an extra
 
     provider, info = found
+    try:
+        when.astimezone(UTC)
+    except OverflowError:  # on the calendar's first or last day
+        when = when.replace(tzinfo=UTC)
+
     _check_existed(model, info, when)
     units = _load_units()
     counts = _map_counts(usage, units, model)
@@ -163,10 +168,10 @@ def _check_existed(model: str, info: ModelInfo, when: datetime) -> None:
             raise UnpricedError(model, why)
 
     # One day of tolerance for time zones.
-    day = when.astimezone(UTC).date() + timedelta(days=1)
+    day = when.astimezone(UTC).date()
     for name in (model, info.id):
         dated = _DATE.search(name)
-        if dated and (made := _date_of(dated)) and day < made:
+        if dated and (made := _date_of(dated)) and day < made - timedelta(days=1):
             why = f"the model is of {made}, and when is {when:%Y-%m-%d}"
             raise UnpricedError(model, why)
 

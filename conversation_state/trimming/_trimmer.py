@@ -5,6 +5,7 @@ Running a view through steps: once, or with the same ones every turn.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from inspect import isawaitable
 from typing import Any
 
@@ -79,13 +80,15 @@ def _wrong_result(step: object, result: Any) -> TypeError:
 
 def _attach_summaries(error: Any, context: TrimContext) -> None:
     """
-    Put the summaries of *context*, which would be lost, on *error*.
+    Put the summaries of *context*, which would be lost, on *error*, unless it can't
+    be changed.
     """
-    if context.summaries:
-        error.summaries = context.summaries
+    with suppress(Exception):
+        if context.summaries:
+            error.summaries = context.summaries
 
-    if context.summary_responses:
-        error.summary_responses = context.summary_responses
+        if context.summary_responses:
+            error.summary_responses = context.summary_responses
 
 
 def trim(
