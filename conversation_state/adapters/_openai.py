@@ -7,7 +7,7 @@ What does not live here: which block or key these stand in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ __all__ = [
     "is_octet",
     "is_odd",
     "note_text",
-    "read_logprob",
+    "read_logprob_list",
     "text_of",
     "with_audio_format",
     "write_audio",
@@ -207,12 +207,21 @@ def is_odd(raw: Any) -> bool:
     )
 
 
-def read_logprob(
-    read: DocumentReader, raw: Any, path: str, *, top: bool = True
-) -> LogProb:
+def read_logprob_list(
+    read: DocumentReader, raws: Sequence[Any], path: str, *, top: bool = True
+) -> tuple[LogProb, ...]:
     """
-    How likely the token in *raw* was; of nothing, if there was a problem.
+    How likely the tokens in the list *raws* were; with others that were likely
+    there, unless they are these.
     """
+    found = [
+        _read_logprob(read, raw, f"{path}[{at}]", top=top)
+        for at, raw in enumerate(raws)
+    ]
+    return tuple(found)
+
+
+def _read_logprob(read: DocumentReader, raw: Any, path: str, *, top: bool) -> LogProb:
     if not is_map(raw):
         read.wrong(path, raw, "an object")
         return _NOTHING
@@ -235,11 +244,9 @@ def read_logprob(
         place.wrong("top_logprobs", "a list")
         likeliest = None
 
-    others = [
-        read_logprob(read, other, f"{path}.top_logprobs[{at}]", top=False)
-        for at, other in enumerate(likeliest or ())
-    ]
-    return LogProb(token, chance, octets, tuple(others))
+    path = f"{path}.top_logprobs"
+    others = read_logprob_list(read, likeliest or (), path, top=False)
+    return LogProb(token, chance, octets, others)
 
 
 def is_octet(value: Any) -> bool:

@@ -22,10 +22,18 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.messages import Message, ResponseMeta
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
 from conversation_state.tools import ToolCall
 
 __all__ = [
+    "KINDS",
     "CallPairing",
     "DuplicateKeyError",
     "MessageLoader",
@@ -273,6 +281,15 @@ class ResponseChoice(NamedTuple):
     prefix: str
     meta: ResponseMeta
     notes: dict[str, Any]
+
+
+# What the messages of each role are.
+KINDS: Mapping[str, Callable[..., Message]] = {
+    "assistant": AssistantMessage,
+    "system": SystemMessage,
+    "tool": ToolMessage,
+    "user": UserMessage,
+}
 
 
 class MessageLoader(DocumentReader):

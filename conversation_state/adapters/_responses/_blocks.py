@@ -18,7 +18,7 @@ from conversation_state.adapters._openai import (
     content_of,
     is_odd,
     note_text,
-    read_logprob,
+    read_logprob_list,
     with_audio_format,
     write_audio,
     written_text,
@@ -176,15 +176,11 @@ def _keep_logprobs(block: ObjectReader, logprobs: list[LogProb] | None) -> None:
         block.keep(_PLAIN)
         return
 
-    path = f"{block.path}.logprobs"
     if not is_list(given):
         block.wrong("logprobs", "a list or null")
         return
 
-    logprobs += [
-        read_logprob(block.reading, one, f"{path}[{at}]")
-        for at, one in enumerate(given)
-    ]
+    logprobs += read_logprob_list(block.reading, given, f"{block.path}.logprobs")
     if any(map(is_odd, given)):
         block.keep(_PLAIN)
     else:

@@ -79,13 +79,13 @@ def read_response(place: ObjectReader) -> ResponseInfo:
             place.reading, raw["usage"], f"{place.path}.usage", _read_counts
         )
 
-    model = "" if raw.get("model") is None else place.text("model")
+    model = place.nullable("model")
     info = place.reading.rest(raw, _KNOWN, place.path)
     notes = {key: value for key, value in info.items() if value is not None}
     if notes.get("object") == "response":
         del notes["object"]
 
-    status = "" if raw.get("status") is None else place.text("status")
+    status = place.nullable("status")
     details = raw.get("incomplete_details")
     why = details.get("reason") if is_map(details) else None
     reason = status

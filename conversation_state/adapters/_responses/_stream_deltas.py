@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from conversation_state.adapters._openai import read_logprob
+from conversation_state.adapters._openai import read_logprob_list
 from conversation_state.adapters._reading import (
     ObjectReader,
     is_list,
@@ -246,8 +246,5 @@ def _read_logprobs(event: ObjectReader) -> Chunks:
         event.wrong("logprobs", "a list")
         return []
 
-    found = [
-        read_logprob(event.reading, one, f"{event.path}.logprobs[{at}]")
-        for at, one in enumerate(logprobs)
-    ]
-    return [AssistantMessage(response=ResponseMeta(logprobs=tuple(found)))]
+    found = read_logprob_list(event.reading, logprobs, f"{event.path}.logprobs")
+    return [AssistantMessage(response=ResponseMeta(logprobs=found))]

@@ -75,9 +75,8 @@ def _write_message(
 
         own = bool(own_of(message.metadata))
         beside = {"name": bool(message.name), "metadata": own}
-        write.lose_each(
-            path, beside, "the message is sent verbatim, without this field"
-        )
+        why = "the message is sent verbatim, without this field"
+        write.lose_each(path, beside, why)
         return ordered(verbatim, MESSAGE)
 
     raw: dict[str, Any] = {"role": message.role, "content": ""}
@@ -86,7 +85,7 @@ def _write_message(
         raw["name"] = message.name
 
     if isinstance(message, AssistantMessage):
-        _put_answer(write, message, path, notes, raw)
+        raw |= _write_answer(write, message, path, notes)
     elif isinstance(message, ToolMessage):
         if message.tool_call_id != notes.get("made_id"):
             raw["tool_call_id"] = message.tool_call_id
@@ -108,13 +107,13 @@ def _write_message(
     return ordered(raw, MESSAGE)
 
 
-def _put_answer(
-    write: PayloadWriter,
-    message: AssistantMessage,
-    path: str,
-    notes: Mapping[str, Any],
-    raw: dict[str, Any],
-) -> None:
+def _write_answer(
+    write: PayloadWriter, message: AssistantMessage, path: str, notes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """
+    The calls of *message* and its response.
+    """
+    raw: dict[str, Any] = {}
     calls = [
         _write_tool_call(write, call, f"{path}.tool_calls[{at}]")
         for at, call in enumerate(message.tool_calls)
@@ -125,6 +124,8 @@ def _put_answer(
     if message.response is not None:
         where, kept = f"{path}.response", notes.get("logprobs")
         raw["response_meta"] = write_response(write, message.response, where, kept)
+
+    return raw
 
 
 def _put_content(
@@ -165,16 +166,15 @@ def _put_parts(
     parts: list[tuple[Part, str]] = [
         (part, f"{path}.parts[{at}]") for at, part in enumerate(message.content)
     ]
-    aside = _find_separate_reasoning(message.content)
-    rest = message.content[len(aside) :]
-    under = _list_for(message, rest, notes)
+    aside = _is_beside_list(message.content)
+    under = _list_for(message, message.content[aside:], notes)
     if not under:
         _put_text(write, message, path, parts, raw)
         return False
 
-    for part in aside:
+    if aside:
         _lose_index(write, *parts.pop(0))
-        raw[REASONING] = part.text
+        raw[REASONING] = message.content[0].text
 
     found = [write_part(write, part, where, under) for part, where in parts]
     found = [part for part in found if part is not None]
@@ -184,17 +184,18 @@ def _put_parts(
     return bool(found)
 
 
-def _find_separate_reasoning(parts: tuple[Part, ...]) -> tuple[ReasoningPart, ...]:
+def _is_beside_list(parts: tuple[Part, ...]) -> bool:
     """
-    The first of *parts* if it was next to their list, and can do so again.
+    Whether the first of *parts* was next to their list, and can be so again.
     """
     first = parts[0] if parts else None
-    if isinstance(first, ReasoningPart) and first.text and not first.signature:
-        own = notes_of(first.metadata, SOURCE)
-        if own.get("under") == REASONING and is_plain(first):
-            return (first,)
-
-    return ()
+    return (
+        isinstance(first, ReasoningPart)
+        and bool(first.text)
+        and not first.signature
+        and notes_of(first.metadata, SOURCE).get("under") == REASONING
+        and is_plain(first)
+    )
 
 
 def _list_for(message: Any, rest: tuple[Part, ...], notes: Mapping[str, Any]) -> str:
@@ -229,10 +230,8 @@ def _put_text(
         write.lose_each(where, {"metadata": bool(own_of(part.metadata))}, why)
 
     if isinstance(message, SystemMessage):
-        several = {"parts": len(parts) > 1}
-        write.lose_each(
-            path, several, "the parts of a system message are joined to one text"
-        )
+        why = "the parts of a system message are joined to one text"
+        write.lose_each(path, {"parts": len(parts) > 1}, why)
 
     raw["content"] = message.text
     if message.reasoning:
@@ -256,9 +255,8 @@ def _write_tool_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[st
     if call.type == "function" and "type" in list_of(notes, "without"):
         raw["type"] = ""
 
-    write.lose_each(
-        path, {"type": not call.type}, "an empty type means a function in eino"
-    )
+    why = "an empty type means a function in eino"
+    write.lose_each(path, {"type": not call.type}, why)
     body = {"name": call.name, "arguments": call.arguments}
     raw["function"] = {key: text for key, text in body.items() if text}
     extra = write_extra(call.metadata, notes, "extra")

@@ -4,7 +4,7 @@ From eino's messages to ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._extras import note_mended, read_extra, with_own
@@ -15,7 +15,7 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters._wire import MessageLoader
+from conversation_state.adapters._wire import KINDS, MessageLoader
 from conversation_state.adapters.eino._parts import (
     CALL,
     LISTS,
@@ -28,12 +28,8 @@ from conversation_state.adapters.eino._parts import (
 )
 from conversation_state.adapters.eino._response import read_response, read_usage
 from conversation_state.messages import (
-    AssistantMessage,
     Message,
-    SystemMessage,
-    ToolMessage,
     UnknownMessage,
-    UserMessage,
 )
 from conversation_state.parts import Part, ReasoningPart, TextPart
 from conversation_state.tools import ToolCall
@@ -48,12 +44,6 @@ _KNOWN = {
     "system": _SPOKEN | {LISTS["system"]},
     "tool": _SPOKEN | {LISTS["tool"], "tool_call_id", "tool_name"},
     "user": _SPOKEN | {LISTS["user"]},
-}
-_KINDS: Mapping[str, Callable[..., Message]] = {
-    "assistant": AssistantMessage,
-    "system": SystemMessage,
-    "tool": ToolMessage,
-    "user": UserMessage,
 }
 _CALL = frozenset(CALL)
 _FUNCTION = frozenset({"arguments", "name"})
@@ -112,14 +102,7 @@ def load_usage(payload: Any) -> Usage | None:
 
 
 class EinoLoader(MessageLoader):
-    """
-    One payload while it is read.
-    """
-
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
-        """
-        The messages of an object.
-        """
         if "role" in payload:
             message = self.message(payload, "$", "message_0")
             return [] if message is None else [message]
@@ -136,9 +119,6 @@ class EinoLoader(MessageLoader):
         return []
 
     def message(self, raw: Any, path: str, prefix: str) -> Message | None:
-        """
-        One message; None if there was a problem.
-        """
         if not is_map(raw):
             self.wrong(path, raw, "an object")
             return None
@@ -149,15 +129,16 @@ class EinoLoader(MessageLoader):
         if self.count > problems:
             return None
 
-        message = (
-            self._load_known(place, role, prefix, harmed) if role in _KINDS else None
-        )
+        message = None
+        if role in KINDS:
+            message = self._load_known(place, role, prefix, harmed)
+
         if message is None and self.count == problems:
             fresh = ObjectReader(self, raw, path)
-            raw = self.json(raw, path)
+            kept = self.json(raw, path)
             note_mended(fresh, harmed)
             metadata = fresh.metadata(SOURCE)
-            message = UnknownMessage(raw, source=SOURCE, metadata=metadata)
+            message = UnknownMessage(kept, source=SOURCE, metadata=metadata)
 
         return message if self.count == problems else None
 
@@ -170,7 +151,7 @@ class EinoLoader(MessageLoader):
         problems = self.count
         place.keep(_KNOWN[role])
         extra = read_extra(place, "extra")
-        content: str | list[Part] = _read_given_text(place, "content")
+        content: str | list[Part] = place.nullable("content")
         parts = _read_listed_parts(place, role)
         if parts and content:
             place.keys["content"] = content
@@ -188,36 +169,31 @@ class EinoLoader(MessageLoader):
             call_id = place.optional("tool_call_id")
             fields["tool_call_id"] = self.resolve_call(place, call_id, name, prefix)
 
-        if self.count > problems:
-            return None
-
         is_odd = role == "system" and not all(isinstance(p, TextPart) for p in parts)
-        if is_odd:
+        if is_odd or self.count > problems:
             return None
 
         note_mended(place, harmed)
         metadata = with_own(extra, place, SOURCE)
-        return _KINDS[role](content, **fields, metadata=metadata)
+        return KINDS[role](content, **fields, metadata=metadata)
 
 
 def _read_tool_call(place: ObjectReader, made: str) -> ToolCall:
     place.keep(_CALL)
     extra = read_extra(place, "extra")
-    given = place.raw.get("function")
-    if given is not None and not is_map(given):
-        place.wrong("function", "an object")
-        given = {}
+    name = arguments = ""
+    body = place.inside("function")
+    if body is not None:
+        name, arguments = body.optional("name"), body.optional("arguments")
+        place.keep_within("function", body, _FUNCTION)
 
-    body = ObjectReader(place.reading, given or {}, f"{place.path}.function")
-    name, arguments = body.optional("name"), body.optional("arguments")
-    place.keep_within("function", body, _FUNCTION)
-    kind = _read_given_text(place, "type")
+    kind = place.nullable("type")
     if not kind:
         # eino documents "function", and leaves it empty.
         place.notes["without"] = ["type"]
 
     index = _read_index(place)
-    call_id = _read_given_text(place, "id")
+    call_id = place.nullable("id")
     if not call_id and index is None:
         call_id = place.notes["made_id"] = made
 
@@ -229,13 +205,6 @@ def _read_tool_call(place: ObjectReader, made: str) -> ToolCall:
         type=kind or "function",
         metadata=with_own(extra, place, SOURCE),
     )
-
-
-def _read_given_text(place: ObjectReader, key: str) -> str:
-    """
-    The text under *key*, which is written even if it is "".
-    """
-    return "" if place.raw.get(key) is None else place.text(key)
 
 
 def _read_index(place: ObjectReader) -> int | None:

@@ -248,7 +248,7 @@ def read_old_parts(place: ObjectReader, key: str) -> list[Part]:
     parts: list[Part] = []
     for part in place.objects(key):
         # Left out where it is empty, even this.
-        kind = "" if part.raw.get("type") is None else part.text("type")
+        kind = part.nullable("type")
         found: Part | None = None
         if kind == "text":
             part.keep(frozenset({"text", "type"}))

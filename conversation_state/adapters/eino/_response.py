@@ -8,7 +8,7 @@ from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters._export import PayloadWriter
-from conversation_state.adapters._openai import is_octet, read_logprob
+from conversation_state.adapters._openai import is_octet, read_logprob_list
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -118,7 +118,7 @@ def _read_logprobs(
         return None
 
     problems = place.reading.count
-    logprobs = _read_logprob_list(place, given)
+    logprobs = _read_tokens(place, given)
     if place.reading.count == problems and _write_logprobs(logprobs) != given:
         path = f"{place.path}.logprobs"
         message.notes["logprobs"] = place.reading.json(given, path)
@@ -126,7 +126,7 @@ def _read_logprobs(
     return logprobs
 
 
-def _read_logprob_list(place: ObjectReader, given: Any) -> tuple[LogProb, ...]:
+def _read_tokens(place: ObjectReader, given: Any) -> tuple[LogProb, ...]:
     if not is_map(given):
         place.wrong("logprobs", "an object or null")
         return ()
@@ -137,13 +137,8 @@ def _read_logprob_list(place: ObjectReader, given: Any) -> tuple[LogProb, ...]:
         inside.wrong("content", "a list or null")
         return ()
 
-    path = f"{inside.path}.content"
-    return tuple(
-        [
-            read_logprob(place.reading, _with_defaults(one), f"{path}[{at}]")
-            for at, one in enumerate(content or ())
-        ]
-    )
+    tokens = [_with_defaults(one) for one in content or ()]
+    return read_logprob_list(place.reading, tokens, f"{inside.path}.content")
 
 
 def _with_defaults(raw: Any) -> Any:
@@ -235,5 +230,5 @@ def _write_logprob(one: LogProb, *, top: bool = True) -> dict[str, Any]:
 
 def _reads_as(noted: Any, logprobs: tuple[LogProb, ...]) -> bool:
     read = DocumentReader()
-    found = _read_logprob_list(ObjectReader(read, EMPTY_MAP, "$"), noted)
+    found = _read_tokens(ObjectReader(read, EMPTY_MAP, "$"), noted)
     return not read.count and found == logprobs

@@ -4,7 +4,7 @@ From Chat Completions to messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._extras import note_mended
@@ -17,7 +17,7 @@ from conversation_state.adapters._reading import (
     is_map,
     without_parsed,
 )
-from conversation_state.adapters._wire import MessageLoader, ResponseChoice
+from conversation_state.adapters._wire import KINDS, MessageLoader, ResponseChoice
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
     ROLES,
@@ -26,12 +26,8 @@ from conversation_state.adapters.openai_chat._blocks import (
 )
 from conversation_state.adapters.openai_chat._response import read_response
 from conversation_state.messages import (
-    AssistantMessage,
     Message,
-    SystemMessage,
-    ToolMessage,
     UnknownMessage,
-    UserMessage,
 )
 from conversation_state.parts import (
     AudioPart,
@@ -44,12 +40,6 @@ from conversation_state.tools import ToolCall
 
 __all__ = ["load"]
 
-_KINDS: dict[str, Callable[..., Message]] = {
-    "assistant": AssistantMessage,
-    "system": SystemMessage,
-    "tool": ToolMessage,
-    "user": UserMessage,
-}
 _SPOKEN = frozenset({"content", "name", "role"})
 _BESIDE = frozenset({"audio", "refusal", *REASONING_KEYS})
 _KNOWN = {
@@ -82,14 +72,7 @@ def load(payload: Any) -> tuple[Message, ...]:
 
 
 class ChatLoader(MessageLoader):
-    """
-    One payload while it is read.
-    """
-
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
-        """
-        The messages of a request or a response.
-        """
         place = ObjectReader(self, payload, "$")
         if "choices" in payload and "messages" in payload:
             self.problem("$", "has both messages and choices; expected one of them")
@@ -121,9 +104,6 @@ class ChatLoader(MessageLoader):
     def message(
         self, raw: Any, path: str, prefix: str, info: ResponseChoice | None = None
     ) -> Message | None:
-        """
-        One message, also of a response; None if there was a problem.
-        """
         if not is_map(raw):
             self.wrong(path, raw, "an object")
             return None
@@ -141,7 +121,7 @@ class ChatLoader(MessageLoader):
 
         problems, harmed = self.count, len(self.mended)
         place.keep(_KNOWN[role])
-        kind = _KINDS[role]
+        kind = KINDS[role]
         content: Any
         content, fields = self._read_fields(place, role, prefix)
         if info:
@@ -229,7 +209,7 @@ def _read_call(place: ObjectReader, made: str) -> ToolCall:
         # Another kind of call, whose fields are a provider's own.
         place.keep(frozenset({"id", "type"}))
     elif is_map(body):
-        inside = ObjectReader(place.reading, body, f"{place.path}.{field}")
+        inside = place.child(field)
         name, arguments = _read_function(
             inside, "input" if kind == "custom" else "arguments"
         )
@@ -312,7 +292,7 @@ def _add_beside(place: ObjectReader, content: str | list[Part]) -> str | list[Pa
     data = audio.get("data") if is_map(audio) else None
     sound = content_of(data, "input_audio") if isinstance(data, str) else None
     if is_map(audio) and sound is not None and sound.data is not None:
-        inside = ObjectReader(place.reading, audio, f"{place.path}.audio")
+        inside = place.child("audio")
         inside.keep(frozenset({"data"}))
         inside.notes["under"] = {"audio": True}
         after.append(AudioPart(data=sound.data, metadata=inside.metadata(SOURCE)))

@@ -4,17 +4,16 @@ The metadata of a response, and its usage.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from conversation_state.adapters._notes import without_empty
-from conversation_state.adapters._openai import is_odd, read_logprob
+from conversation_state.adapters._openai import is_odd, read_logprob_list
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
     is_list,
-    is_map,
     take_text,
 )
 from conversation_state.adapters._usage import (
@@ -46,8 +45,7 @@ def read_response(
     """
     The choices of *payload*, and their metadata.
     """
-    choices: Sequence[Any] = payload["choices"]
-    if not choices:
+    if not payload["choices"]:
         read.problem("$.choices", "is empty; expected at least one choice")
 
     usage, left = None, dict[str, Any]()
@@ -64,33 +62,30 @@ def read_response(
     response_id = take_text(notes, "id")
     prefix = response_id or "response"
     found: list[ResponseChoice] = []
-    for at, choice in enumerate(choices):
-        path = f"$.choices[{at}]"
-        if not is_map(choice):
-            read.wrong(path, choice, "an object")
-        elif "delta" in choice and "message" not in choice:
-            read.problem(path, "is a piece of a stream; expected a whole message")
-        else:
-            here = ObjectReader(read, choice, path)
-            reason = here.optional("finish_reason")
-            kept = read.rest(choice, _CHOICE, path)
-            # Its index is its position, nearly always.
-            if kept.get("index") == at:
-                del kept["index"]
+    # What is not an object is refused, so each number is right.
+    for at, choice in enumerate(place.objects("choices")):
+        if "delta" in choice.raw and "message" not in choice.raw:
+            what = "is a piece of a stream; expected a whole message"
+            read.problem(choice.path, what)
+            continue
 
-            logprobs = read_logprobs(here, kept)
-            meta = ResponseMeta(
-                reason, None if at else usage, logprobs, model, response_id
+        reason = choice.optional("finish_reason")
+        kept = read.rest(choice.raw, _CHOICE, choice.path)
+        # Its index is its position, nearly always.
+        if kept.get("index") == at:
+            del kept["index"]
+
+        logprobs = read_logprobs(choice, kept)
+        meta = ResponseMeta(reason, None if at else usage, logprobs, model, response_id)
+        found.append(
+            ResponseChoice(
+                choice.raw.get("message"),
+                f"{choice.path}.message",
+                f"{prefix}_{at}" if at else prefix,
+                meta,
+                without_empty({"response": notes, "choice": kept}),
             )
-            found.append(
-                ResponseChoice(
-                    choice.get("message"),
-                    f"{path}.message",
-                    f"{prefix}_{at}" if at else prefix,
-                    meta,
-                    without_empty({"response": notes, "choice": kept}),
-                )
-            )
+        )
 
     return found
 
@@ -122,12 +117,7 @@ def read_logprobs(
     if not is_list(content):
         return None
 
-    return tuple(
-        [
-            read_logprob(read, one, f"{place.path}.content[{i}]")
-            for i, one in enumerate(content)
-        ]
-    )
+    return read_logprob_list(read, content, f"{place.path}.content")
 
 
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
