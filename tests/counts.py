@@ -1,5 +1,6 @@
 """
-What tests do beside passing or failing, counted: interrupts, faults, damage.
+What tests do beside passing or failing, counted: interrupts, damage, hostile
+templates.
 
 `make proof` adds it up; no other command needs it.
 """

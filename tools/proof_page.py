@@ -119,7 +119,7 @@ def describe_fuzz(facts: Facts | None) -> Iterable[str]:
 
 def describe_faults(facts: Facts | None) -> Iterable[str]:
     """
-    How often something was interrupted, failed or damaged.
+    How often something was interrupted or damaged, of what was counted.
     """
     if facts is None:
         yield NOT_RUN
@@ -129,22 +129,12 @@ def describe_faults(facts: Facts | None) -> Iterable[str]:
     names = {
         "interrupts": "interrupts before an instruction",
         "signals": "interrupts by a signal",
-        "faults": "statements of a store that failed",
         "damage": "changes to saved bytes",
+        "hostile": "hostile templates",
     }
-    hostile = sum(
-        number
-        for name, number in facts["tests"].items()
-        if name.startswith("file ") and "hostile" in name
-    )
+    rows = [(title, done[name]) for name, title in names.items() if name in done]
     yield "In the run of the tests above:"
-    yield render_table(
-        ("", "number"),
-        [
-            *((title, done.get(name, 0)) for name, title in names.items()),
-            ("tests of hostile templates", hostile),
-        ],
-    )
+    yield render_table(("", "number"), rows)
 
 
 def describe_stress(facts: Facts | None) -> Iterable[str]:
@@ -197,7 +187,8 @@ def describe_mutants(facts: Facts | None) -> Iterable[str]:
     if facts.get("collected"):
         yield (
             "These are collected from runs of `make mutants` on the dates below; what "
-            "one of them killed was not planted again by the next."
+            "one of them killed was not planted again by the next. Modules, files and "
+            "lines have the names that they had then."
         )
 
     if facts["not_run"]:

@@ -17,7 +17,6 @@ from conversation_state.store.backends.sqlite._backend import (
     SqliteBackend,
     SqliteOptions,
 )
-from tests.counts import COUNTS
 from tests.store.wire import Wire
 
 __all__ = ["PLAIN", "StoppedError", "in_a_file", "on_a_wire", "stopped"]
@@ -82,7 +81,6 @@ def each_step(store, direct, arm, found):
                 outcome = "failures"
 
             found[outcome] += 1
-            COUNTS["faults"] += outcome != "saves"
             # Where all rows are as they were there is nothing else to be seen.
             is_changed = False
             if rows_of(direct) != rows:
