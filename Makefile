@@ -196,7 +196,7 @@ lint: .venv/lint/.lint ## style, format, layers, generated docs, and types
 bench: .venv/bench/.bench ## ours beside the peers' (one of them: ARGS=join)
 	@.venv/bench/bin/python -m benchmarks $(ARGS)
 
-peers: .venv/$(version)/.test .venv/peers/.peers ## laws held against other libraries; writes docs/peers.md
+peers: .venv/$(version)/.test .venv/peers/.peers ## laws checked on other libraries; writes docs/peers.md
 	@.venv/$(version)/bin/python -m peers --also .venv/peers/bin/python \
 		--page docs/peers.md $(ARGS)
 
