@@ -19,7 +19,6 @@ from conversation_state.messages import SystemMessage
 
 __all__ = [
     "HistoryEntry",
-    "NewEntry",
     "append_messages",
     "entries_of_groups",
     "find_end",
@@ -45,15 +44,6 @@ class HistoryEntry(NamedTuple):
 
     id: str
     parent: str | None
-    data: Any
-
-
-class NewEntry(NamedTuple):
-    """
-    A message to append.
-    """
-
-    id: str
     data: Any
 
 
@@ -102,7 +92,7 @@ def _read_notes(entry: Entry) -> Mapping[str, Any]:
 
 
 def append_messages(
-    state: Aggregator, new: Sequence[NewEntry], instructions: str | None
+    state: Aggregator, new: Sequence[HistoryEntry], instructions: str | None
 ) -> Aggregator:
     """
     *state* with *new* messages and their usage; *instructions* are the newest

@@ -23,7 +23,7 @@ from pydantic_ai.usage import RunUsage
 
 from conversation_state._waiting import run_in_anyio_thread
 from conversation_state.adapters._host import StoreHost
-from conversation_state.adapters.pydantic_ai._append import HistoryEntry, NewEntry
+from conversation_state.adapters.pydantic_ai._append import HistoryEntry
 from conversation_state.adapters.pydantic_ai._dump import as_objects
 from conversation_state.adapters.pydantic_ai._load import as_data
 from conversation_state.adapters.pydantic_ai._repository import (
@@ -150,8 +150,10 @@ class StoreBackend(StoreHost, ConversationStore):
         """
         _check_chain(record, new_entries)
         messages = as_data([entry.message for entry in new_entries])
-        ids = [entry.id for entry in new_entries]
-        new = [NewEntry(*each) for each in zip(ids, messages, strict=True)]
+        new = [
+            HistoryEntry(entry.id, entry.parent_id, message)
+            for entry, message in zip(new_entries, messages, strict=True)
+        ]
         parent = new_entries[0].parent_id if new_entries else record.head_id
         # Serialised here: the caller may change the record meanwhile.
         text = _RECORD.dump_json(record).decode()

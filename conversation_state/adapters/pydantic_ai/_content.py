@@ -19,6 +19,7 @@ from conversation_state.adapters._reading import (
     is_map,
     mended,
 )
+from conversation_state.adapters._wire import decode_base64
 from conversation_state.adapters.pydantic_ai._constants import (
     MEDIA,
     SOURCE,
@@ -40,7 +41,6 @@ from conversation_state.parts import (
 )
 
 __all__ = [
-    "as_base64",
     "dump_content",
     "dump_media",
     "dump_tool_result",
@@ -54,6 +54,7 @@ __all__ = [
     "read_metadata",
     "read_text",
     "read_tool_result",
+    "restore_keys",
     "restore_texts",
     "restore_value",
 ]
@@ -68,6 +69,8 @@ _KINDS: Mapping[str, type[MediaPart]] = {
 _URL = frozenset({"kind", "media_type", "url"})
 _BYTES = frozenset({"data", "kind", "media_type"})
 _TEXT = frozenset({"content", "kind"})
+_MEDIA = frozenset({"binary", *MEDIA})
+_UNTYPED = "application/octet-stream"
 
 
 def keep_keys(
@@ -188,11 +191,10 @@ def media_part(
         family = media_type.partition("/")[0]
         own = family if family in _KINDS else "file"
         known = _BYTES
-        found = _from_base64(data)
-        if not found or as_base64(found) != data:
+        fields["data"] = decode_base64(data, urlsafe=True)
+        if not data or _encode_base64(fields["data"]) != data:
             return None
 
-        fields["data"] = found
     else:
         return None
 
@@ -210,18 +212,9 @@ def media_part(
     return _KINDS[own](metadata=place.metadata(SOURCE), **fields)
 
 
-def as_base64(data: bytes) -> str:
-    """
-    *data* as Pydantic writes bytes.
-    """
+def _encode_base64(data: bytes) -> str:
+    # As Pydantic does.
     return base64.urlsafe_b64encode(data).decode()
-
-
-def _from_base64(text: str) -> bytes:
-    try:
-        return base64.urlsafe_b64decode(text)
-    except ValueError:  # of which binascii.Error is one
-        return b""
 
 
 def read_text(place: ObjectReader, key: str) -> str:
@@ -233,9 +226,10 @@ def read_text(place: ObjectReader, key: str) -> str:
         return place.text(key)
 
     place.notes["value"] = True
-    return (
-        "" if value is None else json_text(place.reading, value, f"{place.path}.{key}")
-    )
+    if value is None:
+        return ""
+
+    return json_text(place.reading, value, f"{place.path}.{key}")
 
 
 def json_text(reading: DocumentReader, value: Any, path: str) -> str:
@@ -285,10 +279,15 @@ def read_tool_result(place: ObjectReader) -> str | list[Part]:
     return found
 
 
-_MEDIA = frozenset({"binary", *MEDIA})
-
-
-_UNTYPED = "application/octet-stream"
+def restore_keys(
+    raw: dict[str, Any], notes: Mapping[str, Any], name: str = "keys"
+) -> dict[str, Any]:
+    """
+    *raw* with the keys that *notes* have under *name*.
+    """
+    merge_kept_keys(map_of(notes, name), raw)
+    restore_texts(raw, notes, "texts" if name == "keys" else f"{name}_texts")
+    return raw
 
 
 def restore_texts(raw: dict[str, Any], notes: Mapping[str, Any], name: str) -> None:
@@ -343,14 +342,8 @@ def _dump_item(write: PayloadWriter, part: Part, path: str) -> Any:
     notes = write.notes(part, path)
     lose_metadata(write, part, path)
     if isinstance(part, TextPart):
-        keys = map_of(notes, "keys")
-        if not keys:
-            return part.text
-
-        item: dict[str, Any] = {"content": part.text}
-        merge_kept_keys(keys, item)
-        restore_texts(item, notes, "texts")
-        return item
+        is_bare = not map_of(notes, "keys")
+        return part.text if is_bare else restore_keys({"content": part.text}, notes)
 
     if isinstance(part, MediaPart):
         return dump_media(write, part, notes, path)
@@ -395,7 +388,7 @@ def dump_media(
             write.lose(path, "media_type", f"required for bytes; set to {_UNTYPED}")
 
         media_type = part.media_type or _UNTYPED
-        data = as_base64(part.data or b"")
+        data = _encode_base64(part.data or b"")
         item = {"kind": "binary", "data": data, "media_type": media_type}
 
     if isinstance(part, ImagePart) and part.detail:
@@ -404,9 +397,7 @@ def dump_media(
     if getattr(part, "name", ""):
         write.lose(path, "name", "not supported by Pydantic AI")
 
-    merge_kept_keys(map_of(notes, "keys"), item)
-    restore_texts(item, notes, "texts")
-    return item
+    return restore_keys(item, notes)
 
 
 def dump_tool_result(
@@ -435,9 +426,8 @@ def dump_tool_result(
     files = notes.get("files")
     if files is None and not any(isinstance(part, MediaPart) for part in content):
         if len(content) > 1:
-            write.lose(
-                path, "parts", "the result of a tool is one text; the parts are joined"
-            )
+            why = "the result of a tool is one text; the parts are joined"
+            write.lose(path, "parts", why)
 
         return message.text
 

@@ -10,13 +10,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from conversation_state._wording import describe_type
-from conversation_state.adapters._export import (
-    Export,
-    Lost,
-    PayloadWriter,
-    merge_kept_keys,
-)
+from conversation_state.adapters._export import Export, Lost, PayloadWriter
 from conversation_state.adapters._extras import write_extra
 from conversation_state.adapters._notes import map_of, own_of
 from conversation_state.adapters.pydantic_ai._constants import (
@@ -29,11 +23,10 @@ from conversation_state.adapters.pydantic_ai._content import (
     dump_content,
     dump_tool_result,
     lose_metadata,
-    restore_texts,
+    restore_keys,
     restore_value,
 )
 from conversation_state.adapters.pydantic_ai._response import dump_response
-from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -114,10 +107,6 @@ def group_messages(
 
 
 class _HistoryWriter(PayloadWriter):
-    """
-    Dumps one history.
-    """
-
     def __init__(self, instructions: str | None = None) -> None:
         super().__init__(SOURCE)
         self.lacks_instructions = False
@@ -131,20 +120,12 @@ class _HistoryWriter(PayloadWriter):
         self._parts: list[tuple[int, dict[str, Any]]] = []
 
     def all(self, messages: Iterable[Message]) -> None:
-        """
-        Write all of *messages*.
-        """
-        for at, message in enumerate(messages):
-            self._add_message(message, at)
+        for at, (message, path) in enumerate(self.each(messages)):
+            self._add_message(message, path, at)
 
         self._close_request()
 
-    def _add_message(self, message: Message, at: int) -> None:
-        path = f"messages[{at}]"
-        if not isinstance(message, Message):
-            msg = f"{path} is {describe_type(message)}; expected a Message"
-            raise InvalidMessageError(msg)
-
+    def _add_message(self, message: Message, path: str, at: int) -> None:
         notes = self.notes_on(message, path)
         fields = {"name": bool(message.name), "turn_id": message.turn_id is not None}
         self.lose_each(path, fields, "not supported by Pydantic AI")
@@ -195,8 +176,7 @@ class _HistoryWriter(PayloadWriter):
         if message.run_id is not None:
             self._request["run_id"] = str(message.run_id)
 
-        merge_kept_keys(map_of(notes, "request"), self._request)
-        restore_texts(self._request, notes, "request_texts")
+        restore_keys(self._request, notes, "request")
         instructions = self._request.get("instructions")
         if instructions is not None:
             self._instructions = instructions
@@ -210,9 +190,6 @@ class _HistoryWriter(PayloadWriter):
         return self._request
 
     def _close_request(self) -> None:
-        """
-        Close the open request.
-        """
         request, self._request = self._request, None
         if request is not None:
             # A stable sort: most parts have no position of their own.
@@ -223,15 +200,8 @@ class _HistoryWriter(PayloadWriter):
     def _dump_request_part(
         self, message: Message, notes: Mapping[str, Any], path: str
     ) -> dict[str, Any] | None:
-        """
-        The part for *message*, or None.
-        """
         if isinstance(message, UnknownMessage):
-            return (
-                None
-                if "empty" in notes
-                else self._dump_unknown_message(message, notes, path)
-            )
+            return self._dump_unknown_message(message, notes, path)
 
         part: dict[str, Any]
         keys = map_of(notes, "keys")
@@ -246,21 +216,20 @@ class _HistoryWriter(PayloadWriter):
         if message.timestamp is not None or "timestamp" not in keys:
             part["timestamp"] = format_time(message.timestamp)
 
-        merge_kept_keys(keys, part)
-        restore_texts(part, notes, "texts")
-        return part
+        return restore_keys(part, notes)
 
     def _dump_unknown_message(
         self, message: UnknownMessage, notes: Mapping[str, Any], path: str
     ) -> dict[str, Any] | None:
-        raw: dict[str, Any] | None = self.unknown(
-            message.raw, message.source, path, "role"
-        )
+        if "empty" in notes:
+            return None
+
+        raw = self.unknown(message.raw, message.source, path, "role")
         text = notes.get("whole")
         if raw is not None and isinstance(text, str):
             raw = json.loads(text)
 
-        return raw
+        return raw  # type: ignore[no-any-return]
 
     def _dump_result_part(
         self, message: ToolMessage, notes: Mapping[str, Any], path: str
@@ -273,10 +242,8 @@ class _HistoryWriter(PayloadWriter):
             "tool_call_id": message.tool_call_id,
             "content": dump_tool_result(self, message, notes, path),
         }
-        outcome = keys.get("outcome")
-        if part["part_kind"] == "tool-return" and message.is_error != (
-            outcome in ERRORS
-        ):
+        had_failed = keys.get("outcome") in ERRORS
+        if part["part_kind"] == "tool-return" and message.is_error != had_failed:
             part["outcome"] = "failed" if message.is_error else "success"
 
         return part
@@ -299,9 +266,8 @@ class _HistoryWriter(PayloadWriter):
             return
 
         if len(content) != 1:
-            self.lose(
-                path, "parts", "a system prompt is one text; the parts are joined"
-            )
+            why = "a system prompt is one text; the parts are joined"
+            self.lose(path, "parts", why)
 
         for at, part in enumerate(content):
             where = f"{path}.parts[{at}]"

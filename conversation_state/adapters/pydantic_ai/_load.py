@@ -4,8 +4,8 @@ From Pydantic AI's messages to ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from conversation_state.adapters._extras import note_mended, with_own
@@ -125,15 +125,15 @@ def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Messa
             continue
 
         place = ObjectReader(read, raw, path)
-        kind, parts = kind_of(raw, "kind"), raw.get("parts")
+        kind = kind_of(raw, "kind")
         if kind not in {"request", "response"}:
             place.wrong("kind", "request or response")
-        elif not is_list(parts):
+        elif not is_list(raw.get("parts")):
             place.wrong("parts", "a list")
         elif kind == "response":
-            groups.append([_load_response_message(place, parts)])
+            groups.append([_load_response_message(place)])
         else:
-            group = _load_request(place, parts, instructions)
+            group = _load_request(place, instructions)
             current = raw.get("instructions")
             instructions = current if isinstance(current, str) else instructions
             groups.append(group)
@@ -142,10 +142,10 @@ def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Messa
     return groups
 
 
-def _load_response_message(place: ObjectReader, parts: Sequence[Any]) -> Message:
+def _load_response_message(place: ObjectReader) -> Message:
     mended_before = len(place.reading.mended)
     own, is_own = read_metadata(place)
-    content, calls, meta = read_response(place, parts)
+    content, calls, meta = read_response(place)
     time, is_exact = parse_time(place.raw.get("timestamp"))
     run, known = _read_run_id(place)
     spared = set() if is_exact else {"timestamp"}
@@ -188,22 +188,16 @@ def _read_run_id(place: ObjectReader) -> tuple[UUID | None, frozenset[str]]:
     return None, known - {"run_id"}
 
 
-class _MessageDraft:
+class _MessageDraft(NamedTuple):
     """
-    A message while its request is read.
+    A message whose notes are not complete yet.
     """
 
-    def __init__(
-        self, place: ObjectReader, kind: type[Message], fields: dict[str, Any]
-    ) -> None:
-        self.place = place
-        self.kind = kind
-        self.fields = fields
+    place: ObjectReader
+    kind: Callable[..., Message]
+    fields: dict[str, Any]
 
     def message(self, run: UUID | None, own: Mapping[str, Any]) -> Message:
-        """
-        The message, once its notes are complete.
-        """
         if self.kind is UnknownMessage:
             self.fields["source"] = SOURCE
 
@@ -211,15 +205,13 @@ class _MessageDraft:
         return self.kind(**self.fields, run_id=run, metadata=metadata)
 
 
-def _load_request(
-    place: ObjectReader, parts: Sequence[Any], instructions: str | None
-) -> list[Message]:
+def _load_request(place: ObjectReader, instructions: str | None) -> list[Message]:
     own, is_own = read_metadata(place)
     run, known = _read_run_id(place)
     if not is_own:
         known -= {"metadata"}
 
-    made = _put_results_first(_load_parts(place, parts))
+    made = _put_results_first(_load_parts(place))
     mended_before = len(place.reading.mended)
     current = place.raw.get("instructions")
     if isinstance(current, str) and current and current != instructions:
@@ -257,17 +249,12 @@ def _load_request(
     return [one.message(run, own if one is made[0] else {}) for one in made]
 
 
-def _load_parts(place: ObjectReader, parts: Sequence[Any]) -> list[_MessageDraft]:
+def _load_parts(place: ObjectReader) -> list[_MessageDraft]:
     made = []
-    for at, raw in enumerate(parts):
-        path = f"{place.path}.parts[{at}]"
-        if is_map(raw):
-            part = ObjectReader(place.reading, raw, path)
-            before = len(place.reading.mended)
-            made.append(_load_request_part(part))
-            note_mended(part, before)
-        else:
-            place.reading.wrong(path, raw, "an object")
+    for part in place.objects("parts"):
+        before = len(place.reading.mended)
+        made.append(_load_request_part(part))
+        note_mended(part, before)
 
     return made
 
@@ -285,9 +272,6 @@ def _put_results_first(made: list[_MessageDraft]) -> list[_MessageDraft]:
 
 
 def _load_request_part(place: ObjectReader) -> _MessageDraft:
-    """
-    One part of a request.
-    """
     raw = place.raw
     kind, content = kind_of(raw), raw.get("content")
     time, is_exact = parse_time(raw.get("timestamp"))
@@ -295,36 +279,33 @@ def _load_request_part(place: ObjectReader) -> _MessageDraft:
     known = _PART if is_exact else _PART - {"timestamp"}
     if kind == "system-prompt" and isinstance(content, str):
         keep_keys(place, known)
-        return _MessageDraft(
-            place, SystemMessage, {"content": place.text("content"), **fields}
-        )
+        fields["content"] = place.text("content")
+        return _MessageDraft(place, SystemMessage, fields)
 
     if kind == "user-prompt" and (isinstance(content, str) or is_list(content)):
         keep_keys(place, known)
-        loaded = read_content(place, content)
-        return _MessageDraft(place, UserMessage, {"content": loaded, **fields})
+        fields["content"] = read_content(place, content)
+        return _MessageDraft(place, UserMessage, fields)
 
-    names = isinstance(raw.get("tool_name"), str)
-    if kind in _ANSWERS and names and is_text(raw.get("tool_call_id")):
+    names, call_id = isinstance(raw.get("tool_name"), str), raw.get("tool_call_id")
+    if kind in _ANSWERS and names and isinstance(call_id, str) and call_id:
         return _load_tool_result(place, known, fields)
 
     if content is not None and (
         kind in _ASIDE or (kind == "retry-prompt" and not names)
     ):
         keep_keys(place, known - {"part_kind"})
-        text = read_text(place, "content")
-        return _MessageDraft(place, UserMessage, {"content": text, **fields})
+        fields["content"] = read_text(place, "content")
+        return _MessageDraft(place, UserMessage, fields)
 
     if kind == "speech" and isinstance(raw.get("transcript"), str):
         keep_keys(place, known - {"content", "part_kind"} | {"transcript"})
-        return _MessageDraft(
-            place, UserMessage, {"content": place.text("transcript"), **fields}
-        )
+        fields["content"] = place.text("transcript")
+        return _MessageDraft(place, UserMessage, fields)
 
     # The time stays in it, too: it is written back as it is.
     raw, notes = keep_whole(place)
     place.notes |= notes
-
     return _MessageDraft(place, UnknownMessage, {"raw": raw})
 
 
@@ -337,24 +318,11 @@ def _load_tool_result(
     if kind != "tool-return":
         place.keys["part_kind"] = kind
 
+    has_failed = isinstance(outcome, str) and outcome in ERRORS
     fields |= {
         "content": read_tool_result(place),
-        "is_error": kind != "tool-return" or is_failure(outcome),
+        "is_error": kind != "tool-return" or has_failed,
         "tool_call_id": place.text("tool_call_id"),
         "tool_name": place.text("tool_name"),
     }
     return _MessageDraft(place, ToolMessage, fields)
-
-
-def is_failure(outcome: Any) -> bool:
-    """
-    Whether a call with this *outcome* failed.
-    """
-    return isinstance(outcome, str) and outcome in ERRORS
-
-
-def is_text(value: Any) -> bool:
-    """
-    Whether *value* is a non-empty text.
-    """
-    return isinstance(value, str) and bool(value)

@@ -278,9 +278,8 @@ class _HistoryView:
         """
         Whether *message* is one of its owner's, perhaps changed by a step.
         """
-        for own in self._loaded[owner].messages:
-            if own is message:
-                return True
+        if any(own is message for own in self._loaded[owner].messages):
+            return True
 
         notes = notes_of(message.metadata, SOURCE)
         return "request" in notes or "more" in notes or "response" in notes

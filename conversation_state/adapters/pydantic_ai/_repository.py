@@ -18,7 +18,6 @@ from conversation_state._persistent import Log
 from conversation_state._wording import shorten_repr
 from conversation_state.adapters.pydantic_ai._append import (
     HistoryEntry,
-    NewEntry,
     append_messages,
     entries_of_groups,
     find_end,
@@ -40,7 +39,6 @@ __all__ = [
     "ConversationUpdate",
     "StoredConversation",
     "name_of",
-    "record_name",
 ]
 
 # The prefix of names of records; conversations with such ids get another name.
@@ -66,13 +64,6 @@ def name_of(conversation_id: str) -> str:
 
     data = conversation_id.encode("utf-8", "surrogatepass")
     return f"{_ODD}{blake2b(data, digest_size=16).hexdigest()}"
-
-
-def record_name(name: str) -> str:
-    """
-    The name of the record of a conversation.
-    """
-    return f"{RECORDS}{name}"
 
 
 class StoredConversation(NamedTuple):
@@ -122,7 +113,7 @@ class ConversationUpdate(NamedTuple):
     """
 
     parent: str | None
-    new: Sequence[NewEntry]
+    new: Sequence[HistoryEntry]
     record: str
     branches: Sequence[str]
     forked_from: str | None = None
@@ -158,7 +149,8 @@ class ConversationRepository:
             with reading(self.store) as rows_now:
                 return self.find(name, rows_now)
 
-        found = _read_record(name, rows.latest(name), rows.window(record_name(name), 1))
+        record = rows.window(f"{RECORDS}{name}", 1)
+        found = _read_record(name, rows.latest(name), record)
         for tip, revision in found.tips.items():
             self.remember(tip, name, revision)
 
@@ -169,9 +161,8 @@ class ConversationRepository:
         All conversations that have a record.
         """
         with reading(self.store) as rows:
-            return [
-                self.find(name[len(RECORDS) :], rows) for name in rows.names(RECORDS)
-            ]
+            names = [name[len(RECORDS) :] for name in rows.names(RECORDS)]
+            return [self.find(name, rows) for name in names]
 
     def newest(self, found: StoredConversation) -> str | None:
         """
@@ -200,16 +191,13 @@ class ConversationRepository:
                 # The instructions are before the window.
                 before = self.store.load(name, at=revision).entries
                 position = self._instructed_before(name, revision, window.start, before)
-                groups = group_messages(
-                    window.messages, _instructions_at(before, position)
-                )
+                instructions = _instructions_at(before, position)
+                groups = group_messages(window.messages, instructions)
 
             history = entries_of_groups(window.entries, groups)
             # The first one may be the rest of a request, and is then another.
             if window.start == 0 or len(history) > limit + 1:
-                return (
-                    history[len(history) - limit :] if limit < len(history) else history
-                )
+                return history[max(len(history) - limit, 0) :]
 
             last *= _GROWTH
 
@@ -319,7 +307,7 @@ class ConversationRepository:
             LookupError:
                 If no conversation has the entry that the new ones follow.
         """
-        head, notes = found.head, record_name(found.name)
+        head, notes = found.head, f"{RECORDS}{found.name}"
         old = past = rows.recall(found.name)
         if old is None and update.forked_from is not None:
             past = rows.recall(name_of(update.forked_from))

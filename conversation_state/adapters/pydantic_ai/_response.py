@@ -5,12 +5,14 @@ A model's response, loaded and dumped.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+import attrs
+
 from conversation_state._persistent import thaw
-from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
+from conversation_state.adapters._export import PayloadWriter
 from conversation_state.adapters._extras import write_extra
 from conversation_state.adapters._notes import map_of, own_of, signer_of, with_notes
 from conversation_state.adapters._reading import (
@@ -35,6 +37,7 @@ from conversation_state.adapters.pydantic_ai._content import (
     keep_whole,
     lose_metadata,
     media_part,
+    restore_keys,
     restore_texts,
 )
 from conversation_state.adapters.pydantic_ai._usage import read_usage, write_usage
@@ -52,6 +55,8 @@ from conversation_state.tools import ToolCall
 __all__ = ["dump_response", "read_response"]
 
 
+# The parts that are texts, and the key of each.
+_TEXTS = {"speech": "transcript", "text": "content"}
 _TEXT = frozenset({"content", "part_kind"})
 _THOUGHT = _TEXT | {"signature"}
 _CALL = frozenset({"args", "part_kind", "tool_call_id", "tool_name"})
@@ -61,27 +66,21 @@ _REDACTED = "redacted_thinking"
 
 
 def read_response(
-    place: ObjectReader, parts: Sequence[Any]
+    place: ObjectReader,
 ) -> tuple[str | list[Part], list[ToolCall], ResponseMeta | None]:
     """
     Content, calls, and metadata of the response.
     """
     content: list[Part] = []
     calls: list[ToolCall] = []
-    for at, raw in enumerate(parts):
-        path = f"{place.path}.parts[{at}]"
-        if not is_map(raw):
-            place.reading.wrong(path, raw, "an object")
-            continue
-
-        part = ObjectReader(place.reading, raw, path)
-        if raw.get("part_kind") == "tool-call":
+    for at, part in enumerate(place.objects("parts")):
+        if part.raw.get("part_kind") == "tool-call":
             calls.append(_load_call(part, at))
         else:
             content.append(_load_part(part, at))
 
     meta = _load_meta(place)
-    if len(content) == 1 == len(parts):
+    if len(content) == 1 and not calls:
         (only,) = content
         if isinstance(only, TextPart) and only.text and not only.metadata:
             return only.text, calls, meta
@@ -92,45 +91,31 @@ def read_response(
 def _load_part(place: ObjectReader, at: int) -> Part:
     raw = place.raw
     kind, content = kind_of(raw), raw.get("content")
-    if kind == "text" and isinstance(content, str):
-        keep_keys(place, _TEXT)
-        text = place.text("content")
+    field = _TEXTS.get(kind, "")
+    if isinstance(raw.get(field), str):
+        keep_keys(place, _TEXT if kind == "text" else frozenset({field}))
+        text = place.text(field)
         return TextPart(text, index=at, metadata=place.metadata(SOURCE))
 
     if kind == "thinking" and isinstance(content, str):
         return _load_reasoning(place, at)
 
-    if kind == "speech" and isinstance(raw.get("transcript"), str):
-        keep_keys(place, frozenset({"transcript"}))
-        text = place.text("transcript")
-        return TextPart(text, index=at, metadata=place.metadata(SOURCE))
-
     if kind == "file" and is_map(content):
-        inner = ObjectReader(place.reading, content, f"{place.path}.content")
+        inner = place.child("content")
         keep_keys(place, _TEXT)
         part = media_part(inner, index=at)
+        if part is not None and (place.keys or place.notes):
+            notes = {**inner.notes, "keys": inner.keys, "file": place.keys}
+            if "texts" in place.notes:
+                notes["file_texts"] = place.notes["texts"]
+
+            return attrs.evolve(part, metadata=with_notes(SOURCE, notes))
+
         if part is not None:
-            if place.keys or place.notes:
-                notes = {**inner.notes, "keys": inner.keys, "file": place.keys}
-                if "texts" in place.notes:
-                    notes["file_texts"] = place.notes["texts"]
-
-                return _with_file_notes(part, notes)
-
             return part
 
     raw, notes = keep_whole(place)
     return UnknownPart(raw, source=SOURCE, index=at, metadata=with_notes(SOURCE, notes))
-
-
-def _with_file_notes(part: Any, notes: dict[str, Any]) -> Part:
-    fields = {
-        name: getattr(part, name)
-        for name in ("url", "data", "media_type", "index", "detail", "name")
-        if hasattr(part, name)
-    }
-    made: Part = type(part)(**fields, metadata=with_notes(SOURCE, notes))
-    return made
 
 
 def _load_reasoning(place: ObjectReader, at: int) -> Part:
@@ -236,12 +221,9 @@ def dump_response(
     """
     A `ModelResponse` as plain JSON.
     """
-    raw: dict[str, Any] = {
-        "kind": "response",
-        "parts": _dump_parts(write, message, path),
-    }
-    kept = map_of(notes, "response")
-    if message.timestamp is not None or "timestamp" not in kept:
+    parts = _dump_parts(write, message, path)
+    raw: dict[str, Any] = {"kind": "response", "parts": parts}
+    if message.timestamp is not None or "timestamp" not in map_of(notes, "response"):
         raw["timestamp"] = format_time(message.timestamp)
 
     if message.run_id is not None:
@@ -251,9 +233,7 @@ def dump_response(
         raw["metadata"] = write_extra(message.metadata, notes, "metadata")
 
     _dump_meta(write, message, notes, raw, path)
-    merge_kept_keys(kept, raw)
-    restore_texts(raw, notes, "response_texts")
-    return raw
+    return restore_keys(raw, notes, "response")
 
 
 def _dump_parts(
@@ -284,8 +264,7 @@ def _dump_part(write: PayloadWriter, part: Part, path: str) -> Any:
     raw: dict[str, Any]
     if isinstance(part, TextPart):
         kind = map_of(notes, "keys").get("part_kind", "text")
-        field = "transcript" if kind == "speech" else "content"
-        raw = {"part_kind": kind, field: part.text}
+        raw = {"part_kind": kind, _TEXTS.get(kind, "content"): part.text}
     elif isinstance(part, RefusalPart):
         write.lose(path, part.kind, "becomes plain text")
         raw = {"part_kind": "text", "content": part.text}
@@ -297,15 +276,11 @@ def _dump_part(write: PayloadWriter, part: Part, path: str) -> Any:
             return None
 
         raw = {"part_kind": "file", "content": dump_media(write, part, notes, path)}
-        merge_kept_keys(map_of(notes, "file"), raw)
-        restore_texts(raw, notes, "file_texts")
-        return raw
+        return restore_keys(raw, notes, "file")
     else:
         return dump_unknown(write, part, notes, path)
 
-    merge_kept_keys(map_of(notes, "keys"), raw)
-    restore_texts(raw, notes, "texts")
-    return raw
+    return restore_keys(raw, notes)
 
 
 def _dump_reasoning(
@@ -350,9 +325,7 @@ def _dump_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any
         "tool_call_id": call.id,
         "args": args,
     }
-    merge_kept_keys(map_of(notes, "keys"), raw)
-    restore_texts(raw, notes, "texts")
-    return raw
+    return restore_keys(raw, notes)
 
 
 def _dump_meta(
