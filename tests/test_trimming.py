@@ -3,6 +3,7 @@ Trimming: views with guarantees, proven against brute force.
 """
 
 import asyncio
+import copy
 import json
 import pickle
 import random
@@ -477,6 +478,22 @@ class TestTrimContext:
         assert context == pickle.loads(pickle.dumps(context))
         with pytest.raises(AttributeError):
             context.budget = None  # type: ignore[misc]
+
+    def test_what_it_shows_pickles(self):
+        """
+        What a view gives is pickled as a tuple, and nothing of what the view
+        dropped with it; the counter may be any function.
+        """
+        history = [UserMessage("a secret"), UserMessage("b")]
+        view = TrimContext.of(history, counter=lambda _: 1).remove(0)
+
+        for part in (view.messages, view.elements, view.dropped):
+            pickled = pickle.dumps(part)
+
+            assert tuple(part) == pickle.loads(pickled) == part
+            assert b"secret" not in pickled
+            assert copy.copy(part) is part
+            assert copy.deepcopy(part) is part
 
     def test_says_what_is_wrong_with_its_arguments(self):
         """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from heapq import merge
 from itertools import islice
 from operator import index
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from conversation_state._persistent import View
 from conversation_state.messages import Message
@@ -17,8 +17,31 @@ from conversation_state.trimming._selection import Selection
 
 __all__ = ["DroppedView", "ShownView"]
 
+I = TypeVar("I")  # noqa: E741 - an item
 
-class ShownView(View[Any]):
+
+class _SelectionView(View[I]):
+    """
+    A view of a selection. Pickled as the tuple of its items, which it equals:
+    without the rest of the conversation, and without the counter.
+    """
+
+    __slots__ = ()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _memo: Any) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+class ShownView(_SelectionView[Any]):
     """
     What a selection shows, each message made into an item by *make*.
 
@@ -48,11 +71,8 @@ class ShownView(View[Any]):
         seq, place = self._selection.find_shown(_check_index(at, len(self)))
         return self._make(seq, self._selection.messages_at(seq)[place])
 
-    def __repr__(self) -> str:
-        return repr(tuple(self))
 
-
-class DroppedView(View[Dropped]):
+class DroppedView(_SelectionView[Dropped]):
     """
     What a selection does not show.
     """
@@ -116,9 +136,6 @@ class DroppedView(View[Dropped]):
             position -= stop - start
 
         raise AssertionError  # the ranges add up to the length
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
 
 
 def _check_index(at: Any, size: int) -> int:

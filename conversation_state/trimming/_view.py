@@ -160,6 +160,7 @@ class TrimContext:
     def messages(self) -> Sequence[Message]:
         """
         The messages that the model gets, in order; an immutable view, O(1) to get.
+        Pickled as the tuple of these messages.
         """
         return ShownView(self._selection, lambda _seq, message: message)
 
