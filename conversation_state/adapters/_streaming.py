@@ -220,7 +220,8 @@ class IndexedLists:
     Lists whose items come in pieces, each with the index of the item it is of.
 
     Of what comes twice the last value stands, but for texts that come in
-    pieces.
+    pieces. A piece of another type, or with another id, is of another item,
+    though it may have the same index (OpenRouter).
     """
 
     __slots__ = ("_at", "_lists", "_pieces")
@@ -240,7 +241,7 @@ class IndexedLists:
             at: Any = piece.get("index") if is_map(piece) else None
             if at.__class__ is not int:
                 items.append(piece)
-            elif (key, at) in self._at:
+            elif _is_more_of(self._at.get((key, at)), piece):
                 self._add_to_item(self._at[key, at], piece, texts)
             else:
                 item = self._at[key, at] = {}
@@ -269,6 +270,16 @@ class IndexedLists:
 
         self._pieces = []
         return self._lists
+
+
+def _is_more_of(item: Mapping[str, Any] | None, piece: Mapping[str, Any]) -> bool:
+    """
+    Whether *piece* may be one of *item*, by what both are called.
+    """
+    return item is not None and not any(
+        None not in (item.get(key), piece.get(key)) and item[key] != piece[key]
+        for key in ("id", "type")
+    )
 
 
 def add_to(notes: dict[str, Any], news: Mapping[str, Any]) -> None:

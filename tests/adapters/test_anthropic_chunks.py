@@ -493,6 +493,29 @@ class TestResponse:
             "amazon-bedrock-invocationMetrics": {"latency": 1},
         } == kept_notes["response"]
 
+    def test_nulls_at_the_end(self):
+        """
+        A client's null at the end says nothing about what came at the start.
+        """
+        message = collected(
+            start(container={"id": "c"}, stop_sequence=None),
+            {
+                **last(),
+                "context_management": {"applied_edits": []},
+                "delta": {"container": None, "stop_sequence": "X"},
+            },
+            {**last(), "context_management": None, "delta": {"stop_sequence": None}},
+            {**END, "container": None},
+        )
+        kept = thaw(notes(message)["response"])
+
+        assert {
+            **kept,
+            "container": {"id": "c"},
+            "context_management": {"applied_edits": []},
+            "stop_sequence": "X",
+        } == kept
+
     def test_unknown_events(self):
         """
         Unknown events are kept, and so are keys.
@@ -554,6 +577,22 @@ class TestResponse:
             [{"type": "text_delta", "text": "x"}],
             [{"type": "tone_delta"}],
         ] == [[dict(each) for each in listed] for listed in kept]
+
+    @pytest.mark.parametrize("guess", [None, 50])
+    def test_guesses(self, guess):
+        """
+        How large a thought may be so far is no part of it, nor are nulls.
+        """
+        pieces = [
+            delta("thinking", thinking=piece, estimated_tokens=guess)
+            for piece in ("H", "m", "", ".")
+        ]
+        message = collected(*block(THOUGHT, *pieces, delta("signature", signature="s")))
+        nulls = collected(*block(TEXT, delta("text", text="a", tone=None)))
+
+        assert [ReasoningPart("Hm.", "s", index=0)] == shown(message)
+        assert {"signed": True} == notes(message.content[0])
+        assert {} == notes(nulls.content[0])
 
     def test_another_model(self):
         """

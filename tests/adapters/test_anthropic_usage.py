@@ -13,6 +13,7 @@ from conversation_state.usage import (
     Usage,
 )
 from tests.adapters.anthropic import PING, cost, last, several, start
+from tests.adapters.tables import table
 
 BLOCK = {
     "input_tokens": 3,
@@ -47,6 +48,14 @@ def load_block(**block):
     The usage that a *block* tells.
     """
     return cost({"usage": block})
+
+
+def attempt(model, read, written, **fields):
+    """
+    What *model* took for a try at a response.
+    """
+    counts = {"input_tokens": read, "output_tokens": written}
+    return {"type": "message", "model": model, **counts, **fields}
 
 
 class TestFinds:
@@ -169,6 +178,48 @@ class TestArithmetic:
             "compaction_prompt": 200,
             "compaction_completion": 3,
         } == dict(usage.extra)
+
+    @table(
+        "runs, extra",
+        {
+            "an attempt that declined after some output": (
+                [
+                    attempt("a", 5, 9),
+                    attempt("a", 1, 2, cache_read_input_tokens=3),
+                    attempt("b", 7, 2, type="fallback_message"),
+                ],
+                {"declined_message_prompt": 9, "declined_message_completion": 11},
+            ),
+            "one without any output is free": (
+                [attempt("a", 5, 0), attempt("b", 7, 2, type="fallback_message")],
+                {},
+            ),
+            "all declined": (
+                [attempt("a", 5, 9), attempt("b", 7, 2)],
+                {"declined_message_prompt": 5, "declined_message_completion": 9},
+            ),
+            "steps of the one that answered": (
+                [
+                    attempt("b", 3, 1, type="fallback_message"),
+                    attempt("b", 4, 1, type="fallback_message"),
+                ],
+                {},
+            ),
+            "steps of one model": ([attempt("a", 3, 1), attempt("a", 4, 1)], {}),
+            "steps of a model that has no name": (
+                [attempt(None, 3, 1), attempt("a", 4, 1)],
+                {},
+            ),
+        },
+    )
+    def test_declined(self, runs, extra):
+        """
+        What models took before they declined is in neither prompt nor completion:
+        the counts are those of the model that answered.
+        """
+        usage = load_block(input_tokens=7, output_tokens=2, iterations=runs)
+
+        assert Usage(7, 2, extra=extra) == usage
 
     def test_others(self):
         """

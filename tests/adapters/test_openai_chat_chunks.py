@@ -307,6 +307,30 @@ class TestIndexedLists:
             sent["reasoning_details"]
         )
 
+    @pytest.mark.parametrize("later", [0, 1])
+    def test_details_with_one_index(self, later):
+        """
+        Some details have one index though they are several: each of another type, or
+        with another id, goes back by itself.
+        """
+        said = {"type": "reasoning.summary", "index": 0, "id": None}
+        hidden = {"type": "reasoning.encrypted", "index": later}
+        one, other = {**hidden, "id": "rs_1"}, {**hidden, "id": "rs_2"}
+        message = collected(
+            event(reasoning="H", reasoning_details=[{**said, "summary": "H"}]),
+            event(reasoning="m.", reasoning_details=[{**said, "summary": "m."}]),
+            event(reasoning_details=[{**one, "data": "c2ln"}]),
+            event(reasoning_details=[{**other, "data": "bmVk"}]),
+            event(content="Yes.", reason="stop"),
+        )
+        (sent,) = dump([message]).payload["messages"]
+
+        assert [
+            {**said, "summary": "Hm."},
+            {**one, "data": "c2ln"},
+            {**other, "data": "bmVk"},
+        ] == sent["reasoning_details"]
+
     def test_without_an_index(self):
         """
         What has no index is an item of its own, or no list at all.

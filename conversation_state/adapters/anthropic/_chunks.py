@@ -143,9 +143,9 @@ class AnthropicStream:
         """
         block, delta = self._open_blocks[event["index"]], event["delta"]
         if block.make_chunks is not None and delta["type"] == block.word:
-            path = (("delta",), (block.key,))
+            path = (("delta",), (block.key, *block.noise))
             make = block.make_chunks(block.index)
-            if delta[block.key] and delta.keys() == {block.key, "type"}:
+            if delta[block.key] and delta.keys() <= {block.key, "type", *block.noise}:
                 self.template.remember(
                     event, path, block.cut, make, check=_has_plain_index
                 )
@@ -174,7 +174,7 @@ class AnthropicStream:
         else:
             chunks = self._read_event(place, kind)
             if kind in _OF_RESPONSE:
-                self._of_response |= read.rest(event, _EVENTS[kind], path)
+                self._keep_of_response(place, _EVENTS[kind])
             else:
                 self._news.add(self._of_events, place, _EVENTS[kind], kind)
 
@@ -250,7 +250,7 @@ class AnthropicStream:
         if raw.get("model") is not None:
             self._model = message.text("model")
 
-        self._of_response |= message.reading.rest(raw, _MESSAGE, message.path)
+        self._keep_of_response(message, _MESSAGE)
         content = raw.get("content")
         chunks: list[AssistantMessage] = []
         for at, block in enumerate(content if is_list(content) else ()):
@@ -270,8 +270,16 @@ class AnthropicStream:
         delta = self._get_object(event, "delta") if "delta" in event.raw else None
         if delta is not None:
             self._read_metadata(delta)
-            rest = delta.reading.rest(delta.raw, _MESSAGE_DELTA, delta.path)
-            self._of_response |= rest
+            self._keep_of_response(delta, _MESSAGE_DELTA)
+
+    def _keep_of_response(self, place: ObjectReader, known: frozenset[str]) -> None:
+        """
+        Keep all but the *known* keys of *place*; null changes nothing.
+        """
+        rest = place.reading.rest(place.raw, known, place.path)
+        for key, value in rest.items():
+            if value is not None or key not in self._of_response:
+                self._of_response[key] = value
 
     def _read_metadata(self, place: ObjectReader) -> None:
         """

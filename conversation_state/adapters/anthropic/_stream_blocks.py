@@ -42,6 +42,8 @@ class StreamBlock(ABC):
 
         field: What in the whole block they are pieces of.
 
+        noise: Which other keys of these deltas say nothing about the response.
+
         index: Its place in the response.
 
         cut: The text that comes in pieces.
@@ -54,6 +56,7 @@ class StreamBlock(ABC):
     word: str
     key: str
     field: str
+    noise: frozenset[str] = frozenset()
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -81,9 +84,11 @@ class StreamBlock(ABC):
         piece = self.next(delta, self.key)
         chunks = [self.chunk(piece)] if piece else []
         if not delta.raw.keys() <= {"type", self.key}:
-            known = frozenset({self.key})
+            known = self.noise | {self.key}
             rest = delta.reading.rest(delta.raw, known, delta.path)
-            chunks.append(self.noted({"deltas": [rest]}))
+            news = {key: value for key, value in rest.items() if value is not None}
+            if not news.keys() <= _TYPE:
+                chunks.append(self.noted({"deltas": [news]}))
 
         return chunks
 
@@ -166,6 +171,8 @@ class _ThinkingBlock(StreamBlock):
     make_chunks = staticmethod(partial(part_chunks, ReasoningPart))
     word = "thinking_delta"
     key = field = "thinking"
+    # How many tokens the thought has so far: a guess, to be shown while it arrives.
+    noise = frozenset({"estimated_tokens"})
 
     def __init__(self, index: int) -> None:
         super().__init__(index)

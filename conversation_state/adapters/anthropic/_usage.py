@@ -40,8 +40,11 @@ _TOOLS = {"web_search_requests": "web_searches"}
 _THOUGHT = frozenset({"thinking_tokens"})
 _BREAKDOWNS = frozenset({"cache_creation", "output_tokens_details", "server_tool_use"})
 
-# What runs next to the response, and is not in its counts.
+# What runs next to the response, and is not in its counts; and the attempts to make
+# it, of which its counts are the last one's.
 _BESIDE = frozenset({"advisor_message", "compaction"})
+_FALLBACK = "fallback_message"
+_ATTEMPTS = frozenset({_FALLBACK, "message"})
 
 
 def load_usage(payload: Any) -> Usage | None:
@@ -62,7 +65,9 @@ def load_usage(payload: Any) -> Usage | None:
     where they add up; ``web_searches``; and what ran next to the response, by
     ``advisor_message_prompt``, ``advisor_message_completion``,
     ``compaction_prompt`` and ``compaction_completion``, which prompt and
-    completion do not include. Other integers keep their names.
+    completion do not include. Nor do they include what models wrote that
+    declined to go on before another one answered: ``declined_message_prompt``
+    and ``declined_message_completion``. Other integers keep their names.
 
     An event ``message_delta`` has running totals, in older versions of
     ``output_tokens`` only.
@@ -76,7 +81,8 @@ def load_usage(payload: Any) -> Usage | None:
         counts include thinking. Recorded responses show that tokens of
         advisors, and its guide to compaction that those of summaries, are in
         ``iterations`` only: they are billed, advisors at another model's
-        price.
+        price. So are, says its page on fallbacks, attempts that declined after
+        some output; those without any are free.
 
     >>> usage = load_usage({"input_tokens": 3, "cache_read_input_tokens": 9})
     >>> usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens
@@ -176,10 +182,15 @@ def _read_iterations(iterations: Any) -> list[tuple[str, int]]:
     """
     Usage outside the response: names of categories, and counts.
     """
+    listed = [one for one in iterations if is_map(one)] if is_list(iterations) else []
+    attempts = [one for one in listed if _has_type(one, _ATTEMPTS)]
     found: list[tuple[str, int]] = []
-    for one in iterations if is_list(iterations) else ():
-        kind = one.get("type") if is_map(one) else None
-        if not isinstance(kind, str) or kind not in _BESIDE:
+    for one in listed:
+        if _has_type(one, _BESIDE):
+            kind = one["type"]
+        elif _has_type(one, _ATTEMPTS) and _is_declined(one, attempts[-1]):
+            kind = "declined_message"
+        else:
             continue
 
         usage, _ = read_usage(DocumentReader(), {**one, "iterations": None}, "$")
@@ -188,6 +199,24 @@ def _read_iterations(iterations: Any) -> list[tuple[str, int]]:
             found.append((f"{kind}_completion", usage.completion_tokens))
 
     return found
+
+
+def _has_type(iteration: Mapping[str, Any], kinds: frozenset[str]) -> bool:
+    kind = iteration.get("type")
+    return isinstance(kind, str) and kind in kinds
+
+
+def _is_declined(attempt: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
+    """
+    Whether *attempt* is billed, and another model's than the *last* one, which
+    the counts of the response are of.
+    """
+    if attempt["type"] == _FALLBACK or not attempt.get("output_tokens"):
+        return False
+
+    model, answered = attempt.get("model"), last.get("model")
+    is_known = isinstance(model, str) and isinstance(answered, str)
+    return last["type"] == _FALLBACK or (is_known and model != answered)
 
 
 read_usage = partial(read_usage_block, count=_read_counts)
