@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "INVISIBLE_CHARACTERS",
     "describe_type",
+    "describe_value",
     "escape_invisible",
     "escape_line",
     "format_count",
@@ -55,6 +56,14 @@ def describe_type(value: object) -> str:
     The class of *value*, for an error: ``an int``, ``a UserMessage``.
     """
     return with_article(type(value).__name__)
+
+
+def describe_value(value: object) -> str:
+    """
+    The class of *value* and the start of its repr, for an error:
+    ``a str: 'Where to?'``.
+    """
+    return f"{describe_type(value)}: {shorten_repr(value)}"
 
 
 def format_count(count: int, noun: str, plural: str = "") -> str:

@@ -22,7 +22,7 @@ from conversation_state._persistent import (
     final,
     make_map,
 )
-from conversation_state._wording import shorten_repr
+from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.errors import InvalidUsageError
 
 __all__ = ["CompletionTokensDetails", "PromptTokensDetails", "Usage", "union_total"]
@@ -329,6 +329,10 @@ class Usage(_Counts):
             InvalidUsageError:
                 If *other* is larger in any count.
         """
+        if not isinstance(other, Usage):
+            msg = f"minus takes a Usage, got {describe_value(other)}"
+            raise TypeError(msg)
+
         return self._combine_with(other, operator.sub)
 
 

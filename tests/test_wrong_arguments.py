@@ -1,11 +1,14 @@
 """
-Every public function, class and method is called with arguments that are wrong and
-large, or whose repr raises: whatever it raises says so in a few lines.
+Every public function, class and method is called with wrong arguments: large ones,
+some whose repr raises, and values of another type. Whatever it raises says what was
+expected, in a few lines.
 """
 
 import importlib
 import inspect
+import re
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -17,10 +20,12 @@ from conversation_state import (
     ToolCall,
     Usage,
     UserMessage,
+    join,
     open_store,
     trim,
 )
 from conversation_state.counting import by_characters
+from conversation_state.store import Store
 
 MODULES = [
     *("aggregator", "cells", "chunks", "codec", "counting", "diffing", "documents"),
@@ -63,6 +68,21 @@ WRONG = [
     *({LONG: {LONG: 0.5j}}, {LONG: 1.5}, 10**5_000, -(10**5_000), float("nan")),
     *(IsLongInRepr(), {"key": IsLongInRepr()}, RaisesInRepr(), [RaisesInRepr()]),
 ]
+# By `rebuild` and the like, adapters and backends make values of checked data.
+UNCHECKED = re.compile(
+    r"(Aggregator|Timeline)\.rebuild|(Cost|Diff|Divergence(\.of)?|LogProb|.*_tombstone|"
+    r"find_erasure|encode_ledger_entry|response_key|union_total|is_schema|"
+    r"structurer?|parse|escape_invisible|format_.*|quote_word|"
+    r"read_history|History.of_timeline)\("
+)
+# How Python itself says that a value is of another type.
+PYTHONS_WORDS = re.compile(
+    "has no attribute|object is not|not supported between|unhashable|unsupported"
+)
+OTHER_TYPES = [
+    *(None, 5, "a text", [], [5], {}, {"key": 1}, object(), b"bytes", True, 1.5, -1),
+    *(Ellipsis, lambda: None, UserMessage("Hi"), Aggregator.new()),
+]
 STATE = Aggregator.new().add_user_prompt("Hi").add(AssistantMessage("Hello"))
 BUDGET = TokenBudget(context_window=800)
 RIGHT = {
@@ -84,9 +104,9 @@ VALUES = [
 ]
 
 
-def iterate_calls(function):
+def iterate_calls(function, values):
     """
-    Calls of *function* with one wrong argument each, and the name of that.
+    Calls of *function* with one of *values* for each parameter, and its name.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -95,8 +115,9 @@ def iterate_calls(function):
 
     by_name = [each for each in parameters if each.kind != each.VAR_KEYWORD]
     for wrong in by_name:
-        for value in WRONG:
-            args, kwargs = [], {}
+        for value in values:
+            args: list[Any] = []
+            kwargs: dict[str, Any] = {}
             for each in by_name:
                 if each is not wrong and not is_needed(each):
                     continue
@@ -120,9 +141,9 @@ def is_needed(parameter):
     return parameter.default is parameter.empty and not is_optional
 
 
-def describe_wrong_error(error):
+def describe_long_error(error):
     """
-    What is wrong with an error that was raised, or "".
+    What is wrong with the length of an error, or "".
     """
     text = str(error)
     if len(text) > MOST_CHARACTERS:
@@ -134,79 +155,179 @@ def describe_wrong_error(error):
     return "raised by Python" if "Exceeds the limit" in text else ""
 
 
-def find_wrong_errors(name, function):
+def describe_vague_error(error):
     """
-    The calls of *function* whose errors are too long, or about something else.
+    What is vague in an error, or "".
+    """
+    return str(error) if PYTHONS_WORDS.search(str(error)) else ""
+
+
+def find_wrong_errors(functions, values, describe):
+    """
+    The calls of *functions* whose errors *describe* finds fault with.
     """
     wrong = {}
-    for parameter, call in iterate_calls(function):
-        if (name.rpartition(".")[2], parameter) in PASSES_ON:
-            continue
+    for name, function in functions.items():
+        for parameter, call in iterate_calls(function, values):
+            if (name.rpartition(".")[2], parameter) in PASSES_ON:
+                continue
 
-        try:
-            made = call()
-        except Exception as error:  # noqa: BLE001 - whatever it is, its text is read
-            problem = describe_wrong_error(error)
-            if problem:
-                wrong[f"{name}({parameter}=...)"] = problem
-        else:
-            if inspect.iscoroutine(made):
-                made.close()
+            try:
+                made = call()
+            except Exception as error:  # noqa: BLE001 - whatever it is, its text is read
+                problem = describe(error)
+                if problem:
+                    wrong[f"{name}({parameter}=...)"] = problem
+            else:
+                if inspect.iscoroutine(made):
+                    made.close()
 
     return wrong
 
 
-def list_functions(value):
+def list_public(module):
     """
-    The public methods of a value or class, by name.
+    The functions and classes of a module, and what makes instances of these.
     """
-    found = {name: getattr(value, name) for name in dir(value) if name[0] != "_"}
+    module = importlib.import_module(f"conversation_state.{module}")
+    names = [name for name in module.__all__ if name != "open_store"]
+    found = {name: getattr(module, name) for name in names}
+    for name, each in {**found}.items():
+        if inspect.isclass(each):
+            for made_by, method in vars(each).items():
+                is_maker = isinstance(method, (classmethod, staticmethod))
+                if is_maker and not made_by.startswith("_"):
+                    found[f"{name}.{made_by}"] = getattr(each, made_by)
+
     return {name: each for name, each in found.items() if callable(each)}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_functions(module):
+def list_methods(value):
     """
-    Functions and classes of a module, and what makes instances of these.
+    The public methods of a value, by class and name.
     """
-    module = importlib.import_module(f"conversation_state.{module}")
-    wrong = {}
-    for name in module.__all__:
-        each = getattr(module, name)
-        if callable(each) and name != "open_store":
-            wrong |= find_wrong_errors(name, each)
-
-        if inspect.isclass(each):
-            for made_by, method in vars(each).items():
-                if isinstance(method, (classmethod, staticmethod)):
-                    wrong |= find_wrong_errors(
-                        f"{name}.{made_by}", getattr(each, made_by)
-                    )
-
-    assert {} == wrong
+    found = {
+        f"{type(value).__name__}.{name}": getattr(value, name)
+        for name in dir(value)
+        if not name.startswith("_")
+    }
+    return {name: each for name, each in found.items() if callable(each)}
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_methods(value):
+@pytest.fixture
+def store():
     """
-    Methods of values.
+    An open store with a state.
     """
-    wrong = {}
-    for name, method in list_functions(value).items():
-        wrong |= find_wrong_errors(f"{type(value).__name__}.{name}", method)
-
-    assert {} == wrong
-
-
-def test_methods_of_store():
-    """
-    Methods of a store, synchronous ones and their async twins.
-    """
-    wrong = {}
     with open_store("memory:") as store:
         store.save("chat", STATE)
-        for name, method in list_functions(store).items():
-            if name not in {"close", "aclose"}:
-                wrong |= find_wrong_errors(f"Store.{name}", method)
+        yield store
 
-    assert {} == wrong
+
+def list_verbs(store):
+    """
+    The methods of a store but those that close it.
+    """
+    methods = list_methods(store)
+    return {name: methods[name] for name in methods if not name.endswith("close")}
+
+
+class TestLength:
+    """
+    An error has at most a line of what is wrong, and is not replaced by another one.
+    """
+
+    @pytest.mark.parametrize("module", MODULES)
+    def test_functions(self, module):
+        """
+        Of functions and classes.
+        """
+        found = find_wrong_errors(list_public(module), WRONG, describe_long_error)
+
+        assert {} == found
+
+    @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+    def test_methods(self, value):
+        """
+        Of methods.
+        """
+        found = find_wrong_errors(list_methods(value), WRONG, describe_long_error)
+
+        assert {} == found
+
+    def test_store(self, store):
+        """
+        Of a store.
+        """
+        found = find_wrong_errors(list_verbs(store), WRONG, describe_long_error)
+
+        assert {} == found
+
+
+class TestOtherTypes:
+    """
+    A value of another type is named, and what was expected in its place.
+    """
+
+    def check(self, functions):
+        """
+        Compare with none the vague errors of *functions*.
+        """
+        found = find_wrong_errors(functions, OTHER_TYPES, describe_vague_error)
+
+        assert {} == {
+            call: text for call, text in found.items() if not UNCHECKED.match(call)
+        }
+
+    @pytest.mark.parametrize("module", MODULES)
+    def test_functions(self, module):
+        """
+        Of functions and classes.
+        """
+        self.check(list_public(module))
+
+    @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+    def test_methods(self, value):
+        """
+        Of methods.
+        """
+        self.check(list_methods(value))
+
+    def test_store(self, store):
+        """
+        Of a store.
+        """
+        self.check(list_verbs(store))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: join([STATE, STATE.fork()]),
+            "join takes Aggregators, got a list: [<Aggregator",
+        ),
+        (
+            lambda: Aggregator.new(messages=UserMessage("Hi")),
+            "messages: expected a list of Messages, got a UserMessage: UserMessage(",
+        ),
+        (
+            lambda: by_characters("Hi"),
+            "message: expected a Message, got a str: 'Hi'",
+        ),
+        (
+            lambda: trim(STATE, BUDGET, counter=4),
+            "counter: expected a function, got an int: 4",
+        ),
+        (
+            lambda: Store("sqlite:///chats.db"),
+            "Store takes a backend, got a str: 'sqlite:///chats.db'; open_store takes",
+        ),
+    ],
+)
+def test_text(call, text):
+    """
+    What happens most: a list in place of its items, or the other way round, and a URL.
+    """
+    with pytest.raises(TypeError, match=re.escape(text)):
+        call()

@@ -14,7 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
-from conversation_state._wording import describe_type, shorten_path, shorten_repr
+from conversation_state._wording import (
+    describe_type,
+    describe_value,
+    shorten_path,
+    shorten_repr,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -141,6 +146,21 @@ MOST_LEVELS = 100
 _LINE = 80
 _LEAST, _MOST = -(2**63), 2**64 - 1
 _INFINITY = float("inf")
+
+
+def check_iterable(values: object, what: str, expected: str) -> None:
+    """
+    Check that there are *values* to iterate over; *what* names them in the error.
+
+    Raises:
+        TypeError:
+            If that is not so, as for one where a list is expected.
+    """
+    try:
+        iter(values)  # type: ignore[call-overload]  # this is what is checked
+    except TypeError:
+        msg = f"{what}: expected {expected}, got {describe_value(values)}"
+        raise TypeError(msg) from None
 
 
 def check_text(value: object, what: object, error: type[Exception] = ValueError) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from conversation_state._persistent import EMPTY_MAP, thaw
+from conversation_state._persistent import EMPTY_MAP, check_iterable, thaw
 from conversation_state._wording import describe_type
 from conversation_state.adapters._notes import list_of, map_of, notes_of, other_keys_of
 from conversation_state.errors import InvalidMessageError
@@ -166,6 +166,7 @@ class PayloadWriter:
             InvalidMessageError:
                 If one of them is not a message.
         """
+        check_iterable(messages, "messages", "a list of Messages")
         for at, message in enumerate(messages):
             path = f"messages[{at}]"
             if not isinstance(message, Message):

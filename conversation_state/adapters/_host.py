@@ -18,7 +18,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from conversation_state._persistent import Log
 from conversation_state._waiting import require_anyio
-from conversation_state._wording import describe_type, shorten_repr
+from conversation_state._wording import describe_type, describe_value
 from conversation_state.aggregator import Aggregator, Entry, ledger_union
 from conversation_state.errors import MissingExtraError
 from conversation_state.messages import Message
@@ -252,9 +252,8 @@ def check_trimmer(trimmer: object, parameter: str) -> Trimmer:
     """
     if not isinstance(trimmer, Trimmer):
         msg = (
-            f"{parameter}: expected a Trimmer, got {describe_type(trimmer)}: "
-            f"{shorten_repr(trimmer)}; make one with "
-            "Trimmer(TokenBudget(context_window=8_000))"
+            f"{parameter}: expected a Trimmer, got {describe_value(trimmer)}; make "
+            "one with Trimmer(TokenBudget(context_window=8_000))"
         )
         raise TypeError(msg)
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from conversation_state._persistent import check_iterable
 from conversation_state._wording import shorten_repr
 from conversation_state.adapters._export import NEWER, Export, Lost
 from conversation_state.errors import InvalidToolError
@@ -116,6 +117,7 @@ def _check_tools(tools: Any) -> Iterable[ToolInfo]:
         msg = f"tools is {shorten_repr(tools)}; expected several ToolInfo{like}"
         raise InvalidToolError(msg)
 
+    check_iterable(tools, "tools", "a list of ToolInfos")
     for at, tool in enumerate(tools):
         if not isinstance(tool, ToolInfo):
             like = "; ToolInfo.from_function makes one" * callable(tool)

@@ -5,7 +5,7 @@ What several states cost together.
 from __future__ import annotations
 
 from conversation_state._persistent import Log
-from conversation_state._wording import describe_type, shorten_repr
+from conversation_state._wording import describe_value
 from conversation_state.aggregator._entries import NOTHING, LedgerEntry, Union
 from conversation_state.aggregator._state import Aggregator, Checkpoint
 from conversation_state.aggregator._turn import Turn
@@ -63,10 +63,7 @@ def _get_ledger(state: Aggregator | Turn | Checkpoint) -> Log[LedgerEntry]:
         state = state.state
 
     if not isinstance(state, (Aggregator, Turn)):
-        msg = (
-            f"expected Aggregators, Turns or Checkpoints, got {describe_type(state)}: "
-            f"{shorten_repr(state)}"
-        )
+        msg = f"expected Aggregators, Turns or Checkpoints, got {describe_value(state)}"
         raise TypeError(msg)
 
     return state.ledger

@@ -9,7 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, SupportsIndex
 
 from conversation_state._persistent import check_text, check_time
-from conversation_state._wording import describe_type, shorten_repr
+from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.aggregator._entries import Entry, LedgerEntry, message_of
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import Message
@@ -24,7 +24,6 @@ __all__ = [
     "check_ledger",
     "check_length",
     "describe_mismatch",
-    "describe_value",
 ]
 
 
@@ -111,10 +110,3 @@ def describe_mismatch(verb: str, expected: str, given: object) -> str:
     What a verb takes, and what it got instead.
     """
     return f"{verb} takes {expected}, got {describe_value(given)}"
-
-
-def describe_value(given: object) -> str:
-    """
-    A value in an error: its class, and the start of its repr.
-    """
-    return f"{describe_type(given)}: {shorten_repr(given)}"

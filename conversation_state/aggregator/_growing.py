@@ -9,7 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, Self
 
 from conversation_state._identity import new_entry_id
-from conversation_state._persistent import check_text, check_time
+from conversation_state._persistent import check_iterable, check_text, check_time
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator._checks import describe_mismatch
 from conversation_state.aggregator._entries import (
@@ -260,6 +260,7 @@ class GrowingState(StateValue):
             InvalidMessageError:
                 If one of them is no `Message`; none is added then.
         """
+        check_iterable(messages, "messages", "a list of Messages")
         entries = []
         for message in messages:
             if not isinstance(message, Message):

@@ -18,6 +18,7 @@ from conversation_state.aggregator._checks import (
     check_fork_point,
     check_ledger,
     check_length,
+    describe_mismatch,
 )
 from conversation_state.aggregator._entries import (
     EMPTY_LEDGER,
@@ -400,6 +401,10 @@ def join(first: Aggregator, *others: Aggregator | Turn) -> Aggregator:
     """
     The ordered union of states: ``first.join(*others)``.
     """
+    if not isinstance(first, Aggregator):
+        # Most likely a list of states.
+        raise TypeError(describe_mismatch("join", "Aggregators", first))
+
     return first.join(*others)
 
 
@@ -471,4 +476,8 @@ class Checkpoint:
         The same as ``target.join(checkpoint.state.turn)``, whether or not
         *target* knows the past it was added to.
         """
+        if not isinstance(target, Aggregator):
+            expected = "an Aggregator"
+            raise TypeError(describe_mismatch("merge_into", expected, target))
+
         return target.join(self.state.turn)

@@ -16,6 +16,7 @@ from conversation_state._wording import (
     shorten_repr,
     shorten_text,
 )
+from conversation_state.aggregator._checks import describe_mismatch
 from conversation_state.aggregator._entries import (
     Entry,
     Ledger,
@@ -177,6 +178,10 @@ class StateValue:
         True if both were forked, over any number of generations, from one
         root, or hold a common entry. O(1) in the first case, else O(n).
         """
+        if not isinstance(other, StateValue):
+            expected = "an Aggregator or a Turn"
+            raise TypeError(describe_mismatch("is_related_to", expected, other))
+
         if self._origin.root == other._origin.root:
             return True
 
@@ -217,6 +222,10 @@ class StateValue:
         """
         if self is other:
             return True
+
+        if not isinstance(other, StateValue):
+            expected = "an Aggregator or a Turn"
+            raise TypeError(describe_mismatch("equals", expected, other))
 
         return (
             self._origin == other._origin

@@ -45,6 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
+from conversation_state._persistent import check_iterable
 from conversation_state._wording import shorten_repr
 from conversation_state.chunks._accumulator import Accumulator, check_usage_mode
 from conversation_state.chunks._fast_paths import join_response
@@ -109,6 +110,7 @@ def concat(
         )
         raise TypeError(msg)
 
+    check_iterable(chunks, "chunks", "a list of Messages")
     mode = check_usage_mode(usage)
     given: Any = chunks if isinstance(chunks, (list, tuple)) else list(chunks)
     if 1 < len(given) < _SHORT:
@@ -135,8 +137,13 @@ def concat_rows(
             If rows differ in length, or the chunks of a column are of
             different messages; *chunk* is then the number of the row.
     """
+    check_iterable(rows, "rows", "a list of rows")
     check_usage_mode(usage)
-    table = [tuple(row) for row in rows]
+    table: list[tuple[M | None, ...]] = []
+    for row in rows:
+        check_iterable(row, f"rows[{len(table)}]", "a row of chunks")
+        table.append(tuple(row))
+
     for number, row in enumerate(table):
         if len(row) != len(table[0]):
             raise ConcatError("the length of a row", len(table[0]), len(row), number)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from conversation_state._wording import describe_type, shorten_repr
+from conversation_state._wording import describe_value
 from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.codec._fast import Object, write_time, write_usage
 from conversation_state.codec._writers import MESSAGES, write_tool_call
@@ -38,7 +38,7 @@ Write: TypeAlias = "Callable[[Any], Any]"
 
 
 def unsupported_type(value: object) -> TypeError:
-    return TypeError(f"can't encode {describe_type(value)}: {shorten_repr(value)}")
+    return TypeError(f"can't encode {describe_value(value)}")
 
 
 def write_tool_info(tool: ToolInfo) -> Object:

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from conversation_state._persistent import check_iterable
 from conversation_state._wording import shorten_repr
 from conversation_state.counting._estimate import TokenCounter, count
 from conversation_state.messages import Message
@@ -90,6 +91,7 @@ def calibrated(
         )
         raise ValueError(msg)
 
+    check_iterable(samples, "samples", "pairs of messages and their tokens")
     charged = counted = 0
     for number, sample in enumerate(samples):
         messages, reported = _check_sample(number, sample)

@@ -14,10 +14,9 @@ import attrs
 
 from conversation_state._lazy import draw_fragment
 from conversation_state._wording import (
-    describe_type,
+    describe_value,
     format_count,
     format_dollars,
-    shorten_repr,
 )
 from conversation_state.counting._prices import EXACT, check_moment, price_of
 from conversation_state.counting._registry import FoundModel, find_model
@@ -326,7 +325,7 @@ def _read_ledger(state: HasLedger) -> Iterable[UsageEntry]:
     except AttributeError:
         msg = (
             "state: expected an object with a ledger, such as an Aggregator, got "
-            f"{describe_type(state)}: {shorten_repr(state)}"
+            f"{describe_value(state)}"
         )
         raise TypeError(msg) from None
 

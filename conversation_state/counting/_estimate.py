@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
-from conversation_state._persistent import freeze_map
-from conversation_state._wording import describe_type, shorten_repr
+from conversation_state._persistent import check_iterable, freeze_map
+from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -98,6 +98,14 @@ def count(message: Message, counter: TokenCounter) -> int:
 
             return weights[at + 1]  # type: ignore[no-any-return]
 
+    if not isinstance(message, Message):
+        msg = f"message: expected a Message, got {describe_value(message)}"
+        raise TypeError(msg)
+
+    if not callable(counter):
+        msg = f"counter: expected a function, got {describe_value(counter)}"
+        raise TypeError(msg)
+
     result: Any = counter(message)
     try:
         tokens = index(result)
@@ -172,6 +180,10 @@ def split_content(message: Message) -> tuple[list[str], list[Part]]:
     if isinstance(message, UnknownMessage):
         return [format_json(message.raw)], []
 
+    if not isinstance(message, Message):
+        msg = f"message: expected a Message, got {describe_value(message)}"
+        raise TypeError(msg)
+
     media: list[Part] = []
     content = message.content  # type: ignore[attr-defined]  # all others have some
     if content.__class__ is str:
@@ -239,13 +251,11 @@ def count_tools(
     >>> count_tools([ToolInfo("clock", "Tells the time.")])
     12
     """
+    check_iterable(tool_infos, "tool_infos", "a list of ToolInfos")
     tokens = 0
     for tool in tool_infos:
         if not isinstance(tool, ToolInfo):
-            msg = (
-                f"tool_infos: expected ToolInfos, got {describe_type(tool)}: "
-                f"{shorten_repr(tool)}"
-            )
+            msg = f"tool_infos: expected ToolInfos, got {describe_value(tool)}"
             raise TypeError(msg)
 
         tokens += count(SystemMessage(_format_tool(tool)), counter)

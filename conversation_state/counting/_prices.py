@@ -11,7 +11,11 @@ from decimal import Context, Decimal, localcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from conversation_state._wording import describe_type, format_count, shorten_repr
+from conversation_state._wording import (
+    describe_value,
+    format_count,
+    shorten_repr,
+)
 from conversation_state.counting._registry import REGISTRY, FoundModel, find_model
 from conversation_state.errors import UnpricedError
 from conversation_state.usage import Usage
@@ -85,7 +89,7 @@ def price(usage: Usage, model: str, *, when: datetime | None = None) -> Decimal:
             If *when* has no time zone.
     """
     if not isinstance(usage, Usage):
-        msg = f"price takes a Usage, got {describe_type(usage)}: {shorten_repr(usage)}"
+        msg = f"price takes a Usage, got {describe_value(usage)}"
         raise TypeError(msg)
 
     at = check_moment(when)

@@ -11,6 +11,7 @@ import attrs
 
 from conversation_state._persistent import (
     EMPTY_MAP,
+    check_iterable,
     check_text,
     check_unknown,
     final,
@@ -75,6 +76,7 @@ class ResponseMeta:
                 LogProb,
             )
 
+            check_iterable(self.logprobs, "ResponseMeta.logprobs", "LogProbs")
             logprobs = tuple(self.logprobs)
             for at, one in enumerate(logprobs):
                 if not isinstance(one, LogProb):

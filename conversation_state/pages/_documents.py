@@ -9,7 +9,7 @@ from functools import cache, singledispatch
 from hashlib import sha256
 from importlib.resources import files
 
-from conversation_state._wording import format_count, shorten_repr
+from conversation_state._wording import describe_value, format_count, shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import Cost
 from conversation_state.diffing import Diff
@@ -30,6 +30,7 @@ from conversation_state.pages._transcripts import draw_transcript
 from conversation_state.pages._trees import Painter, draw_tree, format_tree
 from conversation_state.pages._views import (
     ViewBubbles,
+    check_view,
     draw_bars,
     draw_figures,
     draw_view,
@@ -94,6 +95,10 @@ def draw_difference(
 
         redact: Whether words are left out, names among them.
     """
+    if not isinstance(found, Diff):
+        msg = f"found: expected a Diff, which diff() makes, got {describe_value(found)}"
+        raise TypeError(msg)
+
     words = Words(redact=redact)
     return _wrap_fragment(draw_columns(found, words, names=names, limit=limit))
 
@@ -267,6 +272,9 @@ def make_page(
         TypeError:
             If *value* is something else.
     """
+    if view is not None:
+        check_view(view, "view")
+
     words = Words(redact=redact)
     if isinstance(value, Timeline):
         value = History.of_timeline(value)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from conversation_state._wording import format_count
+from conversation_state._wording import describe_value, format_count, shorten_repr
 from conversation_state.messages import Message
 from conversation_state.pages._markup import Markup, Words, element, join_markup
 from conversation_state.pages._transcripts import CallNames, draw_message
@@ -304,6 +304,15 @@ def draw_bars(view: TrimContext) -> Markup:
     )
 
 
+def check_view(view: object, what: str) -> None:
+    """
+    Check that *view* is one; *what* names it in the error.
+    """
+    if not isinstance(view, TrimContext):
+        msg = f"{what}: expected a TrimContext, got {describe_value(view)}"
+        raise TypeError(msg)
+
+
 def draw_views(views: Mapping[str, TrimContext]) -> str:
     """
     The bars of several views of one conversation below each other, each with its
@@ -313,9 +322,14 @@ def draw_views(views: Mapping[str, TrimContext]) -> str:
     Args:
         views: The views, by title.
     """
+    if not isinstance(views, Mapping):
+        msg = f"views: expected views by title, got {describe_value(views)}"
+        raise TypeError(msg)
+
     shapes: list[Markup] = []
     top = 30.0
     for title, view in views.items():
+        check_view(view, f"views[{shorten_repr(title)}]")
         text = f"{title}: {describe_view(view)}"
         shapes.append(element("text", {"x": _LEFT, "y": top - 8}, text))
         shapes += _draw_shapes(view, top)

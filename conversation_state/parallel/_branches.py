@@ -21,7 +21,7 @@ from inspect import isawaitable, iscoroutine
 from typing import Any, NamedTuple
 
 from conversation_state._identity import new_entry_id
-from conversation_state._wording import describe_type, shorten_repr
+from conversation_state._wording import describe_type, describe_value
 from conversation_state.aggregator import Aggregator, LedgerEntry, Turn
 from conversation_state.errors import BranchError, InvalidUsageError
 from conversation_state.parallel._joining import (
@@ -419,7 +419,7 @@ class StepBranch:
             )
 
         raise self._make_error(
-            f"returned {describe_type(returned)}: {shorten_repr(returned)}; let it "
+            f"returned {describe_value(returned)}; let it "
             "return the state it made of the one it was given, not a part or a view "
             "of it"
         )

@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar, overload
 
 from conversation_state._persistent import check_text
 from conversation_state._waiting import async_twin
+from conversation_state._wording import describe_value
 from conversation_state.aggregator import Aggregator
 from conversation_state.store import _load
 from conversation_state.store._load_timelines import load_timeline
@@ -55,6 +56,13 @@ class ReadingVerbs:
     """
 
     def __init__(self, backend: Backend, *, remembered: int = 100) -> None:
+        if not hasattr(backend, "writing"):
+            msg = (
+                f"Store takes a backend, got {describe_value(backend)}; open_store "
+                "takes a URL, such as sqlite:///chats.db"
+            )
+            raise TypeError(msg)
+
         self._core = Core(backend, remembered)
 
     def __enter__(self) -> Self:

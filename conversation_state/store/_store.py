@@ -15,7 +15,7 @@ from typing import Any
 
 from conversation_state._persistent import freeze_map
 from conversation_state._waiting import async_twin, run_in_anyio_thread
-from conversation_state._wording import describe_type
+from conversation_state._wording import describe_type, describe_value
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.store._append import Extras
@@ -31,6 +31,7 @@ from conversation_state.store._values import (
     Head,
     Receipt,
     check_expecting,
+    check_function,
     check_name,
     check_not_mirrored,
     check_notes,
@@ -150,6 +151,10 @@ class Store(RevisionVerbs):
             StoreError:
                 If the store can't be written. Nothing was.
         """
+        if not isinstance(states, Mapping):
+            msg = f"states: expected states by name, got {describe_value(states)}"
+            raise TypeError(msg)
+
         for name in states:
             check_not_mirrored(self.url, name)
 
@@ -238,6 +243,7 @@ class Store(RevisionVerbs):
                 If other saves came first a thousand times, or saves of the
                 function itself.
         """
+        check_function(function)
         remembered = self._core.recall(check_name(name), self._core.changes)
         for _ in range(UPDATE_ATTEMPTS):
             expecting: Head | int
@@ -274,6 +280,7 @@ class Store(RevisionVerbs):
         """
         The async twin of `update`: *function* is async, too, and runs here.
         """
+        check_function(function)
         check_name(name)
         for _ in range(UPDATE_ATTEMPTS):
             read = partial(self._read_for_update, name, start)
@@ -336,6 +343,7 @@ class Store(RevisionVerbs):
             StoreError:
                 If the store can't be written, and the step has to be done again.
         """
+        check_function(function)
         return self._make_step(name, label).run(function)
 
     async def astep(

@@ -20,7 +20,12 @@ from conversation_state._persistent import (
     check_text,
     freeze_map,
 )
-from conversation_state._wording import describe_type, format_count, shorten_repr
+from conversation_state._wording import (
+    describe_type,
+    describe_value,
+    format_count,
+    shorten_repr,
+)
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.errors import MirroredNameError
 
@@ -35,6 +40,7 @@ __all__ = [
     "check_at",
     "check_count",
     "check_expecting",
+    "check_function",
     "check_name",
     "check_not_mirrored",
     "check_notes",
@@ -347,6 +353,15 @@ def check_at(name: str, at: At) -> At:
         raise TypeError(msg)
 
     return check_text(at, "at") if isinstance(at, str) else at
+
+
+def check_function(function: object) -> None:
+    """
+    Check what is to make the next state.
+    """
+    if not callable(function):
+        msg = f"function: expected a function, got {describe_value(function)}"
+        raise TypeError(msg)
 
 
 def check_state(name: str, state: object, expecting: object) -> None:

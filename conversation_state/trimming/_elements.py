@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from conversation_state._persistent import EMPTY_MAP, Log
-from conversation_state._wording import describe_type, shorten_repr
+from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.aggregator import Entry
 from conversation_state.messages import Message
 
@@ -172,7 +172,7 @@ def add_mark(message: M, mark: Mapping[str, Any], **changes: Any) -> M:
 
 def check_message(value: Any) -> Message:
     if not isinstance(value, Message):
-        msg = f"expected a message, got {describe_type(value)}: {shorten_repr(value)}"
+        msg = f"expected a message, got {describe_value(value)}"
         raise TypeError(msg)
 
     return value

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import attrs
 
 from conversation_state._lazy import draw_fragment
-from conversation_state._persistent import Log
+from conversation_state._persistent import Log, check_iterable
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters, count
@@ -122,6 +122,7 @@ class TrimContext:
         if isinstance(conversation, (Aggregator, Messages)):
             entries = conversation.entries
         else:
+            check_iterable(conversation, "conversation", "a state or Messages")
             entries = Log([Entry("", check_message(one)) for one in conversation])
 
         survey = survey_log(entries, counter)
@@ -365,6 +366,7 @@ def _find_earlier_summaries(
     if isinstance(previous, TrimContext):
         candidates = [*previous._own_summaries(), *previous._earlier_summaries]
     else:
+        check_iterable(previous, "previous", "a TrimContext or its summaries")
         candidates = [EarlierSummary(check_message(message)) for message in previous]
 
     found: list[EarlierSummary] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from conversation_state._persistent import EMPTY_MAP
+from conversation_state._persistent import EMPTY_MAP, check_iterable
 from conversation_state.adapters._export import (
     Export,
     PayloadWriter,
@@ -261,6 +261,7 @@ def dump(messages: Iterable[Message]) -> Export:
             If one of them is not a message.
     """
     write = PayloadWriter(SOURCE)
+    check_iterable(messages, "messages", "a list of Messages")
     listed = list(messages)
     payload: dict[str, Any] = {}
     items: list[dict[str, Any]] = []

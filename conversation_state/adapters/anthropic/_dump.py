@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conversation_state._persistent import EMPTY_MAP, thaw
+from conversation_state._persistent import EMPTY_MAP, check_iterable, thaw
 from conversation_state._wording import describe_type
 from conversation_state.adapters._export import (
     Export,
@@ -80,6 +80,7 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
     """
     write = PayloadWriter(SOURCE)
     dumping = AnthropicWriter(write, system_on_top=system_on_top)
+    check_iterable(messages, "messages", "a list of Messages")
     for at, message in enumerate(messages):
         path = f"messages[{at}]"
         match message:

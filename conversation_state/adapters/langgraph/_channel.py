@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage, RemoveMessage
 from langgraph.channels import BinaryOperatorAggregate
 from langgraph.errors import EmptyChannelError
 
-from conversation_state._wording import describe_type, shorten_repr
+from conversation_state._wording import describe_value
 from conversation_state.adapters._langchain import load_message
 from conversation_state.aggregator import Aggregator, Turn
 from conversation_state.messages import Message
@@ -62,8 +62,7 @@ def add_to_state(state: Aggregator, update: Any) -> Aggregator:
 
     msg = (
         "update: expected messages of ours or of LangChain's, a Usage, an Aggregator "
-        f"that continues the state, or a list of these; got {describe_type(update)}: "
-        f"{shorten_repr(update)}"
+        f"that continues the state, or a list of these; got {describe_value(update)}"
     )
     raise TypeError(msg)
 
