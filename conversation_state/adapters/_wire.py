@@ -30,10 +30,18 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    VideoPart,
+)
 from conversation_state.tools import ToolCall
 
 __all__ = [
-    "KINDS",
+    "MEDIA_CLASSES",
+    "MESSAGE_CLASSES",
     "CallPairing",
     "DuplicateKeyError",
     "MessageLoader",
@@ -283,8 +291,14 @@ class ResponseChoice(NamedTuple):
     notes: dict[str, Any]
 
 
-# What the messages of each role are.
-KINDS: Mapping[str, Callable[..., Message]] = {
+# The parts that hold each kind of media, and the messages of each role.
+MEDIA_CLASSES: Mapping[str, type[MediaPart]] = {
+    "audio": AudioPart,
+    "file": FilePart,
+    "image": ImagePart,
+    "video": VideoPart,
+}
+MESSAGE_CLASSES: Mapping[str, Callable[..., Message]] = {
     "assistant": AssistantMessage,
     "system": SystemMessage,
     "tool": ToolMessage,

@@ -9,13 +9,17 @@ of it if no shape restores it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import attrs
 
 from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters._export import PayloadWriter, is_empty_value
-from conversation_state.adapters._langchain._constants import SIGNERS, SOURCE
+from conversation_state.adapters._langchain._constants import (
+    SIGNERS,
+    SOURCE,
+    text_or_empty,
+)
 from conversation_state.adapters._langchain._json import decode_value, encode_value
 from conversation_state.adapters._langchain._media import (
     STANDARD,
@@ -142,11 +146,8 @@ def _match_shape(block: Mapping[str, Any], role: str) -> BlockShape | None:
 
     if kind == "text":
         text = block.get("text")
-        return (
-            BlockShape(TextPart, {"text": text}, "text")
-            if isinstance(text, str)
-            else None
-        )
+        is_text = isinstance(text, str)
+        return BlockShape(TextPart, {"text": text}, "text") if is_text else None
 
     if role == "assistant":
         found = _match_reasoning(block, kind)
@@ -169,10 +170,8 @@ def _match_reasoning(block: Mapping[str, Any], kind: str) -> BlockShape | None:
 
     if kind == "reasoning_content" and isinstance(block.get(kind), dict):
         inside = block[kind]
-        text = inside.get("text")
-        return _reasoning_shape(
-            text if isinstance(text, str) else "", inside.get("signature"), kind
-        )
+        text = text_or_empty(inside.get("text"))
+        return _reasoning_shape(text, inside.get("signature"), kind)
 
     if kind == "reasoning":
         if not isinstance(text, str):
@@ -265,26 +264,21 @@ def read_block(
     if found is None or part is None:
         return _keep_unknown_block(read, block, path, provider)
 
-    return _add_notes(read, _MatchedBlock(block, found, part), path, provider)
-
-
-class _MatchedBlock(NamedTuple):
-    """
-    A block, its shape, and its part.
-    """
-
-    block: dict[str, Any]
-    found: BlockShape
-    part: Part
+    return _add_notes(read, block, found, part, provider, path=path)
 
 
 def _add_notes(
-    read: DocumentReader, matched: _MatchedBlock, path: str, provider: str
+    read: DocumentReader,
+    block: dict[str, Any],
+    found: BlockShape,
+    part: Part,
+    provider: str,
+    *,
+    path: str,
 ) -> Part | None:
     """
     The part with notes on the rest of its block.
     """
-    block, found, part = matched
     notes: dict[str, Any] = {}
     rest = extra_keys(block, _write_shape(part, found.shape))
     if found.shape != _SHAPES.get(found.kind, STANDARD):
@@ -357,13 +351,11 @@ def _keep_unknown_block(
         return UnknownPart(block, source=source, metadata=metadata)
     except InvalidPartError:
         raw = {"block": encode_value(read, block, path)}
-        return (
-            None
-            if read.count
-            else UnknownPart(
-                raw, source=SOURCE, metadata=with_notes(SOURCE, {"odd": True})
-            )
-        )
+        metadata = with_notes(SOURCE, {"odd": True})
+        if read.count:
+            return None
+
+        return UnknownPart(raw, source=SOURCE, metadata=metadata)
 
 
 def write_block(write: PayloadWriter, part: Part, path: str) -> Any:
@@ -391,11 +383,10 @@ def write_block(write: PayloadWriter, part: Part, path: str) -> Any:
     if isinstance(part, ReasoningPart):
         part = _check_signature(write, part, path)
 
-    block, keys = _write_shape(part, _choose_shape(part, notes)), notes.get("keys")
-    if isinstance(keys, dict) and isinstance(block, dict):
-        return merge_keys(block, keys)
-
-    return block
+    block = _write_shape(part, _choose_shape(part, notes))
+    return (
+        merge_keys(block, map_of(notes, "keys")) if isinstance(block, dict) else block
+    )
 
 
 def _matches_part(raw: dict[str, Any], part: Part) -> bool:

@@ -26,7 +26,7 @@ from conversation_state.adapters._langchain._constants import (
     text_or_empty,
 )
 from conversation_state.adapters._langchain._json import encode_value
-from conversation_state.adapters._notes import has_own, with_notes
+from conversation_state.adapters._notes import has_own, map_of, with_notes
 from conversation_state.adapters._reading import DocumentReader, mended
 from conversation_state.errors import InvalidMessageError
 from conversation_state.tools import ToolCall
@@ -34,7 +34,6 @@ from conversation_state.tools import ToolCall
 __all__ = ["MessageCalls", "dump_call_block", "write_call"]
 
 _VALID = frozenset({"args", "id", "name", "type"})
-_NOTHING: dict[str, Any] = {}
 _MAX_DEPTH = 100
 # `dumps` with options makes an encoder for each text.
 _encoded = JSONEncoder(ensure_ascii=False).encode
@@ -94,10 +93,8 @@ class MessageCalls:
         text = None
         if shape.is_text:
             text = block.get(shape.arguments)
-            if (
-                not isinstance(text, str)
-                or _parse_arguments(text) != self._raws[at]["args"]
-            ):
+            args = self._raws[at]["args"]
+            if not isinstance(text, str) or _parse_arguments(text) != args:
                 return False
 
             self._texts[at] = text
@@ -160,19 +157,14 @@ class MessageCalls:
                 self._read.wrong(path, raw, "a dict")
                 continue
 
-            base = _invalid_call(
-                text_or_empty(raw.get("id")),
-                text_or_empty(raw.get("name")),
-                text_or_empty(raw.get("args")),
-            )
+            texts = [text_or_empty(raw.get(key)) for key in ("id", "name", "args")]
+            base = _invalid_call(*texts)
             differs = {key: raw[key] for key in raw if base.get(key, raw) != raw[key]}
             notes = {"invalid": differs}
             if "error" not in raw or "type" not in raw:
                 notes["without"] = sorted({"error", "type"} - raw.keys())  # type: ignore[assignment]  # of notes
 
-            made.append(
-                self._build_call(raw, text_or_empty(raw.get("args")), notes, path)
-            )
+            made.append(self._build_call(raw, texts[-1], notes, path))
 
         return made
 
@@ -238,9 +230,8 @@ def _check_json(read: DocumentReader, value: Any, path: str, depth: int = 0) -> 
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                read.problem(
-                    path, f"has the key {shorten_repr(key)}; keys of JSON are text"
-                )
+                what = f"has the key {shorten_repr(key)}; keys of JSON are text"
+                read.problem(path, what)
 
         inside = [(f"{path}.{key}", value[key]) for key in value]
     elif isinstance(value, (list, tuple)):
@@ -293,12 +284,10 @@ def write_call(
     args = None if "invalid" in notes else _parse_arguments(call.arguments)
     if not isinstance(args, dict):
         raw = _invalid_call(call.id, call.name, call.arguments)
-        differs = notes.get("invalid")
-        merge_keys(raw, differs if isinstance(differs, dict) else _NOTHING)
+        merge_keys(raw, map_of(notes, "invalid"))
     else:
         raw = {"name": call.name, "args": args, "id": call.id, "type": "tool_call"}
-        keys = notes.get("keys")
-        merge_keys(raw, keys if isinstance(keys, dict) else _NOTHING)
+        merge_keys(raw, map_of(notes, "keys"))
 
     for key in notes.get("without", ()):
         raw.pop(key, None)
@@ -324,5 +313,4 @@ def dump_call_block(
     # A dict of its own: changing the block must not change the call.
     fresh = {**raw, "args": _parse_arguments(call.arguments)}
     block = _call_block(shape, fresh, call.arguments if shape.is_text else None)
-    keys = noted.get("keys")
-    return at, merge_keys(block, keys if isinstance(keys, dict) else _NOTHING)
+    return at, merge_keys(block, map_of(noted, "keys"))

@@ -38,7 +38,6 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import Part, RefusalPart, TextPart
-from conversation_state.usage import Usage
 
 __all__ = ["dump", "dump_message"]
 
@@ -203,10 +202,8 @@ def _lose_fields(write: PayloadWriter, message: Message, path: str) -> None:
         "run_id": message.run_id is not None,
         "turn_id": message.turn_id is not None,
         "timestamp": message.timestamp is not None,
+        "metadata": has_own(message.metadata),
     }
-    if has_own(message.metadata):
-        ours["metadata"] = True
-
     write.lose_each(path, ours, "not supported by LangChain")
 
 
@@ -239,9 +236,8 @@ def _write_unknown(
     if raw is None:
         return None
 
-    write.lose_each(
-        path, {"name": bool(message.name)}, "not supported on an unknown message"
-    )
+    why = "not supported on an unknown message"
+    write.lose_each(path, {"name": bool(message.name)}, why)
     if notes.get("odd"):
         raw = thaw_notes({**raw, "odd": True})
         del raw["odd"]
@@ -356,17 +352,11 @@ def _put_response(
     if metadata:
         fields["response_metadata"] = metadata
 
-    _put_usage(response.usage, notes, fields)
-
-
-def _put_usage(
-    usage: Usage | None, notes: Mapping[str, Any], fields: dict[str, Any]
-) -> None:
     kept = notes.get("usage")
-    if kept is not None and read_usage(kept) == usage:
+    if kept is not None and read_usage(kept) == response.usage:
         fields["usage_metadata"] = kept
-    elif usage is not None:
-        fields["usage_metadata"] = write_usage(usage, notes.get("zeros", ()))
+    elif response.usage is not None:
+        fields["usage_metadata"] = write_usage(response.usage, notes.get("zeros", ()))
 
 
 def _is_aside(part: Part) -> bool:

@@ -102,7 +102,6 @@ def _encode_text(text: str) -> Any:
 def _encode_map(
     read: DocumentReader, value: Mapping[Any, Any], path: str, depth: int
 ) -> Any:
-    kept: dict[str, Any] = {}
     is_plain = _TAG not in value
     pairs: list[Any] = []
     for key, item in value.items():
@@ -111,11 +110,7 @@ def _encode_map(
         is_plain = is_plain and isinstance(key, str) and isinstance(name, str)
         pairs.append([name, inside])
 
-    if not is_plain:
-        return {_TAG: "map", "value": pairs}
-
-    kept.update(pairs)
-    return kept
+    return dict(pairs) if is_plain else {_TAG: "map", "value": pairs}
 
 
 _ENCODERS: Mapping[type[Any], Callable[[Any], Any]] = {

@@ -5,7 +5,7 @@ From LangChain's messages to ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from conversation_state.adapters._langchain._blocks import mended_text, read_block
 from conversation_state.adapters._langchain._constants import (
@@ -20,25 +20,16 @@ from conversation_state.adapters._langchain._json import encode_value, make_mess
 from conversation_state.adapters._langchain._load_response import load_response
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import DocumentReader
+from conversation_state.adapters._wire import MESSAGE_CLASSES
 from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import (
-    AssistantMessage,
     Message,
-    SystemMessage,
-    ToolMessage,
     UnknownMessage,
-    UserMessage,
 )
 from conversation_state.parts import Part, TextPart, UnknownPart
 
 __all__ = ["load", "load_for_view", "load_message"]
 
-_KINDS: Mapping[str, Callable[..., Message]] = {
-    "assistant": AssistantMessage,
-    "system": SystemMessage,
-    "tool": ToolMessage,
-    "user": UserMessage,
-}
 _COMMON = frozenset(
     {"additional_kwargs", "content", "id", "name", "response_metadata", "type"}
 )
@@ -49,10 +40,7 @@ _KNOWN = {
     "user": _COMMON,
 }
 # The empty values of fields that need no note.
-_EMPTY_VALUES: Mapping[str, Any] = {
-    "chunk_position": None,
-    "tool_call_chunks": [],
-}
+_EMPTY_VALUES: Mapping[str, Any] = {"chunk_position": None, "tool_call_chunks": []}
 _NO_ID = "no_id"
 # The fields that a model gets.
 _VIEW_FIELDS = (
@@ -121,15 +109,9 @@ def load_for_view(message: Any) -> Message:
     try:
         return load_message(message)
     except DecodeError:
-        name = next(
-            (
-                class_names()[one]
-                for one in type(message).__mro__
-                if one in class_names()
-            ),
-            "",
-        )
-        if not name:
+        names = map(class_names().get, type(message).__mro__)
+        name = next(filter(None, names), None)
+        if name is None:
             raise
 
         values = vars(message)
@@ -159,9 +141,9 @@ def _load_any(read: DocumentReader, message: Any, path: str) -> Message | None:
         fields[key] = mended_text(read, raw["name"], f"{path}.name")
 
     if role == "assistant":
-        content = load_response(read, raw, path, notes, fields)
+        fields["content"] = load_response(read, raw, path, notes, fields)
     else:
-        content = _load_plain_content(read, raw["content"], path, role, notes)
+        fields["content"] = _load_plain_content(read, raw["content"], path, role, notes)
 
     if role == "tool":
         _load_result_fields(read, raw, path, notes, fields)
@@ -173,27 +155,21 @@ def _load_any(read: DocumentReader, message: Any, path: str) -> Message | None:
         where = dict.fromkeys(read.mended[mended_before:])
         notes["mended"] = [each[len(path) + 1 :] for each in where]
 
-    return _make_loaded(read, role, content, _MessageFields(fields, notes), path)
-
-
-class _MessageFields(NamedTuple):
-    """
-    The fields of a message besides its content, and the notes on it.
-    """
-
-    fields: dict[str, Any]
-    notes: dict[str, Any]
+    return _make_loaded(read, MESSAGE_CLASSES[role], fields, notes, path)
 
 
 def _make_loaded(
-    read: DocumentReader, role: str, content: Any, others: _MessageFields, path: str
+    read: DocumentReader,
+    kind: Callable[..., Message],
+    fields: dict[str, Any],
+    notes: dict[str, Any],
+    path: str,
 ) -> Message | None:
-    kind, (fields, notes) = _KINDS[role], others
     if not notes:
-        return kind(content, **fields)
+        return kind(**fields)
 
     try:
-        return kind(content, **fields, metadata=with_notes(SOURCE, notes))
+        return kind(**fields, metadata=with_notes(SOURCE, notes))
     except InvalidMessageError:
         # All but the notes is valid: a value in them is not JSON.
         problems = read.count
@@ -203,9 +179,8 @@ def _make_loaded(
         if read.count > problems:
             return None
 
-        return kind(
-            content, **fields, metadata=with_notes(SOURCE, {**kept, "odd": True})
-        )
+        metadata = with_notes(SOURCE, {**kept, "odd": True})
+        return kind(**fields, metadata=metadata)
 
 
 def _load_result_fields(
@@ -255,11 +230,9 @@ def _collect_notes(
     if raw["id"] is not None:
         notes["id"] = raw["id"]
 
-    if raw["additional_kwargs"]:
-        notes["additional_kwargs"] = raw["additional_kwargs"]
-
-    if raw["response_metadata"]:
-        notes["response_metadata"] = raw["response_metadata"]
+    for key in ("additional_kwargs", "response_metadata"):
+        if raw[key]:
+            notes[key] = raw[key]
 
     if role == "tool" and raw["artifact"] is not None:
         notes["artifact"] = raw["artifact"]
@@ -270,16 +243,13 @@ def _collect_notes(
         fields = {
             key: value
             for key, value in {**raw, **(more or {})}.items()
-            if key not in known and not _says_nothing(key, value)
+            if key not in known
+            and not (key in _EMPTY_VALUES and value == _EMPTY_VALUES[key])
         }
         if fields:
             notes["fields"] = fields
 
     return notes
-
-
-def _says_nothing(key: str, value: Any) -> bool:
-    return key in _EMPTY_VALUES and value == _EMPTY_VALUES[key]
 
 
 def _load_unknown(

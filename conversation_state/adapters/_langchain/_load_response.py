@@ -50,9 +50,8 @@ def load_response(
     if isinstance(content, str):
         content = mended_text(read, content, f"{path}.content")
     else:
-        content = _load_content(
-            read, content, calls, path, details.get("model_provider", "")
-        )
+        provider = text_or_empty(details.get("model_provider"))
+        content = _load_content(read, content, calls, path, provider)
         if not content:
             notes["empty"] = True
 
@@ -75,12 +74,12 @@ def _load_content(
     content: list[Any],
     calls: MessageCalls,
     path: str,
-    provider: Any,
+    provider: str,
 ) -> list[Part]:
     """
     The parts among *content*: its blocks, but for those that are calls.
     """
-    parts: list[Part] = []
+    parts: list[Any] = []
     places: list[int] = []
     is_after = False
     for at, block in enumerate(content):
@@ -88,23 +87,19 @@ def _load_content(
             is_after = True
             continue
 
-        part = read_block(
-            read, block, f"{path}.content[{at}]", "assistant", text_or_empty(provider)
-        )
+        where = f"{path}.content[{at}]"
+        part = read_block(read, block, where, "assistant", provider)
         if part is not None:
             parts.append(part)
             places.append(at)
             calls.is_between = is_after
 
     if calls.is_between:
-        return [_set_index(part, at) for part, at in zip(parts, places, strict=True)]
+        return [
+            attrs.evolve(part, index=at) for part, at in zip(parts, places, strict=True)
+        ]
 
     return parts
-
-
-def _set_index(part: Any, place: int) -> Part:
-    moved: Part = attrs.evolve(part, index=place)
-    return moved
 
 
 def _with_asides(

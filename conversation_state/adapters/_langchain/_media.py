@@ -8,32 +8,21 @@ the same way.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from conversation_state.adapters._langchain._constants import text_or_empty
+from conversation_state.adapters._notes import map_of, without_empty
 from conversation_state.adapters._wire import (
+    MEDIA_CLASSES,
     data_url,
     decode_base64,
+    encode_base64,
     parse_data_url,
 )
-from conversation_state.parts import (
-    AudioPart,
-    FilePart,
-    ImagePart,
-    MediaPart,
-    Part,
-    VideoPart,
-)
+from conversation_state.parts import MediaPart, Part
 
 __all__ = ["STANDARD", "BlockShape", "media_shape", "write_media"]
-
-_KINDS: Mapping[str, type[MediaPart]] = {
-    "audio": AudioPart,
-    "file": FilePart,
-    "image": ImagePart,
-    "video": VideoPart,
-}
 
 # LangChain's own standard, also the shape of parts that were not loaded from it.
 STANDARD = "standard"
@@ -54,13 +43,7 @@ class BlockShape(NamedTuple):
 
 
 def _get_text(raw: Mapping[str, Any], key: str) -> str:
-    value = raw.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def _get_map(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = raw.get(key)
-    return value if isinstance(value, Mapping) else {}
+    return text_or_empty(raw.get(key))
 
 
 def _read_source(raw: Mapping[str, Any], url: str, data: str) -> dict[str, Any] | None:
@@ -74,11 +57,13 @@ def _read_source(raw: Mapping[str, Any], url: str, data: str) -> dict[str, Any] 
     return {"data": octets} if octets else None
 
 
-def _add_fields(fields: dict[str, Any] | None, **more: str) -> dict[str, Any] | None:
-    if fields is None:
-        return None
+def _read_typed_source(block: Mapping[str, Any], data: str) -> dict[str, Any] | None:
+    found = _read_source(block, "url", data)
+    return _add_fields(found, media_type=_get_text(block, "mime_type"))
 
-    return {**fields, **{name: text for name, text in more.items() if text}}
+
+def _add_fields(fields: dict[str, Any] | None, **more: str) -> dict[str, Any] | None:
+    return None if fields is None else {**fields, **without_empty(more)}
 
 
 def _read_url(url: str) -> dict[str, Any] | None:
@@ -101,96 +86,67 @@ def media_shape(block: Mapping[str, Any]) -> BlockShape | None:
         of, shape, found = _read_image_url(block)
     elif kind == "input_audio":
         of, shape = "audio", "input_audio"
-        found = _read_audio(_get_map(block, "input_audio"))
+        found = _read_audio(map_of(block, "input_audio"))
     elif kind in ("image", "document") and "source" in block:
         of, shape = "image" if kind == "image" else "file", "source"
-        source = _get_map(block, "source")
-        found = _add_fields(
-            _read_source(source, "url", "data"),
-            media_type=_get_text(source, "media_type"),
-        )
-    elif kind in _KINDS and "source_type" in block:
+        source = map_of(block, "source")
+        media_type = _get_text(source, "media_type")
+        found = _add_fields(_read_source(source, "url", "data"), media_type=media_type)
+    elif kind in MEDIA_CLASSES and "source_type" in block:
         shape = "before 1"
-        found = _add_fields(
-            _read_source(block, "url", "data"), media_type=_get_text(block, "mime_type")
-        )
+        found = _read_typed_source(block, "data")
     elif kind == "file" and "file" in block:
-        shape, file = "file", _get_map(block, "file")
-        found = _add_fields(
-            _read_url(_get_text(file, "file_data")), name=_get_text(file, "filename")
-        )
-    elif kind in _KINDS:
-        found = _read_standard(block, str(kind))
+        shape, file = "file", map_of(block, "file")
+        content = _read_url(_get_text(file, "file_data"))
+        found = _add_fields(content, name=_get_text(file, "filename"))
+    elif kind in MEDIA_CLASSES:
+        found = _read_typed_source(block, "base64")
+        theirs, ours = _EXTRAS.get(str(kind), ("", ""))
+        if ours:
+            more = {ours: _get_text(map_of(block, "extras"), theirs)}
+            found = _add_fields(found, **more)
 
-    return None if found is None else BlockShape(_KINDS[str(of)], found, shape)
+    return None if found is None else BlockShape(MEDIA_CLASSES[str(of)], found, shape)
 
 
 def _read_image_url(block: Mapping[str, Any]) -> tuple[str, str, dict[str, Any] | None]:
     if _get_text(block, "image_url"):
         return "image", "image_url text", _read_url(block["image_url"])
 
-    inside = _get_map(block, "image_url")
-    found = _add_fields(
-        _read_url(_get_text(inside, "url")), detail=_get_text(inside, "detail")
-    )
+    inside = map_of(block, "image_url")
+    content = _read_url(_get_text(inside, "url"))
+    found = _add_fields(content, detail=_get_text(inside, "detail"))
     return "image", "image_url", found
 
 
 def _read_audio(inside: Mapping[str, Any]) -> dict[str, Any] | None:
-    octets, kind = (
-        decode_base64(_get_text(inside, "data"), padded=True),
-        _get_text(inside, "format"),
-    )
+    octets = decode_base64(_get_text(inside, "data"), padded=True)
+    kind = _get_text(inside, "format")
     return {"data": octets, "media_type": f"audio/{kind}"} if octets and kind else None
 
 
-def _read_standard(block: Mapping[str, Any], kind: str) -> dict[str, Any] | None:
-    found = _add_fields(
-        _read_source(block, "url", "base64"), media_type=_get_text(block, "mime_type")
-    )
-    if kind in _EXTRAS:
-        theirs, ours = _EXTRAS[kind]
-        found = _add_fields(
-            found, **{ours: _get_text(_get_map(block, "extras"), theirs)}
-        )
-
-    return found
-
-
 def _encode_data(part: MediaPart) -> str:
-    return base64.b64encode(part.data or b"").decode()
+    return encode_base64(part.data or b"")
+
+
+def _write_typed_source(part: MediaPart, data: str) -> dict[str, Any]:
+    content = {"url": part.url} if part.url else {data: _encode_data(part)}
+    return content | without_empty({"mime_type": part.media_type})
 
 
 def _write_standard(part: MediaPart) -> dict[str, Any]:
-    block: dict[str, Any] = {"type": part.kind}
-    if part.url is not None:
-        block["url"] = part.url
-    else:
-        block["base64"] = _encode_data(part)
-
-    if part.media_type:
-        block["mime_type"] = part.media_type
-
-    if part.kind in _EXTRAS:
-        theirs, ours = _EXTRAS[part.kind]
-        value = getattr(part, ours)
-        if value:
-            block["extras"] = {theirs: value}
+    block = {"type": part.kind, **_write_typed_source(part, "base64")}
+    theirs, ours = _EXTRAS.get(part.kind, ("", ""))
+    if ours and getattr(part, ours):
+        block["extras"] = {theirs: getattr(part, ours)}
 
     return block
 
 
 def _write_version_0(part: MediaPart) -> dict[str, Any]:
-    block: dict[str, Any] = {"type": part.kind, "source_type": "url"}
-    if part.url is not None:
-        block["url"] = part.url
-    else:
-        block |= {"source_type": "base64", "data": _encode_data(part)}
-
-    if part.media_type:
-        block["mime_type"] = part.media_type
-
-    return block
+    kind = "url" if part.url else "base64"
+    source = _write_typed_source(part, "data")
+    return {"type": part.kind, "source_type": kind, **source}
 
 
 def _write_source(part: MediaPart) -> dict[str, Any]:
@@ -208,27 +164,19 @@ def _url_of(part: MediaPart) -> str:
 
 
 def _write_image_url(part: MediaPart) -> dict[str, Any]:
-    inside = {"url": _url_of(part)}
-    if getattr(part, "detail", ""):
-        inside["detail"] = getattr(part, "detail", "")
-
-    return {"type": "image_url", "image_url": inside}
+    inside = {"url": _url_of(part), "detail": getattr(part, "detail", "")}
+    return {"type": "image_url", "image_url": without_empty(inside)}
 
 
 def _write_audio(part: MediaPart) -> dict[str, Any]:
     kind = part.media_type.removeprefix("audio/")
-    return {
-        "type": "input_audio",
-        "input_audio": {"data": _encode_data(part), "format": kind},
-    }
+    inside = {"data": _encode_data(part), "format": kind}
+    return {"type": "input_audio", "input_audio": inside}
 
 
 def _write_file(part: MediaPart) -> dict[str, Any]:
-    inside = {"file_data": _url_of(part)}
-    if getattr(part, "name", ""):
-        inside["filename"] = getattr(part, "name", "")
-
-    return {"type": "file", "file": inside}
+    inside = {"file_data": _url_of(part), "filename": getattr(part, "name", "")}
+    return {"type": "file", "file": without_empty(inside)}
 
 
 _WRITERS: Mapping[str, Callable[[Any], dict[str, Any]]] = {

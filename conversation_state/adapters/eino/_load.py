@@ -15,7 +15,7 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters._wire import KINDS, MessageLoader
+from conversation_state.adapters._wire import MESSAGE_CLASSES, MessageLoader
 from conversation_state.adapters.eino._parts import (
     CALL,
     LISTS,
@@ -130,7 +130,7 @@ class EinoLoader(MessageLoader):
             return None
 
         message = None
-        if role in KINDS:
+        if role in MESSAGE_CLASSES:
             message = self._load_known(place, role, prefix, harmed)
 
         if message is None and self.count == problems:
@@ -175,7 +175,7 @@ class EinoLoader(MessageLoader):
 
         note_mended(place, harmed)
         metadata = with_own(extra, place, SOURCE)
-        return KINDS[role](content, **fields, metadata=metadata)
+        return MESSAGE_CLASSES[role](content, **fields, metadata=metadata)
 
 
 def _read_tool_call(place: ObjectReader, made: str) -> ToolCall:

@@ -17,7 +17,11 @@ from conversation_state.adapters._reading import (
     is_map,
     without_parsed,
 )
-from conversation_state.adapters._wire import KINDS, MessageLoader, ResponseChoice
+from conversation_state.adapters._wire import (
+    MESSAGE_CLASSES,
+    MessageLoader,
+    ResponseChoice,
+)
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
     ROLES,
@@ -121,7 +125,7 @@ class ChatLoader(MessageLoader):
 
         problems, harmed = self.count, len(self.mended)
         place.keep(_KNOWN[role])
-        kind = KINDS[role]
+        kind = MESSAGE_CLASSES[role]
         content: Any
         content, fields = self._read_fields(place, role, prefix)
         if info:

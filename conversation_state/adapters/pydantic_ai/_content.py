@@ -19,7 +19,7 @@ from conversation_state.adapters._reading import (
     is_map,
     mended,
 )
-from conversation_state.adapters._wire import decode_base64
+from conversation_state.adapters._wire import MEDIA_CLASSES, decode_base64
 from conversation_state.adapters.pydantic_ai._constants import (
     MEDIA,
     SOURCE,
@@ -30,14 +30,11 @@ from conversation_state.adapters.pydantic_ai._constants import (
 )
 from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import (
-    AudioPart,
-    FilePart,
     ImagePart,
     MediaPart,
     Part,
     TextPart,
     UnknownPart,
-    VideoPart,
 )
 
 __all__ = [
@@ -60,12 +57,6 @@ __all__ = [
 ]
 
 
-_KINDS: Mapping[str, type[MediaPart]] = {
-    "audio": AudioPart,
-    "file": FilePart,
-    "image": ImagePart,
-    "video": VideoPart,
-}
 _URL = frozenset({"kind", "media_type", "url"})
 _BYTES = frozenset({"data", "kind", "media_type"})
 _TEXT = frozenset({"content", "kind"})
@@ -189,7 +180,7 @@ def media_part(
         fields["url"] = place.text("url")
     elif kind == "binary" and isinstance(data, str) and isinstance(media_type, str):
         family = media_type.partition("/")[0]
-        own = family if family in _KINDS else "file"
+        own = family if family in MEDIA_CLASSES else "file"
         known = _BYTES
         fields["data"] = decode_base64(data, urlsafe=True)
         if not data or _encode_base64(fields["data"]) != data:
@@ -209,7 +200,7 @@ def media_part(
         known -= {"media_type"}
 
     keep_keys(place, known, whole=whole)
-    return _KINDS[own](metadata=place.metadata(SOURCE), **fields)
+    return MEDIA_CLASSES[own](metadata=place.metadata(SOURCE), **fields)
 
 
 def _encode_base64(data: bytes) -> str:
