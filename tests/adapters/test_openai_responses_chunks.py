@@ -404,6 +404,32 @@ class TestThoughts:
         assert "Hm." == "".join(each["text"] for each in hm["summary"])
         assert message("Yes.") == yes
 
+    @pytest.mark.parametrize("regrouped", [False, True])
+    def test_content_goes_on_late(self, regrouped):
+        """
+        Each piece of a thought's content that comes late is content, too.
+        """
+        texts = [{"type": "reasoning_text", "text": "Hm..."}]
+        whole = [thought(content=texts), message("Yes.")]
+        events = [
+            added(thought()),
+            piece("H", "reasoning_text"),
+            added(BEGUN, 1),
+            piece("Yes.", at=1),
+            piece("m.", "reasoning_text"),
+            piece(".", "reasoning_text"),
+            piece(".", "reasoning_text"),
+            done(whole[1], 1),
+            done(whole[0]),
+        ]
+        merged = concat(load_chunks(events), regroup_by_index=regrouped)
+        (hm, yes) = dump([merged]).payload["input"]
+
+        assert {"reasoning_text"} == {each["type"] for each in hm["content"]}
+        assert "Hm..." == "".join(each["text"] for each in hm["content"])
+        assert [] == hm["summary"]
+        assert message("Yes.") == yes
+
     def test_what_is_no_text(self):
         """
         Is kept in its place, and the last text is signed.

@@ -171,7 +171,8 @@ class ItemWriter:
                 block = self._write.unknown(part.raw, part.source, path, "type")
 
             if block is not None:
-                where = "content" if notes.get("under") == "content" else "summary"
+                is_content = _get_noted_text(notes, "under") == "content"
+                where = "content" if is_content else "summary"
                 raw.setdefault(where, []).append(block)
 
         if signature:
@@ -233,12 +234,23 @@ def _write_thought(
     """
     The block that *part* is; None if it holds nothing, and stood in none.
     """
-    noted = notes.get("block")
-    kind = noted if isinstance(noted, str) else "summary_text"
-    if not part.text and not isinstance(noted, str):
+    noted = _get_noted_text(notes, "block")
+    if not part.text and noted is None:
         return None
 
-    return merge_kept_keys(map_of(notes, "keys"), {"type": kind, "text": part.text})
+    kind = "summary_text" if noted is None else noted
+    raw = {"type": kind, "text": part.text}
+    return merge_kept_keys(map_of(notes, "keys"), raw)
+
+
+def _get_noted_text(notes: Mapping[str, Any], name: str) -> str | None:
+    """
+    The text that *notes* have under *name*, if any. Pieces that came after those of
+    other items have it as the key of a map.
+    """
+    noted: Any = notes.get(name)
+    text = next(iter(map_of(notes, name)), noted)
+    return text if isinstance(text, str) else None
 
 
 def dump(messages: Iterable[Message]) -> Export:

@@ -142,7 +142,8 @@ class StreamedMessage(StreamedItem):
         chunks = self._part_from(last)
         last.notes = {"more": True}
         if last.where == "content":
-            last.notes |= {"block": last.kind, "under": last.where}
+            # Maps, because texts of several pieces would be joined.
+            last.notes |= {"block": {last.kind: True}, "under": {last.where: True}}
 
         return chunks
 
