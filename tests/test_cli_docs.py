@@ -2,10 +2,29 @@ import json
 import re
 import shlex
 
+import pytest
 from click.testing import CliRunner
 
 from conversation_state.cli._commands import cli
 from tests.commands import ROOT
+
+COMMANDS = (
+    "names",
+    "log oslo-cancelled",
+    "show oslo-cancelled",
+    "diff oslo-cancelled kyoto-question",
+    "trim oslo-cancelled --limit 4000",
+    "tree oslo-cancelled",
+    "cost oslo-cancelled",
+    "label oslo-cancelled kept",
+    "fork oslo-cancelled oslo",
+    "annotate oslo-cancelled title=Oslo",
+    "rollback oslo-cancelled 1",
+    "import FILE",
+    "gc",
+    "erase oslo-cancelled 1 --reason asked --yes",
+    "delete oslo-cancelled --yes",
+)
 
 
 class TestDocs:
@@ -38,6 +57,28 @@ class TestDocs:
             assert expected == (shown[: len(expected)] if more else shown)
 
         assert 15 < len(steps)
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_keys(self, tmp_path, monkeypatch, command):
+        """
+        The table for programs has every key that a command prints as JSON.
+        """
+        page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+        rows = dict(re.findall(r"^\| `(\w+)` \| \w+ \| (.*) \|$", page, re.MULTILINE))
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("CONVERSATION_STATE_STORE", "chats.db")
+        run = CliRunner().invoke
+        conversations = str(ROOT / "examples" / "travel_desk.jsonl")
+        run(cli, ["import", conversations], catch_exceptions=False)
+        args = [conversations if arg == "FILE" else arg for arg in command.split()]
+        result = run(cli, [*args, "--json"], catch_exceptions=False)
+
+        printed = {*json.loads(result.stdout.splitlines()[0])}
+        row = rows[args[0]]
+        if "those of a head" in row:
+            row += rows["tree" if args[0] == "names" else "names"]
+
+        assert printed <= {*re.findall(r"`(\w+)`", row)}
 
 
 def _hide_times(text):
