@@ -26,7 +26,6 @@ __all__ = [
     "PayloadWriter",
     "cannot_contain",
     "in_order",
-    "is_before",
     "merge_kept_keys",
 ]
 
@@ -106,7 +105,7 @@ def in_order(
     todo = [(call, f"{path}.tool_calls[{at}]") for at, call in enumerate(calls)]
     todo.reverse()
     for at, part in enumerate(parts):
-        while todo and is_before(todo[-1][0], part):
+        while todo and _is_before(todo[-1][0], part):
             call, here = todo.pop()
             yield here, call
 
@@ -116,7 +115,7 @@ def in_order(
         yield here, call
 
 
-def is_before(call: ToolCall, part: Part) -> bool:
+def _is_before(call: ToolCall, part: Part) -> bool:
     """
     Whether *call* came before *part* in the response, by their positions.
     """

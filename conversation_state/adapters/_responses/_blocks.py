@@ -149,12 +149,8 @@ def read_block(
         block.keep(_REFUSAL)
         return RefusalPart(text, index=index, metadata=block.metadata(SOURCE))
 
-    if kind == "input_image":
-        part = _read_image(block, role, index)
-    elif kind == "input_file":
-        part = _read_file(block, role, index)
-    elif kind == "input_audio":
-        part = _read_audio(block, role, index)
+    if kind in _MEDIA_READERS:
+        part = _MEDIA_READERS[kind](block, role, index)
 
     if part is None:
         raw = block.reading.json(block.raw, block.path)
@@ -254,7 +250,7 @@ def _read_audio(block: ObjectReader, role: str, index: int | None) -> Part | Non
     if not is_map(given) or not isinstance(given.get("data"), str):
         return None
 
-    inside = ObjectReader(block.reading, given, f"{block.path}.input_audio")
+    inside = block.child("input_audio")
     text = inside.text("data")
     content = content_of(text, "input_audio")
     if content is None or content.data is None:
@@ -267,6 +263,13 @@ def _read_audio(block: ObjectReader, role: str, index: int | None) -> Part | Non
     fields = _read_media_fields(block, "input_audio", role, content, known)
     block.keep_within("input_audio", inside, frozenset({"data", "format"}))
     return AudioPart(**fields, index=index, metadata=block.metadata(SOURCE))
+
+
+_MEDIA_READERS = {
+    "input_audio": _read_audio,
+    "input_file": _read_file,
+    "input_image": _read_image,
+}
 
 
 def write_block(

@@ -11,7 +11,7 @@ from conversation_state._persistent import EMPTY_MAP, check_iterable
 from conversation_state.adapters._export import (
     Export,
     PayloadWriter,
-    is_before,
+    in_order,
     merge_kept_keys,
 )
 from conversation_state.adapters._notes import list_of, map_of, notes_of, signer_of
@@ -73,7 +73,9 @@ class ItemWriter:
             return
 
         notes = notes_of(one.metadata, SOURCE)
-        if isinstance(one, ReasoningPart) or _is_in_thought(one, notes):
+        # A thought may hold parts that are no text.
+        is_in_thought = isinstance(one, UnknownPart) and "under" in notes
+        if isinstance(one, ReasoningPart) or is_in_thought:
             self._close_message()
             self._thinking.append((one, path))
             if notes.get("more") is not True:
@@ -165,7 +167,8 @@ class ItemWriter:
             notes = self._write.notes(part, path)
             block: dict[str, Any] | None = None
             if isinstance(part, ReasoningPart):
-                signature = _get_signature(part) or signature
+                own = "" if signer_of(part.metadata, SOURCE) else part.signature
+                signature = own or signature
                 block = _write_thought(part, notes)
             elif isinstance(part, UnknownPart):
                 block = self._write.unknown(part.raw, part.source, path, "type")
@@ -212,20 +215,6 @@ def _is_in_message(notes: Mapping[str, Any]) -> bool:
     Whether *notes* are on a part of a message.
     """
     return "item" in notes or notes.get("more") is True
-
-
-def _is_in_thought(part: Part, notes: Mapping[str, Any]) -> bool:
-    """
-    Whether *part* is one of those in a thought that are not text.
-    """
-    return isinstance(part, UnknownPart) and "under" in notes
-
-
-def _get_signature(part: ReasoningPart) -> str:
-    """
-    The signature of *part*, unless another provider signed it.
-    """
-    return "" if signer_of(part.metadata, SOURCE) else part.signature
 
 
 def _write_thought(
@@ -403,11 +392,8 @@ def _write_result_item(
     if notes.get("named") is True and message.tool_name:
         raw["name"] = message.tool_name
     elif message.tool_name and (call is None or call.name != message.tool_name):
-        write.lose(
-            path,
-            "tool_name",
-            "the tool's name is in the call, which is missing or has another",
-        )
+        why = "the tool's name is in the call, which is missing or has another"
+        write.lose(path, "tool_name", why)
 
     write.lose_error_flag(message, path)
     raw["output"] = _write_content(write, message, path, notes)
@@ -426,42 +412,22 @@ def _write_answer_items(
         return [{"role": "assistant", "content": content}]
 
     answer = ItemWriter(write)
-    listed: list[Any] = []
+    parts: tuple[Part, ...] = ()
     if not isinstance(content, str):
-        listed = [(part, f"{path}.parts[{at}]") for at, part in enumerate(content)]
+        parts = content
     elif content:
         answer.add_plain(content)
 
-    calls = [
-        (call, f"{path}.tool_calls[{at}]") for at, call in enumerate(message.tool_calls)
-    ]
-    for one, where in _order_by_index(listed, calls):
+    both: list[Any] = [*in_order(parts, message.tool_calls, path)]
+    if all(one.index is not None for _, one in both):
+        # In the places they had in the response, parts before calls.
+        both.sort(key=lambda each: (each[1].index, isinstance(each[1], ToolCall)))
+
+    for where, one in both:
         answer.add(one, where)
 
     # What is lost leaves a message behind, also where it was all.
     return answer.items(followed=followed) or [{"role": "assistant", "content": ""}]
-
-
-def _order_by_index(parts: list[Any], calls: list[Any]) -> list[Any]:
-    """
-    *parts* and *calls* in the places they had in the response.
-
-    If one of them has no index, calls that have one stand before the
-    parts behind them, and parts before all other calls.
-    """
-    both = [*parts, *calls]
-    if all(one.index is not None for one, _ in both):
-        return sorted(both, key=lambda one: one[0].index)  # stable
-
-    ordered: list[Any] = []
-    waiting = calls[::-1]
-    for part in parts:
-        while waiting and is_before(waiting[-1][0], part[0]):
-            ordered.append(waiting.pop())
-
-        ordered.append(part)
-
-    return [*ordered, *waiting[::-1]]
 
 
 def dump_tools(

@@ -8,7 +8,7 @@ others a note that there is ``more`` of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state.adapters._notes import with_notes
@@ -23,7 +23,7 @@ __all__ = [
     "ItemBlock",
     "PartOrCall",
     "blocks_of",
-    "is_reasoning_text",
+    "find_signed",
     "note_item",
     "read_call",
     "read_item",
@@ -84,9 +84,8 @@ def read_item(
     if kind == "reasoning" and _is_readable(item.raw):
         return _read_blocks(item, "reasoning", index, logprobs)
 
-    return [
-        UnknownPart(item.reading.json(item.raw, item.path), source=SOURCE, index=index)
-    ]
+    raw = item.reading.json(item.raw, item.path)
+    return [UnknownPart(raw, source=SOURCE, index=index)]
 
 
 def _is_readable(raw: Mapping[str, Any]) -> bool:
@@ -106,14 +105,19 @@ def _is_readable(raw: Mapping[str, Any]) -> bool:
         return False
 
     return all(map(is_map, blocks)) and (
-        not blocks or any(map(is_reasoning_text, blocks))
+        not blocks or any(map(_is_reasoning_text, blocks))
     )
 
 
-def is_reasoning_text(raw: Mapping[str, Any]) -> bool:
+def find_signed(blocks: Sequence[ItemBlock]) -> int:
     """
-    Whether the block *raw* of a thought is a text.
+    Which of *blocks* has the signature of their thought: the last text.
     """
+    texts = [at for at, block in enumerate(blocks) if _is_reasoning_text(block.raw)]
+    return max(texts, default=0)
+
+
+def _is_reasoning_text(raw: Mapping[str, Any]) -> bool:
     return isinstance(raw.get("text"), str) and isinstance(raw.get("type"), str)
 
 
@@ -183,14 +187,15 @@ def _read_blocks(
 ) -> list[PartOrCall]:
     blocks = blocks_of(item, kind)
     notes, signature = note_item(item, kind)
-    if not blocks:
-        return [_make_empty_part(kind, notes, signature, index)]
+    if not blocks and kind == "reasoning":
+        metadata = with_notes(SOURCE, notes)
+        return [ReasoningPart("", signature, index=index, metadata=metadata)]
 
-    # What can't be signed is not what was.
-    signed = max(
-        [at for at, block in enumerate(blocks) if is_reasoning_text(block.raw)],
-        default=0,
-    )
+    if not blocks:
+        metadata = with_notes(SOURCE, {**notes, "bare": True})
+        return [TextPart("", index=index, metadata=metadata)]
+
+    signed = find_signed(blocks)
     parts: list[PartOrCall] = []
     for at, block in enumerate(blocks):
         last = at == len(blocks) - 1
@@ -206,22 +211,6 @@ def _read_blocks(
         )
 
     return parts
-
-
-def _make_empty_part(
-    kind: str, notes: dict[str, Any], signature: str, index: int
-) -> Part:
-    """
-    The part of an item of *kind* that has no blocks.
-    """
-    if kind == "reasoning":
-        return ReasoningPart(
-            "", signature, index=index, metadata=with_notes(SOURCE, notes)
-        )
-
-    return TextPart(
-        "", index=index, metadata=with_notes(SOURCE, {**notes, "bare": True})
-    )
 
 
 def read_item_block(
@@ -242,16 +231,12 @@ def read_item_block(
         part = read_block(block, "assistant", index, logprobs)
         if isinstance(part, UnknownPart) and not notes:
             # Without a note on the item, this would be an item of its own.
-            return UnknownPart(
-                part.raw,
-                source=SOURCE,
-                index=index,
-                metadata=with_notes(SOURCE, {"item": {}}),
-            )
+            metadata = with_notes(SOURCE, {"item": {}})
+            return UnknownPart(part.raw, source=SOURCE, index=index, metadata=metadata)
 
         return part
 
-    if not is_reasoning_text(block.raw):
+    if not _is_reasoning_text(block.raw):
         block.notes["under"] = where
         raw = block.reading.json(block.raw, block.path)
         metadata = block.metadata(SOURCE)
@@ -269,9 +254,6 @@ def read_item_block(
 
 
 def read_call(item: ObjectReader, index: int, made_id: str) -> ToolCall:
-    """
-    A call of a tool of the caller's.
-    """
     kind = item.raw["type"]
     key = CALLS[kind]
     name, arguments = item.text("name"), item.text(key)

@@ -123,9 +123,6 @@ class ItemLoader(DocumentReader):
         self._calls = dict(calls)
 
     def document(self, payload: Mapping[str, Any]) -> None:
-        """
-        Read a request or a response.
-        """
         place = ObjectReader(self, payload, "$")
         if "output" in payload and "input" in payload:
             self.problem("$", "has both input and output; expected one of them")
@@ -148,22 +145,17 @@ class ItemLoader(DocumentReader):
     def _load_request(self, place: ObjectReader) -> None:
         if place.raw.get("instructions") is not None:
             text = place.text("instructions")
-            self._add_message(SystemMessage, text, ObjectReader(self, {}, "$"))
+            self._add_message(SystemMessage, text)
 
         given = place.raw["input"]
         if isinstance(given, str):
-            self._add_message(
-                UserMessage, place.text("input"), ObjectReader(self, {}, "$")
-            )
+            self._add_message(UserMessage, place.text("input"))
         elif is_list(given):
             self.history(given, "$.input")
         else:
             place.wrong("input", "a text or a list of items")
 
     def history(self, raws: Sequence[Any], path: str) -> None:
-        """
-        Read the items of a list.
-        """
         for at, raw in enumerate(raws):
             if not is_map(raw):
                 self.wrong(f"{path}[{at}]", raw, "an object")
@@ -261,12 +253,13 @@ class ItemLoader(DocumentReader):
         self,
         kind: Any,
         content: Any,
-        place: ObjectReader,
-        fields: Mapping[str, Any] | None = None,
+        place: ObjectReader | None = None,
+        fields: Mapping[str, Any] = EMPTY_MAP,
     ) -> None:
         """
         Add a message of a *kind*, unless there is something wrong.
         """
+        place = place or ObjectReader(self, {}, "")
         harmed = self.mended[self._since :]
         self._since = len(self.mended)
         if harmed:
@@ -277,7 +270,7 @@ class ItemLoader(DocumentReader):
 
         if not self.count:
             metadata = place.metadata(SOURCE)
-            self.messages.append(kind(content, metadata=metadata, **(fields or {})))
+            self.messages.append(kind(content, metadata=metadata, **fields))
 
     def _load_message(self, item: ObjectReader, role: str) -> None:
         """
@@ -301,9 +294,7 @@ class ItemLoader(DocumentReader):
     def _load_unknown(self, item: ObjectReader) -> None:
         self._finish_answer()
         raw = self.json(item.raw, item.path)
-        self._add_message(
-            UnknownMessage, raw, ObjectReader(self, {}, ""), {"source": SOURCE}
-        )
+        self._add_message(UnknownMessage, raw, fields={"source": SOURCE})
 
     def _load_result(self, item: ObjectReader, kind: str) -> None:
         """
@@ -333,19 +324,13 @@ class ItemLoader(DocumentReader):
         self._add_message(ToolMessage, content, item, fields)
 
     def _load_response(self, place: ObjectReader) -> None:
-        raw = place.raw
         logprobs: list[LogProb] = []
         info = read_response(place)
         prefix = info.id or "response"
-        for at, one in enumerate(raw["output"]):
-            path = f"$.output[{at}]"
-            if not is_map(one):
-                self.wrong(path, one, "an object")
-                continue
-
+        for item in place.objects("output"):
+            item.raw = without_parsed(item.raw)
             # A compaction returns messages of other roles, too.
-            item, role = ObjectReader(self, without_parsed(one), path), one.get("role")
-            kind = self._get_item_type(item)
+            kind, role = self._get_item_type(item), item.raw.get("role")
             if kind == "message" and isinstance(role, str) and role in _ROLES:
                 self._load_message(item, role)
             elif kind:

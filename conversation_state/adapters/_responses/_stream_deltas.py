@@ -159,9 +159,8 @@ class DeltaReader:
             return []
 
         text = raw.get("refusal" if named == "refusal" else "text")
-        item: Any = self._output.about(
-            event, "reasoning" if named == "reasoning_text" else kind
-        )
+        kind = "reasoning" if named == "reasoning_text" else kind
+        item: Any = self._output.about(event, kind)
 
         def emit() -> Chunks:
             self._template.forget()
@@ -173,9 +172,8 @@ class DeltaReader:
 
     def _read_annotation_event(self, event: ObjectReader, _verb: str) -> Chunks:
         number = _read_part_number(event, "content_index")
-        found = event.reading.json(
-            event.raw.get("annotation"), f"{event.path}.annotation"
-        )
+        given, path = event.raw.get("annotation"), f"{event.path}.annotation"
+        found = event.reading.json(given, path)
         if number is None:
             return []
 

@@ -108,16 +108,10 @@ class StreamedItem:
 
     @property
     def type(self) -> Any:
-        """
-        The type of the item.
-        """
         return self.added.get("type")
 
     @property
     def is_thought(self) -> bool:
-        """
-        Whether the item is a thought.
-        """
         return bool(self.type == "reasoning")
 
     def overtake(self) -> list[AssistantMessage]:
@@ -170,11 +164,8 @@ class StreamedItem:
         kept = self.places.reading.json(self.added if raw is None else raw, path)
         deltas = {kind: mended("".join(found)) for kind, found in self._deltas.items()}
         pieces = {**self._event_keys, **deltas}
-        metadata = (
-            with_notes(SOURCE, {"pieces": pieces})
-            if raw is None and pieces
-            else EMPTY_MAP
-        )
+        notes = {"pieces": pieces} if raw is None and pieces else {}
+        metadata = with_notes(SOURCE, notes)
         part = UnknownPart(kept, source=SOURCE, index=self.index, metadata=metadata)
         return [AssistantMessage((part,))]
 
@@ -300,15 +291,9 @@ class StreamedCall(StreamedItem, StreamedText):
         return [AssistantMessage(tool_calls=(call,))]
 
     def chunk(self, text: str) -> AssistantMessage:
-        """
-        A chunk that brings *text*.
-        """
         return AssistantMessage(tool_calls=(ToolCall("", "", text, index=self.index),))
 
     def plain_chunks(self) -> Callable[[str], AssistantMessage]:
-        """
-        The same for valid text.
-        """
         return self.chunk if self.index is None else call_chunks(self.index)
 
     def next(self, piece: str) -> list[AssistantMessage]:
@@ -327,11 +312,8 @@ class StreamedCall(StreamedItem, StreamedText):
         if raw is None or key not in final:
             final[key] = "".join(self.pieces) + self.cut.rest()
 
-        call = read_call(
-            ObjectReader(self.places.reading, final, path),
-            self.index or 0,
-            self.made_id,
-        )
+        place = ObjectReader(self.places.reading, final, path)
+        call = read_call(place, self.index or 0, self.made_id)
         if self.cut.is_harmed:
             self.places.mended[f"{self.name}.{key}"] = True
 

@@ -15,7 +15,7 @@ from conversation_state.adapters._responses._blocks import SOURCE
 from conversation_state.adapters._responses._items import (
     ItemBlock,
     blocks_of,
-    is_reasoning_text,
+    find_signed,
     note_item,
     read_item,
     read_item_block,
@@ -72,16 +72,10 @@ class StreamedBlock(StreamedText):
         return self.where, self.number
 
     def chunk(self, text: str) -> AssistantMessage:
-        """
-        A chunk that brings *text*.
-        """
         metadata = with_notes(SOURCE, self.notes)
         return AssistantMessage((self.part(text, index=self.index, metadata=metadata),))
 
     def plain_chunks(self) -> Callable[[str], AssistantMessage]:
-        """
-        The same for valid text.
-        """
         return self.chunk if self.notes else part_chunks(self.part, self.index)
 
     def as_is(self) -> dict[str, Any]:
@@ -207,15 +201,14 @@ class StreamedMessage(StreamedItem):
             if signature:
                 part = attrs.evolve(part, signature=signature)
 
-        given = () if block.has_logprobs else tuple(logprobs)
-        return [AssistantMessage((part,), response=_make_logprobs_meta(given))]
+        response = _make_logprobs_meta([] if block.has_logprobs else logprobs)
+        return [AssistantMessage((part,), response=response)]
 
     def _finish_item(
         self, raw: Mapping[str, Any] | None, path: str
     ) -> list[AssistantMessage]:
-        item = ObjectReader(
-            self.places.reading, self.added if raw is None else raw, path
-        )
+        raw = self.added if raw is None else raw
+        item = ObjectReader(self.places.reading, raw, path)
         if not self._blocks:
             logprobs: list[LogProb] = []
             found = read_item(item, self.index or 0, self.made_id, logprobs)
@@ -225,9 +218,8 @@ class StreamedMessage(StreamedItem):
                 for one, place in zip(found, places, strict=True)
             ]
             # Neither a message nor a thought has calls.
-            return [
-                AssistantMessage(placed, response=_make_logprobs_meta(tuple(logprobs)))
-            ]
+            response = _make_logprobs_meta(logprobs)
+            return [AssistantMessage(placed, response=response)]
 
         content = item.raw.get("content")
         if self.type == "message" and isinstance(content, str):
@@ -244,11 +236,7 @@ class StreamedMessage(StreamedItem):
         if self._open is not None:
             left.insert(0, self._end_of(self._open, item.path, final))
 
-        # The last thought is what is signed.
-        signed = max(
-            [at for at, block in enumerate(left) if is_reasoning_text(block.raw)],
-            default=0,
-        )
+        signed = find_signed(left)
         chunks: list[AssistantMessage] = []
         for at, end in enumerate(left):
             block = self._blocks.get(end[:2])
@@ -304,5 +292,5 @@ class StreamedMessage(StreamedItem):
         return ItemBlock(block.where, block.number, block.as_is(), path)
 
 
-def _make_logprobs_meta(logprobs: tuple[LogProb, ...]) -> ResponseMeta | None:
-    return ResponseMeta(logprobs=logprobs) if logprobs else None
+def _make_logprobs_meta(logprobs: list[LogProb]) -> ResponseMeta | None:
+    return ResponseMeta(logprobs=tuple(logprobs)) if logprobs else None

@@ -30,6 +30,12 @@ MOST = 2**31  # items, or blocks of one: far more than there can be
 
 Chunks: TypeAlias = list[AssistantMessage]
 
+# The types of items that come in pieces.
+_ITEMS: Mapping[str, type[StreamedItem]] = {
+    **dict.fromkeys(CALLS, StreamedCall),
+    **dict.fromkeys(LISTS, StreamedMessage),
+}
+
 
 class OutputOrder:
     """
@@ -72,19 +78,14 @@ class OutputOrder:
         The item that is *raw*; a new one if it was not announced.
         """
         item = self.find(event, raw.get("id"))
-        if item is None or item.type != raw["type"]:
-            return self._open_item(
-                raw, event.raw.get("output_index"), f"{event.path}.item"
-            )
+        if item is not None and item.type == raw["type"]:
+            # Where one is done, another one may stand, or the same one again.
+            keys = ("id", "call_id")
+            again = all(item.added.get(key) == raw.get(key) for key in keys)
+            if again or not item.is_done:
+                return item
 
-        # Where one is done, another one may stand, or the same one again.
-        again = all(item.added.get(key) == raw.get(key) for key in ("id", "call_id"))
-        if item.is_done and not again:
-            return self._open_item(
-                raw, event.raw.get("output_index"), f"{event.path}.item"
-            )
-
-        return item
+        return self._open_announced(event, raw)
 
     def find(self, event: ObjectReader, name: Any = None) -> StreamedItem | None:
         """
@@ -120,20 +121,17 @@ class OutputOrder:
         if isinstance(name, str) and name not in self._by_id:
             raw["id"] = name
 
+        return self._open_announced(event, raw)
+
+    def _open_announced(
+        self, event: ObjectReader, raw: Mapping[str, Any]
+    ) -> StreamedItem:
         return self._open_item(raw, event.raw.get("output_index"), f"{event.path}.item")
 
     def _open_item(self, raw: Mapping[str, Any], at: Any, path: str) -> StreamedItem:
         kept = self.places.reading.json(raw, path)
         number = at if at.__class__ is int and 0 <= at < MOST else len(self._items)
-        kind = raw["type"]
-        made: Any = (
-            StreamedCall
-            if kind in CALLS
-            else StreamedMessage
-            if kind in LISTS
-            else StreamedItem
-        )
-        item: StreamedItem = made(self.places, kept, number)
+        item = _ITEMS.get(raw["type"], StreamedItem)(self.places, kept, number)
         self._items.append(item)
         self._at[number] = item
         if isinstance(raw.get("id"), str):
@@ -190,7 +188,10 @@ class OutputOrder:
         while self._head < len(self._items):
             item = self._items[self._head]
             if item.index is None:
-                chunks += _start_item(item)
+                waiting, item.waiting = item.waiting, []
+                chunks += item.start()
+                for emit in waiting:
+                    chunks += emit()
 
             if item.is_spoken and not item.is_done:
                 if current is None or current.index is not None or not item.is_thought:
@@ -220,9 +221,8 @@ class OutputOrder:
                 continue
 
             if not isinstance(raw.get("type"), str):
-                ObjectReader(response.reading, raw, path).wrong(
-                    "type", "the type of an item"
-                )
+                place = ObjectReader(response.reading, raw, path)
+                place.wrong("type", "the type of an item")
                 continue
 
             name = raw.get("id")
@@ -248,15 +248,3 @@ class OutputOrder:
 
         for item in self._items:
             yield from item.finish(None, "$")
-
-
-def _start_item(item: StreamedItem) -> Chunks:
-    """
-    What *item* brings, now that it is its turn.
-    """
-    chunks = item.start()
-    waiting, item.waiting = item.waiting, []
-    for emit in waiting:
-        chunks += emit()
-
-    return chunks
