@@ -10,6 +10,7 @@ import itertools
 import json
 import pickle
 import random
+import re
 import sys
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -67,6 +68,7 @@ from conversation_state.trimming import (
     repair,
     shorten_tool_results,
 )
+from tests.commands import ROOT
 
 # What is found at once need not be shrunk to be known.
 FEW = settings(max_examples=10, database=None, derandomize=True, deadline=None)
@@ -375,6 +377,28 @@ class TestCheckReducer:
             check_reducer(REDUCERS["returns nothing"][0], settings=FEW)
 
         assert {"not run"} == {each.result for each in caught.value.results[1:]}
+
+
+def drop_empty(state: Aggregator) -> Aggregator:
+    return Aggregator.new(messages=[each for each in state if each.text])
+
+
+def test_report_in_the_documentation():
+    """
+    The laws in the report that the page on testing shows are those that are broken, in
+    the same words; examples may differ.
+    """
+    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```text\n(drop_empty .*?)```", page, re.DOTALL)
+    with pytest.raises(BrokenLawsError) as caught:
+        check_reducer(drop_empty, without=["keeps messages"])
+
+    report, page_report = (
+        [line for line in text.splitlines() if not line.startswith(" ")]
+        for text in (str(caught.value), shown)
+    )
+
+    assert report == page_report
 
 
 class TestRemind(ReducerContract):
