@@ -394,7 +394,7 @@ def test_report_in_the_documentation():
         check_reducer(drop_empty, without=["keeps messages"])
 
     report, page_report = (
-        [line for line in text.splitlines() if not line.startswith(" ")]
+        [line for line in text.splitlines() if line and not line.startswith(" ")]
         for text in (str(caught.value), shown)
     )
 
