@@ -16,7 +16,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from conversation_state._wording import shorten_repr
 from conversation_state.adapters._reading import DocumentReader, ObjectReader, is_map
@@ -217,11 +217,12 @@ class ChangeFilter:
 
 class IndexedLists:
     """
-    Lists whose items come in pieces, each with the index of the item it is of.
+    Lists whose items come in pieces, most with the index of the item they are of.
 
     Of what comes twice the last value stands, but for texts that come in
     pieces. A piece of another type, or with another id, is of another item,
-    though it may have the same index (OpenRouter).
+    though it may have the same index (OpenRouter). Without an index (LiteLLM), a
+    text goes on until it is signed.
     """
 
     __slots__ = ("_at", "_lists", "_pieces")
@@ -238,15 +239,33 @@ class IndexedLists:
         """
         items = self._lists.setdefault(key, [])
         for piece in pieces:
-            at: Any = piece.get("index") if is_map(piece) else None
-            if at.__class__ is not int:
+            if not is_map(piece):
                 items.append(piece)
-            elif _is_more_of(self._at.get((key, at)), piece):
-                self._add_to_item(self._at[key, at], piece, texts)
-            else:
-                item = self._at[key, at] = {}
+                continue
+
+            at: Any = piece.get("index")
+            has_index = at.__class__ is int
+            item = (
+                self._at.get((key, at)) if has_index else _find_unsigned(items, texts)
+            )
+            if not _is_more_of(item, piece):
+                item = {}
                 items.append(item)
-                self._add_to_item(item, piece, texts)
+
+            if has_index:
+                self._at[key, at] = item
+            elif piece.get("signature"):
+                # Some repeat the whole text with its signature, which is its end.
+                self._forget_repeated(item, piece, texts)
+
+            self._add_to_item(item, piece, texts)
+
+    def _forget_repeated(
+        self, item: dict[str, Any], piece: Mapping[str, Any], texts: frozenset[str]
+    ) -> None:
+        for key in texts & item.keys() & piece.keys():
+            if isinstance(item[key], list) and "".join(item[key]) == piece[key]:
+                item[key].clear()
 
     def _add_to_item(
         self, item: dict[str, Any], piece: Mapping[str, Any], texts: frozenset[str]
@@ -272,7 +291,22 @@ class IndexedLists:
         return self._lists
 
 
-def _is_more_of(item: Mapping[str, Any] | None, piece: Mapping[str, Any]) -> bool:
+def _find_unsigned(
+    items: Sequence[Any], texts: frozenset[str]
+) -> dict[str, Any] | None:
+    """
+    The last of *items* if it is a text, one of *texts*, that is not signed yet.
+    """
+    last = items[-1] if items else None
+    if not isinstance(last, dict) or texts.isdisjoint(last) or last.get("signature"):
+        return None
+
+    return last
+
+
+def _is_more_of(
+    item: dict[str, Any] | None, piece: Mapping[str, Any]
+) -> TypeGuard[dict[str, Any]]:
     """
     Whether *piece* may be one of *item*, by what both are called.
     """

@@ -331,6 +331,33 @@ class TestIndexedLists:
             {**other, "data": "bmVk"},
         ] == sent["reasoning_details"]
 
+    @pytest.mark.parametrize("again", ["", "Hm."])
+    def test_blocks_of_thoughts(self, again):
+        """
+        What LiteLLM tells of thoughts has no index: a text ends with its signature,
+        which may come with the whole text again.
+        """
+        unsigned = {"type": "thinking", "signature": ""}
+        hidden = {"type": "redacted_thinking", "data": "c2ln"}
+        message = collected(
+            event(thinking_blocks=[{**unsigned, "thinking": "H"}]),
+            event(thinking_blocks=[{**unsigned, "thinking": "m."}]),
+            event(thinking_blocks=[{**unsigned, "thinking": again, "signature": "s"}]),
+            event(thinking_blocks=[{**unsigned, "thinking": "Aha!"}]),
+            event(thinking_blocks=[{**unsigned, "thinking": None, "signature": "t"}]),
+            event(thinking_blocks=[hidden]),
+            event(thinking_blocks=[hidden]),
+            event(content="Yes.", reason="stop"),
+        )
+        (sent,) = dump([message]).payload["messages"]
+
+        assert [
+            {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+            {"type": "thinking", "thinking": "Aha!", "signature": "t"},
+            hidden,
+            hidden,
+        ] == sent["thinking_blocks"]
+
     def test_without_an_index(self):
         """
         What has no index is an item of its own, or no list at all.

@@ -56,10 +56,11 @@ __all__ = ["aload_chunks", "load_chunks"]
 _RESPONSE = frozenset({"choices", "error", "model", "obfuscation", "object", "usage"})
 _CHOICE = frozenset({"delta", "error", "finish_reason", "index", "logprobs", "usage"})
 # Lists whose items come in pieces, and which texts in them do: tools that Groq
-# ran, and OpenRouter's details of reasoning.
+# ran, OpenRouter's details of reasoning, and LiteLLM's.
 _INDEXED = {
     "executed_tools": frozenset[str](),
     "reasoning_details": frozenset({"summary", "text"}),
+    "thinking_blocks": frozenset({"thinking"}),
 }
 # Groq sends the `channel` with every piece, and rejects messages that
 # have it.
