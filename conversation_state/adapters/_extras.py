@@ -90,14 +90,16 @@ def write_extra(
     return {name: extra[name] for name in sorted(extra)}
 
 
-def note_mended(place: ObjectReader, before: int) -> None:
+def note_mended(place: ObjectReader, before: int, within: str = "") -> None:
     """
-    Note which texts at *place* were mended, after the first *before* ones.
+    Note which texts at *place* were mended, after the first *before* ones: their
+    paths *within* another place, or in this one.
     """
-    where = dict.fromkeys(place.reading.mended[before:])
-    if where:
+    harmed = place.reading.mended[before:]
+    if harmed:
         # A message that is the whole document has nothing before the dot.
-        place.notes["mended"] = [each[len(place.path) + 1 :] for each in where]
+        start = len(within or place.path) + 1
+        place.notes["mended"] = [path[start:] for path in dict.fromkeys(harmed)]
 
 
 def ordered(raw: dict[str, Any], order: Iterable[str]) -> dict[str, Any]:

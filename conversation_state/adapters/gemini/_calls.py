@@ -55,7 +55,6 @@ def read_call(
     elif "args" in inside.raw:
         inside.keys["args"] = None
 
-    inside.keep(frozenset({"args", "id", "name"}))
     known = {key}
     if first:
         signature = place.key("thoughtSignature")
@@ -65,17 +64,12 @@ def read_call(
             place.notes.setdefault("without", []).append("thoughtSignature")
 
     place.keep(frozenset(known))
-    if inside.keys:
-        place.keys[key] = inside.keys
-
+    place.keep_within(key, inside, frozenset({"args", "id", "name"}))
     metadata = place.metadata(SOURCE)
     return ToolCall(call_id, name, arguments, index=index, metadata=metadata)
 
 
 def _read_object_text(place: CasedObject, key: str) -> str:
-    """
-    The object under *key* as text.
-    """
     reading = place.reading
     problems = reading.count
     value = reading.json(place.raw[key], f"{place.path}.{key}")
@@ -109,9 +103,8 @@ def write_call(
         if value is not None:
             body["args"] = value
 
-    raw = merge_kept_keys(
-        map_of(notes, "keys"), {cased_key(notes, "functionCall"): body}
-    )
+    raw: dict[str, Any] = {cased_key(notes, "functionCall"): body}
+    merge_kept_keys(map_of(notes, "keys"), raw)
     key = cased_key(notes, "thoughtSignature")
     if first and key not in raw and "thoughtSignature" not in without:
         raw[key] = SKIP_SIGNATURE
@@ -141,7 +134,7 @@ def read_returned(inside: CasedObject, notes: dict[str, Any]) -> tuple[Any, bool
 
     parts = inside.raw.get("parts")
     if is_list(parts):
-        content += [_read_media(inside, raw, at) for at, raw in enumerate(parts)]
+        content += [_read_media(part) for part in inside.objects("parts")]
     elif parts is not None:
         inside.wrong("parts", "a list or null")
 
@@ -179,17 +172,12 @@ def _is_error(response: Mapping[str, Any]) -> bool:
     return response.get("error") is not None and response.get("output") is None
 
 
-def _read_media(inside: CasedObject, raw: Any, at: int) -> Part:
-    path = f"{inside.path}.parts[{at}]"
-    if not is_map(raw):
-        inside.reading.wrong(path, raw, "an object")
-        return TextPart("")
-
-    if kind_of(raw) != "text":
-        return read_part(CasedObject(inside.reading, raw, path), "tool")
+def _read_media(place: CasedObject) -> Part:
+    if kind_of(place.raw) != "text":
+        return read_part(place, "tool")
 
     # The text of a result is in its response, not among its parts.
-    return UnknownPart(inside.reading.json(raw, path), source=SOURCE)
+    return UnknownPart(place.reading.json(place.raw, place.path), source=SOURCE)
 
 
 def write_result(

@@ -39,6 +39,7 @@ from conversation_state.adapters.gemini._parts import (
     kind_of,
     placed,
     read_part,
+    simplify_content,
 )
 from conversation_state.adapters.gemini._response import (
     CANDIDATE,
@@ -259,11 +260,9 @@ class GeminiStream:
         if not (parts or calls or logprobs):
             return []
 
-        chunk = self._make_chunk(parts, calls)
-        if logprobs:
-            chunk = chunk.replace(response=ResponseMeta(logprobs=logprobs))
-
-        return [chunk]
+        response = ResponseMeta(logprobs=logprobs) if logprobs else None
+        content = simplify_content(parts)
+        return [AssistantMessage(content, tool_calls=calls, response=response)]
 
     def _read_content(
         self, content: CasedObject, parts: list[Part], calls: list[ToolCall]
@@ -338,9 +337,6 @@ class GeminiStream:
         parts.append(placed(part, self._take_index()))
 
     def _take_index(self) -> int:
-        """
-        The next place.
-        """
         self._next += 1
         return self._next - 1
 
@@ -363,17 +359,6 @@ class GeminiStream:
 
         self._open, self._index, self._cut = "", None, SurrogateBuffer()
 
-    def _make_chunk(self, parts: list[Part], calls: list[ToolCall]) -> AssistantMessage:
-        content: Any = parts
-        if not parts:
-            content = ""
-        elif len(parts) == 1:
-            (part,) = parts
-            if isinstance(part, TextPart) and part.index is None:
-                content = part.text
-
-        return AssistantMessage(content, tool_calls=calls)
-
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """
         The last chunk: metadata, and text that waited for the rest of a character.
@@ -393,12 +378,11 @@ class GeminiStream:
         metadata = with_notes(SOURCE, without_empty(notes))
         reason = self._finish_reason or self._blocked
         reason = reason or ("interrupted" if broken else "")
+        usage = self._usage.usage()
         yield AssistantMessage(
-            self._make_chunk(parts, []).content,
+            simplify_content(parts),
             tool_calls=calls,
-            response=ResponseMeta(
-                reason, self._usage.usage(), None, self._model, response_id
-            ),
+            response=ResponseMeta(reason, usage, None, self._model, response_id),
             metadata=metadata,
         )
 

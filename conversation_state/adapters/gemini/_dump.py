@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from conversation_state._persistent import check_iterable, thaw
-from conversation_state._wording import describe_type
 from conversation_state.adapters._export import (
     Export,
     PayloadWriter,
@@ -19,7 +18,6 @@ from conversation_state.adapters._notes import list_of, map_of, notes_of
 from conversation_state.adapters._tools import ToolRules, write_tools
 from conversation_state.adapters.gemini._calls import write_call, write_result
 from conversation_state.adapters.gemini._parts import SOURCE, cased_key, write_part
-from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -66,8 +64,7 @@ def dump(messages: Iterable[Message]) -> Export:
     """
     write = GeminiWriter()
     check_iterable(messages, "messages", "a list of Messages")
-    for at, message in enumerate(messages):
-        path = f"messages[{at}]"
+    for message, path in write.each(messages):
         match message:
             case AssistantMessage():
                 write.assistant(message, path)
@@ -79,9 +76,6 @@ def dump(messages: Iterable[Message]) -> Export:
                 write.instruct(message, path)
             case UnknownMessage():
                 write.other(message, path)
-            case _:
-                msg = f"{path} is {describe_type(message)}; expected a Message"
-                raise InvalidMessageError(msg)
 
     return write.export(write.payload())
 
@@ -94,15 +88,6 @@ class _WrittenCall(NamedTuple):
     name: str
     at: int
     is_named: bool
-
-
-class _WrittenResult(NamedTuple):
-    """
-    A result that was written: the call it answers, and its part.
-    """
-
-    call: _WrittenCall | None
-    raw: dict[str, Any]
 
 
 class GeminiWriter(PayloadWriter):
@@ -118,8 +103,9 @@ class GeminiWriter(PayloadWriter):
         # The answers in a row, each of which is a content so far.
         self._answers: list[str] = []
         self._written_calls: dict[str, _WrittenCall] = {}
-        # The results that follow each other, by where they are in their content.
-        self._results: dict[int, _WrittenResult] = {}
+        # The results that follow each other and have no id, by the name of their
+        # call: when that was made, and where they are in their content.
+        self._results: dict[str, list[tuple[int, int]]] = {}
 
     def payload(self) -> dict[str, Any]:
         """
@@ -140,24 +126,17 @@ class GeminiWriter(PayloadWriter):
         return notes
 
     def instruct(self, message: SystemMessage, path: str) -> None:
-        """
-        Write a system message.
-        """
         notes = self._read_notes(message, path)
         parts = self._write_all_parts(message.content, path)
         if self._instruction:
-            self.lose(
-                path,
-                "system",
-                "there is one system instruction; this message was joined to it",
-            )
+            why = "there is one system instruction; this message was joined to it"
+            self.lose(path, "system", why)
             self._instruct_more(parts)
             return
 
         if self._contents:
-            self.lose(
-                path, "system", "system content must come first; this message was moved"
-            )
+            why = "system content must come first; this message was moved"
+            self.lose(path, "system", why)
 
         raw = {"role": thaw(notes["role"])} if "role" in notes else {}
         instruction: Any = _make_content(raw, parts, notes, map_of(notes, "keys"))
@@ -179,17 +158,11 @@ class GeminiWriter(PayloadWriter):
         self._instruction[key] = {**instruction, "parts": parts}
 
     def user(self, message: UserMessage, path: str) -> None:
-        """
-        Write a user message.
-        """
         notes = self._read_notes(message, path)
         parts = self._write_all_parts(message.content, path)
         self._add_user_parts(parts, notes, map_of(notes, "keys"), "user")
 
     def tool(self, message: ToolMessage, path: str) -> None:
-        """
-        Write what a function returned.
-        """
         notes = self._read_notes(message, path)
         call = self._written_calls.get(message.tool_call_id)
         name = message.tool_name
@@ -197,18 +170,15 @@ class GeminiWriter(PayloadWriter):
             name = call.name
 
         is_named = message.tool_call_id != notes.get("made_id")
-        if is_named and (call is None or call.is_named):
-            about = (message.tool_call_id, name)
-        else:
-            about = ("", name)
-
+        is_named = is_named and (call is None or call.is_named)
+        about = (message.tool_call_id if is_named else "", name)
         raw = write_result(self, message, path, notes, about)
         follows = self._last == "tool" and notes.get("apart") is not True
-        self._add_user_parts(
-            [raw], notes, map_of(notes, "content"), "tool", follows=follows
-        )
-        place = len(self._contents[-1]["parts"]) - 1
-        self._results[place] = _WrittenResult(None if about[0] else call, raw)
+        keys = map_of(notes, "content")
+        self._add_user_parts([raw], notes, keys, "tool", follows=follows)
+        if call is not None and not about[0]:
+            place = len(self._contents[-1]["parts"]) - 1
+            self._results.setdefault(call.name, []).append((call.at, place))
 
     def _add_user_parts(
         self,
@@ -244,22 +214,15 @@ class GeminiWriter(PayloadWriter):
         Put results that identify their call by its name only in the order
         of the calls: that is how they are matched.
         """
-        slots: dict[str, list[tuple[int, _WrittenResult]]] = {}
-        for place, result in self._results.items():
-            if result.call is not None:
-                slots.setdefault(result.call.name, []).append((place, result))
-
-        for several in slots.values():
-            ordered = sorted(several, key=_place_of_call)
-            for (place, _), (_, result) in zip(several, ordered, strict=True):
-                self._contents[-1]["parts"][place] = result.raw
+        for several in self._results.values():
+            parts = self._contents[-1]["parts"]
+            ordered = [parts[place] for _, place in sorted(several)]
+            for (_, place), part in zip(several, ordered, strict=True):
+                parts[place] = part
 
         self._results.clear()
 
     def assistant(self, message: AssistantMessage, path: str) -> None:
-        """
-        Write an assistant message.
-        """
         self._end_results()
         notes = self._read_notes(message, path)
         parts: list[dict[str, Any]] = []
@@ -356,11 +319,6 @@ def _is_instruction(raw: Mapping[str, Any]) -> bool:
     return len(raw) == 1 and raw.keys() <= _SYSTEM and isinstance(values[0], dict)
 
 
-def _place_of_call(found: tuple[int, _WrittenResult]) -> int:
-    call = found[1].call
-    return call.at if call else 0
-
-
 def _make_content(
     raw: dict[str, Any],
     parts: list[dict[str, Any]],
@@ -370,16 +328,11 @@ def _make_content(
     """
     *raw*, a content, with its *parts*: none only if it had none.
     """
-    if _says_something(parts) or not (
-        "parts" in keys or "parts" in list_of(notes, "without")
-    ):
+    is_noted = "parts" in keys or "parts" in list_of(notes, "without")
+    if not is_noted or (parts and parts != [{"text": ""}]):
         raw["parts"] = parts or [{"text": ""}]
 
     return merge_kept_keys(keys, raw)
-
-
-def _says_something(parts: list[dict[str, Any]]) -> bool:
-    return bool(parts) and parts != [{"text": ""}]
 
 
 _RULES = ToolRules(

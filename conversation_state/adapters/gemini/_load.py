@@ -9,12 +9,9 @@ from typing import Any
 
 import attrs
 
+from conversation_state.adapters._extras import note_mended
 from conversation_state.adapters._notes import notes_of, with_notes
-from conversation_state.adapters._reading import (
-    describe_failure,
-    is_list,
-    is_map,
-)
+from conversation_state.adapters._reading import describe_failure, is_list, is_map
 from conversation_state.adapters._wire import MessageLoader, ResponseChoice
 from conversation_state.adapters.gemini._calls import read_call, read_returned
 from conversation_state.adapters.gemini._parts import (
@@ -23,11 +20,9 @@ from conversation_state.adapters.gemini._parts import (
     kind_of,
     placed,
     read_part,
+    simplify_content,
 )
-from conversation_state.adapters.gemini._response import (
-    is_response,
-    read_response,
-)
+from conversation_state.adapters.gemini._response import is_response, read_response
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -42,6 +37,7 @@ from conversation_state.tools import ToolCall
 __all__ = ["load"]
 
 _CONTENT = frozenset({"parts", "role"})
+_RESULT = frozenset({"id", "name", "parts", "response"})
 _EVENT = frozenset({"candidates", "error"})
 _ASKING = (None, "", "function", "user")
 
@@ -73,14 +69,7 @@ def load(payload: Any) -> tuple[Message, ...]:
 
 
 class GeminiLoader(MessageLoader):
-    """
-    One payload while it is read.
-    """
-
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
-        """
-        The messages of a request or a response.
-        """
         place = CasedObject(self, payload, "$")
         if "contents" in payload:
             if "candidates" in payload:
@@ -113,7 +102,7 @@ class GeminiLoader(MessageLoader):
 
     def system(self, payload: CasedObject) -> list[Message]:
         """
-        What the model is instruction to be.
+        The system instruction.
         """
         key = payload.key("systemInstruction")
         instruction = payload.raw.get(key)
@@ -125,21 +114,16 @@ class GeminiLoader(MessageLoader):
         if isinstance(instruction, str):
             notes["plain"] = True
             text = payload.text(key)
-            self._note_mended(notes, harmed, "$")
+            note_mended(payload, harmed)
             return [SystemMessage(text, metadata=payload.metadata(SOURCE))]
 
-        place = payload.inside(key)
-
-        problems = self.count
+        place, problems = payload.inside(key), self.count
         if "role" in place.raw:
             # It has no effect; most send "user".
             notes["role"] = self.json(place.raw["role"], f"{path}.role")
 
         place.keep(_CONTENT)
-        parts = [
-            read_part(CasedObject(self, raw, here), "system")
-            for raw, here in _list_parts(place)
-        ]
+        parts = [read_part(part, "system") for part in _list_parts(place)]
         if self.count > problems or not is_map(instruction):
             return []
 
@@ -147,14 +131,11 @@ class GeminiLoader(MessageLoader):
             raw = {key: self.json(instruction, path)}
             return [UnknownMessage(raw, source=SOURCE)]
 
-        self._note_mended(notes, harmed, path)
-        content = _simplify_content(parts)
+        note_mended(place, harmed)
+        content = simplify_content(parts)
         return [SystemMessage(content, metadata=place.metadata(SOURCE))]
 
     def history(self, raws: Sequence[Any], path: str) -> list[Message]:
-        """
-        The messages of a list of contents.
-        """
         messages: list[Message] = []
         for at, raw in enumerate(raws):
             here = f"{path}[{at}]"
@@ -165,7 +146,9 @@ class GeminiLoader(MessageLoader):
 
             found = self.content(raw, here, f"content_{at}")
             if messages and found and _would_join(messages[-1], found[0]):
-                found[0] = _add_note(found[0], "apart")
+                notes = {**notes_of(found[0].metadata, SOURCE), "apart": True}
+                metadata = with_notes(SOURCE, notes, found[0].metadata)
+                found[0] = found[0].replace(metadata=metadata)
 
             messages += found
 
@@ -211,9 +194,8 @@ class GeminiLoader(MessageLoader):
         parts: list[Part] = []
         calls: list[ToolCall] = []
         places: list[int] = []
-        for at, (raw, path) in enumerate(_list_parts(place, noted=info is None)):
-            inside = CasedObject(self, raw, path)
-            if kind_of(raw) == "functionCall":
+        for at, inside in enumerate(_list_parts(place, noted=info is None)):
+            if kind_of(inside.raw) == "functionCall":
                 made = f"{prefix}_call_{len(calls)}"
                 calls.append(read_call(inside, made, None, first=not calls))
                 places.append(at)
@@ -237,8 +219,8 @@ class GeminiLoader(MessageLoader):
             place.notes.update(info.notes)
             fields["response"] = info.meta
 
-        self._note_mended(place.notes, harmed, place.path)
-        content = _simplify_content(parts)
+        note_mended(place, harmed)
+        content = simplify_content(parts)
         if calls and content == "" and parts:
             content = parts
 
@@ -259,10 +241,8 @@ class GeminiLoader(MessageLoader):
         messages: list[Message] = []
         parts: list[Part] = []
         harmed = len(self.mended)
-        given = _list_parts(place)
-        for at, (raw, path) in enumerate(given):
-            inside = CasedObject(self, raw, path)
-            if kind_of(raw) != "functionResponse":
+        for at, inside in enumerate(_list_parts(place)):
+            if kind_of(inside.raw) != "functionResponse":
                 parts.append(read_part(inside, "user"))
                 continue
 
@@ -288,8 +268,8 @@ class GeminiLoader(MessageLoader):
         else:
             about.notes, about.keys = place.notes, place.keys
 
-        self._note_mended(about.notes, harmed, place.path)
-        return UserMessage(_simplify_content(parts), metadata=about.metadata(SOURCE))
+        note_mended(about, harmed)
+        return UserMessage(simplify_content(parts), metadata=about.metadata(SOURCE))
 
     def _load_result(
         self,
@@ -307,10 +287,8 @@ class GeminiLoader(MessageLoader):
 
         call_id = self._resolve_call_id(inside, made, name)
         content, is_error = read_returned(inside, part.notes)
-        inside.keep(frozenset({"id", "name", "parts", "response"}))
         part.keep(frozenset({key}))
-        if inside.keys:
-            part.keys[key] = inside.keys
+        part.keep_within(key, inside, _RESULT)
 
         if not before:
             # Both may note keys that were missing.
@@ -324,14 +302,13 @@ class GeminiLoader(MessageLoader):
         elif not isinstance(before[-1], ToolMessage):
             part.notes["joined"] = True
 
-        self._note_mended(part.notes, harmed, place.path)
-        metadata = part.metadata(SOURCE)
+        note_mended(part, harmed, place.path)
         return ToolMessage(
             content,
             tool_call_id=call_id,
             tool_name=name,
             is_error=is_error,
-            metadata=metadata,
+            metadata=part.metadata(SOURCE),
         )
 
     def _resolve_call_id(self, inside: CasedObject, made: str, name: str) -> str:
@@ -356,54 +333,18 @@ class GeminiLoader(MessageLoader):
         inside.notes["made_id"] = found or made
         return found or made
 
-    def _note_mended(self, notes: dict[str, Any], harmed: int, path: str) -> None:
-        if len(self.mended) > harmed:
-            where = dict.fromkeys(self.mended[harmed:])
-            notes["mended"] = [each[len(path) + 1 :] for each in where]
 
-
-def _list_parts(
-    place: CasedObject, *, noted: bool = True
-) -> list[tuple[Mapping[str, Any], str]]:
+def _list_parts(place: CasedObject, *, noted: bool = True) -> list[CasedObject]:
     """
-    The parts of a content, each with its path.
+    The parts of a content; how it has none is *noted*.
     """
-    given = place.raw.get("parts")
-    if given is not None and not is_list(given):
-        place.wrong("parts", "a list of parts")
-        return []
-
     # A request without parts is dumped so; a response without parts can't be sent.
     if noted and "parts" not in place.raw:
         place.notes.setdefault("without", []).append("parts")
-    elif noted and not given:
-        place.keys["parts"] = given if given is None else []
+    elif noted and not place.raw["parts"]:
+        place.keys["parts"] = None if place.raw["parts"] is None else []
 
-    parts: list[tuple[Mapping[str, Any], str]] = []
-    for at, raw in enumerate(given or ()):
-        path = f"{place.path}.parts[{at}]"
-        if is_map(raw):
-            parts.append((raw, path))
-        else:
-            place.reading.wrong(path, raw, "an object")
-
-    return parts
-
-
-def _simplify_content(parts: list[Part]) -> str | list[Part]:
-    """
-    *parts* as the content of a message: one plain text is not a list.
-    """
-    if not parts:
-        return ""
-
-    part = parts[0]
-    plain = len(parts) == 1 and isinstance(part, TextPart) and _is_bare(part)
-    return part.text if plain and isinstance(part, TextPart) else parts
-
-
-def _is_bare(part: Part) -> bool:
-    return not part.metadata and part.index is None
+    return list(place.optional_objects("parts", "a list of parts"))
 
 
 def _add_indexes(
@@ -428,11 +369,3 @@ def _would_join(before: Message, message: Message) -> bool:
         return bool(message.tool_calls)
 
     return isinstance(before, ToolMessage) and isinstance(message, ToolMessage)
-
-
-def _add_note(message: Message, note: str) -> Message:
-    """
-    *message* with one more *note*.
-    """
-    notes = {**notes_of(message.metadata, SOURCE), note: True}
-    return message.replace(metadata=with_notes(SOURCE, notes, message.metadata))

@@ -17,6 +17,7 @@ from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
 from conversation_state.adapters._notes import list_of, map_of, signer_of
 from conversation_state.adapters._reading import DocumentReader, ObjectReader, is_map
 from conversation_state.adapters._wire import (
+    MEDIA_CLASSES,
     DuplicateKeyError,
     decode_base64,
     encode_base64,
@@ -24,7 +25,6 @@ from conversation_state.adapters._wire import (
     split_data_url,
 )
 from conversation_state.parts import (
-    AudioPart,
     FilePart,
     ImagePart,
     MediaPart,
@@ -33,7 +33,6 @@ from conversation_state.parts import (
     RefusalPart,
     TextPart,
     UnknownPart,
-    VideoPart,
 )
 
 __all__ = [
@@ -52,6 +51,7 @@ __all__ = [
     "object_of",
     "placed",
     "read_part",
+    "simplify_content",
     "snake_case",
     "text_of",
     "write_media",
@@ -161,18 +161,11 @@ def cased_key(notes: Mapping[str, Any], name: str) -> str:
 # Media
 
 
-_KINDS: dict[str, type[MediaPart]] = {
-    "audio": AudioPart,
-    "image": ImagePart,
-    "video": VideoPart,
-}
-
-
 def media_of(media_type: str) -> type[MediaPart]:
     """
     What content of *media_type* is: a file, unless it can be seen or heard.
     """
-    return _KINDS.get(media_type.partition("/")[0].lower(), FilePart)
+    return MEDIA_CLASSES.get(media_type.partition("/")[0].lower(), FilePart)
 
 
 def mime_of(part: MediaPart) -> str:
@@ -307,6 +300,17 @@ def placed(part: Part, at: int) -> Part:
     return attrs.evolve(made, index=at)  # type: ignore[no-any-return]
 
 
+def simplify_content(parts: list[Part]) -> str | list[Part]:
+    """
+    *parts* as the content of a message: one plain text is not a list.
+    """
+    part = parts[0] if len(parts) == 1 else None
+    if isinstance(part, TextPart) and not part.metadata and part.index is None:
+        return part.text
+
+    return parts or ""
+
+
 def _read_text(place: CasedObject) -> Part:
     text = place.text("text")
     place.keep(frozenset({"text"}))
@@ -336,7 +340,7 @@ def _read_media(place: CasedObject, kind: str) -> Part | None:
     key = place.key(kind)
     inside = place.inside(key)
     slot = inside.key(_SLOTS[kind])
-    text = inside.text(slot) if inside.raw.get(slot) is not None else ""
+    text = inside.nullable(slot)
     data = decode_base64(text, urlsafe=True) if kind == "inlineData" else None
     if not (text if data is None else data):
         place.notes.clear()
@@ -363,11 +367,8 @@ def _read_media(place: CasedObject, kind: str) -> Part | None:
             fields["name"] = name
             place.notes["named"] = True
 
-    inside.keep(frozenset(known))
     place.keep(frozenset({key}))
-    if inside.keys:
-        place.keys[key] = inside.keys
-
+    place.keep_within(key, inside, frozenset(known))
     return made(**fields, metadata=place.metadata(SOURCE))
 
 
@@ -405,11 +406,8 @@ def _write_thought(
     if part.signature and not signer_of(part.metadata, SOURCE):
         raw[cased_key(notes, "thoughtSignature")] = part.signature
     elif part.signature:
-        write.lose(
-            path,
-            "signature",
-            "signatures are sent only to the provider that created them",
-        )
+        why = "signatures are sent only to the provider that created them"
+        write.lose(path, "signature", why)
 
     return raw
 

@@ -97,34 +97,27 @@ def read_response(
     model = place.optional(place.key("modelVersion"))
     response_id = take_id(notes)
     prefix = response_id or "response"
-    candidates: Sequence[Any] = given or ()
-    if not candidates:
+    if not given:
         meta = ResponseMeta(read_block_reason(place), usage, None, model, response_id)
-        return [
-            ResponseChoice({}, "$", prefix, meta, without_empty({"response": notes}))
-        ]
+        kept = without_empty({"response": notes})
+        return [ResponseChoice({}, "$", prefix, meta, kept)]
 
     results: list[ResponseChoice] = []
-    for at, raw in enumerate(candidates):
-        path = f"$.candidates[{at}]"
-        if not is_map(raw):
-            read.wrong(path, raw, "an object")
-            continue
-
-        here = CasedObject(read, raw, path)
-        reason = here.optional(here.key("finishReason"))
-        kept = read.rest(raw, CANDIDATE, path)
+    # What is not an object is refused, so each number is right.
+    for at, candidate in enumerate(place.objects("candidates")):
+        reason = candidate.optional(candidate.key("finishReason"))
+        kept = read.rest(candidate.raw, CANDIDATE, candidate.path)
         # Its index is its position, nearly always.
         if kept.get("index") == at and kept["index"].__class__ is int:
             del kept["index"]
 
-        logprobs = read_logprobs(here, kept)
+        logprobs = read_logprobs(candidate, kept)
         meta = ResponseMeta(reason, None if at else usage, logprobs, model, response_id)
-        content = raw.get("content")
+        content = candidate.raw.get("content")
         results.append(
             ResponseChoice(
                 {} if content is None else content,
-                f"{path}.content",
+                f"{candidate.path}.content",
                 f"{prefix}_{at}" if at else prefix,
                 meta,
                 without_empty({"response": notes, "candidate": kept}),
@@ -150,7 +143,7 @@ def read_block_reason(response: CasedObject) -> str:
     if not is_map(feedback):
         return ""
 
-    place = CasedObject(response.reading, feedback, f"{response.path}.{name}")
+    place = response.child(name)
     for key in ("blockReason", "block_reason"):
         if feedback.get(key) is not None:
             return place.text(key)

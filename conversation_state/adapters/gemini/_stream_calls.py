@@ -16,7 +16,7 @@ from conversation_state.adapters._reading import (
     is_map,
 )
 from conversation_state.adapters.gemini._calls import read_call
-from conversation_state.adapters.gemini._parts import CasedObject
+from conversation_state.adapters.gemini._parts import CasedObject, snake_case
 from conversation_state.tools import ToolCall
 
 __all__ = ["StreamedCalls"]
@@ -25,19 +25,10 @@ _MOST_STEPS = 80
 
 _STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['([^']*)'\]|\["([^"]*)"\]""")
 _VALUES = ("stringValue", "numberValue", "boolValue", "nullValue")
-_OTHER = {
-    "boolValue": "bool_value",
-    "jsonPath": "json_path",
-    "nullValue": "null_value",
-    "numberValue": "number_value",
-    "partialArgs": "partial_args",
-    "stringValue": "string_value",
-    "willContinue": "will_continue",
-}
 
 
 def _get_in_either_case(raw: Any, name: str) -> tuple[str, Any]:
-    key = name if name in raw else _OTHER[name]
+    key = name if name in raw else snake_case(name)
     return key, raw.get(key)
 
 
@@ -86,9 +77,8 @@ class StreamedCalls:
         if partial is None:
             return []
 
-        return [
-            self._read_whole_call(CasedObject(reading, partial.whole(), path), prefix)
-        ]
+        place = CasedObject(reading, partial.whole(), path)
+        return [self._read_whole_call(place, prefix)]
 
     def _read_whole_call(self, place: CasedObject, prefix: str) -> ToolCall:
         first, made_id = not self._count, f"{prefix}_call_{self._count}"
@@ -118,17 +108,13 @@ class _PartialCall:
         """
         known = frozenset({"functionCall", "function_call"})
         self._part.update(part.reading.rest(part.raw, known, part.path))
-        taken = {
-            _get_in_either_case(body.raw, name)[0]
-            for name in ("partialArgs", "willContinue")
-        }
-        rest = body.reading.rest(body.raw, frozenset(taken), body.path)
-        self._body.update(rest)
-        key, _ = _get_in_either_case(body.raw, "partialArgs")
-        for piece in body.optional_objects(key, "a list or null"):
+        args, _ = _get_in_either_case(body.raw, "partialArgs")
+        more, continues = _get_in_either_case(body.raw, "willContinue")
+        self._body |= body.reading.rest(body.raw, frozenset({args, more}), body.path)
+        for piece in body.optional_objects(args, "a list or null"):
             self._add_argument(piece)
 
-        return not _get_in_either_case(body.raw, "willContinue")[1]
+        return not continues
 
     def _add_argument(self, piece: ObjectReader) -> None:
         key, path = _get_in_either_case(piece.raw, "jsonPath")
@@ -161,9 +147,8 @@ class _PartialCall:
         args = self._body.get("args")
         root: dict[str, Any] = dict(args) if is_map(args) else {}
         for steps, value in self._args.items():
-            _set_at_path(
-                root, steps, "".join(value) if isinstance(value, list) else value
-            )
+            whole = "".join(value) if isinstance(value, list) else value
+            _set_at_path(root, steps, whole)
 
         return {**self._part, "functionCall": {**self._body, "args": root}}
 

@@ -168,8 +168,7 @@ class StreamUsage:
         """
         if self._latest is not None:
             latest = zip(self._counted, self._latest, strict=True)
-            self._usage, _ = read_usage(
-                DocumentReader(), {**self._others, **dict(latest)}, "$"
-            )
+            block = {**self._others, **dict(latest)}
+            self._usage, _ = read_usage(DocumentReader(), block, "$")
 
         return self._usage

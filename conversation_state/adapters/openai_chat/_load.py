@@ -142,9 +142,7 @@ class ChatLoader(MessageLoader):
         if self.count > problems:
             return None
 
-        if len(self.mended) > harmed:
-            note_mended(place, harmed)
-
+        note_mended(place, harmed)
         if place.notes or place.keys:
             fields["metadata"] = place.metadata(SOURCE)
 
