@@ -924,6 +924,33 @@ class TestTotalUsage:
         assert ["start", "one", "two"] == [e.id for e in ledger_union(one, two, copied)]
         assert Usage(100) == total_usage(start)
 
+    def test_versions_of_a_branch_cost_what_is_new(self, monkeypatch):
+        """
+        Of many versions of one branch each entry is read once, not once for each
+        version, whatever comes before them.
+        """
+        start = chat("a")
+        versions = [start]
+        for _ in range(500):
+            versions.append(versions[-1].add_usage(Usage(1)))
+
+        read = []
+        real = Log.iterate
+
+        def iterate(self, at=0):
+            items = list(real(self, at))
+            read.append(len(items))
+            return iter(items)
+
+        other = start.add_usage(Usage(1))
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "iterate", iterate)
+            union = ledger_union(other, *versions)
+            joined = other.join(*versions)
+
+        assert 501 == len(union) == len(joined.ledger)
+        assert sum(read) < 5 * 501
+
     def test_nothing(self):
         """
         No state cost nothing.

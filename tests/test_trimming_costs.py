@@ -7,6 +7,7 @@ import pickle
 import sys
 import tracemalloc
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import cycle, islice
 
 import pytest
@@ -28,6 +29,7 @@ from conversation_state.messages import (
 )
 from conversation_state.testing import strategies as our
 from conversation_state.testing.laws import views_add_up
+from conversation_state.tools import ToolCall
 from conversation_state.trimming import (
     TrimContext,
     clear_tool_results,
@@ -75,6 +77,27 @@ steps = st.one_of(
     ),
 )
 pipelines = st.lists(steps, min_size=1, max_size=4)
+
+
+def count_lines(run: Callable[[], object]) -> int:
+    """
+    How many lines of Python a *run* executes, rounds of loops included.
+    """
+    lines = 0
+
+    def trace(_frame: object, event: str, _arg: object) -> object:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)  # type: ignore[arg-type]  # a function that returns itself
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+
+    return lines
 
 
 def views(conversation, budget, pipeline):
@@ -359,6 +382,25 @@ class TestWhatChanged:
 
         # The first one is told that the state before may forget.
         assert 10 > max(counts) - min(counts)
+
+
+class TestCallsWithOneId:
+    def test_cost_what_they_are(self):
+        """
+        Each of many calls with one id, as of a model that repeats itself, is
+        named once and gets its result, without another look at those before it.
+        """
+        counts = []
+        for size in (20, 400):
+            called = AssistantMessage(tool_calls=[ToolCall("c", "f")] * size)
+            state = Aggregator.new([called, *[result("c")] * size, UserMessage("?")])
+            counts.append(count_lines(partial(trim, state, None, repair())) / size)
+
+            view = trim(state, None, repair())
+            assert () == view.problems()
+            assert size + 2 == len(view)
+
+        assert counts[1] < 1.5 * counts[0]
 
 
 class TestWeight:

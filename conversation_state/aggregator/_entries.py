@@ -228,13 +228,15 @@ class Union:
 
     Identities are collected from the end of the log backwards, only as far
     back as the logs diverge, and once for all that join: a thousand siblings
-    cost what they added, not its square.
+    cost what they added, not its square. Nor do a thousand versions of one sibling:
+    what a log shares with the one before is here already.
     """
 
-    __slots__ = ("_ids", "_since", "log")
+    __slots__ = ("_ids", "_previous", "_since", "log")
 
     def __init__(self, log: Log[Any]) -> None:
         self.log = log
+        self._previous = log
         self._since = len(log)
         self._ids: set[str] = set()
 
@@ -250,7 +252,10 @@ class Union:
             self._ids.update(map(id_of, other.iterate(parted)))
             self.log = other
         else:
-            self._add_missing(parted, other.iterate(parted))
+            seen = other.common_prefix(self._previous)
+            self._add_missing(parted, other.iterate(max(parted, seen)))
+
+        self._previous = other
 
     def add_new(self, added: Log[Any], base: Log[Any] | None) -> None:
         """

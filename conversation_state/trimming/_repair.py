@@ -11,6 +11,7 @@ narrowed view shows.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -85,7 +86,8 @@ class CallExchange(NamedTuple):
     Attributes:
         open_calls: Its calls.
 
-        renamed: The new ids of calls that had the id of another.
+        renamed: The new ids of calls that had the id of another, by that id; at
+            least those that have no result yet.
 
         held: The message and the results until now. They are held until the
             exchange is closed, because only then it is known what the message
@@ -123,12 +125,15 @@ class CallExchange(NamedTuple):
         self, seq: int, message: ToolMessage, own: tuple[Message, ...]
     ) -> tuple[CallExchange, list[Position]]:
         call_id, pending = message.tool_call_id, self.open_calls.pending
+        renamed = self.renamed
         if call_id not in pending:
             # Results of calls with one id are in the order of the calls.
-            for other in self.renamed.get(call_id, ()):
+            others = renamed.get(call_id, ())
+            for at, other in enumerate(others):
                 if other in pending:
                     mark = {"renamed": call_id}
                     message = add_mark(message, mark, tool_call_id=other)
+                    renamed = {**renamed, call_id: others[at + 1 :]}
                     break
 
         open_calls, flaws = check_pairing(self.open_calls, seq, message)
@@ -137,7 +142,7 @@ class CallExchange(NamedTuple):
         if not self.held:
             return self, [position]
 
-        return self._replace(open_calls=open_calls, held=self.held.append(position)), []
+        return CallExchange(open_calls, renamed, self.held.append(position)), []
 
     def closed(self) -> list[Position]:
         """
@@ -170,23 +175,28 @@ def _rename_calls(
         return message, _NOT_RENAMED
 
     seen: set[str] = set()
-    renamed: dict[str, tuple[str, ...]] = {}
+    renamed: defaultdict[str, list[str]] = defaultdict(list)
+    # What each id is tried with next; smaller numbers are taken.
+    numbers: dict[str, int] = {}
     calls: list[ToolCall] = []
     for call in message.tool_calls:
         if call.id in seen:
-            number = 2
-            while (new := f"{call.id or 'call'}-{number}") in ids:
+            stem = call.id or "call"
+            number = numbers.get(stem, 2)
+            while (new := f"{stem}-{number}") in ids:
                 number += 1
 
+            numbers[stem] = number + 1
             ids.add(new)
-            renamed[call.id] = (*renamed.get(call.id, ()), new)
+            renamed[call.id].append(new)
             calls.append(attrs.evolve(call, id=new))
         else:
             seen.add(call.id)
             calls.append(call)
 
-    mark = {"renamed": [new for ids in renamed.values() for new in ids]}
-    return add_mark(message, mark, tool_calls=calls), renamed
+    new_ids = {call_id: tuple(new) for call_id, new in renamed.items()}
+    mark = {"renamed": [new for each in new_ids.values() for new in each]}
+    return add_mark(message, mark, tool_calls=calls), new_ids
 
 
 def _answer_pending(caller: Position, pending: frozenset[str]) -> Position:
