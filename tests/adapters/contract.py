@@ -1,9 +1,10 @@
 """
-What every adapter promises, whatever its provider's format looks like.
+What every adapter of this library promises, whatever its provider's format looks like.
 
-A test file of an adapter subclasses `AdapterContract`, names its adapter, and
+A test file of an adapter subclasses `FormatContract`, names its adapter, and
 says what its format changes in a round trip (`normalise`) and how requests and
-responses of its provider look (`documents`).
+responses of its provider look (`documents`). What adapters of others promise is
+`conversation_state.testing.contracts.AdapterContract`, which needs no payloads.
 """
 
 import copy
@@ -106,7 +107,7 @@ JUNK = st.one_of(
 )
 
 
-class AdapterContract:
+class FormatContract:
     """
     The promises. All that an adapter gives is plain JSON, and nothing is
     dropped in silence.
@@ -231,6 +232,6 @@ class AdapterContract:
 
 # The same tests run for several adapters in one process. An example of one that
 # is replayed for another is an example like any other.
-for _promise in vars(AdapterContract).values():
+for _promise in vars(FormatContract).values():
     if is_hypothesis_test(_promise):
         settings(suppress_health_check=[HealthCheck.differing_executors])(_promise)

@@ -29,7 +29,7 @@ from tests.adapters.anthropic import (
     several,
     user,
 )
-from tests.adapters.contract import AdapterContract, as_json, bare
+from tests.adapters.contract import FormatContract, as_json, bare
 from tests.adapters.kept import lines
 from tests.recorded import is_large
 
@@ -72,7 +72,7 @@ def in_other_words(part, role):
     return part
 
 
-class TestContract(AdapterContract):
+class TestContract(FormatContract):
     """
     What all adapters promise.
     """

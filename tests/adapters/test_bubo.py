@@ -50,7 +50,7 @@ from tests.adapters.bubo import (
     several,
     user,
 )
-from tests.adapters.contract import AdapterContract, as_json, bare
+from tests.adapters.contract import FormatContract, as_json, bare
 from tests.adapters.kept import as_go, lines, normalise
 
 RUN_ID = UUID(RUN)
@@ -107,7 +107,7 @@ def in_other_words(part):
     return part
 
 
-class TestContract(AdapterContract):
+class TestContract(FormatContract):
     """
     What all adapters promise.
     """

@@ -41,7 +41,7 @@ from conversation_state.usage import (
     PromptTokensDetails,
     Usage,
 )
-from tests.adapters.contract import AdapterContract, as_json, bare
+from tests.adapters.contract import FormatContract, as_json, bare
 from tests.adapters.eino import (
     CONVERSATIONS,
     MESSAGES,
@@ -101,7 +101,7 @@ def likely(**fields):
     return answer(response_meta={"logprobs": {"content": [one]}})
 
 
-class TestContract(AdapterContract):
+class TestContract(FormatContract):
     """
     What all adapters promise.
     """

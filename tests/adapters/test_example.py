@@ -12,7 +12,7 @@ from conversation_state.parts import TextPart, UnknownPart
 from conversation_state.testing import check_adapter
 from conversation_state.testing.strategies import json_values, texts
 from tests.adapters import example
-from tests.adapters.contract import AdapterContract
+from tests.adapters.contract import FormatContract
 from tests.adapters.objects import both, exactly, some
 
 TEXT = both(exactly(kind=st.just("text"), text=texts()), some(newer=json_values()))
@@ -40,7 +40,7 @@ COUNTS = st.integers(0, 2**63 - 1)
 RESPONSES = both(CONVERSATIONS, exactly(usage=some(input=COUNTS, output=COUNTS)))
 
 
-class TestContract(AdapterContract):
+class TestContract(FormatContract):
     """
     What all adapters promise.
     """

@@ -20,7 +20,7 @@ from conversation_state.parts import (
     MediaPart,
     TextPart,
 )
-from tests.adapters.contract import AdapterContract, as_json, bare
+from tests.adapters.contract import FormatContract, as_json, bare
 from tests.adapters.gemini import REQUESTS, RESPONSES, several, usage_of
 from tests.adapters.kept import lines
 from tests.recorded import is_large
@@ -54,7 +54,7 @@ def as_loaded(call):
     return attrs.evolve(call, arguments=arguments, id="" if made else call.id)
 
 
-class TestContract(AdapterContract):
+class TestContract(FormatContract):
     """
     What all adapters promise.
     """

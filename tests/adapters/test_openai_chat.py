@@ -19,7 +19,7 @@ from conversation_state.parts import (
     ImagePart,
     MediaPart,
 )
-from tests.adapters.contract import AdapterContract, as_json, bare
+from tests.adapters.contract import FormatContract, as_json, bare
 from tests.adapters.kept import lines
 from tests.adapters.openai_chat import (
     REQUESTS,
@@ -49,7 +49,7 @@ def in_other_words(part):
     return part
 
 
-class TestContract(AdapterContract):
+class TestContract(FormatContract):
     """
     What all adapters promise.
     """

@@ -12,7 +12,7 @@ from conversation_state.adapters.openai_responses import dump, load, load_usage
 from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import MediaPart, ReasoningPart
-from tests.adapters.contract import AdapterContract, as_json, bare
+from tests.adapters.contract import FormatContract, as_json, bare
 from tests.adapters.kept import lines
 from tests.adapters.openai_responses import REQUESTS, RESPONSES, several
 from tests.adapters.test_openai_chat import in_other_words
@@ -33,7 +33,7 @@ def in_order(message):
     )
 
 
-class TestContract(AdapterContract):
+class TestContract(FormatContract):
     """
     What all adapters promise.
     """

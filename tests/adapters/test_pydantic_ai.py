@@ -50,7 +50,7 @@ from conversation_state.usage import (
     PromptTokensDetails,
     Usage,
 )
-from tests.adapters.contract import AdapterContract
+from tests.adapters.contract import FormatContract
 from tests.adapters.kept import normalise
 from tests.adapters.pydantic_ai import (
     EVERYTHING,
@@ -87,7 +87,7 @@ def back(messages):
     return dump(load(messages)).payload
 
 
-class TestContract(AdapterContract):
+class TestContract(FormatContract):
     """
     The promises of all adapters, kept on plain JSON.
     """
