@@ -123,7 +123,12 @@ USAGES = st.none() | st.fixed_dictionaries(
     },
     optional={
         "input_token_details": some(
-            audio=COUNTS, cache_read=COUNTS, cache_creation=COUNTS, flex=COUNTS
+            audio=COUNTS,
+            cache_read=COUNTS,
+            cache_creation=COUNTS,
+            ephemeral_5m_input_tokens=COUNTS | st.none(),
+            flex=COUNTS,
+            flex_cache_read=COUNTS,
         ),
         "output_token_details": some(
             audio=COUNTS, reasoning=COUNTS, rejected_prediction=COUNTS

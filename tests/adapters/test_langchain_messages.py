@@ -394,6 +394,66 @@ class TestLoad:
 
         assert ResponseMeta("end_turn", usage, None, "claude") == loaded.response
 
+    @pytest.mark.parametrize(
+        ("within", "written", "usage"),
+        [
+            (
+                {
+                    "cache_creation": 0,
+                    "ephemeral_5m_input_tokens": 4,
+                    "ephemeral_1h_input_tokens": 2,
+                },
+                {},
+                Usage(
+                    9,
+                    5,
+                    extra={
+                        "cache_write_tokens": 6,
+                        "cache_write_5m_tokens": 4,
+                        "cache_write_1h_tokens": 2,
+                    },
+                ),
+            ),
+            (
+                {"cache_creation": 4, "ephemeral_5m_input_tokens": 4},
+                {},
+                Usage(
+                    9, 5, extra={"cache_write_tokens": 4, "cache_write_5m_tokens": 4}
+                ),
+            ),
+            (
+                {"cache_creation": 6, "ephemeral_5m_input_tokens": 4},
+                {},
+                Usage(9, 5, extra={"cache_write_tokens": 6}),
+            ),
+            (
+                {"priority_cache_read": 3, "priority": 6},
+                {"priority_reasoning": 2, "priority": 3},
+                Usage(
+                    9,
+                    5,
+                    14,
+                    PromptTokensDetails(cached_tokens=3),
+                    CompletionTokensDetails(reasoning_tokens=2),
+                ),
+            ),
+        ],
+    )
+    def test_details_of_packages(self, within, written, usage):
+        """
+        LangChain's package for Anthropic has 0 for all that was written to the cache
+        if it has the parts; that for OpenAI has other names for other tiers.
+        """
+        counts: Any = {"input_tokens": 9, "output_tokens": 5, "total_tokens": 14}
+        details = {"input_token_details": within, "output_token_details": written}
+        message = AIMessage("hi", usage_metadata={**counts, **details})
+        (loaded,) = load([message])
+        export = dump([loaded])
+
+        assert usage == loaded.response.usage
+        assert [message] == export.payload
+        assert () == export.lost
+
     def test_parts(self):
         """
         Blocks become parts, whichever provider's format they have.

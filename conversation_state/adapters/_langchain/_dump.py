@@ -346,17 +346,17 @@ def _put_response(
     if response.id and (response.id != notes.get("id") or "id_of_response" in notes):
         metadata["id"] = response.id
 
-    if response.usage is not None:
-        lose_usage(write, response.usage, f"{where}.usage")
-
     if metadata:
         fields["response_metadata"] = metadata
 
-    kept = notes.get("usage")
-    if kept is not None and read_usage(kept) == response.usage:
+    usage, kept = response.usage, notes.get("usage")
+    if kept is not None and read_usage(kept) == usage:
         fields["usage_metadata"] = kept
-    elif response.usage is not None:
-        fields["usage_metadata"] = write_usage(response.usage, notes.get("zeros", ()))
+    elif usage is not None:
+        kept = fields["usage_metadata"] = write_usage(usage, notes.get("zeros", ()))
+
+    if usage is not None:
+        lose_usage(write, usage, kept, f"{where}.usage")
 
 
 def _is_aside(part: Part) -> bool:

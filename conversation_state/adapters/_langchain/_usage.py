@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conversation_state.adapters._export import PayloadWriter
+from conversation_state.adapters._usage import is_count
 from conversation_state.errors import InvalidUsageError
 from conversation_state.usage import (
     CompletionTokensDetails,
@@ -20,10 +21,22 @@ __all__ = ["find_zeros", "lose_usage", "read_usage", "write_usage"]
 _WRITTEN = "cache_write_tokens"
 _NOTHING: Mapping[str, Any] = {}
 
+# What was written to Anthropic's cache, by how long it stays there. LangChain then
+# has 0 for the sum.
+_LIFETIMES = {
+    "ephemeral_1h_input_tokens": "cache_write_1h_tokens",
+    "ephemeral_5m_input_tokens": "cache_write_5m_tokens",
+}
+# Where LangChain has details of OpenAI's tiers of another price.
+_TIERS = ("", "flex_", "priority_")
+
 
 def read_usage(raw: Any) -> Usage | None:
     """
     The usage in *raw*; None if it is not a count of tokens.
+
+    Source:
+        ``_create_usage_metadata`` of LangChain's packages for Anthropic and OpenAI.
     """
     if not isinstance(raw, Mapping):
         return None
@@ -37,19 +50,39 @@ def read_usage(raw: Any) -> Usage | None:
             raw["total_tokens"],
             PromptTokensDetails(
                 audio_tokens=within.get("audio") or 0,
-                cached_tokens=within.get("cache_read") or 0,
+                cached_tokens=_find_of_any_tier(within, "cache_read"),
             ),
             CompletionTokensDetails(
                 accepted_prediction_tokens=made.get("accepted_prediction") or 0,
                 audio_tokens=made.get("audio") or 0,
-                reasoning_tokens=made.get("reasoning") or 0,
+                reasoning_tokens=_find_of_any_tier(made, "reasoning"),
                 rejected_prediction_tokens=made.get("rejected_prediction") or 0,
             ),
-            {_WRITTEN: within.get("cache_creation") or 0},
+            _read_cache_writes(within),
         )
     except (AttributeError, InvalidUsageError, KeyError):
         # Counts of a stream may be invalid; they are kept as they are.
         return None
+
+
+def _find_of_any_tier(details: Mapping[str, Any], name: str) -> Any:
+    counts = [details.get(f"{tier}{name}") for tier in _TIERS]
+    return next(filter(None, counts), 0)
+
+
+def _read_cache_writes(within: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    What was written to the cache; by how long it stays there, if that is all of it.
+    """
+    written = within.get("cache_creation") or 0
+    parts = {
+        ours: within[theirs]
+        for theirs, ours in _LIFETIMES.items()
+        if is_count(within.get(theirs))
+    }
+    total = sum(parts.values())
+    # A list: what is no count may not be hashable.
+    return {_WRITTEN: total, **parts} if written in [0, total] else {_WRITTEN: written}
 
 
 def find_zeros(raw: Mapping[str, Any]) -> list[str]:
@@ -105,10 +138,11 @@ def write_usage(usage: Usage, zeros: Sequence[str] = ()) -> dict[str, Any]:
     return raw
 
 
-def lose_usage(write: PayloadWriter, usage: Usage, path: str) -> None:
+def lose_usage(write: PayloadWriter, usage: Usage, raw: Any, path: str) -> None:
     """
-    List the counts of *usage*, at *path*, that LangChain does not support.
+    List the counts of *usage*, at *path*, that are not in *raw*, LangChain's.
     """
+    kept = read_usage(raw)
     for name in sorted(usage.extra):
-        if name != _WRITTEN:
+        if kept is None or name not in kept.extra:
             write.lose(path, name, "is no count that LangChain keeps")
