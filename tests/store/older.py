@@ -7,7 +7,7 @@ both row classes, as those of `conversation_state.store.schema` change later.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from conversation_state.store import schema
 from conversation_state.store.backends.sqlite._block import SQLITE
@@ -21,24 +21,12 @@ __all__ = [
 ]
 
 
-class OlderRevision(NamedTuple):
-    """
-    A row of ``revisions`` without notes.
-    """
-
-    revision: int
-    parent: int
-    branch: int
-    length: int
-    ledger_branch: int
-    ledger_length: int
-    origin: int
-    saved_at: int
-    digest: bytes
-    labels: bytes
-    seal: bytes
-
-
+# Of today's columns, whichever these are; what type checkers know of them is no help.
+_make_class: Any = NamedTuple
+_HINTS = get_type_hints(Revision)
+OlderRevision = _make_class(
+    "OlderRevision", [(name, _HINTS[name]) for name in _HINTS if name != "notes"]
+)
 _seal_older = schema._compile_seal(OlderRevision)
 _NAMES = ", ".join(OlderRevision._fields)
 (_CREATE,) = [each for each in SQLITE.create() if " revisions " in each]
@@ -49,11 +37,12 @@ def _add_notes(row: Any) -> Revision:
     A row of today's; damaged if the older one was.
     """
     older = OlderRevision(*row)
-    new = make_sealed(Revision, *older[:-1], b"")
+    values = {**older._asdict(), "notes": b""}
+    new = make_sealed(Revision, *[values[name] for name in Revision._fields[:-1]])
     return new if older.seal == _seal_older(older) else new._replace(seal=older.seal)
 
 
-def _drop_notes(row: Any) -> OlderRevision:
+def _drop_notes(row: Any) -> Any:
     older = OlderRevision(*row)
     return older._replace(seal=_seal_older(older))
 
