@@ -214,6 +214,21 @@ class PayloadWriter:
 
         return notes
 
+    def notes_without_name(
+        self,
+        message: Message,
+        path: str,
+        why: str = "messages have no name in this format",
+    ) -> Mapping[str, Any]:
+        """
+        The same; the sender's name is lost, too.
+        """
+        notes = self.notes_on(message, path)
+        if message.name:
+            self.lose(path, "name", why)
+
+        return notes
+
     def unknown(self, raw: Mapping[str, Any], source: str, path: str, key: str) -> Any:
         """
         *raw*, an unknown part or message, as its *source* has it; None

@@ -375,11 +375,22 @@ class ObjectReader:
         """
         given = self.raw.get(key)
         if is_map(given):
-            return self.child(key)
+            return self.__class__(self.reading, given, f"{self.path}.{key}")
 
         if given is not None:
             self.wrong(key, "an object or null")
 
+        return None
+
+    def required(self, key: str) -> Self | None:
+        """
+        The object under *key*, which must be there; None if it is not, or wrong.
+        """
+        given = self.raw.get(key)
+        if is_map(given):
+            return self.__class__(self.reading, given, f"{self.path}.{key}")
+
+        self.wrong(key, "an object")
         return None
 
     def keep_within(

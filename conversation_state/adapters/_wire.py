@@ -55,10 +55,14 @@ __all__ = [
 ]
 
 
-def encode_base64(data: bytes) -> str:
+def encode_base64(data: bytes, noted: object = None, *, padded: bool = False) -> str:
     """
-    *data* in base64, of the usual alphabet and with padding.
+    *data* in base64, of the usual alphabet and with padding; or as it was *noted*,
+    if that text still holds it (*padded* as in `decode_base64`).
     """
+    if isinstance(noted, str) and decode_base64(noted, padded=padded) == data:
+        return noted
+
     return base64.b64encode(data).decode()
 
 

@@ -269,7 +269,7 @@ def dump(messages: Iterable[Message]) -> Export:
     calls: dict[str, ToolCall] = {}
     for at, (message, path) in enumerate(write.each(listed)):
         if not at and isinstance(message, SystemMessage) and _is_instructions(message):
-            _read_message_notes(write, message, path)
+            write.notes_without_name(message, path)
             payload["instructions"] = message.content
         else:
             followed = _is_more(listed, at + 1)
@@ -312,7 +312,7 @@ def write_items(
         return [_write_result_item(write, message, path, calls)]
 
     if isinstance(message, UnknownMessage):
-        _read_message_notes(write, message, path)
+        write.notes_without_name(message, path)
         raw = write.unknown(message.raw, message.source, path, "type")
         return [] if raw is None else [raw]
 
@@ -335,23 +335,10 @@ def _is_instructions(message: SystemMessage) -> bool:
     return isinstance(message.content, str) and "role" not in notes
 
 
-def _read_message_notes(
-    write: PayloadWriter, message: Message, path: str
-) -> Mapping[str, Any]:
-    """
-    The notes on *message*; its name, and what was mended in it, is lost.
-    """
-    notes = write.notes_on(message, path)
-    if message.name:
-        write.lose(path, "name", "messages have no name in this format")
-
-    return notes
-
-
 def _write_message_item(
     write: PayloadWriter, message: Any, path: str
 ) -> dict[str, Any]:
-    notes = _read_message_notes(write, message, path)
+    notes = write.notes_without_name(message, path)
     role = message.role
     if role == "system" and notes.get("role") == "developer":
         role = "developer"
@@ -380,7 +367,7 @@ def _write_content(
 def _write_result_item(
     write: PayloadWriter, message: ToolMessage, path: str, calls: Mapping[str, ToolCall]
 ) -> dict[str, Any]:
-    notes = _read_message_notes(write, message, path)
+    notes = write.notes_without_name(message, path)
     call = calls.get(message.tool_call_id)
     noted = notes.get("custom")
     custom = call is not None and call.type == "custom"
@@ -403,7 +390,7 @@ def _write_result_item(
 def _write_answer_items(
     write: PayloadWriter, message: AssistantMessage, path: str, *, followed: bool
 ) -> list[dict[str, Any]]:
-    notes = _read_message_notes(write, message, path)
+    notes = write.notes_without_name(message, path)
     content = message.content
     if notes.get("silent") is True and not (content or message.tool_calls):
         return []

@@ -12,7 +12,6 @@ from conversation_state.adapters._openai import read_logprob_list
 from conversation_state.adapters._reading import (
     ObjectReader,
     is_list,
-    is_map,
     without_parsed,
 )
 from conversation_state.adapters._responses._blocks import CALLS
@@ -98,15 +97,16 @@ class DeltaReader:
         return self._read_annotation_event if stem == _ANNOTATION else None
 
     def _read_item_event(self, event: ObjectReader, verb: str) -> Chunks:
-        raw, path = event.raw.get("item"), f"{event.path}.item"
-        if not is_map(raw):
-            event.wrong("item", "an object")
-        elif not isinstance(raw.get("type"), str):
-            ObjectReader(event.reading, raw, path).wrong("type", "the type of an item")
+        item = event.required("item")
+        if item is None:
+            return []
+
+        if not isinstance(item.raw.get("type"), str):
+            item.wrong("type", "the type of an item")
         elif verb == "added":
-            return self._output.added(event, raw)
+            return self._output.added(event, item.raw)
         elif verb == "done":
-            return self._output.done(event, without_parsed(raw), path)
+            return self._output.done(event, without_parsed(item.raw), item.path)
 
         return []
 
@@ -143,16 +143,14 @@ class DeltaReader:
     def _read_part_event(
         self, kind: str, where: str, event: ObjectReader, _verb: str
     ) -> Chunks:
-        number, path = _read_part_number(event, _NUMBERS[where]), f"{event.path}.part"
-        if not is_map(event.raw.get("part")):
-            event.wrong("part", "an object")
+        number, part = _read_part_number(event, _NUMBERS[where]), event.required("part")
+        if part is None:
             return []
 
-        part = without_parsed(event.raw["part"])
-        raw = event.reading.rest(part, frozenset(), path)
+        raw = event.reading.rest(without_parsed(part.raw), frozenset(), part.path)
         named = raw.get("type")
         if not isinstance(named, str):
-            ObjectReader(event.reading, raw, path).wrong("type", "the type of a part")
+            part.wrong("type", "the type of a part")
             return []
 
         if number is None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
+
 from conversation_state.adapters._export import (
     PayloadWriter,
     cannot_contain,
@@ -208,7 +210,7 @@ def _read_media_source(block: ObjectReader, kind: str) -> Part | None:
     if not is_map(source):
         return None
 
-    inside = ObjectReader(block.reading, source, f"{block.path}.source")
+    inside = block.child("source")
     how, fields = source.get("type"), None
     if how == "url":
         fields = _read_url(inside)
@@ -372,7 +374,9 @@ def _write_media_block(
     if part.url is not None and notes.get("source") != "url":
         found = split_data_url(part.url)
         if found:
-            part = _with_data(part, found[0], part.media_type or found[1])
+            data, media_type = found
+            media_type = part.media_type or media_type
+            part = attrs.evolve(part, url=None, data=data, media_type=media_type)
 
     how = _choose_source(part, notes)
     if not how:
@@ -391,7 +395,10 @@ def _write_media_block(
         source |= {"media_type": typed, "data": part.data.decode()}
     else:
         typed = part.media_type or sniffed(part.data)
-        source |= {"media_type": typed, "data": _in_base64(part.data, notes)}
+        source |= {
+            "media_type": typed,
+            "data": encode_base64(part.data, notes.get("text")),
+        }
 
     if part.media_type and part.media_type != typed:
         write.lose(path, "media_type", f"{how} sources have no field for it")
@@ -403,14 +410,6 @@ def _write_media_block(
         write.lose(path, "detail", "images have no detail setting in this format")
 
     return block
-
-
-def _with_data(part: MediaPart, data: bytes, media_type: str) -> MediaPart:
-    if isinstance(part, FilePart):
-        return FilePart(data=data, media_type=media_type, name=part.name)
-
-    detail = part.detail if isinstance(part, ImagePart) else ""
-    return ImagePart(data=data, media_type=media_type, detail=detail)
 
 
 def _choose_source(part: MediaPart, notes: Mapping[str, Any]) -> str:
@@ -430,11 +429,3 @@ def _choose_source(part: MediaPart, notes: Mapping[str, Any]) -> str:
         return "text"
 
     return natural_source(part)
-
-
-def _in_base64(data: bytes, notes: Mapping[str, Any]) -> str:
-    noted: Any = notes.get("text")
-    if isinstance(noted, str) and decode_base64(noted) == data:
-        return noted
-
-    return encode_base64(data)

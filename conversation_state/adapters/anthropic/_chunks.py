@@ -168,7 +168,11 @@ class AnthropicStream:
             what = "is a whole response, not a stream event; use load()"
             read.problem(path, what)
         elif kind in _DERIVED:
-            self._read_derived(place, kind)
+            # From the event before it, which was read.
+            if not self._is_begun:
+                read.problem(path, ALONE)
+
+            self._news.add(self._of_events, place, _DERIVED[kind], kind)
         elif kind not in _EVENTS:
             self._others.append(read.json(event, path))
         else:
@@ -186,33 +190,23 @@ class AnthropicStream:
         elif kind not in _DERIVED:
             self.template.forget()
 
-    def _read_derived(self, event: ObjectReader, kind: str) -> None:
-        """
-        Read an event that the SDK derives from the one before it, which was read.
-        """
-        if not self._is_begun:
-            event.reading.problem(event.path, ALONE)
-
-        self._news.add(self._of_events, event, _DERIVED[kind], kind)
-
     def _read_event(self, event: ObjectReader, kind: str) -> list[AssistantMessage]:
         self._is_begun = True
         if kind == "content_block_delta":
             return self._read_delta(event)
 
         if kind == "content_block_start":
-            block = self._get_object(event, "content_block")
-            return (
-                []
-                if block is None
-                else self._start_block(self._get_block_index(event), block)
-            )
+            block = event.required("content_block")
+            if block is None:
+                return []
+
+            return self._start_block(self._get_block_index(event), block)
 
         if kind == "content_block_stop":
             return self._stop_block(self._get_block_index(event))
 
         if kind == "message_start":
-            message = self._get_object(event, "message")
+            message = event.required("message")
             return [] if message is None else self._read_message(message)
 
         if kind == "message_delta":
@@ -221,14 +215,6 @@ class AnthropicStream:
             self._is_over = True
 
         return []
-
-    def _get_object(self, event: ObjectReader, key: str) -> ObjectReader | None:
-        raw = event.raw.get(key)
-        if is_map(raw):
-            return ObjectReader(event.reading, raw, f"{event.path}.{key}")
-
-        event.wrong(key, "an object")
-        return None
 
     def _get_block_index(self, event: ObjectReader) -> int:
         """
@@ -256,9 +242,8 @@ class AnthropicStream:
         for at, block in enumerate(content if is_list(content) else ()):
             path = f"{message.path}.content[{at}]"
             if is_map(block):
-                chunks += self._start_block(
-                    at, ObjectReader(message.reading, block, path)
-                )
+                place = ObjectReader(message.reading, block, path)
+                chunks += self._start_block(at, place)
                 chunks += self._stop_block(at)
             else:
                 message.reading.wrong(path, block, "an object")
@@ -267,7 +252,7 @@ class AnthropicStream:
 
     def _message_delta(self, event: ObjectReader) -> None:
         self._read_metadata(event)
-        delta = self._get_object(event, "delta") if "delta" in event.raw else None
+        delta = event.required("delta") if "delta" in event.raw else None
         if delta is not None:
             self._read_metadata(delta)
             self._keep_of_response(delta, _MESSAGE_DELTA)
@@ -343,7 +328,7 @@ class AnthropicStream:
 
     def _read_delta(self, event: ObjectReader) -> list[AssistantMessage]:
         at = self._get_block_index(event)
-        delta = self._get_object(event, "delta")
+        delta = event.required("delta")
         if at < 0 or delta is None:
             return []
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP, check_iterable, thaw
-from conversation_state._wording import describe_type
 from conversation_state.adapters._export import (
     Export,
     PayloadWriter,
@@ -25,7 +24,7 @@ from conversation_state.adapters.anthropic._grouping import (
     MessageGrouping,
 )
 from conversation_state.adapters.anthropic._load import load
-from conversation_state.errors import DecodeError, InvalidMessageError
+from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -78,45 +77,33 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
         Anthropic combines neighbours of one role itself, and since 2024 a
         conversation may begin with the assistant.
     """
-    write = PayloadWriter(SOURCE)
-    dumping = AnthropicWriter(write, system_on_top=system_on_top)
+    write = AnthropicWriter(system_on_top=system_on_top)
     check_iterable(messages, "messages", "a list of Messages")
-    for at, message in enumerate(messages):
-        path = f"messages[{at}]"
+    for message, path in write.each(messages):
         match message:
             case AssistantMessage():
-                dumping.assistant(message, path)
+                write.assistant(message, path)
             case ToolMessage():
-                dumping.tool(message, path)
+                write.tool(message, path)
             case SystemMessage() | UserMessage():
-                dumping.spoken(message, path)
+                write.spoken(message, path)
             case UnknownMessage():
-                dumping.unknown(message, path)
-            case _:
-                msg = f"{path} is {describe_type(message)}; expected a Message"
-                raise InvalidMessageError(msg)
+                write.other(message, path)
 
-    return write.export(dumping.turns.payload())
+    return write.export(write.turns.payload())
 
 
-class AnthropicWriter:
-    """
-    One conversation while it is written.
-    """
-
-    def __init__(self, write: PayloadWriter, *, system_on_top: bool) -> None:
-        self.turns = MessageGrouping(write, system_on_top=system_on_top)
-        self._write = write
+class AnthropicWriter(PayloadWriter):
+    def __init__(self, *, system_on_top: bool) -> None:
+        super().__init__(SOURCE)
+        self.turns = MessageGrouping(self, system_on_top=system_on_top)
         self._ids: dict[str, str] = {}
         self._taken: set[str] = set()
         self._times: dict[str, int] = {}
         self._tools: dict[str, str] = {}
 
     def spoken(self, message: SystemMessage | UserMessage, path: str) -> None:
-        """
-        Write a user or system message.
-        """
-        notes = self._take_message_notes(message, path)
+        notes = self.notes_without_name(message, path)
         piece = self._collect_blocks(message, path, notes)
         if message.role == "user":
             self.turns.user(piece)
@@ -124,10 +111,7 @@ class AnthropicWriter:
             self.turns.system(piece, inside=notes.get("inside") is True)
 
     def tool(self, message: ToolMessage, path: str) -> None:
-        """
-        Write the result of a tool.
-        """
-        notes = self._take_message_notes(message, path)
+        notes = self.notes_without_name(message, path)
         call_id = message.tool_call_id
         raw: dict[str, Any] = {
             "type": "tool_result",
@@ -145,23 +129,20 @@ class AnthropicWriter:
             raw["is_error"] = True
         elif message.is_error:
             why = "the provider rejects an error without content"
-            self._write.lose(path, "is_error", why)
+            self.lose(path, "is_error", why)
         elif notes.get("is_error") is False:
             raw["is_error"] = False
 
         if message.tool_name and message.tool_name != self._tools.get(call_id):
             why = "the tool's name is in the call, which is missing or has another"
-            self._write.lose(path, "tool_name", why)
+            self.lose(path, "tool_name", why)
 
         merge_kept_keys(map_of(notes, "keys"), raw)
         piece = MessageBlocks(path, [(path, raw)], **_get_grouping_options(notes))
         self.turns.result(piece, late=notes.get("late") is True)
 
     def assistant(self, message: AssistantMessage, path: str) -> None:
-        """
-        Write an assistant message.
-        """
-        notes = self._take_message_notes(message, path)
+        notes = self.notes_without_name(message, path)
         if not message.tool_calls:
             self.turns.assistant(self._collect_blocks(message, path, notes))
             return
@@ -171,16 +152,12 @@ class AnthropicWriter:
             for here, one in in_order(message.parts, message.tool_calls, path)
             if (block := self._write_block(one, here)) is not None
         ]
-        self.turns.assistant(
-            MessageBlocks(path, blocks, **_get_grouping_options(notes))
-        )
+        piece = MessageBlocks(path, blocks, **_get_grouping_options(notes))
+        self.turns.assistant(piece)
 
-    def unknown(self, message: UnknownMessage, path: str) -> None:
-        """
-        Write a message of an unknown role.
-        """
-        notes = self._take_message_notes(message, path)
-        raw = self._write.unknown(message.raw, message.source, path, "role")
+    def other(self, message: UnknownMessage, path: str) -> None:
+        notes = self.notes_without_name(message, path)
+        raw = self.unknown(message.raw, message.source, path, "role")
         if raw is None:
             return
 
@@ -188,7 +165,7 @@ class AnthropicWriter:
             load([raw])
         except DecodeError as error:
             why = f"invalid message: {error.problems[0]}"
-            self._write.lose(path, "unknown", why)
+            self.lose(path, "unknown", why)
             return
 
         content = raw["content"]
@@ -196,16 +173,6 @@ class AnthropicWriter:
             self.turns.top(MessageBlocks(path, [(path, block) for block in content]))
         else:
             self.turns.raw(raw)
-
-    def _take_message_notes(self, message: Message, path: str) -> Mapping[str, Any]:
-        """
-        The notes on *message*; what was mended in it is lost, and its name.
-        """
-        notes = self._write.notes_on(message, path)
-        if message.name:
-            self._write.lose(path, "name", "messages have no name in this format")
-
-        return notes
 
     def _collect_blocks(
         self,
@@ -215,7 +182,7 @@ class AnthropicWriter:
     ) -> MessageBlocks:
         content = message.content
         if not content:
-            self._write.lose(path, "content", EMPTY)
+            self.lose(path, "content", EMPTY)
 
         if not isinstance(content, str):
             blocks = self._write_blocks(content, path, message.role)
@@ -234,18 +201,16 @@ class AnthropicWriter:
         return [
             (here, block)
             for here, part in places
-            if (block := write_part(self._write, part, here, role)) is not None
+            if (block := write_part(self, part, here, role)) is not None
         ]
 
     def _write_block(self, one: Part | ToolCall, path: str) -> dict[str, Any] | None:
         if isinstance(one, Part):
-            return write_part(self._write, one, path, "assistant")
+            return write_part(self, one, path, "assistant")
 
-        notes = self._write.notes(one, path)
+        notes = self.notes(one, path)
         if one.type != "function":
-            self._write.lose(
-                path, "type", "all calls are function calls in this format"
-            )
+            self.lose(path, "type", "all calls are function calls in this format")
 
         if one.id:
             self._tools[one.id] = one.name
@@ -274,7 +239,7 @@ class AnthropicWriter:
 
         if found != name:
             why = f"is sent as {found}; ids have letters, digits, _ and - only"
-            self._write.lose(path, "id", why)
+            self.lose(path, "id", why)
 
         return found
 

@@ -8,9 +8,12 @@ the blocks are (`_blocks`), and which messages there are (`_dump`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+import attrs
+
+from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._export import PayloadWriter
 
 __all__ = ["MessageBlocks", "MessageGrouping"]
@@ -23,6 +26,7 @@ _OF_THE_PROVIDER = ("_tool_result", "mcp_tool_use", "server_tool_use")
 _BLANK = "the provider rejects text that is only white space"
 
 
+@attrs.define
 class MessageBlocks:
     """
     The blocks of one of our messages.
@@ -39,20 +43,11 @@ class MessageBlocks:
         apart: Whether it does not go on with a message of the same role.
     """
 
-    def __init__(
-        self,
-        path: str,
-        blocks: Iterable[tuple[str, dict[str, Any]]],
-        *,
-        plain: str | None = None,
-        around: Mapping[str, Any] | None = None,
-        apart: bool = False,
-    ) -> None:
-        self.path = path
-        self.blocks = list(blocks)
-        self.plain = plain
-        self.around = around or {}
-        self.apart = apart
+    path: str
+    blocks: list[tuple[str, dict[str, Any]]]
+    plain: str | None = None
+    around: Mapping[str, Any] = EMPTY_MAP
+    apart: bool = False
 
 
 class _GroupedMessage:
@@ -67,16 +62,10 @@ class _GroupedMessage:
         self.others: list[tuple[str, dict[str, Any]]] = []
 
     def add(self, piece: MessageBlocks) -> None:
-        """
-        Add the blocks of *piece*.
-        """
         self.pieces.append(piece)
         self.others += piece.blocks
 
     def written(self) -> dict[str, Any]:
-        """
-        The message.
-        """
         blocks = [block for _, block in (*self.results, *self.others)]
         raw: dict[str, Any] = {"role": self.role, "content": blocks}
         if len(self.pieces) == 1 and self.pieces[0].plain is not None:
@@ -133,9 +122,6 @@ class MessageGrouping:
         self._top.add(piece)
 
     def user(self, piece: MessageBlocks) -> None:
-        """
-        Add a user message.
-        """
         if self._drop_blank_texts(piece):
             self._report_waiting()
             self._continue_message("user", piece)
@@ -158,9 +144,6 @@ class MessageGrouping:
         turn.results += blocks
 
     def assistant(self, piece: MessageBlocks) -> None:
-        """
-        Add an assistant message.
-        """
         if self._drop_blank_texts(piece):
             self._place_held()
             self._continue_message("assistant", piece)
@@ -192,9 +175,6 @@ class MessageGrouping:
         self._last = None
 
     def payload(self) -> dict[str, Any]:
-        """
-        All of them, as a request has them.
-        """
         self._place_held()
         system: dict[str, Any] = {}
         if self._top.pieces:

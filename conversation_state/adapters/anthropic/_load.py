@@ -4,12 +4,14 @@ From Anthropic Messages to messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import attrs
+
+from conversation_state.adapters._extras import note_mended
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import (
-    DocumentReader,
     ObjectReader,
     describe_failure,
     is_list,
@@ -18,6 +20,7 @@ from conversation_state.adapters._reading import (
     take_text,
     without_parsed,
 )
+from conversation_state.adapters._wire import MessageLoader
 from conversation_state.adapters.anthropic._blocks import SOURCE, read_call, read_part
 from conversation_state.adapters.anthropic._usage import read_usage
 from conversation_state.messages import (
@@ -65,54 +68,24 @@ def load(payload: Any) -> tuple[Message, ...]:
             If something is not what the format has in its place; with all
             that is wrong, each with its path.
     """
-    read = AnthropicLoader()
-    messages: list[Message] = []
-    if is_list(payload):
-        messages = read.history(payload, "$")
-    elif is_map(payload):
-        messages = read.document(payload)
-    else:
-        read.wrong("$", payload, "a request, a list of messages, or a response")
-
-    read.finish()
-    return tuple(messages)
+    expected = "a request, a list of messages, or a response"
+    return AnthropicLoader().load(payload, expected)
 
 
+@attrs.define
 class _AnthropicDraft:
     """
-    A message while it is read: what it is to be made of.
+    What a message is to be made of, and how many problems there were before.
     """
 
-    def __init__(self, place: ObjectReader, kind: Callable[..., Message]) -> None:
-        self.place = place
-        self.kind = kind
-        self.content: Any = ""
-        self.fields: dict[str, Any] = {}
-        self._problems = place.reading.count
-
-    def message(self, harmed: Iterable[str]) -> Message | None:
-        """
-        The message, with the paths of what was *harmed* in it; None if there
-        was a problem.
-        """
-        where = list(dict.fromkeys(harmed))
-        if where:
-            self.place.notes["mended"] = where
-
-        if self.place.reading.count > self._problems:
-            return None
-
-        if self.place.notes or self.place.keys:
-            self.fields["metadata"] = self.place.metadata(SOURCE)
-
-        return self.kind(self.content, **self.fields)
+    place: ObjectReader
+    kind: Callable[..., Message]
+    problems: int
+    content: Any = ""
+    fields: dict[str, Any] = attrs.Factory(dict)
 
 
-class AnthropicLoader(DocumentReader):
-    """
-    One payload while it is read.
-    """
-
+class AnthropicLoader(MessageLoader):
     def __init__(self) -> None:
         super().__init__()
         # Of all calls so far: tools by id.
@@ -121,9 +94,6 @@ class AnthropicLoader(DocumentReader):
         self._noted = 0
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
-        """
-        The messages of a request or a response.
-        """
         place = ObjectReader(self, payload, "$")
         if "messages" in payload and "content" in payload:
             self.problem("$", "has both messages and content; expected one of them")
@@ -148,9 +118,6 @@ class AnthropicLoader(DocumentReader):
         return []
 
     def _load_system(self, place: ObjectReader) -> list[Message]:
-        """
-        What stands on top of the messages.
-        """
         given = place.raw.get("system")
         if given is None:
             return []
@@ -165,9 +132,6 @@ class AnthropicLoader(DocumentReader):
         ]
 
     def history(self, raws: Sequence[Any], path: str) -> list[Message]:
-        """
-        The messages of a list.
-        """
         messages: list[Message] = []
         before: Any = None
         for at, raw in enumerate(raws):
@@ -213,10 +177,8 @@ class AnthropicLoader(DocumentReader):
                 continue
 
             yield from self._load_user_blocks(place, content, start, at)
-            path = f"{place.path}.content[{at}]"
-            yield from self._load_result(
-                place, ObjectReader(self, block, path), late=late
-            )
+            result = ObjectReader(self, block, f"{place.path}.content[{at}]")
+            yield from self._load_result(place, result, late=late)
             start = at + 1
 
         yield from self._load_user_blocks(place, content, start, len(content))
@@ -230,7 +192,7 @@ class AnthropicLoader(DocumentReader):
         if start == end:
             return
 
-        draft = _AnthropicDraft(_take_notes(place), UserMessage)
+        draft = _AnthropicDraft(_take_notes(place), UserMessage, self.count)
         path = f"{place.path}.content"
         draft.content = self._load_blocks(content[start:end], path, "user", start)[0]
         yield from self._finish_message(draft, place.path)
@@ -239,11 +201,15 @@ class AnthropicLoader(DocumentReader):
         """
         The message of *draft* at *path*, if there was no problem.
         """
-        harmed = [each[len(path) + 1 :] for each in self.mended[self._noted :]]
+        note_mended(draft.place, self._noted, path)
         self._noted = len(self.mended)
-        message = draft.message(harmed)
-        if message is not None:
-            yield message
+        if self.count > draft.problems:
+            return
+
+        if draft.place.notes or draft.place.keys:
+            draft.fields["metadata"] = draft.place.metadata(SOURCE)
+
+        yield draft.kind(draft.content, **draft.fields)
 
     def _load_result(
         self, place: ObjectReader, block: ObjectReader, *, late: bool
@@ -252,7 +218,7 @@ class AnthropicLoader(DocumentReader):
         if late:
             block.notes["late"] = True
 
-        draft = _AnthropicDraft(block, ToolMessage)
+        draft = _AnthropicDraft(block, ToolMessage, self.count)
         call_id = block.text("tool_use_id")
         if not call_id and isinstance(block.raw.get("tool_use_id"), str):
             block.wrong("tool_use_id", "the id of a call")
@@ -282,7 +248,7 @@ class AnthropicLoader(DocumentReader):
         """
         The message that *place* is, whose content is at *path*.
         """
-        draft = _AnthropicDraft(place, _KINDS[role])
+        draft = _AnthropicDraft(place, _KINDS[role], self.count)
         content = place.raw.get("content")
         calls: list[ToolCall] = []
         if isinstance(content, str):
@@ -302,9 +268,8 @@ class AnthropicLoader(DocumentReader):
             draft.fields["tool_calls"] = calls
             self.tools |= {call.id: call.name for call in calls}
 
-        if role == "system" and not all(
-            isinstance(part, TextPart) for part in _get_parts(draft.content)
-        ):
+        parts = () if isinstance(content, str) else draft.content
+        if role == "system" and not all(isinstance(part, TextPart) for part in parts):
             # Changes of the tools, for example, which our model can't represent.
             raw = self.json(place.raw, place.path)
             draft.kind, draft.content = UnknownMessage, raw
@@ -369,10 +334,6 @@ class AnthropicLoader(DocumentReader):
 
 def _is_result(block: Any) -> bool:
     return is_map(block) and block.get("type") == "tool_result"
-
-
-def _get_parts(content: str | list[Part]) -> list[Part]:
-    return [] if isinstance(content, str) else content
 
 
 def _take_notes(place: ObjectReader) -> ObjectReader:

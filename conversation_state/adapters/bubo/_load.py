@@ -298,12 +298,10 @@ class BuboLoader(MessageLoader):
         )
 
     def _read_audio(self, place: ObjectReader) -> Part | None:
-        body = place.raw.get("input_audio")
-        if not is_map(body):
-            place.wrong("input_audio", "an object")
+        inside = place.required("input_audio")
+        if inside is None:
             return None
 
-        inside = place.child("input_audio")
         text, word = inside.text("data"), inside.text("format")
         data = decode_base64(text, padded=True)
         if text and not data:

@@ -402,11 +402,8 @@ def _make_media_body(part: MediaPart) -> dict[str, Any]:
     if part.data is None:
         body["url"] = part.url
     else:
-        text: Any = notes_of(part.metadata, SOURCE).get("base64data")
-        as_noted = (
-            isinstance(text, str) and decode_base64(text, padded=True) == part.data
-        )
-        body["base64data"] = text if as_noted else encode_base64(part.data)
+        noted = notes_of(part.metadata, SOURCE).get("base64data")
+        body["base64data"] = encode_base64(part.data, noted, padded=True)
 
     if part.media_type:
         body["mime_type"] = part.media_type

@@ -115,15 +115,8 @@ class GeminiWriter(PayloadWriter):
         return {**self._instruction, "contents": self._contents}
 
     def _read_notes(self, message: Message, path: str) -> Mapping[str, Any]:
-        """
-        The notes on *message*; what was mended in it is lost, and so is its
-        name.
-        """
-        notes = self.notes_on(message, path)
-        if message.name:
-            self.lose(path, "name", "only functions have a name in this format")
-
-        return notes
+        why = "only functions have a name in this format"
+        return self.notes_without_name(message, path, why)
 
     def instruct(self, message: SystemMessage, path: str) -> None:
         notes = self._read_notes(message, path)

@@ -142,7 +142,9 @@ class ChatLoader(MessageLoader):
         if self.count > problems:
             return None
 
-        note_mended(place, harmed)
+        if len(self.mended) > harmed:
+            note_mended(place, harmed)
+
         if place.notes or place.keys:
             fields["metadata"] = place.metadata(SOURCE)
 
