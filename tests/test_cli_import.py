@@ -120,6 +120,70 @@ class TestImport:
         assert names == [each["name"] for each in records]
         assert {*names} == {*heads(run)}
 
+    @pytest.mark.parametrize(
+        "messages",
+        [
+            [{"role": "human", "content": "hi"}, {"role": "gpt", "content": "yo"}],
+            [{"role": "user", "value": "hi"}, {"role": "assistant", "text": "yo"}],
+            [{"role": "user", "content": "hi"}, {"from": "gpt", "value": "yo"}],
+        ],
+    )
+    def test_shared(self, run, messages):
+        """
+        What people share is read as what it is, wherever it differs from OpenAI's
+        format.
+        """
+        path = run.write(
+            json.dumps({"id": "named", "messages": messages}) + "\n",
+            json.dumps(messages) + "\n",
+            *[json.dumps(each) + "\n" for each in messages],
+        )
+
+        assert ["imported"] * 3 == outcomes(run.json("import", path))
+        assert [("hi", "yo")] * 3 == [
+            tuple(message.text for message in saved(run, name)) for name in heads(run)
+        ]
+
+    def test_shared_calls(self, run):
+        """
+        Calls with arguments that are objects, and turns that are calls.
+        """
+        call = {"name": "f", "arguments": {"a": 1}}
+        asked = {"role": "user", "content": "hi"}
+        found = {"role": "tool", "content": {"b": 2}}
+        turn = {"role": "tool_call", "content": json.dumps(call)}
+        path = run.write(
+            *(
+                json.dumps([asked, one, found]) + "\n"
+                for one in ({"role": "assistant", "tool_calls": [call]}, turn)
+            )
+        )
+        run.json("import", path)
+
+        for name in heads(run):
+            (_, made, result) = saved(run, name)
+            assert '{"a": 1}' == made.tool_calls[0].arguments
+            assert made.tool_calls[0].id == result.tool_call_id
+            assert '{"b": 2}' == result.text
+
+    def test_system_beside_messages(self, run):
+        """
+        What stands next to the messages comes first, and what is no text there is
+        reported.
+        """
+        record = {"messages": MESSAGES, "system": "Be brief."}
+        path = run.write(
+            json.dumps({**record, "id": "a"}) + "\n",
+            json.dumps({**record, "id": "b", "system": [{"type": "text"}]}) + "\n",
+            json.dumps({**record, "id": "c", "system": None}) + "\n",
+        )
+        result = run("import", path, status=2)
+
+        assert "Be brief." == saved(run, "a")[0].text
+        assert openai_chat.load(MESSAGES) == tuple(saved(run, "a"))[1:]
+        assert openai_chat.load(MESSAGES) == tuple(saved(run, "c"))
+        assert "$.system: is a list; expected a text" in result.stderr
+
     def test_standard_input(self, run):
         """
         What comes from standard input has its name from there.

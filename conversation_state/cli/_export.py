@@ -71,7 +71,7 @@ def export(
     json is this library's own format: it has the whole state, and `import`
     reads it. The others are the part of a provider's request that carries the
     conversation; what they can't represent is reported on stderr. --id adds the
-    name for `import`; providers don't accept it.
+    name for `import`, which reads openai_chat; providers don't accept it.
 
     Nothing is written if one of the names is not saved.
     """

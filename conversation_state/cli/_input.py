@@ -268,19 +268,47 @@ def _load_record(record: Any) -> tuple[Message, ...]:
         messages.state = state
         return messages
 
-    items = record.get("messages") if isinstance(record, dict) else record
-    first = items[0] if isinstance(items, list) and items else None
     try:
-        if isinstance(items, list) and not (
-            isinstance(first, dict) and "from" in first
-        ):
-            return openai_chat.load({"messages": items})
+        items = record.get("messages") if isinstance(record, dict) else record
+        if not isinstance(items, list) or any(map(_is_shared_turn, items)):
+            return transcripts.load(record)
 
-        return transcripts.load(record)
+        system = record.get("system") if isinstance(record, dict) else None
+        return (*_load_system(system), *_load_listed(items))
     except DecodeError:
         raise
     except ConversationStateError as error:
         raise DecodeError((Problem("$", f"no conversation; {error}"),)) from None
+
+
+def _is_shared_turn(item: Any) -> bool:
+    """
+    Whether *item* has its role or its content where OpenAI has none.
+    """
+    return isinstance(item, dict) and (
+        "from" in item
+        or ("content" not in item and ("value" in item or "text" in item))
+    )
+
+
+def _load_system(system: Any) -> tuple[Message, ...]:
+    """
+    The message of what stands next to a list of messages, if anything does.
+    """
+    return transcripts.load({"system": system, "messages": []}) if system else ()
+
+
+def _load_listed(items: list[Any]) -> tuple[Message, ...]:
+    """
+    Messages in OpenAI's format or, if they are not, in the one that people share.
+    """
+    try:
+        return openai_chat.load({"messages": items})
+    except DecodeError:
+        with suppress(DecodeError):
+            return transcripts.load({"messages": items})
+
+        raise
 
 
 def _describe_problems(error: DecodeError) -> str:
