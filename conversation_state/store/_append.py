@@ -89,6 +89,7 @@ def make_append(
     for it; None if it did not, or if that can't be done without reading.
     """
     before, row = old.state, old.revision
+    # Where the note of an erasure is damaged, the slow path raises.
     if before._origin != state._origin or core.is_erasure_lost:
         return None
 
@@ -104,6 +105,7 @@ def make_append(
         if rows is None:
             return None
 
+        # The slow path writes tombstones in their place.
         if core.erased and not core.erased.keys().isdisjoint(r.id for r in rows.rows):
             return None
 
@@ -125,6 +127,7 @@ def make_append(
             ledger = extend_segments(ledger, row.ledger_branch, ledger_length)
             ledger_digest = rows.rows[-1].digest
 
+    # The head itself: the slow path adds a label or notes to it, and no revision.
     if not new:
         return None
 
@@ -157,6 +160,7 @@ def _make_new_rows(
     None if it did not grow from it, or if that is the empty log.
     """
     length = place & ((1 << SHIFT) - 1)
+    # The empty log has no branch to go on with.
     if not length or log.common_prefix(before) != length:
         return None
 
@@ -182,6 +186,8 @@ def write_append(
         if_exists=(("revisions", old.revision.revision),),
         if_absent=(("changes", changes + 1),),
     )
+    # Where another name went on in the same branch since, these places are taken:
+    # a `ConflictError`, and the slow path begins a branch.
     for rows in new.rows:
         add_rows(tx, *rows, erased=_NOTHING)
 

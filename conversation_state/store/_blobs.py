@@ -65,7 +65,7 @@ def extract_blobs(message: Message, body: bytes) -> tuple[bytes, dict[bytes, byt
         return body, {}
 
     data = load(body)
-    for at in [at for at, _ in references]:
+    for at, _ in references:
         data["parts"][at]["data"] = ""
 
     return dump([data, references]), blobs
@@ -125,6 +125,7 @@ def insert_placeholders(raw: Any) -> Any:
     if raw.__class__ is not list:
         return raw
 
+    # One byte, since a part refuses empty data.
     return _insert_data(raw, lambda _digest: "AA==")
 
 

@@ -159,6 +159,7 @@ def read_log(
     tx, url = transaction.tables, transaction.url
     log: Log[Any] = Log()
     common = 0
+    # Compared by where rows stand, so nothing is read to find the most that is shared.
     for head in near or transaction.recall_all():
         other = head.entries if kind is ENTRIES else head.ledger
         shared = count_shared(segments, other)
@@ -168,11 +169,13 @@ def read_log(
 
     log = log.take(common)
     length = segments[-1].stop if segments else 0
+    # No row that is shared has changed since (`catch_up`), so its digest still holds.
     if common == length:
         return log, read_digest_before(tx, url, kind, segments, length)
 
     items, digests = items_between(tx, url, kind, segments, common)
     log = log.extend(items)
+    # Only those of a whole log can be kept with its blocks.
     if not common:
         # They were read, and need not be computed again.
         kind.seed_digests(log, digests)
@@ -295,6 +298,7 @@ def latest(transaction: Transaction, text: str, at: At) -> Head:
     """
     What `Store.latest` does.
     """
+    # Without `catch_up`, which would read a row: an erasure changes no head.
     remembered = recall_newest(transaction, text) if at is None else None
     if remembered is not None:
         return remembered.head

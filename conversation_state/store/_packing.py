@@ -38,6 +38,7 @@ def split_labels(labels: bytes) -> tuple[str, ...]:
     """
     The labels in a revision's row.
     """
+    # No label holds U+0000 (`check_name`).
     return tuple(labels.decode().split("\0")) if labels else ()
 
 
@@ -98,6 +99,8 @@ def unpack_ids(ids: Sequence[bytes]) -> list[bytes]:
     `unpack_id` of each, in a third of the time where most begin alike.
     """
     short = ids[0][:_SHORT] if ids else b""
+    # Identities that begin with a shorter one go on right after it, and not after
+    # `_SHORT` bytes.
     if len(short) < _SHORT:
         return list(map(unpack_id, ids))
 
@@ -122,6 +125,7 @@ def _shorten_start(start: bytes) -> bytes:
         except ValueError:
             return start
 
+        # `fromhex` also takes capitals and spaces, which would not come back.
         if short.hex().encode() == digits:
             return b"\xff" + short
 

@@ -205,6 +205,7 @@ def read_segments(tx: Reading, store: str, branch: int, length: int) -> Segments
             If a branch is missing.
     """
     found = []
+    # Numbers grow, so a parent is less than its branch: this ends on any file.
     while branch:
         row = tx.get("branches", branch)
         there = None if row is None else Branch._make(row)
@@ -364,6 +365,8 @@ def items_between(
             else:
                 after = tuple(chain_digests(before, page.ids, page.bodies))
 
+            # A page is compared as a whole, which takes no step for each row; if it
+            # differs, the rows below say which one is damaged.
             if after != page.digests:
                 raise ValueError
         except UNREADABLE:

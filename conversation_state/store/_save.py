@@ -87,6 +87,8 @@ def save(
     if extras.label != "":
         check_name(extras.label, "label")
 
+    # Once, before anything is recalled: an erasure that comes later than this makes
+    # the fast path a conflict.
     changes = core.changes
     old = core.recall(name, changes)
     if old is not None and is_expected(old.head, expecting):
@@ -165,6 +167,8 @@ def save_within(
     Save a state together with whatever else the transaction does.
     """
     with transaction.report_damage():
+        # Not caught up before: `write_append` is a conflict where rows changed
+        # meanwhile.
         old = transaction.recall(name)
         if old is not None and is_expected(old.head, expecting):
             new = make_append(transaction.core, old, state, extras)
@@ -243,6 +247,9 @@ def _save_checked(
             is_related = transaction.get_origin(old.origin).root == origin.root
             raise _make_stale_error(core.url, text, head, is_related=is_related)
 
+        # The head's own branches, which `_find_parent` compares: after a collection the
+        # same rows may stand in two. It also takes fewer reads than to find each branch
+        # by its first row.
         if not entries_from:
             entries_from = _find_head_entries(tx, core.url, old, entry_digests)
 

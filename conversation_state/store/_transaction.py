@@ -202,6 +202,7 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # First: what was learned in a block that can't be committed is not remembered.
         self._block.__exit__(kind, error, trace)
         if error is not None:
             if self._reports_damage:
@@ -246,6 +247,7 @@ class Transaction:
         The head of *name* as it was seen last, here or before; None if it is not
         remembered, or not trusted.
         """
+        # After a conflict: see `Core.write`.
         if not self._trusts_memory:
             return None
 
@@ -362,6 +364,7 @@ class Transaction:
             found = self.tables.get("labels", label_key(name.number, number))
             key = None if found is None else found[1]
         else:
+            # A larger number would make the key of another name's revision.
             key = name.number << SHIFT | number if 0 < number < 1 << SHIFT else None
 
         row = None if key is None else self.tables.get("revisions", key)
@@ -370,6 +373,7 @@ class Transaction:
             raise NotSavedError(self.url, what, number)
 
         revision = read_revision(row, self.url)
+        # Rows of labels have no seal; the revision's seal covers its labels.
         if isinstance(number, str) and not (
             revision.revision >> SHIFT == name.number
             and number in split_labels(revision.labels)
@@ -377,6 +381,7 @@ class Transaction:
             what = f"the label {number!r} points to a revision without it"
             raise damage_error(self.url, what)
 
+        # The name may have been deleted since, and saved again.
         if isinstance(at, Head) and at.digest != revision.digest.hex():
             raise NotSavedError(self.url, "revision", str(at))
 

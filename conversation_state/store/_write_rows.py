@@ -74,6 +74,7 @@ def add_rows(
             body = ENTRIES.body(entry._replace(message=message))
 
         if content is not None:
+            # The chain of digests covers what was erased, and not the tombstone.
             content += seal(id, body)
 
         body, blobs = extract_blobs(message, body)
@@ -94,6 +95,7 @@ def add_blobs(tx: Writing, blobs: dict[bytes, bytes]) -> None:
     Add large content that is not there yet.
     """
     for digest, data in blobs.items():
+        # One column of it: the content itself may be megabytes.
         if tx.get("blobs", digest, ("size",)) is None:
             tx.add("blobs", [Blob(digest, len(data), data)])
 
@@ -184,6 +186,7 @@ def note_change(tx: Writing, entry: bytes, content: bytes, reason: str) -> int:
     Note for all stores that existing rows changed; the number of the change.
     """
     last = tx.scan("changes", None, None, columns=("number",), limit=1, backwards=True)
+    # Without gaps: the fast path of a save asks for the next number alone.
     number = last[0][0] + 1 if last else 1
     tx.add("changes", [make_sealed(Change, number, entry, content, reason, now())])
     return number

@@ -162,8 +162,8 @@ class Kind:
 
         body: An entry's content as JSON.
 
-        erased: The digest of what an entry content_bytes before it was erased; None if
-            it was not.
+        erased: The digest of the content that an entry had before it was erased; None
+            if it was not.
 
         read: The entries of identities and JSON values.
     """
@@ -216,6 +216,8 @@ class Kind:
         return made
 
 
+# Each log begins with another digest, since `starts` finds the branches of both by the
+# digest of their first row.
 ENTRIES = Kind(
     "entries",
     blake2b(b"conversation_state entries", digest_size=DIGEST_SIZE).digest(),
@@ -292,7 +294,7 @@ def count_shared(ours: Segments, theirs: Segments) -> int:
 
 def extend_segments(segments: Segments, branch: int, stop: int) -> Segments:
     """
-    Where a log stands after its take_newest entries came into *branch*.
+    Where a log stands after its newest entries came into *branch*.
     """
     if not segments:
         return (Segment(branch, 0, stop),)
@@ -323,7 +325,7 @@ class LogDigests:
         self.kind = kind
         self.log = log
         self._since, self._digest = known or (0, kind.start)
-        self._is_known = known is not None and known[0] > 0
+        self._is_known = known is not None
         self._rows: list[LogRow] = []
 
     def at(self, length: int) -> bytes:
@@ -337,6 +339,8 @@ class LogDigests:
             self._compute_rows(length)
             return self._rows[length - self._since - 1].digest
 
+        # A fold is kept with the blocks of the log, so that later saves of any state
+        # that shares them compute only what is new.
         return self.kind.digest(self.log.take(length))
 
     def rows(self, start: int) -> list[LogRow]:
@@ -426,9 +430,12 @@ def _count_common(past: LogDigests, log_rows: LogRows, branch: int, at: int) -> 
     How far the log and the branch go on together, from *at* on.
     """
     low, high = at, min(log_rows.find_end(branch), len(past.log))
+    # Most logs go on where a branch ends: one digest shows that.
     if low < high and log_rows.digest(branch, high - 1) == past.at(high):
         return high
 
+    # A digest covers all rows before it: where two differ, all later ones do, so
+    # bisection finds the first.
     while low + 1 < high:
         middle = (low + high) // 2
         if log_rows.digest(branch, middle - 1) == past.at(middle):
@@ -468,5 +475,6 @@ class MissingRows(NamedTuple):
         if at == len(past.log):
             return cls(found, [], extends_branch=True)
 
+        # Where another log goes on in that branch already, its places are taken.
         extends_branch = bool(found) and log_rows.find_end(found[-1].branch) == at
         return cls(found, past.rows(at), extends_branch)

@@ -324,6 +324,9 @@ class Origin(NamedTuple):
         """
         The key it has in the table, or the next one that is free.
         """
+        # Made of the digest, so that an origin is found by its key alone. Of 47 bits:
+        # SQLite keeps integers of up to 48, one for the sign, in six bytes and larger
+        # ones in eight.
         return int.from_bytes(self.digest()[:6]) >> 1
 
     def digest(self) -> bytes:

@@ -558,6 +558,16 @@ class TestErrors:
         with pytest.raises(StaleHeadError):
             store.save("chat", CHAT, expecting=head)
 
+    def test_a_number_that_no_revision_has(self, store):
+        """
+        No number, however large, leads to a revision of another name.
+        """
+        store.save("chat", CHAT)
+        store.save("another chat", CHAT.add_user_prompt("another"))
+        for at in (0, -1, *(1 << bit | 1 for bit in range(1, 70))):
+            with pytest.raises(NotSavedError):
+                store.load("chat", at=at)
+
 
 class TestValues:
     @given(heads() | windows() | receipts() | collected() | damages())
@@ -768,3 +778,27 @@ def test_parent_of_a_branch():
         last = store.save("chat", question.add_user_prompt("d"), expecting=other)
 
     assert [1, 3, 3] == [head.parent for head in (again, other, last)]
+
+
+def test_parent_where_two_branches_have_the_same_rows():
+    """
+    A state grew from the head also where a branch that was collected in between has
+    the rows of the head a second time.
+    """
+    backend = MemoryBackend()
+    store = Store(backend)
+    store.save("one", CHAT)
+    store.fork("one", "two")
+    store.fork("one", "three")
+    store.load("three")
+    store.save("one", CHAT.add_user_prompt("gone"))
+    two = store.load("two").add_user_prompt("twice")
+    store.save("two", two)
+    store.delete("one")
+    store.collect_garbage()
+    store.save("three", store.load("three").join(two))
+
+    head = Store(backend).save("two", two.add_user_prompt("on"))
+
+    assert 2 == head.parent
+    assert () == store.verify()
