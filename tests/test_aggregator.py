@@ -1387,6 +1387,9 @@ class TestIsRelatedTo:
         one, two = chat("a"), chat("a")
 
         assert not one.is_related_to(two)
+        with pytest.raises(TypeError, match="takes an Aggregator, got a Turn"):
+            one.is_related_to(one.turn)  # type: ignore[arg-type]
+
         assert not one.is_related_to(Aggregator.new())
         assert one.is_related_to(two.join(one))
         assert two.join(one).is_related_to(one)
@@ -1486,6 +1489,26 @@ class TestTurn:
             entries=turn.entries,
             ledger=turn.ledger,
         )
+
+    @pytest.mark.parametrize(
+        ("entries", "ledger", "error"),
+        [
+            ([(), ()], [], TypeError),
+            ([], [5], TypeError),
+            ([Entry("a", None)], [], InvalidMessageError),  # type: ignore[arg-type]
+            ([Entry("a", UserMessage(""))] * 2, [], ValueError),
+            ([Entry(5, UserMessage(""))], [], ValueError),  # type: ignore[arg-type]
+            ([], [LedgerEntry("a", Usage(1), "")] * 2, ValueError),
+            ([], [LedgerEntry("a", None, "")], InvalidUsageError),  # type: ignore[arg-type]
+        ],
+    )
+    def test_rebuild_checks(self, entries, ledger, error):
+        """
+        What has an identity twice would be joined twice, and is refused like what
+        is no entry.
+        """
+        with pytest.raises(error, match=r"entries|ledger"):
+            Turn.rebuild(id=ONE, parent_id=None, entries=entries, ledger=ledger)
 
     def test_repr(self):
         """

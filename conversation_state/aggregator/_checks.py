@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, SupportsIndex
 
 from conversation_state._persistent import check_text, check_time
 from conversation_state._wording import describe_value, shorten_repr
-from conversation_state.aggregator._entries import Entry, LedgerEntry, message_of
+from conversation_state.aggregator._entries import (
+    Entry,
+    LedgerEntry,
+    id_of,
+    message_of,
+)
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_entries",
     "check_fork_point",
+    "check_identities",
     "check_ledger",
     "check_length",
     "describe_mismatch",
@@ -73,6 +79,20 @@ def _check_recorded_time(time: datetime, what: str) -> None:
             "time.astimezone(timezone.utc) has one"
         )
         raise InvalidUsageError(msg)
+
+
+def check_identities(name: str, items: Sequence[Entry] | Sequence[LedgerEntry]) -> None:
+    """
+    That the identities of *items*, which are called *name*, are texts, each once.
+    """
+    ids = set(map(id_of, items))
+    if len(ids) != len(items):
+        msg = f"{name} holds an identity more than once"
+        raise ValueError(msg)
+
+    if not {*map(type, ids)} <= {str}:
+        msg = f"{name} holds an identity that is not text"
+        raise ValueError(msg)
 
 
 def check_length(to: object) -> int:

@@ -16,6 +16,7 @@ from conversation_state._wording import describe_type, format_count, shorten_rep
 from conversation_state.aggregator._checks import (
     check_entries,
     check_fork_point,
+    check_identities,
     check_ledger,
     check_length,
     describe_mismatch,
@@ -29,7 +30,6 @@ from conversation_state.aggregator._entries import (
     LedgerEntry,
     Messages,
     Union,
-    id_of,
 )
 from conversation_state.aggregator._growing import GrowingState
 from conversation_state.aggregator._turn import Turn
@@ -138,16 +138,8 @@ class Aggregator(GrowingState):
         check_entries(entries)
         check_ledger(ledger)
         check_fork_point(init_len, len(entries), init_ledger_len, len(ledger))
-        for name, items in (("entries", entries), ("ledger", ledger)):
-            ids = set(map(id_of, items))
-            if len(ids) != len(items):
-                msg = f"{name} holds an identity more than once"
-                raise ValueError(msg)
-
-            if not {*map(type, ids)} <= {str}:
-                msg = f"{name} holds an identity that is not text"
-                raise ValueError(msg)
-
+        check_identities("entries", entries)
+        check_identities("ledger", ledger)
         inherited = EMPTY_LEDGER.with_entries(ledger[:init_ledger_len])
         whole = inherited.with_entries(ledger[init_ledger_len:])
         origin = _make_origin(id, parent_id, root_id, init_len, inherited)

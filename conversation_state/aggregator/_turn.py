@@ -12,6 +12,11 @@ import attrs
 from conversation_state._identity import make_uuid, number_of_uuid
 from conversation_state._persistent import Log, final
 from conversation_state._wording import format_count
+from conversation_state.aggregator._checks import (
+    check_entries,
+    check_identities,
+    check_ledger,
+)
 from conversation_state.aggregator._entries import (
     NOTHING,
     Entry,
@@ -60,9 +65,26 @@ class Turn:
     ) -> Turn:
         """
         A turn from all that makes it one; what decoding ends in.
+
+        O(n).
+
+        Raises:
+            ValueError:
+                If an identity occurs twice or is not text.
+
+            TypeError, InvalidMessageError, InvalidUsageError:
+                If *entries* or *ledger* holds something else, or the ledger adds up
+                to too much, as for `Aggregator.rebuild`.
         """
+        check_entries(entries)
+        check_ledger(ledger)
         parent = None if parent_id is None else number_of_uuid(parent_id)
-        return cls(number_of_uuid(id), parent, Log(entries), Log(ledger))
+        turn = cls(number_of_uuid(id), parent, Log(entries), Log(ledger))
+        # A total that is too large would only be found where the turn is joined.
+        _ = turn.usage
+        check_identities("entries", entries)
+        check_identities("ledger", ledger)
+        return turn
 
     @property
     def id(self) -> UUID:

@@ -179,8 +179,8 @@ class StateValue:
         root, or hold a common entry. O(1) in the first case, else O(n).
         """
         if not isinstance(other, StateValue):
-            expected = "an Aggregator or a Turn"
-            raise TypeError(describe_mismatch("is_related_to", expected, other))
+            msg = describe_mismatch("is_related_to", "an Aggregator", other)
+            raise TypeError(msg)
 
         if self._origin.root == other._origin.root:
             return True

@@ -23,8 +23,6 @@ from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import (
     Aggregator,
     Checkpoint,
-    Entry,
-    LedgerEntry,
     Turn,
 )
 from conversation_state.codec._decode_messages import (
@@ -137,23 +135,8 @@ def _read_turn(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     return _read_state_or_turn(reader, raw, path, _TURN)
 
 
-def _make_turn(
-    *, entries: list[Entry], ledger: list[LedgerEntry], **given: Any
-) -> Turn:
-    turn = Turn.rebuild(entries=entries, ledger=ledger, **given)
-    # A total that overflows is a problem of this document; without this line it would
-    # be raised where the turn is joined.
-    _ = turn.usage
-    for items in (entries, ledger):
-        if len({item.id for item in items}) != len(items):
-            msg = "an identity is repeated"
-            raise ValueError(msg)
-
-    return turn
-
-
 _TURN = strict_shape(
-    _make_turn,
+    Turn.rebuild,
     *("id", "entry_ids", "messages", "ledger"),
     id=CodecReader.uuid,
     parent_id=CodecReader.uuid,

@@ -11,6 +11,7 @@ from operator import index
 from typing import Any, Self, TypeVar
 
 from conversation_state._persistent import View
+from conversation_state._wording import shorten_repr
 from conversation_state.messages import Message
 from conversation_state.trimming._elements import COMPACTED, Dropped
 from conversation_state.trimming._selection import Selection
@@ -144,5 +145,5 @@ def _check_index(at: Any, size: int) -> int:
     if 0 <= position < size:
         return position
 
-    msg = f"index {wanted} is out of range for a view of {size}"
+    msg = f"index {shorten_repr(wanted)} is out of range for a view of {size}"
     raise IndexError(msg)
