@@ -201,6 +201,30 @@ class Lost:
     where: Nowhere  # type: ignore[name-defined]  # noqa: F821 - on purpose
 
 
+class Moment(datetime):
+    """
+    A time with methods of its own, as some libraries have.
+    """
+
+
+class Day(date):
+    """
+    The same of a date.
+    """
+
+
+class Hour(time):
+    """
+    The same of a time of day.
+    """
+
+
+class Key(UUID):
+    """
+    The same of a UUID.
+    """
+
+
 Loose = namedtuple("Loose", "a b")  # noqa: PYI024 - on purpose
 Id = NewType("Id", int)
 
@@ -649,6 +673,10 @@ class TestTypes:
             (5, Final[int], 5),
             (5, Id, 5),
             ({"a": [1]}, Any, {"a": [1]}),
+            (Moment(2026, 1, 2, tzinfo=UTC), Moment, "2026-01-02T00:00:00Z"),
+            (Day(2026, 1, 2), Day, "2026-01-02"),
+            (Hour(3, 4), Hour, "03:04"),
+            (Key(int=5), Key, "00000000-0000-0000-0000-000000000005"),
         ],
     )
     def test_values(self, value, type, raw):
@@ -688,6 +716,7 @@ class TestTypes:
             ("expected an array, got an object", list[str], {"a": 1}),
             ("expected an array, got an object", set[str], {"a": 1}),
             ("expected an array of 2 items, got one of 1", tuple[int, str], [1]),
+            ("expected an array of 0 items, got one of 1", tuple[()], [1]),
             ("expected an object, got an array", dict[str, int], [["a", 1]]),
             ("expected an object, got an array", Stop, ["Bern"]),
             ("expected an object, got 'Bern'", Person, "Bern"),

@@ -359,6 +359,12 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
         [{"a": "b"}],
     ),
     (
+        Counter,
+        {"type": "object", "additionalProperties": INTEGER},
+        [{"a": 1}],
+        [{"a": "b"}],
+    ),
+    (
         dict[int, Any],
         {"type": "object", "propertyNames": {"pattern": "^-?[0-9]+$"}},
         [{"-1": 1}],

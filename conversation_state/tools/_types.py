@@ -361,7 +361,7 @@ class SchemaWriter:
     def _write_map(self, base: type, args: tuple[Any, ...], at: str) -> Schema:
         schema: Schema = {"type": "object"}
         if issubclass(base, Counter):
-            args = (*args, int)
+            args = (*(args or (Any,)), int)
 
         key, value = args or (Any, Any)
         names = dict(self.write(key, f"{at}[]"))

@@ -10,6 +10,7 @@ Imported only where it is needed: cattrs takes 50 ms.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable
 from enum import Enum
 from functools import cache, partial
@@ -60,6 +61,8 @@ __all__ = [
     "unstructure",
     "write_instance",
 ]
+
+_ANY_TUPLE = (tuple, typing.Tuple)  # noqa: UP006 - is not `tuple[()]`
 
 # Converts a plain JSON value at a path.
 Structure: TypeAlias = "Callable[[Any, JsonPath], Any]"
@@ -256,7 +259,7 @@ def _make_hook(converter: Converter, kind: Any) -> Hook:
 def _make_class_hook(converter: Converter, kind: Any, origin: type) -> Hook | None:
     args = get_args(kind)
     if origin is tuple:
-        return tuple_hook(converter, args)
+        return tuple_hook(converter, None if kind in _ANY_TUPLE else args)
 
     if origin in ARRAYS:
         return array_hook(converter, ARRAYS[origin], *args)

@@ -75,9 +75,19 @@ def read_scalar(base: type, raw: Any, kind: Any) -> Any:
     with suppress(ValueError, OverflowError):
         made = convert(raw)
         if made is not None:
-            return made if kind is base else kind(made)
+            return made if kind is base else _make_subclass(base, made, kind)
 
     raise TypeMismatch(what, describe_json(raw))
+
+
+def _make_subclass(base: type, value: Any, kind: Any) -> Any:
+    """
+    *value*, of the class *base*, as an instance of its subclass *kind*.
+    """
+    if base in {date, datetime, time}:
+        return kind.fromisoformat(value.isoformat())
+
+    return kind(str(value) if base is UUID else value)
 
 
 def _text_converter(convert: Callable[[str], Any]) -> Callable[[Any], Any]:
@@ -245,12 +255,13 @@ def array_hook(
     return structure
 
 
-def tuple_hook(converter: Converter, kinds: tuple[Any, ...]) -> Hook:
-    if not kinds or kinds[-1] is Ellipsis:
-        return array_hook(converter, tuple, *kinds[:1])
+def tuple_hook(converter: Converter, kinds: tuple[Any, ...] | None) -> Hook:
+    """
+    The hook for tuples of *kinds*; None is any.
+    """
+    if kinds is None or kinds[1:] == (Ellipsis,):
+        return array_hook(converter, tuple, *(kinds or ())[:1])
 
-    # The arguments of `tuple[()]` differ before Python 3.11.
-    kinds = () if kinds == ((),) else kinds
     hooks = [deferred_hook(converter, kind) for kind in kinds]
 
     def structure(raw: Any, kind: Any) -> Any:
