@@ -34,8 +34,7 @@ def _check_count(name: str, count: Any) -> None:
     if count.__class__ is not int or not 0 <= count <= _MOST:
         msg = (
             f"{name} is {shorten_repr(count)}; a count of tokens is an integer from 0 "
-            "to "
-            "2**63 - 1. Leave it out if the provider did not say."
+            "to 2**63 - 1. Leave it out if the provider did not say."
         )
         raise InvalidUsageError(msg)
 

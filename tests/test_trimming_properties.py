@@ -26,6 +26,7 @@ from conversation_state.messages import (
 from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.testing import strategies as our
 from conversation_state.testing.laws import views_add_up
+from conversation_state.tools import ToolCall
 from conversation_state.trimming import (
     CALLS_KEEP_RESULTS,
     PROPERTIES,
@@ -61,6 +62,18 @@ class TestProperties:
     """
     Each property says what is wrong, where, and where cuts do no harm.
     """
+
+    def test_many_calls(self):
+        """
+        What is wrong with a thousand calls is said with three of them.
+        """
+        many = [ToolCall(f"call {at:03} {'x' * 1_000}", "f") for at in range(1_000)]
+        history = [AssistantMessage("", tool_calls=many), UserMessage("Go on")]
+        (flaw,) = TrimContext.of(history).problems()
+
+        assert flaw.what.startswith("messages[0] calls 'call 000 xxx")
+        assert "..., 997 more, and messages[1] follows before the" in flaw.what
+        assert len(flaw.what) < 400
 
     @given(anything)
     def test_those_that_all_want_make_a_view_valid(self, history):

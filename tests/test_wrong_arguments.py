@@ -70,7 +70,7 @@ WRONG = [
 ]
 # By `rebuild` and the like, adapters and backends make values of checked data.
 UNCHECKED = re.compile(
-    r"(Aggregator|Timeline)\.rebuild|(Cost|Diff|Divergence(\.of)?|LogProb|.*_tombstone|"
+    r"(Aggregator|Timeline|Turn)\.rebuild|(Cost|Diff|Divergence(\.of)?|LogProb|.*_tombstone|"
     r"find_erasure|encode_ledger_entry|response_key|union_total|is_schema|"
     r"structurer?|parse|escape_invisible|format_.*|quote_word|"
     r"read_history|History.of_timeline)\("

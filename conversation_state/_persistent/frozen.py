@@ -182,8 +182,7 @@ def check_text(value: object, what: object, error: type[Exception] = ValueError)
         except UnicodeEncodeError as found:
             msg = (
                 f"{what} holds {value[found.start]!a} at position {found.start}, "
-                "half of a surrogate pair and no character; replace it, with "
-                "U+FFFD say"
+                "half of a surrogate pair and no character; replace it, with U+FFFD say"
             )
             raise error(msg) from None
 

@@ -189,8 +189,7 @@ class GrowingState(StateValue):
         if len(reported) > 1:
             msg = (
                 f"key={shorten_repr(key)} can identify one usage, and these messages "
-                "report "
-                f"{len(reported)}; add them one by one"
+                f"report {len(reported)}; add them one by one"
             )
             raise InvalidUsageError(msg)
 
@@ -327,8 +326,7 @@ class GrowingState(StateValue):
                 f"conflicting usage for key {shorten_repr(key)}: the ledger has "
                 f"{recorded.usage} "
                 f"for model {shorten_repr(recorded.model)}, got {usage} for model "
-                f"{shorten_repr(model)}; use "
-                "another key"
+                f"{shorten_repr(model)}; use another key"
             )
             raise InvalidUsageError(msg)
 

@@ -290,8 +290,7 @@ class Aggregator(GrowingState):
 
         msg = (
             f"no entry of this state has the identity {shorten_repr(entry_id)}; "
-            "state.entries "
-            "lists them"
+            "state.entries lists them"
         )
         raise LookupError(msg)
 

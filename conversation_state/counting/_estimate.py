@@ -115,8 +115,7 @@ def count(message: Message, counter: TokenCounter) -> int:
     if tokens < 0:
         msg = (
             f"{shorten_repr(counter)}: expected a number of tokens, an integer from 0 "
-            "on, got "
-            f"{shorten_repr(result)} for {shorten_repr(message)}"
+            f"on, got {shorten_repr(result)} for {shorten_repr(message)}"
         )
         raise ValueError(msg)
 

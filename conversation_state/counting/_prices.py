@@ -110,8 +110,7 @@ def check_moment(when: datetime | None) -> datetime:
     if when.utcoffset() is None:
         msg = (
             f"when is {shorten_repr(when)}, which has no time zone; "
-            "datetime.now(timezone.utc) "
-            "has one"
+            "datetime.now(timezone.utc) has one"
         )
         raise ValueError(msg)
 

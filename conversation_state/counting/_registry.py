@@ -130,8 +130,7 @@ def window_of(model: str) -> int:
     if not window:
         msg = (
             f"{REGISTRY} knows {shorten_repr(model)} as {info.id} of {provider.name}, "
-            "but not how "
-            "large its window is; give context_window instead"
+            "but not how large its window is; give context_window instead"
         )
         raise ValueError(msg)
 

@@ -342,8 +342,7 @@ class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
             known = with_article(f"{role.title()}Message")
             problem = (
                 f"is of the known role {shorten_repr(role)}; make {known} of it, or "
-                "name the "
-                "provider it is from as *source*"
+                "name the provider it is from as *source*"
             )
             raise InvalidMessageError(problem, "UnknownMessage", "raw")
 

@@ -258,8 +258,7 @@ class PipelineStep:
             f"the key {shorten_repr(entry.id)} with {entry.usage} for model "
             f"{shorten_repr(entry.model)}, but "
             f"the ledger has {known.usage} for model {shorten_repr(known.model)} under "
-            "it, which "
-            "is kept"
+            "it, which is kept"
             for other in others
             for known, entry in _find_conflicts(state, other)
         )

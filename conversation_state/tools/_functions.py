@@ -178,8 +178,7 @@ class _Signature:
                 known = ", ".join(parameters) or "none"
                 raise InvalidToolError(
                     f"can't leave {shorten_repr(name)} out of {self._shown}, which has "
-                    "no such "
-                    f"parameter; its parameters: {known}"
+                    f"no such parameter; its parameters: {known}"
                 )
 
         kept = {n: each for n, each in parameters.items() if n not in without}

@@ -279,8 +279,7 @@ class SchemaWriter:
                 except TypeError as error:
                     raise InvalidToolError(
                         f"can't describe {self._function}: {shorten_repr(note)} does "
-                        "not fit "
-                        f"{_format_type(bare)}, the type of {at}: {error}"
+                        f"not fit {_format_type(bare)}, the type of {at}: {error}"
                     ) from None
             elif isinstance(getattr(note, "description", None), str):
                 schema["description"] = note.description

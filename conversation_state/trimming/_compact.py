@@ -135,6 +135,7 @@ def read_mark_replaced(message: Message) -> frozenset[int]:
     try:
         return frozenset(read_mark(message).get("replaced", ()))
     except TypeError:
+        # The metadata are users' own, and may be anything.
         return frozenset()
 
 

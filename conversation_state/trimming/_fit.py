@@ -56,6 +56,7 @@ class _KeepNewest:
         """
         Where a valid run to the end may start; at least one.
         """
+        # Without a user's message: a view of system messages alone stays what it is.
         is_all_lead = self.keep_system and 0 < survey.lead_size == survey.size
         cuts = survey.cuts
         if self.start_on_user and not is_all_lead:
@@ -158,6 +159,7 @@ class _Fit(_KeepNewest):
 
         # Before a run that starts at a cut, this much must be left out.
         excess = lead_tokens + total - limit
+        # A survey of what is shown has counted the results as they are shown.
         rewrites = selection.rewrites if selection.whole else NO_REWRITES
         cut = cuts[0]
         if excess > lead_tokens:
@@ -176,6 +178,7 @@ class _Fit(_KeepNewest):
                 spaced = cuts.fold(
                     _spaced_cuts(slack, lead), _NO_CUTS, key=(_spaced_cuts, slack, lead)
                 )
+                # There may be none behind the last one that leaves out enough.
                 cut = _find_cut(spaced, excess, rewrites) or cut
 
         if cut.seq <= lead:
@@ -228,6 +231,7 @@ class _KeepCount(_KeepNewest):
         at = 0
         if survey.size - lead_size > self.last:
             seq, place = selection.find_shown(survey.size - self.last)
+            # A view can't start in the middle of what one position shows.
             at = bisect_left(cuts, seq + (place > 0), key=_seq)
 
         # A newest group of more than *last* messages is kept whole.

@@ -140,6 +140,7 @@ class CallExchange(NamedTuple):
         reason = flaws[0].reason if flaws else ""
         position = Position(seq, Edit((message,), reason), own, *flaws[:1])
         if not self.held:
+            # No call is open, so nothing later changes what is shown here.
             return self, [position]
 
         return CallExchange(open_calls, renamed, self.held.append(position)), []
@@ -305,6 +306,8 @@ class _Repair:
             if survey.flaw is None and not is_open:
                 return context
 
+            # Where results were rewritten before, the log can't be repaired as a
+            # whole: `_rewrite_log` takes a repair as the first of the steps only.
             if not selection.steps:
                 return self._repair_whole(context)
 

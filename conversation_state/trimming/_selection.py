@@ -226,6 +226,7 @@ class Selection:
         """
         changes: Iterable[tuple[int, Edit]] = ()
         if len(span) == 1:
+            # Asked for one position after the other: sorting would be quadratic.
             own = self.changes.get(span.start)
             changes = [(span.start, own)] if own else ()
         elif self.changes is not NO_CHANGES:
@@ -315,6 +316,7 @@ class Selection:
                 surplus -= self.repairs[first - 1].surplus if first else 0
 
         if self.changes:
+            # What a change stands for may itself have been several messages.
             repaired = attrs.evolve(self, changes=NO_CHANGES)
             for seq in [seq for seq in self.changes if seq in span]:
                 before = repaired.find_edit(seq)
@@ -440,6 +442,7 @@ class Selection:
             return self
 
         dropped.sort()
+        # Without *whole*: what is shown now is not all that *steps* made.
         return Selection(
             self.entries,
             self.counter,

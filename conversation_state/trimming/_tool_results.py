@@ -141,6 +141,7 @@ def _rewrite_whole(selection: Selection, step: _RewriteStep) -> Selection:
 
     O(log n + what was spared by one of the steps and not by another).
     """
+    # Each step is idempotent, so nothing has to be looked for.
     if step in selection.steps[-1:]:
         return selection
 
@@ -170,6 +171,7 @@ def _rewrite_whole(selection: Selection, step: _RewriteStep) -> Selection:
                     ]
                     rewrites = rewrites.extend(found)
                 else:
+                    # Shares the log that the fold remembers, instead of copying.
                     rewrites = run.rewrites.take(last)
 
                 saved += newer.saved - base
@@ -181,6 +183,7 @@ def _rewrite_whole(selection: Selection, step: _RewriteStep) -> Selection:
     if not changed:
         return selection
 
+    # *saved* is of all steps, so what earlier ones saved is not taken off twice.
     base_tokens = selection.tokens
     if selection.rewrites:
         base_tokens += selection.rewrites[-1].saved
@@ -235,6 +238,7 @@ class _ShortenResults:
             return result
 
         text = result.text
+        # Cut to the marker alone, which may be over the limit itself.
         shortened = read_mark(result).get("shortened_to")
         if shortened == 0 or self._count_text(text, counter) <= self.limit_tokens:
             return result

@@ -66,8 +66,7 @@ def _wrong_result(step: object, result: Any) -> TypeError:
         close_coroutine(result)
         msg = (
             f"the step {shorten_repr(step)} has to be awaited; use atrim, or "
-            "Trimmer.acall, "
-            "which take both kinds of steps"
+            "Trimmer.acall, which take both kinds of steps"
         )
         return TypeError(msg)
 

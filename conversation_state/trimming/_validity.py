@@ -112,10 +112,16 @@ def no_result_reason(seq: int, ids: Iterable[str]) -> str:
     if len(named) == 1:
         return _format_reason(f"call {named[0]} has no result", seq)
 
+    return _format_reason(f"calls {_list_ids(named)} have no results", seq)
+
+
+def _list_ids(ids: Iterable[str]) -> str:
+    """
+    The first few of *ids*, and how many more there are.
+    """
+    named = sorted(ids)
     more = [f"{len(named) - _MAX_CALLS} more"] * (len(named) > _MAX_CALLS)
-    return _format_reason(
-        f"calls {', '.join([*named[:_MAX_CALLS], *more])} have no results", seq
-    )
+    return ", ".join([*named[:_MAX_CALLS], *more])
 
 
 def check_pairing(
@@ -134,7 +140,7 @@ def check_pairing(
 
     flaws: tuple[Flaw, ...] = ()
     if open_calls.pending:
-        ids = ", ".join(sorted(map(repr, open_calls.pending)))
+        ids = _list_ids(map(shorten_repr, open_calls.pending))
         what = (
             f"messages[{open_calls.seq}] calls {ids}, and messages[{seq}] follows "
             "before the result; put the result between them, or drop the call"
@@ -176,8 +182,7 @@ def _check_result(
         caller = open_calls.seq
         what = (
             f"messages[{seq}] answers call {shorten_repr(call_id)} of "
-            f"messages[{caller}] again; "
-            "drop one of the results"
+            f"messages[{caller}] again; drop one of the results"
         )
         reason = f"call {_shorten_id(call_id)} has a result already"
         reason = _format_reason(reason, seq)
@@ -186,8 +191,7 @@ def _check_result(
 
     what = (
         f"messages[{seq}] answers call {shorten_repr(call_id)}, which the assistant's "
-        "message "
-        "before it did not make; drop it, or keep the call directly before it"
+        "message before it did not make; drop it, or keep the call directly before it"
     )
     reason = _format_reason(f"result has no call {_shorten_id(call_id)} before it", seq)
     return open_calls, (Flaw(ORPHANED, (seq,), what, RESULTS_FOLLOW, reason),)
@@ -241,6 +245,7 @@ class Survey(NamedTuple):
         size, before, lead_size, lead, lead_tokens, open_calls, flaw, cuts, users = self
         role = message.role
         may_start = role != "tool"
+        # Any other message neither calls nor answers, as most do not.
         if not may_start or open_calls.pending or role == "assistant":
             open_calls, flaws = check_pairing(open_calls, seq, message)
             if flaws:
@@ -256,6 +261,7 @@ class Survey(NamedTuple):
             cuts = cuts.append(cut)
             if role == "user":
                 users = users.append(cut)
+            # Only what nothing else comes before: a later one is kept as others are.
             elif role == "system" and lead_size == size:
                 lead_size, lead, lead_tokens = size + 1, seq + 1, before + tokens
 
