@@ -536,14 +536,13 @@ class TestResponse:
         assert {"cost": 1, "p": "abc"} == kept_notes["event"]
 
     @pytest.mark.parametrize("kind", [{}, {"type": None}, {"type": 3}])
-    def test_deltas_of_no_type(self, kind):
+    @pytest.mark.parametrize("raw", [{"type": "hologram"}, TEXT, THOUGHT])
+    def test_deltas_of_no_type(self, raw, kind):
         """
-        A piece that does not say what it is, of a block that is held, is kept.
+        A piece that does not say what it is, is kept with its block.
         """
         message = collected(
-            begin({"type": "hologram"}),
-            {**delta("x"), "delta": {**kind, "of": [1]}},
-            stop(),
+            begin(raw), {**delta("x"), "delta": {**kind, "of": [1]}}, stop()
         )
 
         assert [{**kind, "of": [1]}] == thaw(notes(message.content[0])["deltas"])

@@ -691,6 +691,14 @@ class TestMends:
                 {"systemInstruction": {"parts": [text("\ud800")]}, "contents": []},
                 "parts[0].text",
             ),
+            (
+                {
+                    "systemInstruction": {"parts": [{"hologram": "\ud800"}]},
+                    "contents": [],
+                },
+                "parts[0].hologram",
+            ),
+            ([{"role": "critic", "parts": [text("\ud800")]}], "parts[0].text"),
         ],
     )
     def test_paths(self, document, path):

@@ -142,7 +142,7 @@ class AnthropicStream:
         nothing else.
         """
         block, delta = self._open_blocks[event["index"]], event["delta"]
-        if block.make_chunks is not None and delta["type"] == block.word:
+        if block.make_chunks is not None and delta.get("type") == block.word:
             path = (("delta",), (block.key, *block.noise))
             make = block.make_chunks(block.index)
             if delta[block.key] and delta.keys() <= {block.key, "type", *block.noise}:

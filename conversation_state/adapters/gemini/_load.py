@@ -129,7 +129,7 @@ class GeminiLoader(MessageLoader):
 
         if not all(isinstance(part, TextPart) for part in parts):
             raw = {key: self.json(instruction, path)}
-            return [UnknownMessage(raw, source=SOURCE)]
+            return [self._make_unknown(raw, harmed, path)]
 
         note_mended(place, harmed)
         content = simplify_content(parts)
@@ -175,16 +175,24 @@ class GeminiLoader(MessageLoader):
             place.wrong("role", "user, model or function")
             return []
 
-        problems = self.count
+        problems, harmed = self.count, len(self.mended)
         messages: list[Message]
         if info or role == "model":
             messages = [self._load_answer(place, prefix, info)]
         elif role in _ASKING:
             messages = self._load_user_content(place, prefix)
         else:
-            messages = [UnknownMessage(self.json(raw, path), source=SOURCE)]
+            messages = [self._make_unknown(self.json(raw, path), harmed, path)]
 
         return messages if self.count == problems else []
+
+    def _make_unknown(self, raw: Any, harmed: int, path: str) -> UnknownMessage:
+        """
+        A message of *raw*, what was at *path*, with notes on what was mended since.
+        """
+        place = CasedObject(self, {}, path)
+        note_mended(place, harmed)
+        return UnknownMessage(raw, source=SOURCE, metadata=place.metadata(SOURCE))
 
     def _load_answer(
         self, place: CasedObject, prefix: str, info: ResponseChoice | None
