@@ -1664,10 +1664,15 @@ class TestThreads:
         """
         go, start = threading.Event(), _waiting.in_worker
         started: list[Any] = []
+        refused: list[Any] = []
 
         def one(job):
             if started:
-                go.set()
+                # The one thread ends when it finds nothing to do.
+                refused.append(job)
+                if len(refused) == 40:
+                    go.set()
+
                 msg = "can't start new thread"
                 raise RuntimeError(msg)
 
