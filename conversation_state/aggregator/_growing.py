@@ -160,7 +160,9 @@ class GrowingState(StateValue):
             *messages: The response, usually one `AssistantMessage`, as an
                 adapter's ``load`` gives it.
 
-            key: The ledger identity to use instead of the response's id.
+            key: The ledger identity to use instead of the response's id. Only
+                this key stands for the usage then: `record_responses` would record
+                it again, under the response's id.
 
         Raises:
             InvalidMessageError:
@@ -205,8 +207,10 @@ class GrowingState(StateValue):
         A response is recorded under the id its provider gave it, or under the
         identity of its entry where it has none, or where the ledger has
         another usage under that id (some servers give every response one id).
-        What is recorded already is not recorded again, so this is idempotent.
-        The time of an entry is its message's timestamp, or now.
+        What is recorded so already is not recorded again, so this is idempotent;
+        what was recorded under another key, or by `add_usage` without one, is not
+        known to be of a response. The time of an entry is its message's timestamp,
+        or now.
 
         O(messages from *since* on).
 
