@@ -138,6 +138,9 @@ class PieceTemplate:
             in_list = is_list(at)
             levels.append((level, key, in_list))
             if in_list:
+                if len(at) != 1:
+                    return
+
                 (at,) = at
 
         expected: Any = self._piece

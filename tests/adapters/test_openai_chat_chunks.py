@@ -125,6 +125,31 @@ class TestText:
 
         assert ['"😀"', "\ufffd"] == [each.arguments for each in calls]
 
+    def test_surrogates_elsewhere(self):
+        """
+        What is mended in calls and blocks is listed as in a whole response.
+        """
+        message = collected(
+            event(content=[{"type": "text", "text": "a\ud800"}]),
+            event(tool_calls=[call(0, "{\ud83d", id="a\ud800", name="f\ud800")]),
+            event(tool_calls=[call(0, "\ude00")]),
+            event(tool_calls=[call(0, "\ud800}")]),
+        )
+        export = dump([message])
+        (sent,) = export.payload["messages"]
+
+        assert {
+            "content[0].text",
+            "tool_calls[0].function.arguments",
+            "tool_calls[0].function.name",
+            "tool_calls[0].id",
+        } == {lost.what for lost in export.lost}
+        assert [{"type": "text", "text": "a\ufffd"}] == sent["content"]
+        assert ["a\ufffd", "f\ufffd", "{😀\ufffd}"] == [
+            sent["tool_calls"][0]["id"],
+            *sent["tool_calls"][0]["function"].values(),
+        ]
+
     def test_whole_characters(self):
         """
         Text beyond ASCII, cut between characters and within.
@@ -145,6 +170,14 @@ class TestText:
             event(content="b"),
         )
 
+        several = collected(
+            event(content=[]),
+            event(content=[thinking, {"type": "text", "text": "a"}]),
+            event(content=[]),
+            event(content="b"),
+        )
+
+        assert ("hm", "ab") == (several.reasoning, several.text)
         assert "hmhm" == message.reasoning
         assert "ab" == message.text
         assert [2, 2] == list(
@@ -385,6 +418,15 @@ class TestCalls:
         )
 
         assert ["".join(pieces), "{}"] == [each.arguments for each in calls]
+
+    def test_without_a_function(self):
+        """
+        A piece of nothing adds nothing.
+        """
+        nothing = {"index": 0, "function": None}
+        calls = called(call(0, "{", id="a", name="f"), nothing, nothing, call(0, "}"))
+
+        assert [("a", "f", "{}")] == [(c.id, c.name, c.arguments) for c in calls]
 
     def test_pieces(self):
         """

@@ -476,6 +476,17 @@ class TestLoad:
         assert arguments == found.tool_calls[0].arguments
         assert arguments == dump([found]).payload["input"][0]["arguments"]
 
+    def test_mends_the_type_of_a_thought(self):
+        """
+        Of a block that is kept as it is, also its type is mended.
+        """
+        block = {"type": "raw\ud800", "text": "Hm."}
+        raws = [{"type": "reasoning", "summary": [], "content": [block]}, call()]
+        export = dump(load(raws))
+
+        assert "raw\ufffd" == export.payload["input"][0]["content"][0]["type"]
+        assert ["[0].content[0].type"] == [lost.what for lost in export.lost]
+
     @pytest.mark.parametrize(
         ("wrong", "right"),
         [("a\ud800b", "a\ufffdb"), ("\ud83d\ude00", "😀"), ("\udc00", "\ufffd")],

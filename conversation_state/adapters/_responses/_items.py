@@ -242,7 +242,7 @@ def read_item_block(
         metadata = block.metadata(SOURCE)
         return UnknownPart(raw, source=SOURCE, index=index, metadata=metadata)
 
-    kind = block.raw["type"]
+    kind = block.text("type")
     text = block.text("text")
     # An empty thought has no summary if nothing else is noted.
     if where == "content" or not text or kind != "summary_text":

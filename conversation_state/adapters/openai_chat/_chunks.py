@@ -175,6 +175,7 @@ class ChatStream:
         self._texts = {key: SurrogateBuffer() for key in _TEXTS}
         self._has_text = False
         self._thinking: dict[str, bool] = {}
+        self._harmed: dict[str, bool] = {}
         self._error: Any = None
         self._calls = CallAssembler(self._news)
         self._audio = AudioAssembler(self._news)
@@ -269,6 +270,10 @@ class ChatStream:
         for choice in place.optional_objects("choices", "a list of choices"):
             if (choice.raw.get("index") or 0) == self._choice:
                 chunks += self._read_choice(choice)
+
+        for where in read.mended:
+            _, delta, name = where.partition(".delta.")
+            self._harmed |= {name: True} if delta else {}
 
         # What could be read is given, whatever else is wrong.
         yield from chunks
@@ -446,7 +451,7 @@ class ChatStream:
             "choice": self._of_choice,
             "keys": self._indexed.rest(),
             "audio": {},
-            "mended": harmed,
+            "mended": [*harmed, *self._harmed, *self._calls.harmed()],
         }
         # Metadata of audio without data stands with the other keys.
         notes[self._audio.place].update(self._audio.rest())

@@ -22,6 +22,7 @@ _FUNCTION = frozenset({"arguments", "name"})
 _CUSTOM = frozenset({"input", "name"})
 _LEAST = frozenset({"function", "index"})
 _LEGACY = "function_call"
+_ARGUMENTS = "function.arguments"
 _MOST = 2**63 - 1
 
 
@@ -36,6 +37,7 @@ class _ChatCall:
         self.made_id = "" if call_id else made_id
         self.late_id = ""
         self.name = ""
+        self.is_custom = False
         self.pieces = 0
         self.arguments = SurrogateBuffer()
         self.brackets = _BracketDepth()
@@ -120,7 +122,8 @@ class CallAssembler:
         *pieces* is one of nothing but arguments; else None.
         """
         raw = pieces[0] if is_list(pieces) and len(pieces) == 1 else {}
-        if raw.keys() != _LEAST or raw["function"].keys() != {"arguments"}:
+        body = raw.get("function")
+        if raw.keys() != _LEAST or not is_map(body) or body.keys() != {"arguments"}:
             return None
 
         call = self._at.get(raw["index"])
@@ -149,6 +152,17 @@ class CallAssembler:
         ]
         return [piece for piece in pieces if piece.arguments]
 
+    def harmed(self) -> list[str]:
+        """
+        The paths of arguments in which half of a character was alone.
+        """
+        by_index = sorted(self._opened, key=lambda call: call.index)
+        return [
+            f"tool_calls[{at}].{'custom.input' if call.is_custom else _ARGUMENTS}"
+            for at, call in enumerate(by_index)
+            if call.arguments.is_harmed
+        ]
+
     def _read_call_piece(self, place: ObjectReader, prefix: str) -> ToolCall:
         raw = place.raw
         at = raw.get("index")
@@ -165,7 +179,7 @@ class CallAssembler:
         if is_map(body):
             inside = ObjectReader(place.reading, body, f"{place.path}.{word}")
             name = _get_text(inside, "name")
-            arguments = _get_text(inside, "input" if word == "custom" else "arguments")
+            arguments = _get_piece(inside, "input" if word == "custom" else "arguments")
         elif body is not None:
             place.wrong(word, "an object or null")
 
@@ -176,6 +190,7 @@ class CallAssembler:
         if at is not None:
             self._at[at] = call
 
+        call.is_custom = word == "custom"
         keys = self._news.of(place, _CALL, call.index)
         if call.made_id and call_id and not call.late_id:
             call.late_id = keys["id"] = call_id
@@ -198,8 +213,8 @@ class CallAssembler:
             notes = {"under": {_LEGACY: True}}
 
         keys = self._news.of(body, _FUNCTION, _LEGACY)
-        name, arguments = _get_text(body, "name"), _get_text(body, "arguments")
-        return _make_piece(call, name, arguments, notes, keys)
+        arguments = _get_piece(body, "arguments")
+        return _make_piece(call, given_name, arguments, notes, keys)
 
     def _find_continued(
         self, at: int | None, call_id: str, name: str
@@ -241,6 +256,13 @@ class CallAssembler:
 
 
 def _get_text(place: ObjectReader, key: str) -> str:
+    """
+    The text under *key*, as valid Unicode; "" if missing.
+    """
+    return place.text(key) if _get_piece(place, key) else ""
+
+
+def _get_piece(place: ObjectReader, key: str) -> str:
     """
     The text under *key*, as it is; "" if missing.
     """
