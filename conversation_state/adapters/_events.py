@@ -24,8 +24,8 @@ _LINE_ENDS = re.compile("\r\n|\r|\n")
 _FIELDS = (":", "event", "id", "retry", "data")
 _MAX_SHOWN = 2_000
 
-# How OpenAI and those who follow it end a stream.
-_END = "[DONE]"
+# What keeps a connection open, and how OpenAI and those who follow it end a stream.
+_NO_EVENTS = ("", "[DONE]")
 
 
 def events(
@@ -122,22 +122,27 @@ class _EventReader:
             if not line:
                 yield from self._end_event()
             elif line.startswith("data:"):
-                data = line[5:].removeprefix(" ")
-                # Nearly every event is one line. It is given at once, so that
-                # clients that leave empty lines out do no harm.
-                event = None if self._data else _parse_event(data)
-                if event is None:
-                    self._data.append(data)
-                else:
-                    self._count += 1
-                    yield event
+                yield from self._read_data(line[5:].removeprefix(" "))
             elif not line.startswith(_FIELDS) and len(self._others) < _MAX_SHOWN:
                 self._others += line
+
+    def _read_data(self, data: str) -> Iterator[dict[str, Any]]:
+        """
+        The event that *data*, of one line, is.
+        """
+        # Nearly every event is one line. It is given at once, so that clients that
+        # leave empty lines out do no harm.
+        event = None if self._data else _parse_event(data)
+        if event is not None:
+            self._count += 1
+            yield event
+        elif self._data or data.strip() not in _NO_EVENTS:
+            self._data.append(data)
 
     def _end_event(self) -> Iterator[dict[str, Any]]:
         text = "\n".join(self._data)
         self._data.clear()
-        if not text or text.strip() == _END:
+        if not text:
             return
 
         event = _parse_event(text)

@@ -601,6 +601,9 @@ class TestResponse:
 
         assert "b" == collected(*block(raw)).response.model
         assert "claude" == collected(*block({**raw, "to": 5})).response.model
+        assert "\ufffd" == (
+            collected(*block({**raw, "to": {"model": "\ud800"}})).response.model
+        )
 
 
 class TestEnds:

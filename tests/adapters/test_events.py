@@ -78,6 +78,9 @@ class TestLines:
         assert [{"a": 1}, {"a": 2}] == parsed(
             ['data: {"a": 1}', 'data: {"a": 2}', "data: [DONE]"]
         )
+        assert [{"a": 1}, {"a": 2}] == parsed(
+            ["data:", 'data: {"a": 1}', "data: ", "data: [DONE]", 'data: {"a": 2}']
+        )
 
     def test_separators_that_are_no_line_ends(self):
         """

@@ -14,6 +14,7 @@ from conversation_state.adapters._reading import (
     describe_failure,
     is_list,
     is_map,
+    mended,
     take_text,
 )
 from conversation_state.adapters._stream_pieces import PieceTemplate
@@ -301,7 +302,7 @@ class AnthropicStream:
             # Who answers from here on is another model.
             model = block.raw.get("to")
             name = model.get("model") if is_map(model) else None
-            self._model = name if isinstance(name, str) else self._model
+            self._model = mended(name) if isinstance(name, str) else self._model
 
         opening = self._open_block(at, kind)
         mark = len(block.reading.mended)
