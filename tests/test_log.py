@@ -546,7 +546,7 @@ class TestFold:
 
     def test_forgets_the_oldest(self):
         """
-        Eight keys are remembered; the one asked for longest ago goes first.
+        Sixteen keys are remembered; the one asked for longest ago goes first.
         """
         calls = []
 
@@ -555,11 +555,11 @@ class TestFold:
             return total + item
 
         log = Log(range(64))
-        for key in range(9):
+        for key in range(17):
             log.fold(counted, 0, key=key)
 
         calls.clear()
-        for key in range(1, 9):
+        for key in range(1, 17):
             log.fold(counted, 0, key=key)
 
         assert [] == calls

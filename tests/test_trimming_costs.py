@@ -383,6 +383,34 @@ class TestWhatChanged:
         # The first one is told that the state before may forget.
         assert 10 > max(counts) - min(counts)
 
+    def test_several_models(self):
+        """
+        Four models, each with steps and a counter of its own, cost no more each turn
+        than one does.
+        """
+        state = grown(400)
+        pipelines = [
+            (repair(), shorten_tool_results(20 + n), clear_tool_results(keep=n), fit())
+            for n in range(4)
+        ]
+        budget = TokenBudget(context_window=200)
+
+        def show_all() -> None:
+            for n, steps in enumerate(pipelines):
+                trim(state, budget, *steps, counter=COUNTERS[n])
+
+        show_all()
+        state = state.add(UserMessage("Thanks."))
+        assert 4 * 1_500 > work(show_all)
+
+
+COUNTERS: list[Callable[[Message], int]] = [
+    lambda message: len(message.text.split()),
+    lambda message: len(message.text),
+    lambda message: len(message.text) // 2,
+    lambda message: len(message.text) // 3,
+]
+
 
 class TestCallsWithOneId:
     def test_cost_what_they_are(self):

@@ -265,7 +265,7 @@ class Log(Sequence[T], Generic[T]):
         one, at most 32 steps. *step* must be pure, and *key* must stand for
         the same *step* and *start* always.
 
-        The last eight keys are remembered; one more, and the first is folded
+        The last sixteen keys are remembered; one more, and the first is folded
         again from the beginning when it is asked for.
         """
         newer: list[T] = []

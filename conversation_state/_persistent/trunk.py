@@ -28,8 +28,9 @@ BITS = 5
 WIDTH = 1 << BITS
 MASK = WIDTH - 1
 
-# How many folds a block or a version remembers; more, and the oldest goes.
-_FOLDS = 8
+# How many folds a block or a version remembers; more, and the oldest goes. A pipeline
+# of trimming has up to four, and some programs have one for each of several models.
+_FOLDS = 16
 
 
 class Block:
