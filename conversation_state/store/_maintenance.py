@@ -55,6 +55,8 @@ def collect_garbage(core: Core, *, vacuum: bool) -> Collected:
 
         collected = Collected(0, 0, 0, 0, 0, 0)
         if found.sizes or found.origins or found.blobs:
+            # Not `Core.write`, which would try to remove the same rows again: after a
+            # conflict they have to be found again.
             with Transaction(core, core.backend.writing()) as transaction:
                 collected = _remove_garbage(transaction, found)
 
@@ -277,6 +279,7 @@ def _remove_garbage(transaction: Transaction, found: Garbage) -> Collected:
         size += weight if is_same else _sum_sizes(tx, branch, reach)
 
     gone = [branch for branch in found.sizes if branch not in reach]
+    # First, since it reads the rows that are removed below.
     _drop_starts(tx, [(branch, found.branches[branch][1]) for branch in gone])
     tx.remove_each("branches", [(branch, branch + 1) for branch in gone])
     ranges = [_get_unneeded_range(branch, reach) for branch in found.sizes]
@@ -344,6 +347,8 @@ def drop_blobs(tx: Writing, digests: Iterable[bytes]) -> tuple[int, int]:
     """
     left = {*digests}
     if left:
+        # Of every place: other messages may show the same content, and a save may have
+        # come since the digests were collected.
         for _, used in iterate_rows(tx, "uses", Use._fields):
             left.difference_update(split_digests(used))
 

@@ -278,6 +278,7 @@ class ReadingVerbs:
             # No text holds U+0000, so this comes next.
             low = max(prefix, f"{after}\x01") if after else prefix
             high = _find_text_after(prefix)
+            # No backend has to know what a range is that ends before it begins.
             if high is not None and low >= high:
                 return ()
 
@@ -317,7 +318,7 @@ class ReadingVerbs:
             number = transaction.get_name(name).number
             low, high = number << SHIFT, (number + 1) << SHIFT
             if before is not None:
-                high = max(low, min(high, low + before))
+                high = min(high, low + before)
 
             most = None if limit is None else min(limit, _MOST_ROWS)
             scan = transaction.tables.scan

@@ -381,6 +381,8 @@ def _save_rollback(
         if not is_expected(newest.head, expecting):
             raise StaleHeadError(core.url, text, expecting, newest.head)
 
+        # Another transaction: the first one's state is remembered at its end, and what
+        # both states share is not read again.
         with core.read() as transaction:
             earlier = load_at(transaction, text, to)
 
@@ -429,7 +431,8 @@ def _write_notes(
     left = {key: value for key, value in before.items() if key not in changes}
     notes = check_notes({**left, **changes})
     packed = pack_notes(notes)
-    if notes == before and packed == pack_notes(before):
+    # As bytes, since 1, 1.0 and True are equal.
+    if packed == row.notes:
         return notes
 
     if isinstance(row, Revision):
@@ -462,6 +465,8 @@ def delete_name(
     _check_newest(transaction, text, expecting, advice)
     tx = transaction.tables
     number = transaction.get_name(text).number
+    # Rows of logs and origins stay: other names may need them, and `collect_garbage`
+    # finds those that none does.
     tx.remove("names", text, f"{text}\x01")
     tx.remove("revisions", number << SHIFT, (number + 1) << SHIFT)
     tx.remove("labels", label_key(number, ""), label_key(number + 1, ""))

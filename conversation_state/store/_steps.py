@@ -275,6 +275,7 @@ class PipelineStep:
         if isinstance(made, Aggregator):
             return made
 
+        # Else Python warns that it was never awaited.
         if inspect.iscoroutine(made):
             made.close()
 
@@ -320,6 +321,7 @@ def _find_conflicts(
     The ledger entries of *other* under whose key *state* has another usage, each
     behind the one that *state* has.
     """
+    # Most ledgers grew from one another: what they share needs no look.
     parted = other.ledger.common_prefix(state.ledger)
     return [
         (known, entry)
@@ -334,6 +336,7 @@ def _keep_recorded(before: Aggregator, made: Aggregator) -> Aggregator:
     *made* with all that is recorded in the ledger of *before*, as it is there.
     """
     recorded = {known.id: known for known, _ in _find_conflicts(before, made)}
+    # No verb of a state replaces a ledger entry, so the log is made again.
     if recorded:
         ledger = [recorded.get(entry.id, entry) for entry in made.ledger]
         made = Aggregator.rebuild_from_logs(

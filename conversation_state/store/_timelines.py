@@ -80,7 +80,7 @@ def save_timeline(
     """
     What `Store.save_timeline` does.
     """
-    limit = getattr(timeline, "limit", None) or 0
+    limit = timeline.limit or 0
     if limit > _MOST_MOMENTS:
         msg = (
             f"limit is {limit:,}; a store keeps timelines of a limit up to "
@@ -175,6 +175,7 @@ def _write_moments(  # noqa: PLR0917 - what was found, and what to write
     """
     first, present = timeline.moments[0].number, timeline.moment
     revisions: dict[int, int] = {}
+    # Moments with equal states share a revision, also one that another verb saved.
     made: dict[bytes, int] = dict(stored.others)
 
     def find_revision(number: int | None) -> int:
@@ -335,6 +336,8 @@ def _list_changed(timeline: States, stored: _Stored) -> dict[int, bytes | None]:
         if old is None or old.state is not moment.state:
             digest = _compute_digest(moment.state)
             before = stored.digests.get(number)
+            # The digests of what is remembered are not in `stored`; they are kept with
+            # the logs.
             if old is not None:
                 before = _compute_digest(old.state)
 

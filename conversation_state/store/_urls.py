@@ -63,6 +63,7 @@ def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
     # Without either it is more likely a scheme: memory, postgres.
     looks_like_path = ":" not in address and ("." in address or "/" in address)
     if isinstance(url, os.PathLike) or looks_like_path:
+        # A path that is no UTF-8 is refused below, as one in a URL is.
         address = f"sqlite:///{quote(address, errors='surrogatepass')}"
 
     scheme, colon, rest = address.partition(":")
@@ -152,6 +153,7 @@ def _is_seconds(text: str) -> bool:
         return False
 
 
+# SQLite takes milliseconds, in 32 bits.
 _LONGEST_S = 86_400
 _ALLOWED: dict[str, Callable[[str], bool]] = {
     "synchronous": {"normal", "full"}.__contains__,

@@ -272,6 +272,7 @@ def check_name(name: object, what: str = "name") -> str:
     return text
 
 
+# At most 2,000 bytes of UTF-8; an index of PostgreSQL's takes keys of up to 2,704.
 _LONGEST = 500
 
 
@@ -407,6 +408,8 @@ def is_expected(head: Head | None, expecting: Head | int | None) -> bool:
     if isinstance(expecting, int):
         return expecting == (head.revision if head else 0)
 
+    # A name that was deleted and saved again may have the same state as the same
+    # revision; the time tells them apart.
     return (
         head is not None
         and head.revision == expecting.revision

@@ -77,6 +77,8 @@ def verify(core: Core) -> tuple[Damage, ...]:
         _verify_records,
     ):
         try:
+            # One transaction each: a server takes no more statements in one that had
+            # an error.
             with core.read() as transaction:
                 for damage in look(transaction):
                     damages.append(damage)  # noqa: PERF402 - kept if the next one raises

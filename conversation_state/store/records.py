@@ -437,7 +437,7 @@ class WriteGroup:
                 self._write_waiting(job)
         finally:
             try:
-                with suppress(ValueError):
+                with suppress(ValueError):  # interrupted before it was added
                     waiting.remove(job)
             finally:
                 turn.leave(job)
@@ -452,10 +452,11 @@ class WriteGroup:
             jobs = [job]
             while jobs:
                 for each in jobs:
+                    # First, so that `results` has it if it raises.
                     results[each] = None
                     results[each] = each.work(writer)
 
-                # Also those that came meanwhile.
+                # Also those that came meanwhile. Of a copy: threads add to it now.
                 jobs = [
                     each
                     for each in self._waiting.copy()

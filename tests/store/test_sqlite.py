@@ -232,6 +232,7 @@ class TestErrors:
             ("sqlite:///no/such/folder/chats.db", "its folder is there"),
             ("sqlite:///chats.db?mode=ro&mode=rwc", "given twice"),
             ("sqlite:///%ff.db", "no UTF-8"),
+            ("\udcff.db", "no UTF-8"),
             ("sqlite:///" + "a" * 300, "can't be opened"),
             ("sqlite:///\ud800.db", "can't be opened"),
         ],

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -557,6 +558,16 @@ class TestErrors:
 
         with pytest.raises(StaleHeadError):
             store.save("chat", CHAT, expecting=head)
+
+    def test_a_head_of_another_time(self, store):
+        """
+        A head of a name that was deleted since is not expected any more, though the
+        same state was saved again as the same revision.
+        """
+        head = store.save("chat", CHAT)
+        deleted = head._replace(saved_at=head.saved_at - timedelta(seconds=1))
+        with pytest.raises(StaleHeadError):
+            store.save("chat", CHAT.add_user_prompt("more"), expecting=deleted)
 
     def test_a_number_that_no_revision_has(self, store):
         """

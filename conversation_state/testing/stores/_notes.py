@@ -106,6 +106,18 @@ class NotePromises(StoreFixtures):
         assert head.notes == other.latest("chat", at="again").notes
         assert () == other.verify()
 
+    def test_equal_values(self, store: Store) -> None:
+        """
+        A note is changed to a value that only Python takes for an equal one.
+        """
+        store.save("chat", CONVERSATION)
+        for at in (None, 1):
+            for value in (1, True, 1.0):
+                store.annotate("chat", {"draft": value}, at=at)
+                notes = self.other(store).notes("chat", at=at)
+
+                assert (type(value), value) == (type(notes["draft"]), notes["draft"])
+
     def test_merged_by_a_save(self, store: Store) -> None:
         """
         Notes of a save of the very head are merged with those on it, as others are:
