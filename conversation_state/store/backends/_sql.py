@@ -214,7 +214,8 @@ def _make_heads_select(
         for column in TABLES[table].column_names
     ]
     where = _make_where_range(dialect, "names", is_low=True, is_high=is_high)
-    # Limited before anything is joined, so that it costs what it gives.
+    # Limited before anything is joined, so that it costs what it gives; ordered again
+    # at the end, since a join may give its rows in any order.
     return (
         f"SELECT {', '.join(columns)} FROM"
         f" (SELECT * FROM names{where} ORDER BY name LIMIT {dialect.mark}) AS names"

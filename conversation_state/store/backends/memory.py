@@ -253,9 +253,10 @@ class MemoryBackend:
 
     def end_block(self, block: MemoryBlock) -> None:
         """
-        The other end_block of `begin_block`.
+        The other end of `begin_block`.
         """
         try:
+            # Else the turn of *block* never came, or was taken from it.
             if self._undo is block.undo:
                 self._undo = []
         finally:

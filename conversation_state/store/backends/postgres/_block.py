@@ -38,8 +38,13 @@ POSTGRES = Dialect(
 STRIPES = 16
 
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# Each statement sees what was committed before it, so also what the locks waited for.
+# SERIALIZABLE would need no locks; with sixteen writers of sixteen names it made a
+# third as many saves, since rows of different names share pages.
 _BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
+# Shared: blocks that only add don't wait for each other where they lock one stripe.
 _LOCK_STRIPE = "SELECT stripe FROM gate WHERE stripe = %s FOR SHARE"
+# In one order: of two blocks that lock all, one waits, and there is no deadlock.
 _LOCK_ALL_STRIPES = "SELECT stripe FROM gate ORDER BY stripe FOR UPDATE"
 _COMMIT = "COMMIT"
 
@@ -321,6 +326,7 @@ class PostgresBlock:
     def get(
         self, table: str, key: Key, columns: tuple[str, ...] | None = None
     ) -> Row | None:
+        # The server refuses such a text, and so has no row with it.
         if isinstance(key, str) and "\0" in key:
             return None
 

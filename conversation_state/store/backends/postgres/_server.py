@@ -165,6 +165,7 @@ class Address(NamedTuple):
             settings["default_transaction_read_only"] = "on"
 
         options = [f"-c {name}={value}" for name, value in settings.items()]
+        # Where a setting occurs twice the last one counts: that of the URL.
         return {
             "application_name": "conversation_state",
             "connect_timeout": whole_s,
@@ -245,6 +246,7 @@ def _parse_options(prefix: str, query: str) -> dict[str, str]:
             msg = f"the option {name[:40]!r} is given twice; give each once"
             raise StoreError(prefix, msg)
 
+    # Asked of libpq, whose options depend on its version.
     servers = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     for name, value in given.items():
         check = _OWN_OPTIONS.get(name)

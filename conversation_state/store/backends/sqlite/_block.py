@@ -64,8 +64,8 @@ class SqliteBlock(SequentialBlock):
     """
     A transaction of one thread, and the connection that it acquired.
 
-    One that writes has its turn among the threads of this process. It begins
-    where it is first parameters for more than to add the two rows that are most
+    One that writes has its turn among the threads of this process. Its transaction
+    begins with the first thing it does besides adding the two rows that are most
     saves: these wait for its end, and are one statement.
 
     Args:
@@ -267,6 +267,8 @@ class SqliteBlock(SequentialBlock):
 
     def _begin_transaction(self) -> None:
         self._is_begun = True
+        # SQLite would refuse at once, without waiting, to let a transaction write that
+        # began by reading, if another process has written meanwhile.
         self._usable_connection.execute("BEGIN IMMEDIATE")
         for adding in (self._revision_row, self._entry_row):
             if adding is not None:
