@@ -27,26 +27,26 @@ __all__ = [
 ]
 
 
-def read_extra(place: ObjectReader, key: str) -> dict[str, Any]:
+def read_extra(node: ObjectReader, key: str) -> dict[str, Any]:
     """
     The map under *key*, as metadata of ours.
 
     What stands under the reserved key would be read as our notes. It is kept in
     a note itself, under *key*, but for marks of views; so is a map that is empty.
     """
-    given = place.raw.get(key)
+    given = node.raw.get(key)
     if given is None:
         return {}
 
     if not is_map(given):
-        place.wrong(key, "an object or null")
+        node.wrong(key, "an object or null")
         return {}
 
     if not given:
-        place.keys[key] = {}
+        node.keys[key] = {}
         return {}
 
-    extra: dict[str, Any] = place.reading.json(given, f"{place.path}.{key}")
+    extra: dict[str, Any] = node.reading.json(given, f"{node.path}.{key}")
     if RESERVED in extra:
         theirs = extra.pop(RESERVED)
         marks = own_of({RESERVED: theirs}).get(RESERVED) if is_map(theirs) else None
@@ -55,18 +55,18 @@ def read_extra(place: ObjectReader, key: str) -> dict[str, Any]:
             theirs = {name: theirs[name] for name in theirs if name not in marks}
 
         if theirs or not marks:
-            place.notes[key] = {RESERVED: theirs}
+            node.notes[key] = {RESERVED: theirs}
 
     return extra
 
 
 def with_own(
-    own: Mapping[str, Any], place: ObjectReader, source: str
+    own: Mapping[str, Any], node: ObjectReader, source: str
 ) -> Mapping[str, Any]:
     """
-    Metadata of the caller's *own* and of what was noted about *place*.
+    Metadata of the caller's *own* and of what was noted about *node*.
     """
-    kept = place.metadata(source)
+    kept = node.metadata(source)
     if not own or not kept:
         return own or kept
 
@@ -90,16 +90,16 @@ def write_extra(
     return {name: extra[name] for name in sorted(extra)}
 
 
-def note_mended(place: ObjectReader, before: int, within: str = "") -> None:
+def note_mended(node: ObjectReader, before: int, within: str = "") -> None:
     """
-    Note which texts at *place* were mended, after the first *before* ones: their
-    paths *within* another place, or in this one.
+    Note which texts at *node* were mended, after the first *before* ones: their
+    paths *within* another node, or in this one.
     """
-    harmed = place.reading.mended[before:]
+    harmed = node.reading.mended[before:]
     if harmed:
         # A message that is the whole document has nothing before the dot.
-        start = len(within or place.path) + 1
-        place.notes["mended"] = [path[start:] for path in dict.fromkeys(harmed)]
+        start = len(within or node.path) + 1
+        node.notes["mended"] = [path[start:] for path in dict.fromkeys(harmed)]
 
 
 def ordered(raw: dict[str, Any], order: Iterable[str]) -> dict[str, Any]:

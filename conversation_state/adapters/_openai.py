@@ -226,22 +226,22 @@ def _read_logprob(read: DocumentReader, raw: Any, path: str, *, top: bool) -> Lo
         read.wrong(path, raw, "an object")
         return _NOTHING
 
-    place = ObjectReader(read, raw, path)
-    token = place.text("token")
+    node = ObjectReader(read, raw, path)
+    token = node.text("token")
     chance = _read_finite(raw.get("logprob"))
     if chance is None:
-        place.wrong("logprob", "a finite number")
+        node.wrong("logprob", "a finite number")
         return _NOTHING
 
     spelt, octets = raw.get("bytes"), None
     if is_list(spelt) and all(is_octet(octet) for octet in spelt):
         octets = bytes(spelt)
     elif spelt is not None:
-        place.wrong("bytes", "a list of integers from 0 to 255, or null")
+        node.wrong("bytes", "a list of integers from 0 to 255, or null")
 
     likeliest = raw.get("top_logprobs") if top else None
     if likeliest is not None and not is_list(likeliest):
-        place.wrong("top_logprobs", "a list")
+        node.wrong("top_logprobs", "a list")
         likeliest = None
 
     path = f"{path}.top_logprobs"

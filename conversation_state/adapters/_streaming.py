@@ -171,16 +171,16 @@ class ChangeFilter:
         self._seen: dict[Any, Any] = {}
 
     def of(
-        self, place: ObjectReader, known: frozenset[str], kind: object
+        self, node: ObjectReader, known: frozenset[str], kind: object
     ) -> dict[str, Any]:
         """
-        All but the *known* keys of *place*, one of a *kind*, as far as they
+        All but the *known* keys of *node*, one of a *kind*, as far as they
         differ from their last values.
         """
-        if place.raw.keys() <= known:
+        if node.raw.keys() <= known:
             return {}
 
-        given = place.reading.rest(place.raw, known, place.path)
+        given = node.reading.rest(node.raw, known, node.path)
         news = {
             key: value
             for key, value in given.items()
@@ -205,14 +205,14 @@ class ChangeFilter:
     def add(
         self,
         notes: dict[str, Any],
-        place: ObjectReader,
+        node: ObjectReader,
         known: frozenset[str],
         kind: object,
     ) -> None:
         """
         Add the same to *notes*.
         """
-        add_to(notes, self.of(place, known, kind))
+        add_to(notes, self.of(node, known, kind))
 
 
 class IndexedLists:

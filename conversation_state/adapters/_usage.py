@@ -194,16 +194,16 @@ def read_counts(
     return counts, details, extra, left
 
 
-def read_count(place: ObjectReader, key: str) -> int:
+def read_count(node: ObjectReader, key: str) -> int:
     """
     The count under *key*; 0 if it is missing.
     """
-    given = place.raw.get(key)
+    given = node.raw.get(key)
     if is_count(given):
         return given
 
     if given is not None:
-        place.wrong(key, "an integer from 0 to 2**63 - 1")
+        node.wrong(key, "an integer from 0 to 2**63 - 1")
 
     return 0
 

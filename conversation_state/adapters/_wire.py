@@ -367,29 +367,29 @@ class MessageLoader(DocumentReader):
 
     def read_calls(
         self,
-        place: ObjectReader,
+        node: ObjectReader,
         prefix: str,
         read_call: Callable[[ObjectReader, str], ToolCall],
     ) -> list[ToolCall]:
         """
-        The calls that the message at *place* has as ``tool_calls``, a list or
+        The calls that the message at *node* has as ``tool_calls``, a list or
         null, each read from its object and the id it gets if it has none.
         """
-        given = place.raw.get("tool_calls")
+        given = node.raw.get("tool_calls")
         if given is not None and not is_list(given):
-            place.wrong("tool_calls", "a list or null")
+            node.wrong("tool_calls", "a list or null")
             return []
 
         if not given:
-            if "tool_calls" in place.raw:
-                place.keys["tool_calls"] = given
+            if "tool_calls" in node.raw:
+                node.keys["tool_calls"] = given
 
             return []
 
         # What is not an object is refused, so each number in an id is right.
         calls = [
             read_call(call, f"{prefix}_call_{at}")
-            for at, call in enumerate(place.objects("tool_calls"))
+            for at, call in enumerate(node.objects("tool_calls"))
         ]
         # An answer without calls leaves those before it open.
         if calls:
@@ -398,16 +398,16 @@ class MessageLoader(DocumentReader):
         return calls
 
     def resolve_call(
-        self, place: ObjectReader, given: str, name: str, prefix: str
+        self, node: ObjectReader, given: str, name: str, prefix: str
     ) -> str:
         """
-        The id of the call that the result at *place* answers: the *given* one.
+        The id of the call that the result at *node* answers: the *given* one.
 
         If that is missing: of the calls without a result, the first one of
         the tool *name*, or else the first one; which is noted.
         """
         call_id = self.pairing.resolve(given, name, prefix)
         if not given:
-            place.notes["made_id"] = call_id
+            node.notes["made_id"] = call_id
 
         return call_id

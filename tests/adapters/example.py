@@ -91,9 +91,9 @@ def load_usage(payload: Any) -> Usage | None:
     read = DocumentReader()
     usage = None
     if is_map(payload):
-        place = ObjectReader(read, payload, "$").inside("usage")
-        if place is not None:
-            usage = Usage(_read_count(place, "input"), _read_count(place, "output"))
+        node = ObjectReader(read, payload, "$").inside("usage")
+        if node is not None:
+            usage = Usage(_read_count(node, "input"), _read_count(node, "output"))
     elif payload is not None:
         read.wrong("$", payload, "an object")
 
@@ -102,12 +102,12 @@ def load_usage(payload: Any) -> Usage | None:
     return usage
 
 
-def _read_count(place: ObjectReader, key: str) -> int:
-    count = place.raw.get(key, 0)
+def _read_count(node: ObjectReader, key: str) -> int:
+    count = node.raw.get(key, 0)
     if type(count) is int and 0 <= count <= _MOST:
         return count
 
-    place.wrong(key, "a count")
+    node.wrong(key, "a count")
     return 0
 
 
@@ -135,55 +135,55 @@ class ExampleLoader(MessageLoader):
             return None
 
         problems, mended = self.count, len(self.mended)
-        place = ObjectReader(self, raw, path)
-        role = place.text("role")
+        node = ObjectReader(self, raw, path)
+        role = node.text("role")
         message = None
         if role in _CLASSES:
-            message = self._load_known(place, role, prefix, mended)
+            message = self._load_known(node, role, prefix, mended)
 
         if message is None and self.count == problems:
             # Without what was noted above: it is kept as a whole.
-            place = ObjectReader(self, raw, path)
+            node = ObjectReader(self, raw, path)
             raw = self.json(raw, path)
-            note_mended(place, mended)
-            metadata = place.metadata(SOURCE)
+            note_mended(node, mended)
+            metadata = node.metadata(SOURCE)
             message = UnknownMessage(raw, source=SOURCE, metadata=metadata)
 
         return message if self.count == problems else None
 
     def _load_known(
-        self, place: ObjectReader, role: str, prefix: str, mended: int
+        self, node: ObjectReader, role: str, prefix: str, mended: int
     ) -> Message | None:
         """
         A message of a known *role*; None if that may not have this content.
         """
         problems = self.count
-        place.keep(_KEYS_OF.get(role, _KEYS))
-        content = _read_content(place)
-        fields: dict[str, Any] = {"name": place.optional("name")}
+        node.keep(_KEYS_OF.get(role, _KEYS))
+        content = _read_content(node)
+        fields: dict[str, Any] = {"name": node.optional("name")}
         if role == "assistant":
-            fields["tool_calls"] = self.read_calls(place, prefix, _read_call)
+            fields["tool_calls"] = self.read_calls(node, prefix, _read_call)
         elif role == "tool":
-            call_id = place.optional("tool_call_id")
-            fields["tool_call_id"] = self.resolve_call(place, call_id, "", prefix)
+            call_id = node.optional("tool_call_id")
+            fields["tool_call_id"] = self.resolve_call(node, call_id, "", prefix)
 
         if self.count > problems or (role == "system" and not _is_text(content)):
             return None
 
-        note_mended(place, mended)
-        return _CLASSES[role](content, **fields, metadata=place.metadata(SOURCE))
+        note_mended(node, mended)
+        return _CLASSES[role](content, **fields, metadata=node.metadata(SOURCE))
 
 
 def _is_text(content: str | list[Part]) -> bool:
     return isinstance(content, str) or all(isinstance(p, TextPart) for p in content)
 
 
-def _read_content(place: ObjectReader) -> str | list[Part]:
-    if not is_list(place.raw.get("content")):
-        return place.optional("content")
+def _read_content(node: ObjectReader) -> str | list[Part]:
+    if not is_list(node.raw.get("content")):
+        return node.optional("content")
 
     parts: list[Part] = []
-    for block in place.objects("content"):
+    for block in node.objects("content"):
         if block.raw.get("kind") == "text":
             block.keep(_TEXT_KEYS)
             text = block.text("text")
@@ -195,14 +195,14 @@ def _read_content(place: ObjectReader) -> str | list[Part]:
     return parts
 
 
-def _read_call(place: ObjectReader, made_id: str) -> ToolCall:
-    place.keep(_CALL_KEYS)
-    call_id = place.optional("id")
+def _read_call(node: ObjectReader, made_id: str) -> ToolCall:
+    node.keep(_CALL_KEYS)
+    call_id = node.optional("id")
     if not call_id:
-        call_id = place.notes["made_id"] = made_id
+        call_id = node.notes["made_id"] = made_id
 
-    name, arguments = place.text("name"), place.optional("arguments")
-    return ToolCall(call_id, name, arguments, metadata=place.metadata(SOURCE))
+    name, arguments = node.text("name"), node.optional("arguments")
+    return ToolCall(call_id, name, arguments, metadata=node.metadata(SOURCE))
 
 
 # Dumping

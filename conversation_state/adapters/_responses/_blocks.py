@@ -100,22 +100,22 @@ _TEXT = _PLAIN | {"logprobs"}
 _REFUSAL = frozenset({"refusal", "type"})
 
 
-def read_content(place: ObjectReader, key: str, role: str) -> str | list[Part]:
+def read_content(node: ObjectReader, key: str, role: str) -> str | list[Part]:
     """
     The content under *key* in a message of *role*: a text, or parts.
     """
-    content = place.raw.get(key)
+    content = node.raw.get(key)
     if isinstance(content, str):
-        return place.text(key)
+        return node.text(key)
 
     if not is_list(content):
-        place.wrong(key, "a text or a list of parts")
+        node.wrong(key, "a text or a list of parts")
         return ""
 
     if not content:
-        place.notes["bare"] = True
+        node.notes["bare"] = True
 
-    return [read_block(block, role) for block in place.objects(key)]
+    return [read_block(block, role) for block in node.objects(key)]
 
 
 def read_block(

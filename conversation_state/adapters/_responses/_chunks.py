@@ -189,9 +189,9 @@ class ResponsesStream:
         self, event: ObjectReader, verb: str
     ) -> list[AssistantMessage]:
         raw = event.raw["response"]
-        place = ObjectReader(event.reading, raw, f"{event.path}.response")
+        node = ObjectReader(event.reading, raw, f"{event.path}.response")
         problems = event.reading.count
-        info = read_response(place)
+        info = read_response(node)
         if event.reading.count == problems:
             self._info = info
 
@@ -204,7 +204,7 @@ class ResponsesStream:
             return []
 
         self._reason = self._info.finish_reason or verb
-        return self._output.complete(place)
+        return self._output.complete(node)
 
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """

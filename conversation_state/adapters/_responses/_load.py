@@ -123,18 +123,18 @@ class ItemLoader(DocumentReader):
         self._calls = dict(calls)
 
     def document(self, payload: Mapping[str, Any]) -> None:
-        place = ObjectReader(self, payload, "$")
+        node = ObjectReader(self, payload, "$")
         if "output" in payload and "input" in payload:
             self.problem("$", "has both input and output; expected one of them")
         elif "input" in payload:
-            self._load_request(place)
+            self._load_request(node)
         elif is_list(payload.get("output")):
-            self._load_response(place)
+            self._load_response(node)
         elif payload.get("error") is not None:
             why = describe_failure(payload["error"])
             self.problem("$.error", f"is the provider's error: {why}")
         elif "output" in payload:
-            place.wrong("output", "a list of items")
+            node.wrong("output", "a list of items")
         else:
             self.problem(
                 "$",
@@ -142,18 +142,18 @@ class ItemLoader(DocumentReader):
                 "or a response",
             )
 
-    def _load_request(self, place: ObjectReader) -> None:
-        if place.raw.get("instructions") is not None:
-            text = place.text("instructions")
+    def _load_request(self, node: ObjectReader) -> None:
+        if node.raw.get("instructions") is not None:
+            text = node.text("instructions")
             self._add_message(SystemMessage, text)
 
-        given = place.raw["input"]
+        given = node.raw["input"]
         if isinstance(given, str):
-            self._add_message(UserMessage, place.text("input"))
+            self._add_message(UserMessage, node.text("input"))
         elif is_list(given):
             self.history(given, "$.input")
         else:
-            place.wrong("input", "a text or a list of items")
+            node.wrong("input", "a text or a list of items")
 
     def history(self, raws: Sequence[Any], path: str) -> None:
         for at, raw in enumerate(raws):
@@ -240,36 +240,36 @@ class ItemLoader(DocumentReader):
         calls = [one for one in given if isinstance(one, ToolCall)]
         parts = [one for one in given if not isinstance(one, ToolCall)]
         self._calls.update({call.id: call for call in calls})
-        place = ObjectReader(self, {}, "")
-        place.notes.update(notes)
+        node = ObjectReader(self, {}, "")
+        node.notes.update(notes)
         if not given:
-            place.notes["silent"] = True
+            node.notes["silent"] = True
 
         content = _content_of(parts, alone=len(given) == 1)
         fields: dict[str, Any] = {"tool_calls": calls, "response": meta}
-        self._add_message(AssistantMessage, content, place, fields)
+        self._add_message(AssistantMessage, content, node, fields)
 
     def _add_message(
         self,
         kind: Any,
         content: Any,
-        place: ObjectReader | None = None,
+        node: ObjectReader | None = None,
         fields: Mapping[str, Any] = EMPTY_MAP,
     ) -> None:
         """
         Add a message of a *kind*, unless there is something wrong.
         """
-        place = place or ObjectReader(self, {}, "")
+        node = node or ObjectReader(self, {}, "")
         harmed = self.mended[self._since :]
         self._since = len(self.mended)
         if harmed:
-            place.notes["mended"] = [
+            node.notes["mended"] = [
                 path.removeprefix("$").removeprefix(".")
                 for path in dict.fromkeys(harmed)
             ]
 
         if not self.count:
-            metadata = place.metadata(SOURCE)
+            metadata = node.metadata(SOURCE)
             self.messages.append(kind(content, metadata=metadata, **fields))
 
     def _load_message(self, item: ObjectReader, role: str) -> None:
@@ -323,11 +323,11 @@ class ItemLoader(DocumentReader):
 
         self._add_message(ToolMessage, content, item, fields)
 
-    def _load_response(self, place: ObjectReader) -> None:
+    def _load_response(self, node: ObjectReader) -> None:
         logprobs: list[LogProb] = []
-        info = read_response(place)
+        info = read_response(node)
         prefix = info.id or "response"
-        for item in place.objects("output"):
+        for item in node.objects("output"):
             item.raw = without_parsed(item.raw)
             # A compaction returns messages of other roles, too.
             kind, role = self._get_item_type(item), item.raw.get("role")

@@ -68,24 +68,24 @@ class ResponseInfo(NamedTuple):
     notes: dict[str, Any]
 
 
-def read_response(place: ObjectReader) -> ResponseInfo:
+def read_response(node: ObjectReader) -> ResponseInfo:
     """
-    The metadata of the response *place*. Null counts as missing.
+    The metadata of the response *node*. Null counts as missing.
     """
-    raw = place.raw
+    raw = node.raw
     usage, left = None, dict[str, Any]()
     if raw.get("usage") is not None:
         usage, left = read_usage_block(
-            place.reading, raw["usage"], f"{place.path}.usage", _read_counts
+            node.reading, raw["usage"], f"{node.path}.usage", _read_counts
         )
 
-    model = place.nullable("model")
-    info = place.reading.rest(raw, _KNOWN, place.path)
+    model = node.nullable("model")
+    info = node.reading.rest(raw, _KNOWN, node.path)
     notes = {key: value for key, value in info.items() if value is not None}
     if notes.get("object") == "response":
         del notes["object"]
 
-    status = place.nullable("status")
+    status = node.nullable("status")
     details = raw.get("incomplete_details")
     why = details.get("reason") if is_map(details) else None
     reason = status

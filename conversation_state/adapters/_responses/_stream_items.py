@@ -312,8 +312,8 @@ class StreamedCall(StreamedItem, StreamedText):
         if raw is None or key not in final:
             final[key] = "".join(self.pieces) + self.cut.rest()
 
-        place = ObjectReader(self.places.reading, final, path)
-        call = read_call(place, self.index or 0, self.made_id)
+        node = ObjectReader(self.places.reading, final, path)
+        call = read_call(node, self.index or 0, self.made_id)
         if self.cut.is_harmed:
             self.places.mended[f"{self.name}.{key}"] = True
 

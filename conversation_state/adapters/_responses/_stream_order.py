@@ -221,8 +221,8 @@ class OutputOrder:
                 continue
 
             if not isinstance(raw.get("type"), str):
-                place = ObjectReader(response.reading, raw, path)
-                place.wrong("type", "the type of an item")
+                node = ObjectReader(response.reading, raw, path)
+                node.wrong("type", "the type of an item")
                 continue
 
             name = raw.get("id")

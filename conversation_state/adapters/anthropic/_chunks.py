@@ -157,14 +157,14 @@ class AnthropicStream:
         """
         read = DocumentReader()
         check_event(read, event, path)
-        place = ObjectReader(read, event, path)
+        node = ObjectReader(read, event, path)
         kind = event.get("type")
         chunks: list[AssistantMessage] = []
         if kind == "error" or (kind is None and event.get("error") is not None):
             raise ProviderStreamError(describe_failure(event.get("error")), event)
 
         if not isinstance(kind, str):
-            place.wrong("type", "a text, as every event has")
+            node.wrong("type", "a text, as every event has")
         elif kind == "message":
             what = "is a whole response, not a stream event; use load()"
             read.problem(path, what)
@@ -173,15 +173,15 @@ class AnthropicStream:
             if not self._is_begun:
                 read.problem(path, ALONE)
 
-            self._news.add(self._of_events, place, _DERIVED[kind], kind)
+            self._news.add(self._of_events, node, _DERIVED[kind], kind)
         elif kind not in _EVENTS:
             self._others.append(read.json(event, path))
         else:
-            chunks = self._read_event(place, kind)
+            chunks = self._read_event(node, kind)
             if kind in _OF_RESPONSE:
-                self._keep_of_response(place, _EVENTS[kind])
+                self._keep_of_response(node, _EVENTS[kind])
             else:
-                self._news.add(self._of_events, place, _EVENTS[kind], kind)
+                self._news.add(self._of_events, node, _EVENTS[kind], kind)
 
         # What could be read is given, whatever else is wrong.
         yield from chunks
@@ -243,8 +243,8 @@ class AnthropicStream:
         for at, block in enumerate(content if is_list(content) else ()):
             path = f"{message.path}.content[{at}]"
             if is_map(block):
-                place = ObjectReader(message.reading, block, path)
-                chunks += self._start_block(at, place)
+                node = ObjectReader(message.reading, block, path)
+                chunks += self._start_block(at, node)
                 chunks += self._stop_block(at)
             else:
                 message.reading.wrong(path, block, "an object")
@@ -258,35 +258,35 @@ class AnthropicStream:
             self._read_metadata(delta)
             self._keep_of_response(delta, _MESSAGE_DELTA)
 
-    def _keep_of_response(self, place: ObjectReader, known: frozenset[str]) -> None:
+    def _keep_of_response(self, node: ObjectReader, known: frozenset[str]) -> None:
         """
-        Keep all but the *known* keys of *place*; null changes nothing.
+        Keep all but the *known* keys of *node*; null changes nothing.
         """
-        rest = place.reading.rest(place.raw, known, place.path)
+        rest = node.reading.rest(node.raw, known, node.path)
         for key, value in rest.items():
             if value is not None or key not in self._of_response:
                 self._of_response[key] = value
 
-    def _read_metadata(self, place: ObjectReader) -> None:
+    def _read_metadata(self, node: ObjectReader) -> None:
         """
-        Read the metadata of the whole response in *place*.
+        Read the metadata of the whole response in *node*.
         """
-        raw = place.raw
+        raw = node.raw
         if raw.get("stop_reason") is not None:
-            self._finish_reason = place.text("stop_reason")
+            self._finish_reason = node.text("stop_reason")
 
         block = raw.get("usage")
         if block is None:
             return
 
-        path = f"{place.path}.usage"
-        counts = place.reading.json(block, path)
+        path = f"{node.path}.usage"
+        counts = node.reading.json(block, path)
         if is_map(counts):
-            usage, _ = read_usage(place.reading, counts, path)
+            usage, _ = read_usage(node.reading, counts, path)
             if usage is not None:
                 self._add_counts(counts)
         else:
-            place.reading.wrong(path, block, "an object or null")
+            node.reading.wrong(path, block, "an object or null")
 
     def _start_block(self, at: int, block: ObjectReader) -> list[AssistantMessage]:
         if at < 0:
@@ -310,14 +310,14 @@ class AnthropicStream:
         self._note_harm(opening, block, mark)
         return chunks
 
-    def _note_harm(self, block: StreamBlock, place: ObjectReader, mark: int) -> None:
+    def _note_harm(self, block: StreamBlock, node: ObjectReader, mark: int) -> None:
         """
-        Note what was mended in *place*, of a *block*, since *mark*.
+        Note what was mended in *node*, of a *block*, since *mark*.
         """
-        start = len(place.path)
+        start = len(node.path)
         self._harmed += [
             f"content[{block.index}]{each[start:]}"
-            for each in place.reading.mended[mark:]
+            for each in node.reading.mended[mark:]
         ]
 
     def _open_block(self, at: int, kind: str) -> StreamBlock:

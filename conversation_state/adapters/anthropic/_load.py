@@ -78,7 +78,7 @@ class _AnthropicDraft:
     What a message is to be made of, and how many problems there were before.
     """
 
-    place: ObjectReader
+    node: ObjectReader
     kind: Callable[..., Message]
     problems: int
     content: Any = ""
@@ -94,17 +94,17 @@ class AnthropicLoader(MessageLoader):
         self._noted = 0
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
-        place = ObjectReader(self, payload, "$")
+        node = ObjectReader(self, payload, "$")
         if "messages" in payload and "content" in payload:
             self.problem("$", "has both messages and content; expected one of them")
         elif "messages" in payload:
-            messages = self._load_system(place)
+            messages = self._load_system(node)
             if is_list(payload["messages"]):
                 return messages + self.history(payload["messages"], "$.messages")
 
-            place.wrong("messages", "a list of messages")
+            node.wrong("messages", "a list of messages")
         elif "content" in payload:
-            return self._load_response(place)
+            return self._load_response(node)
         elif payload.get("error") is not None:
             why = describe_failure(payload["error"])
             self.problem("$.error", f"is the provider's error: {why}")
@@ -117,8 +117,8 @@ class AnthropicLoader(MessageLoader):
 
         return []
 
-    def _load_system(self, place: ObjectReader) -> list[Message]:
-        given = place.raw.get("system")
+    def _load_system(self, node: ObjectReader) -> list[Message]:
+        given = node.raw.get("system")
         if given is None:
             return []
 
@@ -140,34 +140,34 @@ class AnthropicLoader(MessageLoader):
                 self.wrong(here, raw, "an object")
                 continue
 
-            place = ObjectReader(self, raw, here)
+            node = ObjectReader(self, raw, here)
             role = raw.get("role")
             if not isinstance(role, str) or role not in _KINDS:
-                place.wrong("role", ", ".join(_KINDS))
+                node.wrong("role", ", ".join(_KINDS))
                 continue
 
             if role == before:
-                place.notes["apart"] = True
+                node.notes["apart"] = True
 
             if role == "system" and before in {None, "system"}:
-                place.notes["inside"] = True
+                node.notes["inside"] = True
 
-            messages += self._load_messages(place, role)
+            messages += self._load_messages(node, role)
             before = role
 
         return messages
 
-    def _load_messages(self, place: ObjectReader, role: str) -> Iterator[Message]:
+    def _load_messages(self, node: ObjectReader, role: str) -> Iterator[Message]:
         """
         What one message of the format is here: several, if tools answer.
         """
-        around = self.rest(place.raw, _MESSAGE, place.path)
+        around = self.rest(node.raw, _MESSAGE, node.path)
         if around:
-            place.notes["around"] = around
+            node.notes["around"] = around
 
-        content = place.raw.get("content")
+        content = node.raw.get("content")
         if role != "user" or not is_list(content) or not any(map(_is_result, content)):
-            yield from self._load_message(place, role, f"{place.path}.content")
+            yield from self._load_message(node, role, f"{node.path}.content")
             return
 
         start, late = 0, False
@@ -176,15 +176,15 @@ class AnthropicLoader(MessageLoader):
                 late = True
                 continue
 
-            yield from self._load_user_blocks(place, content, start, at)
-            result = ObjectReader(self, block, f"{place.path}.content[{at}]")
-            yield from self._load_result(place, result, late=late)
+            yield from self._load_user_blocks(node, content, start, at)
+            result = ObjectReader(self, block, f"{node.path}.content[{at}]")
+            yield from self._load_result(node, result, late=late)
             start = at + 1
 
-        yield from self._load_user_blocks(place, content, start, len(content))
+        yield from self._load_user_blocks(node, content, start, len(content))
 
     def _load_user_blocks(
-        self, place: ObjectReader, content: Sequence[Any], start: int, end: int
+        self, node: ObjectReader, content: Sequence[Any], start: int, end: int
     ) -> Iterator[Message]:
         """
         The user's blocks between two results.
@@ -192,29 +192,29 @@ class AnthropicLoader(MessageLoader):
         if start == end:
             return
 
-        draft = _AnthropicDraft(_take_notes(place), UserMessage, self.count)
-        path = f"{place.path}.content"
+        draft = _AnthropicDraft(_take_notes(node), UserMessage, self.count)
+        path = f"{node.path}.content"
         draft.content = self._load_blocks(content[start:end], path, "user", start)[0]
-        yield from self._finish_message(draft, place.path)
+        yield from self._finish_message(draft, node.path)
 
     def _finish_message(self, draft: _AnthropicDraft, path: str) -> Iterator[Message]:
         """
         The message of *draft* at *path*, if there was no problem.
         """
-        note_mended(draft.place, self._noted, path)
+        note_mended(draft.node, self._noted, path)
         self._noted = len(self.mended)
         if self.count > draft.problems:
             return
 
-        if draft.place.notes or draft.place.keys:
-            draft.fields["metadata"] = draft.place.metadata(SOURCE)
+        if draft.node.notes or draft.node.keys:
+            draft.fields["metadata"] = draft.node.metadata(SOURCE)
 
         yield draft.kind(draft.content, **draft.fields)
 
     def _load_result(
-        self, place: ObjectReader, block: ObjectReader, *, late: bool
+        self, node: ObjectReader, block: ObjectReader, *, late: bool
     ) -> Iterator[Message]:
-        block.notes = _take_notes(place).notes
+        block.notes = _take_notes(node).notes
         if late:
             block.notes["late"] = True
 
@@ -240,16 +240,16 @@ class AnthropicLoader(MessageLoader):
         block.keep(_RESULT)
         draft.fields["tool_call_id"] = call_id
         draft.fields["tool_name"] = self.tools.get(call_id, "")
-        yield from self._finish_message(draft, place.path)
+        yield from self._finish_message(draft, node.path)
 
     def _load_message(
-        self, place: ObjectReader, role: str, path: str
+        self, node: ObjectReader, role: str, path: str
     ) -> Iterator[Message]:
         """
-        The message that *place* is, whose content is at *path*.
+        The message that *node* is, whose content is at *path*.
         """
-        draft = _AnthropicDraft(place, _KINDS[role], self.count)
-        content = place.raw.get("content")
+        draft = _AnthropicDraft(node, _KINDS[role], self.count)
+        content = node.raw.get("content")
         calls: list[ToolCall] = []
         if isinstance(content, str):
             draft.content = mended(content)
@@ -259,7 +259,7 @@ class AnthropicLoader(MessageLoader):
             draft.content, calls = self._load_blocks(content, path, role)
         else:
             expected = "a text or a list of blocks"
-            if "content" in place.raw:
+            if "content" in node.raw:
                 self.wrong(path, content, expected)
             else:
                 self.problem(path, f"is missing; expected {expected}")
@@ -271,12 +271,12 @@ class AnthropicLoader(MessageLoader):
         parts = () if isinstance(content, str) else draft.content
         if role == "system" and not all(isinstance(part, TextPart) for part in parts):
             # Changes of the tools, for example, which our model can't represent.
-            raw = self.json(place.raw, place.path)
+            raw = self.json(node.raw, node.path)
             draft.kind, draft.content = UnknownMessage, raw
             draft.fields["source"] = SOURCE
-            place.notes = {}
+            node.notes = {}
 
-        yield from self._finish_message(draft, place.path)
+        yield from self._finish_message(draft, node.path)
 
     def _load_blocks(
         self, content: Sequence[Any], path: str, role: str, start: int = 0
@@ -304,31 +304,31 @@ class AnthropicLoader(MessageLoader):
 
         return parts, calls
 
-    def _load_response(self, place: ObjectReader) -> list[Message]:
+    def _load_response(self, node: ObjectReader) -> list[Message]:
         """
         The message of a response, with its metadata.
         """
-        raw = place.raw
+        raw = node.raw
         if raw.get("role", "assistant") != "assistant":
-            place.wrong("role", "assistant")
+            node.wrong("role", "assistant")
 
         usage, left = None, dict[str, Any]()
         if raw.get("usage") is not None:
-            usage, left = read_usage(self, raw["usage"], f"{place.path}.usage")
+            usage, left = read_usage(self, raw["usage"], f"{node.path}.usage")
 
-        reason, model = place.optional("stop_reason"), place.optional("model")
-        place.keys.clear()
-        notes = self.rest(raw, _RESPONSE, place.path)
+        reason, model = node.optional("stop_reason"), node.optional("model")
+        node.keys.clear()
+        notes = self.rest(raw, _RESPONSE, node.path)
         if left:
             notes["usage"] = left
 
         response_id = take_text(notes, "id")
         if notes:
-            place.notes["response"] = notes
+            node.notes["response"] = notes
 
         response = ResponseMeta(reason, usage, None, model, response_id)
-        place.raw = without_parsed(place.raw)
-        messages = self._load_message(place, "assistant", f"{place.path}.content")
+        node.raw = without_parsed(node.raw)
+        messages = self._load_message(node, "assistant", f"{node.path}.content")
         return [message.replace(response=response) for message in messages]
 
 
@@ -336,12 +336,12 @@ def _is_result(block: Any) -> bool:
     return is_map(block) and block.get("type") == "tool_result"
 
 
-def _take_notes(place: ObjectReader) -> ObjectReader:
+def _take_notes(node: ObjectReader) -> ObjectReader:
     """
-    *place*, with its notes, which are taken from it: they are the first's.
+    *node*, with its notes, which are taken from it: they are the first's.
     """
-    here = ObjectReader(place.reading, place.raw, place.path)
-    here.notes, place.notes = place.notes, {}
+    here = ObjectReader(node.reading, node.raw, node.path)
+    here.notes, node.notes = node.notes, {}
     return here
 
 

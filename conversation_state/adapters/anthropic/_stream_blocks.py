@@ -92,15 +92,15 @@ class StreamBlock(ABC):
 
         return chunks
 
-    def next(self, place: ObjectReader, key: str) -> str:
+    def next(self, node: ObjectReader, key: str) -> str:
         """
         The text under *key*, as far as no half of a character waits.
         """
-        piece = place.raw.get(key)
+        piece = node.raw.get(key)
         if isinstance(piece, str):
             return self.cut.next(piece)
 
-        place.wrong(key, "a text")
+        node.wrong(key, "a text")
         return ""
 
     def other(self, delta: ObjectReader) -> list[AssistantMessage]:
@@ -198,8 +198,8 @@ class _ThinkingBlock(StreamBlock):
 
         return self._read_signature(delta)
 
-    def _read_signature(self, place: ObjectReader) -> list[AssistantMessage]:
-        signature = place.text("signature")
+    def _read_signature(self, node: ObjectReader) -> list[AssistantMessage]:
+        signature = node.text("signature")
         self._is_signed = self._is_signed or bool(signature)
         metadata = with_notes(SOURCE, {"signed": self._is_signed})
         part = ReasoningPart("", signature, index=self.index, metadata=metadata)

@@ -97,14 +97,14 @@ def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
-    place = ObjectReader(read, block, path)
+    node = ObjectReader(read, block, path)
     counts: dict[str, int] = {}
     extra: dict[str, int] = {}
     left: dict[str, Any] = {}
     for key, value in block.items():
         is_name = isinstance(key, str) and mended(key) == key
         if key in _COUNTS:
-            counts[key] = read_count(place, key)
+            counts[key] = read_count(node, key)
         elif is_name and is_count(value) and key not in _BREAKDOWNS:
             extra[key] = value
         else:
@@ -158,8 +158,8 @@ def _read_breakdown(
     else:
         del left[name]
 
-    place = ObjectReader(read, block, f"{path}.{name}")
-    return {key: read_count(place, key) for key in known if key in block}
+    node = ObjectReader(read, block, f"{path}.{name}")
+    return {key: read_count(node, key) for key in known if key in block}
 
 
 def _read_cache_lifetimes(

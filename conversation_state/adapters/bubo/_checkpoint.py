@@ -66,12 +66,12 @@ def load_checkpoint(payload: Any) -> Checkpoint:
         read.wrong("$", payload, "a checkpoint")
         read.finish()
 
-    place = ObjectReader(read, payload, "$")
-    number = _read_id(place)
+    node = ObjectReader(read, payload, "$")
+    number = _read_id(node)
     messages = read.load_listed(payload)
     given = payload.get("messages")
     raws = given if is_list(given) else ()
-    init_len = _read_init_len(place, len(raws))
+    init_len = _read_init_len(node, len(raws))
     usage = _read_usage(read, payload.get("usage"), "$.usage")
     read.finish()
     entries = [
@@ -121,23 +121,23 @@ def _make_identity(number: UUID, at: int, raw: Any) -> str:
     return f"bubo-{number.hex}-{at}-{digest}"
 
 
-def _read_id(place: ObjectReader) -> UUID:
-    given = place.raw.get("id")
+def _read_id(node: ObjectReader) -> UUID:
+    given = node.raw.get("id")
     found = uuid_of(given) if isinstance(given, str) else None
     if found is None:
-        place.wrong("id", "a UUID")
+        node.wrong("id", "a UUID")
 
     return found or NIL
 
 
-def _read_init_len(place: ObjectReader, most: int) -> int:
-    given: Any = place.raw.get("init_len")
+def _read_init_len(node: ObjectReader, most: int) -> int:
+    given: Any = node.raw.get("init_len")
     if given.__class__ is int and 0 <= given <= most:
         return int(given)
 
     if given is not None:
         expected = f"how many of {format_count(most, 'message')} were inherited"
-        place.wrong("init_len", expected)
+        node.wrong("init_len", expected)
 
     return 0
 

@@ -126,133 +126,133 @@ class BuboLoader(MessageLoader):
             return None
 
         problems, harmed = self.count, len(self.mended)
-        place = ObjectReader(self, raw, path)
+        node = ObjectReader(self, raw, path)
         is_hollow = raw and raw.keys() <= _COMMON - {"type"}
-        type_ = "" if is_hollow else place.text("type")
+        type_ = "" if is_hollow else node.text("type")
         kind, known = _MESSAGES.get(type_, (UnknownMessage, _COMMON))
         extra: Mapping[str, Any] = {}
         fields: dict[str, Any] = {"source": SOURCE}
         content: Any = None
         if type_ in _MESSAGES:
-            place.keep(known)
-            if self._has_metadata(place):
-                extra = read_extra(place, "meta")
+            node.keep(known)
+            if self._has_metadata(node):
+                extra = read_extra(node, "meta")
 
-            fields = self._read_envelope(place)
-            content = self._read_payload(place, type_, fields, prefix)
+            fields = self._read_envelope(node)
+            content = self._read_payload(node, type_, fields, prefix)
         elif self.count == problems:
             content = self.json(raw, path)
 
         if self.count > problems:
             return None
 
-        note_mended(place, harmed)
-        return kind(content, **fields, metadata=with_own(extra, place, SOURCE))
+        note_mended(node, harmed)
+        return kind(content, **fields, metadata=with_own(extra, node, SOURCE))
 
-    def _read_envelope(self, place: ObjectReader) -> dict[str, Any]:
-        fields: dict[str, Any] = {"name": place.optional("sender")}
+    def _read_envelope(self, node: ObjectReader) -> dict[str, Any]:
+        fields: dict[str, Any] = {"name": node.optional("sender")}
         for key in ("run_id", "turn_id"):
-            given = place.raw.get(key)
+            given = node.raw.get(key)
             if given is not None:
                 name = uuid_of(given) if isinstance(given, str) else None
                 fields[key] = None if name == NIL else name
                 if name is None:
-                    place.wrong(key, "a UUID")
+                    node.wrong(key, "a UUID")
 
         # "" would be the year 1970 in Go, and means that there is no time.
-        time = place.raw.get("timestamp")
+        time = node.raw.get("timestamp")
         if time is not None and time != "":
             found = time_of(time) if isinstance(time, str) else None
             fields["timestamp"] = None if found == NO_TIME else found
             if found is None:
-                place.wrong("timestamp", "a time, as in 2024-02-29T12:30:05.123Z")
+                node.wrong("timestamp", "a time, as in 2024-02-29T12:30:05.123Z")
 
         return fields
 
-    def _has_metadata(self, place: ObjectReader) -> bool:
+    def _has_metadata(self, node: ObjectReader) -> bool:
         """
         Whether ``meta`` is metadata of ours; any other JSON is noted.
         """
-        given = place.raw.get("meta")
-        if "meta" in place.raw and not (is_map(given) and given):
-            place.notes["meta"] = self.json(given, f"{place.path}.meta")
+        given = node.raw.get("meta")
+        if "meta" in node.raw and not (is_map(given) and given):
+            node.notes["meta"] = self.json(given, f"{node.path}.meta")
             return False
 
         return True
 
     def _read_payload(
-        self, place: ObjectReader, kind: str, fields: dict[str, Any], prefix: str
+        self, node: ObjectReader, kind: str, fields: dict[str, Any], prefix: str
     ) -> str | list[Part]:
         """
         The content of a message of *kind*; what else it has is put into *fields*.
         """
         if kind == "assistant":
-            return self._read_answer(place)
+            return self._read_answer(node)
 
         if kind == "tool_call":
-            fields["tool_calls"] = self._read_tool_calls(place, prefix)
+            fields["tool_calls"] = self._read_tool_calls(node, prefix)
             return ""
 
         if kind == "user":
-            if "content" not in place.raw:
-                place.wrong("content", "a text, a list of parts or null")
+            if "content" not in node.raw:
+                node.wrong("content", "a text, a list of parts or null")
 
-            return self._read_content(place, "user")
+            return self._read_content(node, "user")
 
         if kind == "instructions":
-            return place.text("content")
+            return node.text("content")
 
         is_retry = kind == "retry"
-        content = place.nullable("error") if is_retry else place.text("content")
-        read_text = place.optional if is_retry else place.text
+        content = node.nullable("error") if is_retry else node.text("content")
+        read_text = node.optional if is_retry else node.text
         name, given = read_text("tool_name"), read_text("tool_call_id")
-        call_id = self.resolve_call(place, given, name, prefix)
+        call_id = self.resolve_call(node, given, name, prefix)
         fields.update(tool_name=name, tool_call_id=call_id, is_error=is_retry)
         return content
 
-    def _read_answer(self, place: ObjectReader) -> str | list[Part]:
-        content = self._read_content(place, "assistant")
-        given = place.raw.get("content")
+    def _read_answer(self, node: ObjectReader) -> str | list[Part]:
+        content = self._read_content(node, "assistant")
+        given = node.raw.get("content")
         # Beside a refusal bubo takes no content, be it null, nor the other way.
-        refusal = place.nullable("refusal")
-        if "content" in place.raw and not given and not is_list(given) and not refusal:
-            place.keys["content"] = given
+        refusal = node.nullable("refusal")
+        if "content" in node.raw and not given and not is_list(given) and not refusal:
+            node.keys["content"] = given
 
         if refusal and given is not None:
             what = "has both content and refusal; bubo has one of them"
-            self.problem(place.path, what)
+            self.problem(node.path, what)
         elif refusal:
             content = [RefusalPart(refusal)]
         elif _is_refusal(content):
-            place.notes["list"] = True
+            node.notes["list"] = True
 
         return content
 
-    def _read_tool_calls(self, place: ObjectReader, prefix: str) -> list[ToolCall]:
-        if "tool_calls" not in place.raw:
-            place.wrong("tool_calls", "a list, or null")
+    def _read_tool_calls(self, node: ObjectReader, prefix: str) -> list[ToolCall]:
+        if "tool_calls" not in node.raw:
+            node.wrong("tool_calls", "a list, or null")
 
-        calls = self.read_calls(place, prefix, _read_call)
+        calls = self.read_calls(node, prefix, _read_call)
         # None are an empty list, also where they were null.
-        place.keys.pop("tool_calls", None)
+        node.keys.pop("tool_calls", None)
         if not calls:
-            place.notes["type"] = "tool_call"
+            node.notes["type"] = "tool_call"
 
         return calls
 
-    def _read_content(self, place: ObjectReader, role: str) -> str | list[Part]:
-        given = place.raw.get("content")
+    def _read_content(self, node: ObjectReader, role: str) -> str | list[Part]:
+        given = node.raw.get("content")
         if isinstance(given, str):
-            return place.text("content")
+            return node.text("content")
 
         if is_list(given):
             return [
-                self._read_part(raw, f"{place.path}.content[{at}]", role)
+                self._read_part(raw, f"{node.path}.content[{at}]", role)
                 for at, raw in enumerate(given)
             ]
 
         if given is not None:
-            place.wrong("content", "a text, a list of parts or null")
+            node.wrong("content", "a text, a list of parts or null")
 
         return ""
 
@@ -261,21 +261,21 @@ class BuboLoader(MessageLoader):
             self.wrong(path, raw, "an object")
             return TextPart("")
 
-        place = ObjectReader(self, raw, path)
-        kind = place.text("type")
+        node = ObjectReader(self, raw, path)
+        kind = node.text("type")
         part: Part | None = None
         if kind == "text":
-            text = place.text("text")
-            place.keep(frozenset({"text", "type"}))
-            part = TextPart(text, metadata=place.metadata(SOURCE))
+            text = node.text("text")
+            node.keep(frozenset({"text", "type"}))
+            part = TextPart(text, metadata=node.metadata(SOURCE))
         elif kind == "refusal" and role == "assistant":
-            text = place.text("refusal")
-            place.keep(frozenset({"refusal", "type"}))
-            part = RefusalPart(text, metadata=place.metadata(SOURCE))
+            text = node.text("refusal")
+            node.keep(frozenset({"refusal", "type"}))
+            part = RefusalPart(text, metadata=node.metadata(SOURCE))
         elif kind == "image" and role == "user":
-            part = self._read_image(place)
+            part = self._read_image(node)
         elif kind == "audio" and role == "user":
-            part = self._read_audio(place)
+            part = self._read_audio(node)
 
         if part is None:
             found: Any = self.json(raw, path) or {}
@@ -283,9 +283,9 @@ class BuboLoader(MessageLoader):
 
         return part
 
-    def _read_image(self, place: ObjectReader) -> Part | None:
-        url = place.text("image_url")
-        place.keep(frozenset({"image_url", "type"}))
+    def _read_image(self, node: ObjectReader) -> Part | None:
+        url = node.text("image_url")
+        node.keep(frozenset({"image_url", "type"}))
         if not url:
             return None
 
@@ -294,11 +294,11 @@ class BuboLoader(MessageLoader):
             url=None if data else url,
             data=data,
             media_type=media_type,
-            metadata=place.metadata(SOURCE),
+            metadata=node.metadata(SOURCE),
         )
 
-    def _read_audio(self, place: ObjectReader) -> Part | None:
-        inside = place.required("input_audio")
+    def _read_audio(self, node: ObjectReader) -> Part | None:
+        inside = node.required("input_audio")
         if inside is None:
             return None
 
@@ -310,23 +310,23 @@ class BuboLoader(MessageLoader):
         if not data:
             return None
 
-        place.keep(frozenset({"input_audio", "type"}))
-        place.keep_within("input_audio", inside, _AUDIO)
+        node.keep(frozenset({"input_audio", "type"}))
+        node.keep_within("input_audio", inside, _AUDIO)
         media_type = media_type_of(word)
         if format_of(media_type) != word:
-            place.notes["format"] = word
+            node.notes["format"] = word
 
-        metadata = place.metadata(SOURCE)
+        metadata = node.metadata(SOURCE)
         return AudioPart(data=data, media_type=media_type, metadata=metadata)
 
 
-def _read_call(place: ObjectReader, made: str) -> ToolCall:
-    place.keep(_CALL)
-    call_id, name, arguments = [place.nullable(key) for key in CALL]
+def _read_call(node: ObjectReader, made: str) -> ToolCall:
+    node.keep(_CALL)
+    call_id, name, arguments = [node.nullable(key) for key in CALL]
     if not call_id:
-        call_id = place.notes["made_id"] = made
+        call_id = node.notes["made_id"] = made
 
-    return ToolCall(call_id, name, arguments, metadata=place.metadata(SOURCE))
+    return ToolCall(call_id, name, arguments, metadata=node.metadata(SOURCE))
 
 
 def _is_refusal(content: str | list[Part]) -> bool:

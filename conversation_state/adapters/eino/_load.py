@@ -86,12 +86,12 @@ def load_usage(payload: Any) -> Usage | None:
     read = DocumentReader()
     usage = None
     if is_map(payload):
-        place = ObjectReader(read, payload, "$")
+        node = ObjectReader(read, payload, "$")
         if is_map(payload.get("response_meta")):
-            place = ObjectReader(read, payload["response_meta"], "$.response_meta")
+            node = ObjectReader(read, payload["response_meta"], "$.response_meta")
 
-        if place.raw.get("usage") is not None:
-            usage, _ = read_usage(place, "usage")
+        if node.raw.get("usage") is not None:
+            usage, _ = read_usage(node, "usage")
         elif "prompt_tokens" in payload or "completion_tokens" in payload:
             usage, _ = read_usage(ObjectReader(read, {"": payload}, "$"), "")
     elif payload is not None:
@@ -123,15 +123,15 @@ class EinoLoader(MessageLoader):
             self.wrong(path, raw, "an object")
             return None
 
-        place = ObjectReader(self, raw, path)
+        node = ObjectReader(self, raw, path)
         problems, harmed = self.count, len(self.mended)
-        role = place.text("role")
+        role = node.text("role")
         if self.count > problems:
             return None
 
         message = None
         if role in MESSAGE_CLASSES:
-            message = self._load_known(place, role, prefix, harmed)
+            message = self._load_known(node, role, prefix, harmed)
 
         if message is None and self.count == problems:
             fresh = ObjectReader(self, raw, path)
@@ -143,59 +143,59 @@ class EinoLoader(MessageLoader):
         return message if self.count == problems else None
 
     def _load_known(
-        self, place: ObjectReader, role: str, prefix: str, harmed: int
+        self, node: ObjectReader, role: str, prefix: str, harmed: int
     ) -> Message | None:
         """
         A message of a *role* we know; None if its content does not fit that role.
         """
         problems = self.count
-        place.keep(_KNOWN[role])
-        extra = read_extra(place, "extra")
-        content: str | list[Part] = place.nullable("content")
-        parts = _read_listed_parts(place, role)
+        node.keep(_KNOWN[role])
+        extra = read_extra(node, "extra")
+        content: str | list[Part] = node.nullable("content")
+        parts = _read_listed_parts(node, role)
         if parts and content:
-            place.keys["content"] = content
+            node.keys["content"] = content
 
-        fields: dict[str, Any] = {"name": place.optional("name")}
+        fields: dict[str, Any] = {"name": node.optional("name")}
         if role == "assistant":
-            fields["tool_calls"] = self.read_calls(place, prefix, _read_tool_call)
-            fields["response"] = read_response(place)
-            content = _add_reasoning(place, content, parts)
+            fields["tool_calls"] = self.read_calls(node, prefix, _read_tool_call)
+            fields["response"] = read_response(node)
+            content = _add_reasoning(node, content, parts)
         elif parts:
             content = parts
 
         if role == "tool":
-            name = fields["tool_name"] = place.optional("tool_name")
-            call_id = place.optional("tool_call_id")
-            fields["tool_call_id"] = self.resolve_call(place, call_id, name, prefix)
+            name = fields["tool_name"] = node.optional("tool_name")
+            call_id = node.optional("tool_call_id")
+            fields["tool_call_id"] = self.resolve_call(node, call_id, name, prefix)
 
         is_odd = role == "system" and not all(isinstance(p, TextPart) for p in parts)
         if is_odd or self.count > problems:
             return None
 
-        note_mended(place, harmed)
-        metadata = with_own(extra, place, SOURCE)
+        note_mended(node, harmed)
+        metadata = with_own(extra, node, SOURCE)
         return MESSAGE_CLASSES[role](content, **fields, metadata=metadata)
 
 
-def _read_tool_call(place: ObjectReader, made: str) -> ToolCall:
-    place.keep(_CALL)
-    extra = read_extra(place, "extra")
+def _read_tool_call(node: ObjectReader, made: str) -> ToolCall:
+    node.keep(_CALL)
+    extra = read_extra(node, "extra")
     name = arguments = ""
-    body = place.inside("function")
+    body = node.inside("function")
     if body is not None:
         name, arguments = body.optional("name"), body.optional("arguments")
-        place.keep_within("function", body, _FUNCTION)
+        node.keep_within("function", body, _FUNCTION)
 
-    kind = place.nullable("type")
+    kind = node.nullable("type")
     if not kind:
         # eino documents "function", and leaves it empty.
-        place.notes["without"] = ["type"]
+        node.notes["without"] = ["type"]
 
-    index = _read_index(place)
-    call_id = place.nullable("id")
+    index = _read_index(node)
+    call_id = node.nullable("id")
     if not call_id and index is None:
-        call_id = place.notes["made_id"] = made
+        call_id = node.notes["made_id"] = made
 
     return ToolCall(
         call_id,
@@ -203,66 +203,66 @@ def _read_tool_call(place: ObjectReader, made: str) -> ToolCall:
         arguments,
         index=index,
         type=kind or "function",
-        metadata=with_own(extra, place, SOURCE),
+        metadata=with_own(extra, node, SOURCE),
     )
 
 
-def _read_index(place: ObjectReader) -> int | None:
-    given = place.raw.get("index")
+def _read_index(node: ObjectReader) -> int | None:
+    given = node.raw.get("index")
     if given is None:
-        if "index" in place.raw:
-            place.keys["index"] = None
+        if "index" in node.raw:
+            node.keys["index"] = None
 
         return None
 
     if given.__class__ is not int or not -_MOST - 1 <= given <= _MOST:
-        place.wrong("index", "an integer of 64 bits, or null")
+        node.wrong("index", "an integer of 64 bits, or null")
     elif given >= 0:
         return int(given)
     else:
-        place.keys["index"] = given
+        node.keys["index"] = given
 
     return None
 
 
-def _read_listed_parts(place: ObjectReader, role: str) -> list[Part]:
+def _read_listed_parts(node: ObjectReader, role: str) -> list[Part]:
     """
     The parts that a message of *role* has in a list; empty without a list.
     """
     new = LISTS[role]
     for key in (new, OLD):
-        given = place.raw.get(key)
-        if key in place.raw and not given:
-            place.keys[key] = given if given is None or is_list(given) else None
+        given = node.raw.get(key)
+        if key in node.raw and not given:
+            node.keys[key] = given if given is None or is_list(given) else None
 
         if given is not None and not is_list(given):
-            place.wrong(key, "a list or null")
+            node.wrong(key, "a list or null")
 
     parts: list[Part] = []
-    if is_list(place.raw.get(new)):
-        parts = read_parts(place, new)
+    if is_list(node.raw.get(new)):
+        parts = read_parts(node, new)
         if parts and (role == "system" or as_text(parts)):
-            place.notes["under"] = new
+            node.notes["under"] = new
 
-    if is_list(place.raw.get(OLD)) and place.raw[OLD]:
+    if is_list(node.raw.get(OLD)) and node.raw[OLD]:
         if parts:
-            old = place.raw[OLD]
-            place.keys[OLD] = place.reading.json(old, f"{place.path}.{OLD}")
+            old = node.raw[OLD]
+            node.keys[OLD] = node.reading.json(old, f"{node.path}.{OLD}")
         else:
-            parts = read_old_parts(place, OLD)
-            place.notes["under"] = OLD
+            parts = read_old_parts(node, OLD)
+            node.notes["under"] = OLD
 
     return parts
 
 
 def _add_reasoning(
-    place: ObjectReader, content: str | list[Part], parts: list[Part]
+    node: ObjectReader, content: str | list[Part], parts: list[Part]
 ) -> str | list[Part]:
     """
     The content of an assistant: its thoughts, and then the *parts*, or the
     *content* without parts.
     """
-    text = place.optional(REASONING)
+    text = node.optional(REASONING)
     if not text:
         return parts or content
 
@@ -273,7 +273,7 @@ def _add_reasoning(
     again = [part.text for part in parts if isinstance(part, ReasoningPart)]
     if text == "".join(again):
         # Some models fill in both; it was thought once.
-        place.keys[REASONING] = text
+        node.keys[REASONING] = text
         return parts
 
     metadata = with_notes(SOURCE, {"under": REASONING})

@@ -158,12 +158,12 @@ _TYPES: Mapping[type[MediaPart], str] = {
 }
 
 
-def read_parts(place: ObjectReader, key: str) -> list[Part]:
+def read_parts(node: ObjectReader, key: str) -> list[Part]:
     """
     The parts in the list under *key*.
     """
     parts: list[Part] = []
-    for part in place.objects(key):
+    for part in node.objects(key):
         kind = part.text("type")
         found: Part | None = None
         if kind == "text":
@@ -241,12 +241,12 @@ def _read_medium(part: ObjectReader, kind: str, key: str) -> Part | None:
     return made(**content, metadata=with_own(extra, part, SOURCE))
 
 
-def read_old_parts(place: ObjectReader, key: str) -> list[Part]:
+def read_old_parts(node: ObjectReader, key: str) -> list[Part]:
     """
     The parts in the older list.
     """
     parts: list[Part] = []
-    for part in place.objects(key):
+    for part in node.objects(key):
         # Left out where it is empty, even this.
         kind = part.nullable("type")
         found: Part | None = None

@@ -39,39 +39,39 @@ def read_response(message: ObjectReader) -> ResponseMeta | None:
     """
     The response metadata of *message*, or None.
     """
-    place = message.inside(_KEY)
-    if place is None:
+    node = message.inside(_KEY)
+    if node is None:
         if _KEY in message.raw:
             message.keys[_KEY] = None
 
         return None
 
-    given = place.raw
-    place.keep(_RESPONSE)
-    reason = place.optional("finish_reason")
+    given = node.raw
+    node.keep(_RESPONSE)
+    reason = node.optional("finish_reason")
     usage = None
     if given.get("usage") is not None:
-        usage, left = read_usage(place, "usage")
+        usage, left = read_usage(node, "usage")
         if left:
-            place.keys["usage"] = left
+            node.keys["usage"] = left
     elif "usage" in given:
-        place.keys["usage"] = None
+        node.keys["usage"] = None
 
-    logprobs = _read_logprobs(place, message)
-    if place.keys:
-        message.keys[_KEY] = place.keys
+    logprobs = _read_logprobs(node, message)
+    if node.keys:
+        message.keys[_KEY] = node.keys
 
     return ResponseMeta(reason, usage, logprobs)
 
 
-def read_usage(place: ObjectReader, key: str) -> tuple[Usage | None, dict[str, Any]]:
+def read_usage(node: ObjectReader, key: str) -> tuple[Usage | None, dict[str, Any]]:
     """
     The usage under *key*, None if there was a problem; and what else it has.
     """
-    read, raw = place.reading, place.raw[key]
-    path = f"{place.path}.{key}" if key else place.path
+    read, raw = node.reading, node.raw[key]
+    path = f"{node.path}.{key}" if key else node.path
     if not is_map(raw):
-        place.wrong(key, "an object or null")
+        node.wrong(key, "an object or null")
         return None, {}
 
     problems = read.count
@@ -105,40 +105,40 @@ def _read_details(block: ObjectReader, key: str, name: str) -> int:
 
 
 def _read_logprobs(
-    place: ObjectReader, message: ObjectReader
+    node: ObjectReader, message: ObjectReader
 ) -> tuple[LogProb, ...] | None:
     """
     How likely the tokens were. What no `LogProb` holds is noted on *message*.
     """
-    given = place.raw.get("logprobs")
+    given = node.raw.get("logprobs")
     if given is None:
-        if "logprobs" in place.raw:
-            place.keys["logprobs"] = None
+        if "logprobs" in node.raw:
+            node.keys["logprobs"] = None
 
         return None
 
-    problems = place.reading.count
-    logprobs = _read_tokens(place, given)
-    if place.reading.count == problems and _write_logprobs(logprobs) != given:
-        path = f"{place.path}.logprobs"
-        message.notes["logprobs"] = place.reading.json(given, path)
+    problems = node.reading.count
+    logprobs = _read_tokens(node, given)
+    if node.reading.count == problems and _write_logprobs(logprobs) != given:
+        path = f"{node.path}.logprobs"
+        message.notes["logprobs"] = node.reading.json(given, path)
 
     return logprobs
 
 
-def _read_tokens(place: ObjectReader, given: Any) -> tuple[LogProb, ...]:
+def _read_tokens(node: ObjectReader, given: Any) -> tuple[LogProb, ...]:
     if not is_map(given):
-        place.wrong("logprobs", "an object or null")
+        node.wrong("logprobs", "an object or null")
         return ()
 
-    inside = ObjectReader(place.reading, given, f"{place.path}.logprobs")
+    inside = ObjectReader(node.reading, given, f"{node.path}.logprobs")
     content = given.get("content")
     if content is not None and not is_list(content):
         inside.wrong("content", "a list or null")
         return ()
 
     tokens = [_with_defaults(one) for one in content or ()]
-    return read_logprob_list(place.reading, tokens, f"{inside.path}.content")
+    return read_logprob_list(node.reading, tokens, f"{inside.path}.content")
 
 
 def _with_defaults(raw: Any) -> Any:

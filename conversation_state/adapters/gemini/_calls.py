@@ -30,21 +30,21 @@ __all__ = ["read_call", "read_returned", "write_call", "write_result"]
 
 
 def read_call(
-    place: CasedObject, made_id: str, index: int | None, *, first: bool
+    node: CasedObject, made_id: str, index: int | None, *, first: bool
 ) -> ToolCall:
     """
-    The call at *place*, with *made_id* unless it has one; *first* says whether
+    The call at *node*, with *made_id* unless it has one; *first* says whether
     it is the first one in its content.
     """
-    key = place.key("functionCall")
-    inside = place.inside(key)
+    key = node.key("functionCall")
+    inside = node.inside(key)
     call_id = inside.optional("id")
     if not call_id:
-        call_id = place.notes["made_id"] = made_id
+        call_id = node.notes["made_id"] = made_id
 
     name = inside.optional("name")
     if "name" not in inside.raw:
-        place.notes["without"] = ["name"]
+        node.notes["without"] = ["name"]
 
     arguments = ""
     args = inside.raw.get("args")
@@ -57,22 +57,22 @@ def read_call(
 
     known = {key}
     if first:
-        signature = place.key("thoughtSignature")
-        if place.raw.get(signature) == SKIP_SIGNATURE:
+        signature = node.key("thoughtSignature")
+        if node.raw.get(signature) == SKIP_SIGNATURE:
             known.add(signature)
-        elif signature not in place.raw:
-            place.notes.setdefault("without", []).append("thoughtSignature")
+        elif signature not in node.raw:
+            node.notes.setdefault("without", []).append("thoughtSignature")
 
-    place.keep(frozenset(known))
-    place.keep_within(key, inside, frozenset({"args", "id", "name"}))
-    metadata = place.metadata(SOURCE)
+    node.keep(frozenset(known))
+    node.keep_within(key, inside, frozenset({"args", "id", "name"}))
+    metadata = node.metadata(SOURCE)
     return ToolCall(call_id, name, arguments, index=index, metadata=metadata)
 
 
-def _read_object_text(place: CasedObject, key: str) -> str:
-    reading = place.reading
+def _read_object_text(node: CasedObject, key: str) -> str:
+    reading = node.reading
     problems = reading.count
-    value = reading.json(place.raw[key], f"{place.path}.{key}")
+    value = reading.json(node.raw[key], f"{node.path}.{key}")
     return text_of(value) if reading.count == problems else ""
 
 
@@ -172,12 +172,12 @@ def _is_error(response: Mapping[str, Any]) -> bool:
     return response.get("error") is not None and response.get("output") is None
 
 
-def _read_media(place: CasedObject) -> Part:
-    if kind_of(place.raw) != "text":
-        return read_part(place, "tool")
+def _read_media(node: CasedObject) -> Part:
+    if kind_of(node.raw) != "text":
+        return read_part(node, "tool")
 
     # The text of a result is in its response, not among its parts.
-    return UnknownPart(place.reading.json(place.raw, place.path), source=SOURCE)
+    return UnknownPart(node.reading.json(node.raw, node.path), source=SOURCE)
 
 
 def write_result(

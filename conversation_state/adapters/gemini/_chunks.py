@@ -197,10 +197,10 @@ class GeminiStream:
         """
         read = DocumentReader()
         check_event(read, event, path)
-        place = CasedObject(read, event, path)
-        self._read_response(place)
+        node = CasedObject(read, event, path)
+        self._read_response(node)
         chunks: list[AssistantMessage] = []
-        for candidate in place.optional_objects("candidates", "a list of candidates"):
+        for candidate in node.optional_objects("candidates", "a list of candidates"):
             if (candidate.raw.get("index") or 0) == self._choice:
                 chunks += self._read_candidate(candidate)
 
@@ -276,9 +276,9 @@ class GeminiStream:
             self._read_part(part, parts, calls)
 
     def _read_part(
-        self, place: CasedObject, parts: list[Part], calls: list[ToolCall]
+        self, node: CasedObject, parts: list[Part], calls: list[ToolCall]
     ) -> None:
-        raw = place.raw
+        raw = node.raw
         kind = kind_of(raw)
         if kind == "text" and is_plain(raw):
             thought = raw.get("thought") is True
@@ -286,12 +286,12 @@ class GeminiStream:
             if isinstance(text, str):
                 self._add_text("thought" if thought else "text", text, parts)
             else:
-                place.wrong("text", "a text")
+                node.wrong("text", "a text")
         elif kind == "functionCall":
             self._close_open_part(parts)
-            calls += self._calls.read(place, self._make_id_prefix())
+            calls += self._calls.read(node, self._make_id_prefix())
         else:
-            self._add_part(read_part(place, "assistant"), parts)
+            self._add_part(read_part(node, "assistant"), parts)
 
     def _make_id_prefix(self) -> str:
         prefix = take_id(dict(self._of_response.values)) or "response"

@@ -70,18 +70,18 @@ def load(payload: Any) -> tuple[Message, ...]:
 
 class GeminiLoader(MessageLoader):
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
-        place = CasedObject(self, payload, "$")
+        node = CasedObject(self, payload, "$")
         if "contents" in payload:
             if "candidates" in payload:
                 what = "has both contents and candidates; expected one of them"
                 self.problem("$", what)
                 return []
 
-            messages = self.system(place)
+            messages = self.system(node)
             if is_list(payload["contents"]):
                 return messages + self.history(payload["contents"], "$.contents")
 
-            place.wrong("contents", "a list of contents")
+            node.wrong("contents", "a list of contents")
         elif payload.get("error") is not None:
             why = describe_failure(payload["error"])
             self.problem("$.error", f"is the provider's error: {why}")
@@ -117,13 +117,13 @@ class GeminiLoader(MessageLoader):
             note_mended(payload, harmed)
             return [SystemMessage(text, metadata=payload.metadata(SOURCE))]
 
-        place, problems = payload.inside(key), self.count
-        if "role" in place.raw:
+        node, problems = payload.inside(key), self.count
+        if "role" in node.raw:
             # It has no effect; most send "user".
-            notes["role"] = self.json(place.raw["role"], f"{path}.role")
+            notes["role"] = self.json(node.raw["role"], f"{path}.role")
 
-        place.keep(_CONTENT)
-        parts = [read_part(part, "system") for part in _list_parts(place)]
+        node.keep(_CONTENT)
+        parts = [read_part(part, "system") for part in _list_parts(node)]
         if self.count > problems or not is_map(instruction):
             return []
 
@@ -131,9 +131,9 @@ class GeminiLoader(MessageLoader):
             raw = {key: self.json(instruction, path)}
             return [self._make_unknown(raw, harmed, path)]
 
-        note_mended(place, harmed)
+        note_mended(node, harmed)
         content = simplify_content(parts)
-        return [SystemMessage(content, metadata=place.metadata(SOURCE))]
+        return [SystemMessage(content, metadata=node.metadata(SOURCE))]
 
     def history(self, raws: Sequence[Any], path: str) -> list[Message]:
         messages: list[Message] = []
@@ -165,22 +165,22 @@ class GeminiLoader(MessageLoader):
             self.wrong(path, raw, "an object")
             return []
 
-        place = CasedObject(self, raw, path)
+        node = CasedObject(self, raw, path)
         role = raw.get("role")
         if info and role not in ("model", "", None):
-            place.wrong("role", "model")
+            node.wrong("role", "model")
             return []
 
         if not (role is None or isinstance(role, str)):
-            place.wrong("role", "user, model or function")
+            node.wrong("role", "user, model or function")
             return []
 
         problems, harmed = self.count, len(self.mended)
         messages: list[Message]
         if info or role == "model":
-            messages = [self._load_answer(place, prefix, info)]
+            messages = [self._load_answer(node, prefix, info)]
         elif role in _ASKING:
-            messages = self._load_user_content(place, prefix)
+            messages = self._load_user_content(node, prefix)
         else:
             messages = [self._make_unknown(self.json(raw, path), harmed, path)]
 
@@ -190,19 +190,19 @@ class GeminiLoader(MessageLoader):
         """
         A message of *raw*, what was at *path*, with notes on what was mended since.
         """
-        place = CasedObject(self, {}, path)
-        note_mended(place, harmed)
-        return UnknownMessage(raw, source=SOURCE, metadata=place.metadata(SOURCE))
+        node = CasedObject(self, {}, path)
+        note_mended(node, harmed)
+        return UnknownMessage(raw, source=SOURCE, metadata=node.metadata(SOURCE))
 
     def _load_answer(
-        self, place: CasedObject, prefix: str, info: ResponseChoice | None
+        self, node: CasedObject, prefix: str, info: ResponseChoice | None
     ) -> AssistantMessage:
         harmed = len(self.mended)
-        place.keep(_CONTENT)
+        node.keep(_CONTENT)
         parts: list[Part] = []
         calls: list[ToolCall] = []
         places: list[int] = []
-        for at, inside in enumerate(_list_parts(place, noted=info is None)):
+        for at, inside in enumerate(_list_parts(node, noted=info is None)):
             if kind_of(inside.raw) == "functionCall":
                 made = f"{prefix}_call_{len(calls)}"
                 calls.append(read_call(inside, made, None, first=not calls))
@@ -224,57 +224,57 @@ class GeminiLoader(MessageLoader):
 
         fields: dict[str, Any] = {}
         if info:
-            place.notes.update(info.notes)
+            node.notes.update(info.notes)
             fields["response"] = info.meta
 
-        note_mended(place, harmed)
+        note_mended(node, harmed)
         content = simplify_content(parts)
         if calls and content == "" and parts:
             content = parts
 
-        metadata = place.metadata(SOURCE)
+        metadata = node.metadata(SOURCE)
         return AssistantMessage(content, tool_calls=calls, metadata=metadata, **fields)
 
-    def _load_user_content(self, place: CasedObject, prefix: str) -> list[Message]:
+    def _load_user_content(self, node: CasedObject, prefix: str) -> list[Message]:
         """
         Messages of the user, and results of functions.
         """
-        role = place.raw.get("role")
-        if "role" not in place.raw:
-            place.notes["without"] = ["role"]
+        role = node.raw.get("role")
+        if "role" not in node.raw:
+            node.notes["without"] = ["role"]
         elif role != "user":
-            place.notes["role"] = role
+            node.notes["role"] = role
 
-        place.keep(_CONTENT)
+        node.keep(_CONTENT)
         messages: list[Message] = []
         parts: list[Part] = []
         harmed = len(self.mended)
-        for at, inside in enumerate(_list_parts(place)):
+        for at, inside in enumerate(_list_parts(node)):
             if kind_of(inside.raw) != "functionResponse":
                 parts.append(read_part(inside, "user"))
                 continue
 
             if parts:
-                messages.append(self._make_user_message(place, parts, harmed, messages))
+                messages.append(self._make_user_message(node, parts, harmed, messages))
                 parts, harmed = [], len(self.mended)
 
             made = f"{prefix}_result_{at}"
-            messages.append(self._load_result(inside, place, made, harmed, messages))
+            messages.append(self._load_result(inside, node, made, harmed, messages))
             harmed = len(self.mended)
 
         if parts or not messages:
-            messages.append(self._make_user_message(place, parts, harmed, messages))
+            messages.append(self._make_user_message(node, parts, harmed, messages))
 
         return messages
 
     def _make_user_message(
-        self, place: CasedObject, parts: list[Part], harmed: int, before: list[Message]
+        self, node: CasedObject, parts: list[Part], harmed: int, before: list[Message]
     ) -> Message:
-        about = CasedObject(self, {}, place.path)
+        about = CasedObject(self, {}, node.path)
         if before:
             about.notes["joined"] = True
         else:
-            about.notes, about.keys = place.notes, place.keys
+            about.notes, about.keys = node.notes, node.keys
 
         note_mended(about, harmed)
         return UserMessage(simplify_content(parts), metadata=about.metadata(SOURCE))
@@ -282,7 +282,7 @@ class GeminiLoader(MessageLoader):
     def _load_result(
         self,
         part: CasedObject,
-        place: CasedObject,
+        node: CasedObject,
         made: str,
         harmed: int,
         before: list[Message],
@@ -300,17 +300,17 @@ class GeminiLoader(MessageLoader):
 
         if not before:
             # Both may note keys that were missing.
-            without = [*part.notes.get("without", ()), *place.notes.get("without", ())]
-            part.notes.update(place.notes)
+            without = [*part.notes.get("without", ()), *node.notes.get("without", ())]
+            part.notes.update(node.notes)
             if without:
                 part.notes["without"] = without
 
-            if place.keys:
-                part.notes["content"] = place.keys
+            if node.keys:
+                part.notes["content"] = node.keys
         elif not isinstance(before[-1], ToolMessage):
             part.notes["joined"] = True
 
-        note_mended(part, harmed, place.path)
+        note_mended(part, harmed, node.path)
         return ToolMessage(
             content,
             tool_call_id=call_id,
@@ -342,17 +342,17 @@ class GeminiLoader(MessageLoader):
         return found or made
 
 
-def _list_parts(place: CasedObject, *, noted: bool = True) -> list[CasedObject]:
+def _list_parts(node: CasedObject, *, noted: bool = True) -> list[CasedObject]:
     """
     The parts of a content; how it has none is *noted*.
     """
     # A request without parts is dumped so; a response without parts can't be sent.
-    if noted and "parts" not in place.raw:
-        place.notes.setdefault("without", []).append("parts")
-    elif noted and not place.raw["parts"]:
-        place.keys["parts"] = None if place.raw["parts"] is None else []
+    if noted and "parts" not in node.raw:
+        node.notes.setdefault("without", []).append("parts")
+    elif noted and not node.raw["parts"]:
+        node.keys["parts"] = None if node.raw["parts"] is None else []
 
-    return list(place.optional_objects("parts", "a list of parts"))
+    return list(node.optional_objects("parts", "a list of parts"))
 
 
 def _add_indexes(

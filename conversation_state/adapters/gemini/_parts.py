@@ -146,9 +146,9 @@ class CasedObject(ObjectReader):
 
             value = {}
 
-        place = self.__class__(self.reading, value, f"{self.path}.{key}")
-        place.notes = self.notes
-        return place
+        node = self.__class__(self.reading, value, f"{self.path}.{key}")
+        node.notes = self.notes
+        return node
 
 
 def cased_key(notes: Mapping[str, Any], name: str) -> str:
@@ -274,20 +274,20 @@ def is_plain(raw: Mapping[str, Any]) -> bool:
     )
 
 
-def read_part(place: CasedObject, role: str) -> Part:
+def read_part(node: CasedObject, role: str) -> Part:
     """
-    The part at *place*, in a message of *role*; not a call, nor its result.
+    The part at *node*, in a message of *role*; not a call, nor its result.
     """
-    kind = kind_of(place.raw)
-    thought = role == "assistant" and place.raw.get("thought") is True
+    kind = kind_of(node.raw)
+    thought = role == "assistant" and node.raw.get("thought") is True
     part: Part | None = None
-    if kind == "text" or (not kind and thought and place.raw.get("text") is None):
-        part = _read_thought(place) if thought else _read_text(place)
+    if kind == "text" or (not kind and thought and node.raw.get("text") is None):
+        part = _read_thought(node) if thought else _read_text(node)
     elif kind in _SLOTS:
-        part = _read_media(place, kind)
+        part = _read_media(node, kind)
 
     if part is None:
-        return UnknownPart(place.reading.json(place.raw, place.path), source=SOURCE)
+        return UnknownPart(node.reading.json(node.raw, node.path), source=SOURCE)
 
     return part
 
@@ -311,39 +311,39 @@ def simplify_content(parts: list[Part]) -> str | list[Part]:
     return parts or ""
 
 
-def _read_text(place: CasedObject) -> Part:
-    text = place.text("text")
-    place.keep(frozenset({"text"}))
-    return TextPart(text, metadata=place.metadata(SOURCE))
+def _read_text(node: CasedObject) -> Part:
+    text = node.text("text")
+    node.keep(frozenset({"text"}))
+    return TextPart(text, metadata=node.metadata(SOURCE))
 
 
-def _read_thought(place: CasedObject) -> Part:
-    text = place.optional("text")
-    if "text" not in place.raw:
-        place.notes["without"] = ["text"]
-    elif place.keys.get("text") == "":
-        del place.keys["text"]
+def _read_thought(node: CasedObject) -> Part:
+    text = node.optional("text")
+    if "text" not in node.raw:
+        node.notes["without"] = ["text"]
+    elif node.keys.get("text") == "":
+        del node.keys["text"]
 
-    key = place.key("thoughtSignature")
-    signature = place.if_text(key)
+    key = node.key("thoughtSignature")
+    signature = node.if_text(key)
     if signature:
-        place.notes["signed"] = True
+        node.notes["signed"] = True
 
-    place.keep(frozenset({"text", "thought", key}))
-    return ReasoningPart(text, signature, metadata=place.metadata(SOURCE))
+    node.keep(frozenset({"text", "thought", key}))
+    return ReasoningPart(text, signature, metadata=node.metadata(SOURCE))
 
 
-def _read_media(place: CasedObject, kind: str) -> Part | None:
+def _read_media(node: CasedObject, kind: str) -> Part | None:
     """
     Content by value or by its address; None if that can't be read.
     """
-    key = place.key(kind)
-    inside = place.inside(key)
+    key = node.key(kind)
+    inside = node.inside(key)
     slot = inside.key(_SLOTS[kind])
     text = inside.nullable(slot)
     data = decode_base64(text, urlsafe=True) if kind == "inlineData" else None
     if not (text if data is None else data):
-        place.notes.clear()
+        node.notes.clear()
         return None
 
     typed, named = inside.key("mimeType"), inside.key("displayName")
@@ -358,18 +358,18 @@ def _read_media(place: CasedObject, kind: str) -> Part | None:
         fields["url"] = text
     else:
         fields["data"] = data
-        place.notes.update(encoding_of(text, data))
+        node.notes.update(encoding_of(text, data))
 
     if made is FilePart:
         name = inside.if_text(named)
         known.add(named)
         if name:
             fields["name"] = name
-            place.notes["named"] = True
+            node.notes["named"] = True
 
-    place.keep(frozenset({key}))
-    place.keep_within(key, inside, frozenset(known))
-    return made(**fields, metadata=place.metadata(SOURCE))
+    node.keep(frozenset({key}))
+    node.keep_within(key, inside, frozenset(known))
+    return made(**fields, metadata=node.metadata(SOURCE))
 
 
 def write_part(write: PayloadWriter, part: Part, path: str) -> dict[str, Any] | None:

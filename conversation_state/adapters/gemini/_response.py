@@ -80,10 +80,10 @@ def read_response(
     """
     The candidates of *payload*, a response, and their metadata.
     """
-    place = CasedObject(read, payload, "$")
+    node = CasedObject(read, payload, "$")
     given = payload.get("candidates")
     if given is not None and not is_list(given):
-        place.wrong("candidates", "a list of candidates")
+        node.wrong("candidates", "a list of candidates")
         return []
 
     usage = None
@@ -94,17 +94,17 @@ def read_response(
         if left:
             notes["usage"] = left
 
-    model = place.optional(place.key("modelVersion"))
+    model = node.optional(node.key("modelVersion"))
     response_id = take_id(notes)
     prefix = response_id or "response"
     if not given:
-        meta = ResponseMeta(read_block_reason(place), usage, None, model, response_id)
+        meta = ResponseMeta(read_block_reason(node), usage, None, model, response_id)
         kept = without_empty({"response": notes})
         return [ResponseChoice({}, "$", prefix, meta, kept)]
 
     results: list[ResponseChoice] = []
     # What is not an object is refused, so each number is right.
-    for at, candidate in enumerate(place.objects("candidates")):
+    for at, candidate in enumerate(node.objects("candidates")):
         reason = candidate.optional(candidate.key("finishReason"))
         kept = read.rest(candidate.raw, CANDIDATE, candidate.path)
         # Its index is its position, nearly always.
@@ -143,10 +143,10 @@ def read_block_reason(response: CasedObject) -> str:
     if not is_map(feedback):
         return ""
 
-    place = response.child(name)
+    node = response.child(name)
     for key in ("blockReason", "block_reason"):
         if feedback.get(key) is not None:
-            return place.text(key)
+            return node.text(key)
 
     return ""
 
@@ -163,17 +163,17 @@ def read_logprobs(
         return None
 
     problems = candidate.reading.count
-    place = candidate.inside(key)
-    chosen = _get_list(place, "chosenCandidates")
-    tops = _get_list(place, "topCandidates")
+    node = candidate.inside(key)
+    chosen = _get_list(node, "chosenCandidates")
+    tops = _get_list(node, "topCandidates")
     results: list[LogProb] = []
     likeliest: Any
     for at, (one, top) in enumerate(zip_longest(chosen, tops)):
-        path = f"{place.path}.chosenCandidates[{at}]"
+        path = f"{node.path}.chosenCandidates[{at}]"
         likeliest = ()
         if is_map(top):
             here = CasedObject(
-                candidate.reading, top, f"{place.path}.topCandidates[{at}]"
+                candidate.reading, top, f"{node.path}.topCandidates[{at}]"
             )
             likeliest = [
                 _read_logprob(candidate.reading, other, f"{here.path}.candidates[{i}]")
@@ -181,7 +181,7 @@ def read_logprobs(
             ]
         elif top is not None:
             candidate.reading.wrong(
-                f"{place.path}.topCandidates[{at}]", top, "an object"
+                f"{node.path}.topCandidates[{at}]", top, "an object"
             )
 
         if at < len(chosen):
@@ -189,19 +189,19 @@ def read_logprobs(
             results.append(LogProb(found.token, found.logprob, None, tuple(likeliest)))
 
     if candidate.reading.count == problems:
-        kept[key] = candidate.reading.json(given, place.path)
+        kept[key] = candidate.reading.json(given, node.path)
 
     return tuple(results)
 
 
-def _get_list(place: CasedObject, name: str) -> Sequence[Any]:
+def _get_list(node: CasedObject, name: str) -> Sequence[Any]:
     for key in dict.fromkeys((name, snake_case(name))):
-        found = place.raw.get(key)
+        found = node.raw.get(key)
         if is_list(found):
             return found
 
         if found is not None:
-            place.wrong(key, "a list or null")
+            node.wrong(key, "a list or null")
 
     return ()
 
@@ -211,9 +211,9 @@ def _read_logprob(read: DocumentReader, raw: Any, path: str) -> LogProb:
         read.wrong(path, raw, "an object")
         return _NOTHING
 
-    place = CasedObject(read, raw, path)
+    node = CasedObject(read, raw, path)
     # What is 0, or empty, is left out by some of Google's servers.
-    token = place.text("token") if raw.get("token") is not None else ""
+    token = node.text("token") if raw.get("token") is not None else ""
     for key in ("logProbability", "log_probability"):
         value: Any = raw.get(key)
         if value.__class__ is int and abs(value) < 2**63:
@@ -223,7 +223,7 @@ def _read_logprob(read: DocumentReader, raw: Any, path: str) -> LogProb:
             return LogProb(token, value)
 
         if value is not None:
-            place.wrong(key, "a finite number")
+            node.wrong(key, "a finite number")
 
     return LogProb(token, 0.0)
 

@@ -42,19 +42,19 @@ class StreamedCalls:
         self._count = 0
         self._open: _PartialCall | None = None
 
-    def read(self, place: CasedObject, prefix: str) -> list[ToolCall]:
+    def read(self, node: CasedObject, prefix: str) -> list[ToolCall]:
         """
-        The calls that are whole with the part at *place*. Ids that are made up
+        The calls that are whole with the part at *node*. Ids that are made up
         begin with *prefix*.
         """
-        key = place.key("functionCall")
-        if not is_map(place.raw[key]):
-            return [self._read_whole_call(place, prefix)]
+        key = node.key("functionCall")
+        if not is_map(node.raw[key]):
+            return [self._read_whole_call(node, prefix)]
 
-        body = place.inside(key)
+        body = node.inside(key)
         calls: list[ToolCall] = []
         if self._open is not None and body.raw.get("name"):
-            calls = self.end(prefix, place.reading, place.path)
+            calls = self.end(prefix, node.reading, node.path)
 
         if self._open is None and any(
             _get_in_either_case(body.raw, name)[1]
@@ -63,9 +63,9 @@ class StreamedCalls:
             self._open = _PartialCall()
 
         if self._open is None:
-            calls.append(self._read_whole_call(place, prefix))
-        elif self._open.add(place, body):
-            calls += self.end(prefix, place.reading, place.path)
+            calls.append(self._read_whole_call(node, prefix))
+        elif self._open.add(node, body):
+            calls += self.end(prefix, node.reading, node.path)
 
         return calls
 
@@ -77,13 +77,13 @@ class StreamedCalls:
         if partial is None:
             return []
 
-        place = CasedObject(reading, partial.whole(), path)
-        return [self._read_whole_call(place, prefix)]
+        node = CasedObject(reading, partial.whole(), path)
+        return [self._read_whole_call(node, prefix)]
 
-    def _read_whole_call(self, place: CasedObject, prefix: str) -> ToolCall:
+    def _read_whole_call(self, node: CasedObject, prefix: str) -> ToolCall:
         first, made_id = not self._count, f"{prefix}_call_{self._count}"
         self._count += 1
-        return read_call(place, made_id, self._take(), first=first)
+        return read_call(node, made_id, self._take(), first=first)
 
 
 class _PartialCall:

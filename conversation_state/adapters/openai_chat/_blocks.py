@@ -105,35 +105,35 @@ _REFUSAL = frozenset({"refusal", "type"})
 _THINKING = frozenset({"signature", "thinking", "type"})
 
 
-def read_content(place: ObjectReader, role: str) -> str | list[Part]:
+def read_content(node: ObjectReader, role: str) -> str | list[Part]:
     """
     The content of a message of *role*: a text, "" if it is missing, or parts.
     """
-    content = place.raw.get("content")
+    content = node.raw.get("content")
     if isinstance(content, str):
-        return place.text("content")
+        return node.text("content")
 
     if content is None:
         return ""
 
     if not is_list(content):
-        place.wrong("content", "a text, a list of parts or null")
+        node.wrong("content", "a text, a list of parts or null")
         return ""
 
     # The provider refuses it, so only what was loaded so is sent so.
     if not content:
-        place.notes["list"] = True
+        node.notes["list"] = True
 
     parts: list[Part] = []
     alone = len(content) == 1
     for at, raw in enumerate(content):
-        path = f"{place.path}.content[{at}]"
+        path = f"{node.path}.content[{at}]"
         if not is_map(raw):
-            place.reading.wrong(path, raw, "an object")
+            node.reading.wrong(path, raw, "an object")
         elif raw.get("type") == "text" and len(raw) == len(_TEXT):
-            parts.append(TextPart(place.reading.text(raw, "text", path)))
+            parts.append(TextPart(node.reading.text(raw, "text", path)))
         else:
-            block = ObjectReader(place.reading, raw, path)
+            block = ObjectReader(node.reading, raw, path)
             parts.append(_read_block(block, role, alone=alone))
 
     return parts

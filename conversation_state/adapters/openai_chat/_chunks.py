@@ -264,10 +264,10 @@ class ChatStream:
         self, read: DocumentReader, event: Mapping[str, Any], path: str
     ) -> Iterator[AssistantMessage]:
         self._is_begun = True
-        place = ObjectReader(read, event, path)
-        self._read_response(place)
+        node = ObjectReader(read, event, path)
+        self._read_response(node)
         chunks: list[AssistantMessage] = []
-        for choice in place.optional_objects("choices", "a list of choices"):
+        for choice in node.optional_objects("choices", "a list of choices"):
             if (choice.raw.get("index") or 0) == self._choice:
                 chunks += self._read_choice(choice)
 
@@ -319,8 +319,8 @@ class ChatStream:
 
         delta = raw.get("delta")
         if is_map(delta):
-            place = ObjectReader(choice.reading, delta, f"{choice.path}.delta")
-            return self._read_delta(place, response)
+            node = ObjectReader(choice.reading, delta, f"{choice.path}.delta")
+            return self._read_delta(node, response)
 
         if "message" in raw:
             what = "is a whole response, not a stream event; use load()"

@@ -77,14 +77,14 @@ def load(payload: Any) -> tuple[Message, ...]:
 
 class ChatLoader(MessageLoader):
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
-        place = ObjectReader(self, payload, "$")
+        node = ObjectReader(self, payload, "$")
         if "choices" in payload and "messages" in payload:
             self.problem("$", "has both messages and choices; expected one of them")
         elif "messages" in payload:
             if is_list(payload["messages"]):
                 return self.history(payload["messages"], "$.messages")
 
-            place.wrong("messages", "a list of messages")
+            node.wrong("messages", "a list of messages")
         elif is_list(payload.get("choices")):
             info = [
                 self.message(without_parsed(info.raw), info.path, info.prefix, info)
@@ -95,7 +95,7 @@ class ChatLoader(MessageLoader):
             why = describe_failure(payload["error"])
             self.problem("$.error", f"is the provider's error: {why}")
         elif "choices" in payload:
-            place.wrong("choices", "a list of choices")
+            node.wrong("choices", "a list of choices")
         else:
             self.problem(
                 "$",
@@ -112,30 +112,30 @@ class ChatLoader(MessageLoader):
             self.wrong(path, raw, "an object")
             return None
 
-        place = ObjectReader(self, raw, path)
+        node = ObjectReader(self, raw, path)
         # Some responses leave out who answers, for who else could.
         given = raw.get("role", "assistant" if info else None)
         role = ROLES.get(given) if isinstance(given, str) else None
         if role is None or (info and role != "assistant"):
-            place.wrong("role", "assistant" if info else ", ".join(ROLES))
+            node.wrong("role", "assistant" if info else ", ".join(ROLES))
             return None
 
         if given != role:
-            place.notes["role"] = given
+            node.notes["role"] = given
 
         problems, harmed = self.count, len(self.mended)
-        place.keep(_KNOWN[role])
+        node.keep(_KNOWN[role])
         kind = MESSAGE_CLASSES[role]
         content: Any
-        content, fields = self._read_fields(place, role, prefix)
+        content, fields = self._read_fields(node, role, prefix)
         if info:
             fields["response"] = info.meta
-            place.notes.update(info.notes)
+            node.notes.update(info.notes)
 
         if role == "system" and not _is_text(content):
             # Mistral has thoughts there, an example for the model to follow.
-            place.notes.clear()
-            place.keys.clear()
+            node.notes.clear()
+            node.keys.clear()
             content, fields = self.json(raw, path), dict[str, Any](source=SOURCE)
             kind = UnknownMessage
 
@@ -143,47 +143,47 @@ class ChatLoader(MessageLoader):
             return None
 
         if len(self.mended) > harmed:
-            note_mended(place, harmed)
+            note_mended(node, harmed)
 
-        if place.notes or place.keys:
-            fields["metadata"] = place.metadata(SOURCE)
+        if node.notes or node.keys:
+            fields["metadata"] = node.metadata(SOURCE)
 
         return kind(content, **fields)
 
     def _read_fields(
-        self, place: ObjectReader, role: str, prefix: str
+        self, node: ObjectReader, role: str, prefix: str
     ) -> tuple[str | list[Part], dict[str, Any]]:
         """
         The content of a message of *role*, and its other fields.
         """
-        content = read_content(place, role)
-        name = place.optional("name") if "name" in place.raw else ""
+        content = read_content(node, role)
+        name = node.optional("name") if "name" in node.raw else ""
         if role == "tool":
-            call_id = place.optional("tool_call_id")
-            call_id = self.resolve_call(place, call_id, name, prefix)
-            _note_empty_content(place, "")
+            call_id = node.optional("tool_call_id")
+            call_id = self.resolve_call(node, call_id, name, prefix)
+            _note_empty_content(node, "")
             return content, {"tool_call_id": call_id, "tool_name": name}
 
         fields: dict[str, Any] = {"name": name} if name else {}
         empty: str | None = ""
         if role == "assistant":
-            fields["tool_calls"] = self._read_calls(place, prefix)
+            fields["tool_calls"] = self._read_calls(node, prefix)
             parts = content
-            if not place.raw.keys().isdisjoint(_BESIDE):
-                content = _add_beside(place, content)
+            if not node.raw.keys().isdisjoint(_BESIDE):
+                content = _add_beside(node, content)
 
             if fields["tool_calls"] or content is not parts:
                 empty = None
 
-        _note_empty_content(place, empty)
+        _note_empty_content(node, empty)
         return content, fields
 
-    def _read_calls(self, place: ObjectReader, prefix: str) -> list[ToolCall]:
+    def _read_calls(self, node: ObjectReader, prefix: str) -> list[ToolCall]:
         calls: list[ToolCall] = []
-        if "tool_calls" in place.raw:
-            calls = self.read_calls(place, prefix, _read_call)
+        if "tool_calls" in node.raw:
+            calls = self.read_calls(node, prefix, _read_call)
 
-        body = place.inside("function_call")
+        body = node.inside("function_call")
         if body is not None:
             name, arguments = _read_function(body, "arguments")
             made = body.notes["made_id"] = f"{prefix}_call_{len(calls)}"
@@ -192,45 +192,45 @@ class ChatLoader(MessageLoader):
             call = ToolCall(made, name, arguments, metadata=metadata)
             self.pairing.open_calls([call], more=bool(calls))
             calls.append(call)
-        elif "function_call" in place.raw:
-            place.keys["function_call"] = None
+        elif "function_call" in node.raw:
+            node.keys["function_call"] = None
 
         return calls
 
 
-def _read_call(place: ObjectReader, made: str) -> ToolCall:
-    raw, kind = place.raw, "function"
+def _read_call(node: ObjectReader, made: str) -> ToolCall:
+    raw, kind = node.raw, "function"
     if raw.get("type") is not None:
-        kind = place.text("type")
+        kind = node.text("type")
     elif "type" in raw:
-        place.keys["type"] = None
+        node.keys["type"] = None
     else:
-        place.notes["without"] = ["type"]
+        node.notes["without"] = ["type"]
 
     field = "custom" if kind == "custom" else "function"
     body, name, arguments = raw.get(field), "", ""
     if kind not in {"custom", "function"} and _is_opaque(body):
         # Another kind of call, whose fields are a provider's own.
-        place.keep(frozenset({"id", "type"}))
+        node.keep(frozenset({"id", "type"}))
     elif is_map(body):
-        inside = place.child(field)
+        inside = node.child(field)
         name, arguments = _read_function(
             inside, "input" if kind == "custom" else "arguments"
         )
         if inside.notes:
-            place.notes.setdefault("without", []).extend(inside.notes["without"])
+            node.notes.setdefault("without", []).extend(inside.notes["without"])
 
-        place.keep(frozenset({"id", "type", field}))
+        node.keep(frozenset({"id", "type", field}))
         if inside.keys:
-            place.keys[field] = inside.keys
+            node.keys[field] = inside.keys
     else:
-        place.wrong(field, "an object")
+        node.wrong(field, "an object")
 
-    call_id = place.optional("id")
+    call_id = node.optional("id")
     if not call_id:
-        call_id = place.notes["made_id"] = made
+        call_id = node.notes["made_id"] = made
 
-    metadata = place.metadata(SOURCE)
+    metadata = node.metadata(SOURCE)
     return ToolCall(call_id, name, arguments, type=kind, metadata=metadata)
 
 
@@ -258,31 +258,31 @@ def _is_opaque(body: Any) -> bool:
     )
 
 
-def _note_empty_content(place: ObjectReader, empty: str | None) -> None:
+def _note_empty_content(node: ObjectReader, empty: str | None) -> None:
     """
     Note how a message has no content, unless `dump` writes it so: as *empty*.
     """
-    if "content" not in place.raw:
-        place.notes["without"] = ["content"]
+    if "content" not in node.raw:
+        node.notes["without"] = ["content"]
         return
 
-    content = place.raw["content"]
+    content = node.raw["content"]
     if (content is None or content == "") and content != empty:
-        place.keys["content"] = content
+        node.keys["content"] = content
 
 
 def _is_text(content: str | list[Part]) -> bool:
     return isinstance(content, str) or all(isinstance(p, TextPart) for p in content)
 
 
-def _add_beside(place: ObjectReader, content: str | list[Part]) -> str | list[Part]:
+def _add_beside(node: ObjectReader, content: str | list[Part]) -> str | list[Part]:
     """
     The *content* and what is next to it, as parts: reasoning, under a
     dialect's key, before it; audio that was made, and a refusal, behind it.
     """
     thoughts: dict[str, dict[str, bool]] = {}
     for key in REASONING_KEYS:
-        text = place.if_text(key)
+        text = node.if_text(key)
         if text:
             # Some servers send the same text under both keys.
             thoughts.setdefault(text, {})[key] = True
@@ -292,18 +292,18 @@ def _add_beside(place: ObjectReader, content: str | list[Part]) -> str | list[Pa
         for text, keys in thoughts.items()
     ]
     after: list[Part] = []
-    audio = place.raw.get("audio")
+    audio = node.raw.get("audio")
     data = audio.get("data") if is_map(audio) else None
     sound = content_of(data, "input_audio") if isinstance(data, str) else None
     if is_map(audio) and sound is not None and sound.data is not None:
-        inside = place.child("audio")
+        inside = node.child("audio")
         inside.keep(frozenset({"data"}))
         inside.notes["under"] = {"audio": True}
         after.append(AudioPart(data=sound.data, metadata=inside.metadata(SOURCE)))
-    elif "audio" in place.raw:
-        place.keys["audio"] = place.reading.json(audio, f"{place.path}.audio")
+    elif "audio" in node.raw:
+        node.keys["audio"] = node.reading.json(audio, f"{node.path}.audio")
 
-    refusal = place.optional("refusal")
+    refusal = node.optional("refusal")
     if refusal:
         under = {"under": {"refusal": True}} if content else {}
         after.append(RefusalPart(refusal, metadata=with_notes(SOURCE, under)))
@@ -315,6 +315,6 @@ def _add_beside(place: ObjectReader, content: str | list[Part]) -> str | list[Pa
         content = [TextPart(content)] if content else []
     elif not content or content == [TextPart(getattr(content[0], "text", ""))]:
         # One text, or none, would not be dumped as a list.
-        place.notes["list"] = True
+        node.notes["list"] = True
 
     return [*before, *content, *after]

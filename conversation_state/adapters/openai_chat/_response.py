@@ -53,8 +53,8 @@ def read_response(
     if block is not None:
         usage, left = read_usage(read, block, where)
 
-    place = ObjectReader(read, payload, "$")
-    model = place.optional("model")
+    node = ObjectReader(read, payload, "$")
+    model = node.optional("model")
     notes = read.rest(payload, _RESPONSE, "$")
     if left:
         notes["usage"] = left
@@ -63,7 +63,7 @@ def read_response(
     prefix = response_id or "response"
     found: list[ResponseChoice] = []
     # What is not an object is refused, so each number is right.
-    for at, choice in enumerate(place.objects("choices")):
+    for at, choice in enumerate(node.objects("choices")):
         if "delta" in choice.raw and "message" not in choice.raw:
             what = "is a piece of a stream; expected a whole message"
             read.problem(choice.path, what)
@@ -97,27 +97,27 @@ def read_logprobs(
     How likely the tokens of the content were; what else there is goes into
     *kept*.
     """
-    place = choice.inside("logprobs")
-    if place is None:
+    node = choice.inside("logprobs")
+    if node is None:
         return None
 
-    read, given = place.reading, place.raw
+    read, given = node.reading, node.raw
     content = given.get("content")
     known: frozenset[str] = frozenset({"content"})
     if not is_list(content):
         if content is not None:
-            place.wrong("content", "a list or null")
+            node.wrong("content", "a list or null")
     elif any(map(is_odd, content)):
         known = frozenset()
 
-    left = read.rest(given, known, place.path)
+    left = read.rest(given, known, node.path)
     if any(value is not None for value in left.values()):
         kept["logprobs"] = left
 
     if not is_list(content):
         return None
 
-    return read_logprob_list(read, content, f"{place.path}.content")
+    return read_logprob_list(read, content, f"{node.path}.content")
 
 
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")

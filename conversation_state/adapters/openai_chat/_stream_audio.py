@@ -46,16 +46,16 @@ class AudioAssembler:
             delta.wrong("audio", "an object or null")
             return []
 
-        place = ObjectReader(delta.reading, raw, f"{delta.path}.audio")
-        self._news.add(self._keys, place, _AUDIO, "audio")
+        node = ObjectReader(delta.reading, raw, f"{delta.path}.audio")
+        self._news.add(self._keys, node, _AUDIO, "audio")
         if raw.get("transcript") is not None:
             piece = raw["transcript"]
             if isinstance(piece, str):
                 self._transcript.append(self._repair.next(piece))
             else:
-                place.wrong("transcript", "a text or null")
+                node.wrong("transcript", "a text or null")
 
-        octets = self._decode_data(place) if raw.get("data") is not None else b""
+        octets = self._decode_data(node) if raw.get("data") is not None else b""
         return [self._make_part(octets)] if octets else []
 
     def _make_part(self, octets: bytes) -> AudioPart:
@@ -73,12 +73,12 @@ class AudioAssembler:
         self._keys, self._transcript = {}, []
         return {**keys, "transcript": transcript} if transcript else keys
 
-    def _decode_data(self, place: ObjectReader) -> bytes:
+    def _decode_data(self, node: ObjectReader) -> bytes:
         # Four characters are whole bytes, and so is what ends in padding;
         # pieces may be cut anywhere.
-        given = place.raw["data"]
+        given = node.raw["data"]
         if not isinstance(given, str):
-            place.wrong("data", "a text in base64")
+            node.wrong("data", "a text in base64")
             return b""
 
         text = self._encoded + "".join(given.split())
@@ -88,7 +88,7 @@ class AudioAssembler:
         pieces = [piece for piece in (*ended, last[:whole]) if piece]
         decoded = [decode_base64(piece) for piece in pieces]
         if not all(decoded):
-            place.wrong("data", "a text in base64")
+            node.wrong("data", "a text in base64")
             return b""
 
         return b"".join(decoded)

@@ -102,13 +102,13 @@ class CallAssembler:
         The pieces that *delta* brings. Ids that are made up begin with *prefix*.
         """
         pieces = [
-            self._read_call_piece(place, prefix)
-            for place in delta.optional_objects("tool_calls", "a list or null")
+            self._read_call_piece(node, prefix)
+            for node in delta.optional_objects("tool_calls", "a list or null")
         ]
         legacy = delta.raw.get(_LEGACY)
         if is_map(legacy):
-            place = ObjectReader(delta.reading, legacy, f"{delta.path}.{_LEGACY}")
-            pieces.append(self._read_legacy(place, prefix))
+            node = ObjectReader(delta.reading, legacy, f"{delta.path}.{_LEGACY}")
+            pieces.append(self._read_legacy(node, prefix))
         elif legacy is not None:
             delta.wrong(_LEGACY, "an object or null")
 
@@ -163,11 +163,11 @@ class CallAssembler:
             if call.arguments.is_harmed
         ]
 
-    def _read_call_piece(self, place: ObjectReader, prefix: str) -> ToolCall:
-        raw = place.raw
+    def _read_call_piece(self, node: ObjectReader, prefix: str) -> ToolCall:
+        raw = node.raw
         at = raw.get("index")
         if at is not None and (at.__class__ is not int or not 0 <= at < 2**63):
-            place.wrong("index", "the index of a call, 0 or higher, or null")
+            node.wrong("index", "the index of a call, 0 or higher, or null")
             at = None
 
         word, known = (
@@ -177,13 +177,13 @@ class CallAssembler:
         name = arguments = ""
         inside = None
         if is_map(body):
-            inside = ObjectReader(place.reading, body, f"{place.path}.{word}")
+            inside = ObjectReader(node.reading, body, f"{node.path}.{word}")
             name = _get_text(inside, "name")
             arguments = _get_piece(inside, "input" if word == "custom" else "arguments")
         elif body is not None:
-            place.wrong(word, "an object or null")
+            node.wrong(word, "an object or null")
 
-        call_id = _get_text(place, "id")
+        call_id = _get_text(node, "id")
         call = self._find_continued(at, call_id, name) or self._open_call(
             at, call_id, prefix
         )
@@ -191,7 +191,7 @@ class CallAssembler:
             self._at[at] = call
 
         call.is_custom = word == "custom"
-        keys = self._news.of(place, _CALL, call.index)
+        keys = self._news.of(node, _CALL, call.index)
         if call.made_id and call_id and not call.late_id:
             call.late_id = keys["id"] = call_id
             self._by_id.setdefault(call_id, call)
@@ -201,7 +201,7 @@ class CallAssembler:
             keys[word] = news
 
         return _make_piece(
-            call, name, arguments, {}, keys, kind=_get_text(place, "type")
+            call, name, arguments, {}, keys, kind=_get_text(node, "type")
         )
 
     def _read_legacy(self, body: ObjectReader, prefix: str) -> ToolCall:
@@ -255,22 +255,22 @@ class CallAssembler:
         return call
 
 
-def _get_text(place: ObjectReader, key: str) -> str:
+def _get_text(node: ObjectReader, key: str) -> str:
     """
     The text under *key*, as valid Unicode; "" if missing.
     """
-    return place.text(key) if _get_piece(place, key) else ""
+    return node.text(key) if _get_piece(node, key) else ""
 
 
-def _get_piece(place: ObjectReader, key: str) -> str:
+def _get_piece(node: ObjectReader, key: str) -> str:
     """
     The text under *key*, as it is; "" if missing.
     """
-    value = place.raw.get(key)
+    value = node.raw.get(key)
     if value is None or isinstance(value, str):
         return value or ""
 
-    place.wrong(key, "a text or null")
+    node.wrong(key, "a text or null")
     return ""
 
 

@@ -65,7 +65,7 @@ _UNTYPED = "application/octet-stream"
 
 
 def keep_keys(
-    place: ObjectReader, known: frozenset[str], *, whole: bool = False
+    node: ObjectReader, known: frozenset[str], *, whole: bool = False
 ) -> None:
     """
     Note all keys but the *known* ones, and but defaults unless *whole*.
@@ -73,103 +73,103 @@ def keep_keys(
     A value that is too large or too deep for metadata is kept as JSON text.
     """
     texts: dict[str, str] = {}
-    for key, value in place.raw.items():
+    for key, value in node.raw.items():
         if not isinstance(key, str):
-            place.keep(known)
+            node.keep(known)
             return
 
         if key in known or (is_default(key, value) and not whole):
             continue
 
         read = DocumentReader()
-        kept = read.json(value, f"{place.path}.{key}")
+        kept = read.json(value, f"{node.path}.{key}")
         text = to_json_text(value) if read.problems else None
         if text is not None:
             texts[mended(key)] = mended(text)
         elif read.problems:
-            place.reading.json(value, f"{place.path}.{key}")
+            node.reading.json(value, f"{node.path}.{key}")
         else:
-            place.keys[mended(key)] = kept
-            place.reading.mended += read.mended
+            node.keys[mended(key)] = kept
+            node.reading.mended += read.mended
 
     if texts:
-        place.notes["texts"] = texts
+        node.notes["texts"] = texts
 
 
-def keep_whole(place: ObjectReader) -> tuple[dict[str, Any], dict[str, Any]]:
+def keep_whole(node: ObjectReader) -> tuple[dict[str, Any], dict[str, Any]]:
     """
-    The whole object at *place*, verbatim, and the notes on it.
+    The whole object at *node*, verbatim, and the notes on it.
     """
     read = DocumentReader()
-    read.json(place.raw, place.path)
-    text = to_json_text(place.raw) if read.problems else None
+    read.json(node.raw, node.path)
+    text = to_json_text(node.raw) if read.problems else None
     if text is not None:
-        kind = mended(kind_of(place.raw) or kind_of(place.raw, "kind"))
+        kind = mended(kind_of(node.raw) or kind_of(node.raw, "kind"))
         return {"part_kind": kind}, {"whole": mended(text)}
 
-    kept: dict[str, Any] = place.reading.json(place.raw, place.path)
+    kept: dict[str, Any] = node.reading.json(node.raw, node.path)
     return kept, {}
 
 
-def read_metadata(place: ObjectReader) -> tuple[dict[str, Any], bool]:
+def read_metadata(node: ObjectReader) -> tuple[dict[str, Any], bool]:
     """
     The map under ``metadata`` as metadata of ours; and whether it is valid.
     """
     read = DocumentReader()
-    read.json(place.raw.get("metadata"), place.path)
-    is_ours = not read.problems and is_map(place.raw.get("metadata"))
-    return (read_extra(place, "metadata"), True) if is_ours else ({}, False)
+    read.json(node.raw.get("metadata"), node.path)
+    is_ours = not read.problems and is_map(node.raw.get("metadata"))
+    return (read_extra(node, "metadata"), True) if is_ours else ({}, False)
 
 
-def read_content(place: ObjectReader, content: Any) -> str | list[Part]:
+def read_content(node: ObjectReader, content: Any) -> str | list[Part]:
     """
     The content of a user's message: a text, or parts.
     """
     if isinstance(content, str):
-        return place.text("content")
+        return node.text("content")
 
     found: list[Part] = []
     for at, item in enumerate(content):
-        path = f"{place.path}.content[{at}]"
+        path = f"{node.path}.content[{at}]"
         if isinstance(item, str):
-            found.append(TextPart(place.reading.json(item, path)))
+            found.append(TextPart(node.reading.json(item, path)))
         elif is_map(item):
-            found.append(_load_item(ObjectReader(place.reading, item, path)))
+            found.append(_load_item(ObjectReader(node.reading, item, path)))
         else:
-            place.reading.wrong(path, item, "a text or an object")
+            node.reading.wrong(path, item, "a text or an object")
 
     return found
 
 
-def _load_item(place: ObjectReader) -> Part:
-    kind, content = kind_of(place.raw, "kind"), place.raw.get("content")
+def _load_item(node: ObjectReader) -> Part:
+    kind, content = kind_of(node.raw, "kind"), node.raw.get("content")
     if kind in {"text-content", "structured-content"} and isinstance(content, str):
         # The value of structured content may be null, which is a value.
-        keep_keys(place, _TEXT, whole=kind == "structured-content")
+        keep_keys(node, _TEXT, whole=kind == "structured-content")
         # Without it, it would be dumped as a bare text.
-        place.keys["kind"] = kind
-        return TextPart(place.text("content"), metadata=place.metadata(SOURCE))
+        node.keys["kind"] = kind
+        return TextPart(node.text("content"), metadata=node.metadata(SOURCE))
 
-    part = media_part(place)
+    part = media_part(node)
     if part is None:
-        raw, notes = keep_whole(place)
+        raw, notes = keep_whole(node)
         return UnknownPart(raw, source=SOURCE, metadata=with_notes(SOURCE, notes))
 
     return part
 
 
 def media_part(
-    place: ObjectReader, *, whole: bool = False, index: int | None = None
+    node: ObjectReader, *, whole: bool = False, index: int | None = None
 ) -> MediaPart | None:
     """
-    The media at *place*; None if they are of no kind of ours. *whole* notes
+    The media at *node*; None if they are of no kind of ours. *whole* notes
     defaults, too.
     """
-    raw = place.raw
+    raw = node.raw
     fields: dict[str, Any] = {"index": index}
     kind, media_type = kind_of(raw, "kind"), raw.get("media_type")
     if isinstance(media_type, str):
-        fields["media_type"] = place.text("media_type")
+        fields["media_type"] = node.text("media_type")
     elif media_type is not None:
         return None
 
@@ -177,7 +177,7 @@ def media_part(
     if kind in MEDIA and isinstance(url, str) and url:
         own = MEDIA[kind]
         known = _URL
-        fields["url"] = place.text("url")
+        fields["url"] = node.text("url")
     elif kind == "binary" and isinstance(data, str) and isinstance(media_type, str):
         family = media_type.partition("/")[0]
         own = family if family in MEDIA_CLASSES else "file"
@@ -193,14 +193,14 @@ def media_part(
     if own == "image" and is_map(vendor) and [*vendor] == ["detail"]:
         detail = vendor["detail"]
         if isinstance(detail, str) and detail:
-            fields["detail"] = place.reading.json(detail, f"{place.path}.detail")
+            fields["detail"] = node.reading.json(detail, f"{node.path}.detail")
             known |= {"vendor_metadata"}
 
     if media_type is None:
         known -= {"media_type"}
 
-    keep_keys(place, known, whole=whole)
-    return MEDIA_CLASSES[own](metadata=place.metadata(SOURCE), **fields)
+    keep_keys(node, known, whole=whole)
+    return MEDIA_CLASSES[own](metadata=node.metadata(SOURCE), **fields)
 
 
 def _encode_base64(data: bytes) -> str:
@@ -208,19 +208,19 @@ def _encode_base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode()
 
 
-def read_text(place: ObjectReader, key: str) -> str:
+def read_text(node: ObjectReader, key: str) -> str:
     """
     The value under *key* as text; a note says if it was not a text.
     """
-    value = place.raw.get(key)
+    value = node.raw.get(key)
     if isinstance(value, str):
-        return place.text(key)
+        return node.text(key)
 
-    place.notes["value"] = True
+    node.notes["value"] = True
     if value is None:
         return ""
 
-    return json_text(place.reading, value, f"{place.path}.{key}")
+    return json_text(node.reading, value, f"{node.path}.{key}")
 
 
 def json_text(reading: DocumentReader, value: Any, path: str) -> str:
@@ -240,33 +240,33 @@ def json_text(reading: DocumentReader, value: Any, path: str) -> str:
     return found
 
 
-def read_tool_result(place: ObjectReader) -> str | list[Part]:
+def read_tool_result(node: ObjectReader) -> str | list[Part]:
     """
     The content of a tool's result: a text, the JSON text of a value, or parts if
     it has media.
     """
-    content = place.raw.get("content")
+    content = node.raw.get("content")
     items: Sequence[Any] = content if is_list(content) else [content]
     if not any(is_map(item) and kind_of(item, "kind") in _MEDIA for item in items):
-        return read_text(place, "content")
+        return read_text(node, "content")
 
     found: list[Part] = []
     for at, item in enumerate(items):
-        path = f"{place.path}.content[{at}]"
+        path = f"{node.path}.content[{at}]"
         part: Part | None = None
         if isinstance(item, str):
-            part = TextPart(place.reading.json(item, path))
+            part = TextPart(node.reading.json(item, path))
         elif is_map(item) and kind_of(item, "kind") in _MEDIA:
             # Pydantic AI identifies files in results by digests of all keys.
-            part = media_part(ObjectReader(place.reading, item, path), whole=True)
+            part = media_part(ObjectReader(node.reading, item, path), whole=True)
 
         if part is None:
-            text = json_text(place.reading, item, path)
+            text = json_text(node.reading, item, path)
             part = TextPart(text, metadata=with_notes(SOURCE, {"value": True}))
 
         found.append(part)
 
-    place.notes["files"] = "several" if is_list(content) else "one"
+    node.notes["files"] = "several" if is_list(content) else "one"
     return found
 
 

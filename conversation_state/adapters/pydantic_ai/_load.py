@@ -124,16 +124,16 @@ def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Messa
             read.wrong(path, raw, "an object")
             continue
 
-        place = ObjectReader(read, raw, path)
+        node = ObjectReader(read, raw, path)
         kind = kind_of(raw, "kind")
         if kind not in {"request", "response"}:
-            place.wrong("kind", "request or response")
+            node.wrong("kind", "request or response")
         elif not is_list(raw.get("parts")):
-            place.wrong("parts", "a list")
+            node.wrong("parts", "a list")
         elif kind == "response":
-            groups.append([_load_response_message(place)])
+            groups.append([_load_response_message(node)])
         else:
-            group = _load_request(place, instructions)
+            group = _load_request(node, instructions)
             current = raw.get("instructions")
             instructions = current if isinstance(current, str) else instructions
             groups.append(group)
@@ -142,40 +142,40 @@ def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Messa
     return groups
 
 
-def _load_response_message(place: ObjectReader) -> Message:
-    mended_before = len(place.reading.mended)
-    own, is_own = read_metadata(place)
-    content, calls, meta = read_response(place)
-    time, is_exact = parse_time(place.raw.get("timestamp"))
-    run, known = _read_run_id(place)
+def _load_response_message(node: ObjectReader) -> Message:
+    mended_before = len(node.reading.mended)
+    own, is_own = read_metadata(node)
+    content, calls, meta = read_response(node)
+    time, is_exact = parse_time(node.raw.get("timestamp"))
+    run, known = _read_run_id(node)
     spared = set() if is_exact else {"timestamp"}
-    if read_response_id(place.raw):
+    if read_response_id(node.raw):
         known |= {"provider_response_id"}
 
-    keep_keys(place, known - spared - (set() if is_own else {"metadata"}))
-    note_mended(place, mended_before)
-    place.notes["response"] = place.keys
-    if "texts" in place.notes:
-        place.notes["response_texts"] = place.notes.pop("texts")
+    keep_keys(node, known - spared - (set() if is_own else {"metadata"}))
+    note_mended(node, mended_before)
+    node.notes["response"] = node.keys
+    if "texts" in node.notes:
+        node.notes["response_texts"] = node.notes.pop("texts")
 
-    place.keys = {}
+    node.keys = {}
     return AssistantMessage(
         content,
         tool_calls=calls,
         response=meta,
         run_id=run,
         timestamp=time,
-        metadata=with_own(own, place, SOURCE),
+        metadata=with_own(own, node, SOURCE),
     )
 
 
-def _read_run_id(place: ObjectReader) -> tuple[UUID | None, frozenset[str]]:
+def _read_run_id(node: ObjectReader) -> tuple[UUID | None, frozenset[str]]:
     """
     The run id of a message if it is a UUID in canonical form; and the keys that
     need no note.
     """
-    known = _REQUEST if place.raw.get("kind") == "request" else _RESPONSE
-    run_id = place.raw.get("run_id")
+    known = _REQUEST if node.raw.get("kind") == "request" else _RESPONSE
+    run_id = node.raw.get("run_id")
     if isinstance(run_id, str):
         try:
             run = UUID(run_id)
@@ -193,7 +193,7 @@ class _MessageDraft(NamedTuple):
     A message whose notes are not complete yet.
     """
 
-    place: ObjectReader
+    node: ObjectReader
     kind: Callable[..., Message]
     fields: dict[str, Any]
 
@@ -201,58 +201,58 @@ class _MessageDraft(NamedTuple):
         if self.kind is UnknownMessage:
             self.fields["source"] = SOURCE
 
-        metadata = with_own(own, self.place, SOURCE)
+        metadata = with_own(own, self.node, SOURCE)
         return self.kind(**self.fields, run_id=run, metadata=metadata)
 
 
-def _load_request(place: ObjectReader, instructions: str | None) -> list[Message]:
-    own, is_own = read_metadata(place)
-    run, known = _read_run_id(place)
+def _load_request(node: ObjectReader, instructions: str | None) -> list[Message]:
+    own, is_own = read_metadata(node)
+    run, known = _read_run_id(node)
     if not is_own:
         known -= {"metadata"}
 
-    made = _put_results_first(_load_parts(place))
-    mended_before = len(place.reading.mended)
-    current = place.raw.get("instructions")
+    made = _put_results_first(_load_parts(node))
+    mended_before = len(node.reading.mended)
+    current = node.raw.get("instructions")
     if isinstance(current, str) and current and current != instructions:
         # Results must directly follow their calls.
         answers = sum(one.kind is ToolMessage for one in made)
-        lead = ObjectReader(place.reading, {}, place.path)
+        lead = ObjectReader(node.reading, {}, node.path)
         lead.notes["instructions"] = True
-        fields = {"content": place.text("instructions")}
+        fields = {"content": node.text("instructions")}
         made.insert(answers, _MessageDraft(lead, SystemMessage, fields))
     elif current is not None and current != instructions:
         known -= {"instructions"}
 
     if not made:
-        empty = ObjectReader(place.reading, {}, place.path)
+        empty = ObjectReader(node.reading, {}, node.path)
         empty.notes["empty"] = True
         made.append(_MessageDraft(empty, UnknownMessage, {"raw": {"kind": "request"}}))
 
-    keep_keys(place, known)
-    note_mended(place, mended_before)
-    first, *others = [one.place.notes for one in made]
+    keep_keys(node, known)
+    note_mended(node, mended_before)
+    first, *others = [one.node.notes for one in made]
     for name in ("metadata", "mended"):
-        if name in place.notes:
-            first.setdefault(name, place.notes[name])
+        if name in node.notes:
+            first.setdefault(name, node.notes[name])
 
-    if "texts" in place.notes:
-        first["request_texts"] = place.notes["texts"]
+    if "texts" in node.notes:
+        first["request_texts"] = node.notes["texts"]
 
     if current is not None and current == instructions:
         first["instructed"] = True
 
-    first["request"] = place.keys
+    first["request"] = node.keys
     for notes in others:
         notes["more"] = True
 
     return [one.message(run, own if one is made[0] else {}) for one in made]
 
 
-def _load_parts(place: ObjectReader) -> list[_MessageDraft]:
+def _load_parts(node: ObjectReader) -> list[_MessageDraft]:
     made = []
-    for part in place.objects("parts"):
-        before = len(place.reading.mended)
+    for part in node.objects("parts"):
+        before = len(node.reading.mended)
         made.append(_load_request_part(part))
         note_mended(part, before)
 
@@ -266,63 +266,63 @@ def _put_results_first(made: list[_MessageDraft]) -> list[_MessageDraft]:
     order = sorted(made, key=lambda one: one.kind is not ToolMessage)
     if order != made:
         for at, one in enumerate(made):
-            one.place.notes["at"] = at
+            one.node.notes["at"] = at
 
     return order
 
 
-def _load_request_part(place: ObjectReader) -> _MessageDraft:
-    raw = place.raw
+def _load_request_part(node: ObjectReader) -> _MessageDraft:
+    raw = node.raw
     kind, content = kind_of(raw), raw.get("content")
     time, is_exact = parse_time(raw.get("timestamp"))
     fields: dict[str, Any] = {"timestamp": time} if time else {}
     known = _PART if is_exact else _PART - {"timestamp"}
     if kind == "system-prompt" and isinstance(content, str):
-        keep_keys(place, known)
-        fields["content"] = place.text("content")
-        return _MessageDraft(place, SystemMessage, fields)
+        keep_keys(node, known)
+        fields["content"] = node.text("content")
+        return _MessageDraft(node, SystemMessage, fields)
 
     if kind == "user-prompt" and (isinstance(content, str) or is_list(content)):
-        keep_keys(place, known)
-        fields["content"] = read_content(place, content)
-        return _MessageDraft(place, UserMessage, fields)
+        keep_keys(node, known)
+        fields["content"] = read_content(node, content)
+        return _MessageDraft(node, UserMessage, fields)
 
     names, call_id = isinstance(raw.get("tool_name"), str), raw.get("tool_call_id")
     if kind in _ANSWERS and names and isinstance(call_id, str) and call_id:
-        return _load_tool_result(place, known, fields)
+        return _load_tool_result(node, known, fields)
 
     if content is not None and (
         kind in _ASIDE or (kind == "retry-prompt" and not names)
     ):
-        keep_keys(place, known - {"part_kind"})
-        fields["content"] = read_text(place, "content")
-        return _MessageDraft(place, UserMessage, fields)
+        keep_keys(node, known - {"part_kind"})
+        fields["content"] = read_text(node, "content")
+        return _MessageDraft(node, UserMessage, fields)
 
     if kind == "speech" and isinstance(raw.get("transcript"), str):
-        keep_keys(place, known - {"content", "part_kind"} | {"transcript"})
-        fields["content"] = place.text("transcript")
-        return _MessageDraft(place, UserMessage, fields)
+        keep_keys(node, known - {"content", "part_kind"} | {"transcript"})
+        fields["content"] = node.text("transcript")
+        return _MessageDraft(node, UserMessage, fields)
 
     # The time stays in it, too: it is written back as it is.
-    raw, notes = keep_whole(place)
-    place.notes |= notes
-    return _MessageDraft(place, UnknownMessage, {"raw": raw})
+    raw, notes = keep_whole(node)
+    node.notes |= notes
+    return _MessageDraft(node, UnknownMessage, {"raw": raw})
 
 
 def _load_tool_result(
-    place: ObjectReader, known: frozenset[str], fields: dict[str, Any]
+    node: ObjectReader, known: frozenset[str], fields: dict[str, Any]
 ) -> _MessageDraft:
-    kind = place.raw["part_kind"]
-    outcome = place.raw.get("outcome")
-    keep_keys(place, known | {"tool_call_id", "tool_name"})
+    kind = node.raw["part_kind"]
+    outcome = node.raw.get("outcome")
+    keep_keys(node, known | {"tool_call_id", "tool_name"})
     if kind != "tool-return":
-        place.keys["part_kind"] = kind
+        node.keys["part_kind"] = kind
 
     has_failed = isinstance(outcome, str) and outcome in ERRORS
     fields |= {
-        "content": read_tool_result(place),
+        "content": read_tool_result(node),
         "is_error": kind != "tool-return" or has_failed,
-        "tool_call_id": place.text("tool_call_id"),
-        "tool_name": place.text("tool_name"),
+        "tool_call_id": node.text("tool_call_id"),
+        "tool_name": node.text("tool_name"),
     }
-    return _MessageDraft(place, ToolMessage, fields)
+    return _MessageDraft(node, ToolMessage, fields)

@@ -66,20 +66,20 @@ _REDACTED = "redacted_thinking"
 
 
 def read_response(
-    place: ObjectReader,
+    node: ObjectReader,
 ) -> tuple[str | list[Part], list[ToolCall], ResponseMeta | None]:
     """
     Content, calls, and metadata of the response.
     """
     content: list[Part] = []
     calls: list[ToolCall] = []
-    for at, part in enumerate(place.objects("parts")):
+    for at, part in enumerate(node.objects("parts")):
         if part.raw.get("part_kind") == "tool-call":
             calls.append(_load_call(part, at))
         else:
             content.append(_load_part(part, at))
 
-    meta = _load_meta(place)
+    meta = _load_meta(node)
     if len(content) == 1 and not calls:
         (only,) = content
         if isinstance(only, TextPart) and only.text and not only.metadata:
@@ -88,77 +88,77 @@ def read_response(
     return content or "", calls, meta
 
 
-def _load_part(place: ObjectReader, at: int) -> Part:
-    raw = place.raw
+def _load_part(node: ObjectReader, at: int) -> Part:
+    raw = node.raw
     kind, content = kind_of(raw), raw.get("content")
     field = _TEXTS.get(kind, "")
     if isinstance(raw.get(field), str):
-        keep_keys(place, _TEXT if kind == "text" else frozenset({field}))
-        text = place.text(field)
-        return TextPart(text, index=at, metadata=place.metadata(SOURCE))
+        keep_keys(node, _TEXT if kind == "text" else frozenset({field}))
+        text = node.text(field)
+        return TextPart(text, index=at, metadata=node.metadata(SOURCE))
 
     if kind == "thinking" and isinstance(content, str):
-        return _load_reasoning(place, at)
+        return _load_reasoning(node, at)
 
     if kind == "file" and is_map(content):
-        inner = place.child("content")
-        keep_keys(place, _TEXT)
+        inner = node.child("content")
+        keep_keys(node, _TEXT)
         part = media_part(inner, index=at)
-        if part is not None and (place.keys or place.notes):
-            notes = {**inner.notes, "keys": inner.keys, "file": place.keys}
-            if "texts" in place.notes:
-                notes["file_texts"] = place.notes["texts"]
+        if part is not None and (node.keys or node.notes):
+            notes = {**inner.notes, "keys": inner.keys, "file": node.keys}
+            if "texts" in node.notes:
+                notes["file_texts"] = node.notes["texts"]
 
             return attrs.evolve(part, metadata=with_notes(SOURCE, notes))
 
         if part is not None:
             return part
 
-    raw, notes = keep_whole(place)
+    raw, notes = keep_whole(node)
     return UnknownPart(raw, source=SOURCE, index=at, metadata=with_notes(SOURCE, notes))
 
 
-def _load_reasoning(place: ObjectReader, at: int) -> Part:
-    raw = place.raw
+def _load_reasoning(node: ObjectReader, at: int) -> Part:
+    raw = node.raw
     signature = raw.get("signature")
     signed = isinstance(signature, str) and bool(signature)
-    keep_keys(place, _THOUGHT if signed else _TEXT)
-    text = place.text("content")
+    keep_keys(node, _THOUGHT if signed else _TEXT)
+    text = node.text("content")
     if not signed:
-        return ReasoningPart(text, index=at, metadata=place.metadata(SOURCE))
+        return ReasoningPart(text, index=at, metadata=node.metadata(SOURCE))
 
-    place.notes["signed"] = True
-    metadata = place.metadata(SOURCE)
+    node.notes["signed"] = True
+    metadata = node.metadata(SOURCE)
     signer = raw.get("provider_name")
     if isinstance(signer, str) and signer in _SIGNERS and raw.get("id") != _REDACTED:
         metadata = with_notes(_SIGNERS[signer], {"signed": True}, metadata)
 
-    return ReasoningPart(text, place.text("signature"), index=at, metadata=metadata)
+    return ReasoningPart(text, node.text("signature"), index=at, metadata=metadata)
 
 
-def _load_call(place: ObjectReader, at: int) -> ToolCall:
-    args = place.raw.get("args")
-    keep_keys(place, _CALL)
+def _load_call(node: ObjectReader, at: int) -> ToolCall:
+    args = node.raw.get("args")
+    keep_keys(node, _CALL)
     if isinstance(args, str):
-        arguments = place.text("args")
+        arguments = node.text("args")
     elif args is None:
-        place.notes["args"] = "none"
+        node.notes["args"] = "none"
         arguments = ""
     else:
-        place.notes["args"] = "value"
-        arguments = json_text(place.reading, args, f"{place.path}.args")
+        node.notes["args"] = "value"
+        arguments = json_text(node.reading, args, f"{node.path}.args")
 
     return ToolCall(
-        place.text("tool_call_id"),
-        place.text("tool_name"),
+        node.text("tool_call_id"),
+        node.text("tool_name"),
         arguments,
         index=at,
-        metadata=place.metadata(SOURCE),
+        metadata=node.metadata(SOURCE),
     )
 
 
-def _load_meta(place: ObjectReader) -> ResponseMeta | None:
-    raw = place.raw
+def _load_meta(node: ObjectReader) -> ResponseMeta | None:
+    raw = node.raw
     usage = None
     counted = raw.get("usage")
     if is_map(counted):
@@ -168,18 +168,18 @@ def _load_meta(place: ObjectReader) -> ResponseMeta | None:
             if not is_default(key, value) and value != 0
         }
         if counts:
-            inner = ObjectReader(place.reading, counts, f"{place.path}.usage")
+            inner = ObjectReader(node.reading, counts, f"{node.path}.usage")
             keep_keys(inner, frozenset())
-            place.notes["usage"] = inner.keys
+            node.notes["usage"] = inner.keys
             if inner.notes:
-                place.notes["usage_texts"] = inner.notes["texts"]
+                node.notes["usage_texts"] = inner.notes["texts"]
 
             # Values that are not counts stay in the note alone.
             usage = read_usage(DocumentReader(), counts, inner.path)
 
-    finished = _load_finish_reason(place)
+    finished = _load_finish_reason(node)
     name = raw.get("model_name")
-    model = place.optional("model_name") if isinstance(name, str) else ""
+    model = node.optional("model_name") if isinstance(name, str) else ""
     response_id = read_response_id(raw)
     if usage is None and not finished and not model and not response_id:
         return None
@@ -195,21 +195,21 @@ def read_response_id(raw: Mapping[str, Any]) -> str:
     return value if isinstance(value, str) and mended(value) is value else ""
 
 
-def _load_finish_reason(place: ObjectReader) -> str:
+def _load_finish_reason(node: ObjectReader) -> str:
     """
     The finish reason: the provider's own, if that was kept.
     """
-    details, reason = place.raw.get("provider_details"), place.raw.get("finish_reason")
+    details, reason = node.raw.get("provider_details"), node.raw.get("finish_reason")
     own = details.get("finish_reason") if is_map(details) else None
     if isinstance(own, str) and own:
         if reason is not None:
-            where = f"{place.path}.finish_reason"
-            place.keys["finish_reason"] = place.reading.json(reason, where)
+            where = f"{node.path}.finish_reason"
+            node.keys["finish_reason"] = node.reading.json(reason, where)
 
         return mended(own)
 
-    finished = place.optional("finish_reason") if reason is not None else ""
-    if not finished and place.raw.get("state") == INTERRUPTED:
+    finished = node.optional("finish_reason") if reason is not None else ""
+    if not finished and node.raw.get("state") == INTERRUPTED:
         return INTERRUPTED
 
     return finished
@@ -248,7 +248,7 @@ def _dump_parts(
             placed.append((after, raw))
 
     # A call without an index comes after the content.
-    last = max([place for place, _ in placed], default=-1.0)
+    last = max([at for at, _ in placed], default=-1.0)
     for at, call in enumerate(message.tool_calls):
         raw = _dump_call(write, call, f"{path}.tool_calls[{at}]")
         last = last if call.index is None else float(call.index)

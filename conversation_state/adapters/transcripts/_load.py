@@ -118,43 +118,43 @@ class TranscriptLoader(DocumentReader):
             return self.turns([record], "$", alone=True)
 
         messages: list[Message] = []
-        place = ObjectReader(self, record, "$")
+        node = ObjectReader(self, record, "$")
         system = record.get("system")
         if system is not None and system != "":
-            messages.append(self._load_text(place, "system", SystemMessage))
+            messages.append(self._load_text(node, "system", SystemMessage))
 
         keys = _find_message_keys(record)
         if not keys:
             self.problem("$", _NO_CONVERSATION)
         elif keys[0] == _PROMPT:
-            messages += self._load_side(place, keys[0], UserMessage)
-            messages += self._load_side(place, keys[1], AssistantMessage)
+            messages += self._load_side(node, keys[0], UserMessage)
+            messages += self._load_side(node, keys[1], AssistantMessage)
         elif is_list(record[keys[0]]):
             messages += self.turns(record[keys[0]], f"$.{keys[0]}")
         else:
-            place.wrong(keys[0], "a list of messages")
+            node.wrong(keys[0], "a list of messages")
 
         return messages
 
     def _load_side(
-        self, place: ObjectReader, key: str, kind: Callable[..., Message]
+        self, node: ObjectReader, key: str, kind: Callable[..., Message]
     ) -> list[Message]:
-        given = place.raw[key]
+        given = node.raw[key]
         if is_list(given):
             return self.turns(given, f"$.{key}")
 
         if isinstance(given, str):
-            return [self._load_text(place, key, kind)]
+            return [self._load_text(node, key, kind)]
 
-        place.wrong(key, "a text, or a list of messages")
+        node.wrong(key, "a text, or a list of messages")
         return []
 
     def _load_text(
-        self, place: ObjectReader, key: str, kind: Callable[..., Message]
+        self, node: ObjectReader, key: str, kind: Callable[..., Message]
     ) -> Message:
         harmed = len(self.mended)
-        text = place.text(key)
-        noted = ObjectReader(self, {}, place.path)
+        text = node.text(key)
+        noted = ObjectReader(self, {}, node.path)
         note_mended(noted, harmed)
         return kind(text, metadata=noted.metadata(SOURCE))
 
@@ -174,7 +174,7 @@ class TranscriptLoader(DocumentReader):
             if calls is not None:
                 # Calls that follow one another are one message's.
                 self.pairing.open_calls(calls, more=bool(calling))
-                calling.append((turn.place, calls))
+                calling.append((turn.node, calls))
                 continue
 
             messages += _make_caller(calling)
@@ -194,10 +194,10 @@ def _make_caller(calling: list[tuple[ObjectReader, list[ToolCall]]]) -> list[Mes
         return []
 
     first = calling[0][0]
-    if any(place.keys != first.keys for place, _ in calling):
-        first.keys = {"turns": [place.keys for place, _ in calling]}
+    if any(node.keys != first.keys for node, _ in calling):
+        first.keys = {"turns": [node.keys for node, _ in calling]}
 
-    mended = [where for place, _ in calling for where in place.notes.get("mended", ())]
+    mended = [where for node, _ in calling for where in node.notes.get("mended", ())]
     if mended:
         first.notes["mended"] = mended
 

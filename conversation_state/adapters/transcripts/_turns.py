@@ -83,7 +83,7 @@ class TranscriptTurn:
         self.pairing = pairing
         self.problems, self.harmed = read.count, len(read.mended)
         self.prefix = f"message_{at}"
-        self.place = ObjectReader(read, raw if is_map(raw) else {}, path)
+        self.node = ObjectReader(read, raw if is_map(raw) else {}, path)
         self.role = ""
         if is_map(raw):
             self.who = next((key for key in WHO if raw.get(key) is not None), "role")
@@ -93,7 +93,7 @@ class TranscriptTurn:
                 self.role = _ROLES.get(given.strip().lower(), "")
 
             if not self.role:
-                self.place.wrong(self.who, f"one of {', '.join(_ROLES)}")
+                self.node.wrong(self.who, f"one of {', '.join(_ROLES)}")
         else:
             read.wrong(path, raw, "an object")
 
@@ -104,7 +104,7 @@ class TranscriptTurn:
         if self.role != _CALLS or not self.what:
             return None
 
-        given = self.place.raw[self.what]
+        given = self.node.raw[self.what]
         text = mended(given) if isinstance(given, str) else _as_json(self._read_json())
         found = calls_in(text)
         if found is None:
@@ -112,9 +112,9 @@ class TranscriptTurn:
 
         self._keep_rest(self.who, self.what)
         if text != given and isinstance(given, str):
-            self.read.mended.append(f"{self.place.path}.{self.what}")
+            self.read.mended.append(f"{self.node.path}.{self.what}")
 
-        note_mended(self.place, self.harmed)
+        note_mended(self.node, self.harmed)
         calls = [
             self._read_parsed_call(called, f"{self.prefix}_call_{at}")
             for at, called in enumerate(found)
@@ -123,7 +123,7 @@ class TranscriptTurn:
 
     def _read_parsed_call(self, called: ParsedCall, made: str) -> ToolCall:
         # What is escaped in a text may be half of a pair, too.
-        path = f"{self.place.path}.{self.what}"
+        path = f"{self.node.path}.{self.what}"
         noted = ObjectReader(self.read, called._asdict(), path)
         harmed = len(self.read.mended)
         call_id, name, arguments = map(noted.text, ("id", "name", "arguments"))
@@ -144,7 +144,7 @@ class TranscriptTurn:
 
         found = None if self.role == _CALLS else self._load_known()
         if found is None and self._is_valid():
-            fresh = ObjectReader(self.read, self.place.raw, self.place.path)
+            fresh = ObjectReader(self.read, self.node.raw, self.node.path)
             raw = self.read.json(fresh.raw, fresh.path)
             note_mended(fresh, self.harmed)
             metadata = fresh.metadata(SOURCE)
@@ -156,18 +156,18 @@ class TranscriptTurn:
         return self.read.count == self.problems
 
     def _read_json(self) -> Any:
-        path = f"{self.place.path}.{self.what}"
-        return self.read.json(self.place.raw[self.what], path)
+        path = f"{self.node.path}.{self.what}"
+        return self.read.json(self.node.raw[self.what], path)
 
     def _keep_rest(self, *known: str) -> None:
         """
         Keep all but the *known* keys, unless they are null.
         """
-        left = self.read.rest(self.place.raw, frozenset(known), self.place.path)
-        self.place.keys.update({k: v for k, v in left.items() if v is not None})
+        left = self.read.rest(self.node.raw, frozenset(known), self.node.path)
+        self.node.keys.update({k: v for k, v in left.items() if v is not None})
 
     def _load_known(self) -> Message | None:
-        place, role = self.place, self.role
+        node, role = self.node, self.role
         content = self._read_turn_content()
         fields: dict[str, Any] = {}
         known = [self.who, self.what, "name"]
@@ -194,17 +194,17 @@ class TranscriptTurn:
         if is_odd or not self._is_valid():
             return None
 
-        note_mended(place, self.harmed)
-        return kind(content, **fields, metadata=place.metadata(SOURCE))
+        note_mended(node, self.harmed)
+        return kind(content, **fields, metadata=node.metadata(SOURCE))
 
     def _get_text(self, key: str) -> str:
-        return "" if self.place.raw.get(key) is None else self.place.text(key)
+        return "" if self.node.raw.get(key) is None else self.node.text(key)
 
     def _resolve_result_id(self, name: str) -> str:
         given = self._get_text("tool_call_id")
         answered = self.pairing.resolve(given, name, self.prefix)
         if not given:
-            self.place.notes["made_id"] = answered
+            self.node.notes["made_id"] = answered
 
         return answered
 
@@ -225,21 +225,21 @@ class TranscriptTurn:
         The content. The result of a tool is a text for the model in any case, of
         whatever kind of JSON.
         """
-        raw = self.place.raw
+        raw = self.node.raw
         if not self.what:
             silent = any(key in raw for key in _WHAT) or raw.get("tool_calls")
             if not silent:
                 what = f"has none of {', '.join(_WHAT)}; expected content"
-                self.read.problem(self.place.path, what)
+                self.read.problem(self.node.path, what)
 
             return ""
 
         given = raw[self.what]
         if isinstance(given, str):
-            return self.place.text(self.what)
+            return self.node.text(self.what)
 
         if is_list(given) and all(_is_block(block) for block in given):
-            path = f"{self.place.path}.{self.what}"
+            path = f"{self.node.path}.{self.what}"
             return [
                 self._read_turn_block(one, f"{path}[{at}]")
                 for at, one in enumerate(given)
@@ -248,7 +248,7 @@ class TranscriptTurn:
         if self.role == "tool":
             return _as_json(self._read_json())
 
-        self.place.wrong(self.what, "a text, or a list of blocks")
+        self.node.wrong(self.what, "a text, or a list of blocks")
         return ""
 
     def _read_turn_block(self, raw: Any, path: str) -> Part:
@@ -264,22 +264,22 @@ class TranscriptTurn:
             return TextPart(read.text(raw, "text", path))
 
         if raw.keys() == _IMAGE and _is_shown(raw["image_url"]):
-            place = ObjectReader(read, raw["image_url"], f"{path}.image_url")
-            return ImagePart(url=place.text("url"), detail=place.optional("detail"))
+            node = ObjectReader(read, raw["image_url"], f"{path}.image_url")
+            return ImagePart(url=node.text("url"), detail=node.optional("detail"))
 
         found: dict[str, Any] = read.json(raw, path)
         return UnknownPart(found, source=SOURCE)
 
     def _listed_calls(self) -> list[ToolCall]:
-        given = self.place.raw.get("tool_calls")
+        given = self.node.raw.get("tool_calls")
         if given is None:
             return []
 
         if not is_list(given):
-            self.place.wrong("tool_calls", "a list or null")
+            self.node.wrong("tool_calls", "a list or null")
             return []
 
-        path = f"{self.place.path}.tool_calls"
+        path = f"{self.node.path}.tool_calls"
         found = [
             self._read_listed_call(one, f"{path}[{at}]", at)
             for at, one in enumerate(given)
@@ -295,16 +295,16 @@ class TranscriptTurn:
             self.read.wrong(path, raw, "an object")
             return None
 
-        place = ObjectReader(self.read, raw, path)
-        inside = place
+        node = ObjectReader(self.read, raw, path)
+        inside = node
         if is_map(raw.get("function")):
             inside = ObjectReader(self.read, raw["function"], f"{path}.function")
             inside.keep(frozenset({"arguments", "name"}))
-            place.keep(frozenset({"function", "id", "type"}))
+            node.keep(frozenset({"function", "id", "type"}))
             if inside.keys:
-                place.keys["function"] = inside.keys
+                node.keys["function"] = inside.keys
         else:
-            place.keep(frozenset({"arguments", "id", "name", "type"}))
+            node.keep(frozenset({"arguments", "id", "name", "type"}))
 
         name, arguments = inside.text("name"), ""
         if isinstance(inside.raw.get("arguments"), str):
@@ -313,12 +313,12 @@ class TranscriptTurn:
             given = inside.raw["arguments"]
             arguments = _as_json(self.read.json(given, f"{inside.path}.arguments"))
 
-        call_id = place.optional("id")
+        call_id = node.optional("id")
         if not call_id:
-            call_id = place.notes["made_id"] = f"{self.prefix}_call_{at}"
+            call_id = node.notes["made_id"] = f"{self.prefix}_call_{at}"
 
-        kind = "function" if raw.get("type") is None else place.text("type")
-        metadata = place.metadata(SOURCE)
+        kind = "function" if raw.get("type") is None else node.text("type")
+        metadata = node.metadata(SOURCE)
         return ToolCall(call_id, name, arguments, type=kind, metadata=metadata)
 
 
