@@ -262,10 +262,10 @@ def by_openai_chat(server, adapter, payload, *, is_streamed):
             model=MODEL, stream=is_streamed, **payload
         )
         if is_streamed:
-            chunks = adapter.load_chunks(each.model_dump() for each in answer)
+            chunks = adapter.load_chunks(each.to_dict(mode="json") for each in answer)
             return (concat(chunks),)
 
-        return adapter.load(answer.model_dump())
+        return adapter.load(answer.to_dict(mode="json"))
 
 
 def by_openai_responses(server, adapter, payload, *, is_streamed):
@@ -273,10 +273,10 @@ def by_openai_responses(server, adapter, payload, *, is_streamed):
     with openai.OpenAI(api_key="none", base_url=server.url, max_retries=0) as client:
         answer = client.responses.create(model=MODEL, stream=is_streamed, **payload)
         if is_streamed:
-            chunks = adapter.load_chunks(each.model_dump() for each in answer)
+            chunks = adapter.load_chunks(each.to_dict(mode="json") for each in answer)
             return (concat(chunks),)
 
-        return adapter.load(answer.model_dump())
+        return adapter.load(answer.to_dict(mode="json"))
 
 
 def by_anthropic(server, adapter, payload, *, is_streamed):
@@ -286,10 +286,10 @@ def by_anthropic(server, adapter, payload, *, is_streamed):
             model=MODEL, max_tokens=100, stream=is_streamed, **payload
         )
         if is_streamed:
-            chunks = adapter.load_chunks(each.model_dump() for each in answer)
+            chunks = adapter.load_chunks(each.to_dict(mode="json") for each in answer)
             return (concat(chunks),)
 
-        return adapter.load(answer.model_dump())
+        return adapter.load(answer.to_dict(mode="json"))
 
 
 def by_google(server, adapter, payload, *, is_streamed):

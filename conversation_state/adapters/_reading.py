@@ -21,12 +21,12 @@ from conversation_state.errors import DecodeError, Problem
 __all__ = [
     "DocumentReader",
     "ObjectReader",
+    "as_sent",
     "describe_failure",
     "is_list",
     "is_map",
     "mended",
     "take_text",
-    "without_parsed",
 ]
 
 # Ten less than a frozen value may have: what is kept is wrapped in notes.
@@ -92,26 +92,49 @@ _WITH_PARSED = (None, "function", "function_call", "message", "output_text", "te
 _AROUND_PARSED = frozenset({"content", "function", "tool_calls"})
 
 
-def without_parsed(raw: Any) -> Any:
+# Keys of a provider's that are words of Python, as these SDKs spell them, and the
+# types of the objects they are in. An SDK adds them, as null, where there are none.
+_SPELT = {"async_": "async", "from_": "from"}
+_WITH_SPELT = ("custom_tool_call", "fallback", "function_call")
+
+
+def as_sent(raw: Any) -> Any:
     """
-    *raw*, an answer in a response, without the values that an SDK added to it;
-    the same object if there are no such values.
+    *raw*, an answer in a response, as the provider sent it: without the values that
+    an SDK added to it, and under the provider's own keys; the same object if it is
+    so already.
     """
     if is_list(raw):
-        items = [without_parsed(item) for item in raw]
+        items = [as_sent(item) for item in raw]
         return items if any(map(is_not, items, raw)) else raw
 
-    if not is_map(raw) or raw.get("type") not in _WITH_PARSED:
+    if not is_map(raw):
+        return raw
+
+    kind = raw.get("type")
+    if kind in _WITH_SPELT and not _SPELT.keys().isdisjoint(raw):
+        raw = _with_own_keys(raw)
+
+    if kind not in _WITH_PARSED:
         return raw
 
     changed = {
-        key: without_parsed(raw[key]) for key in _AROUND_PARSED & raw.keys() if raw[key]
+        key: as_sent(raw[key]) for key in _AROUND_PARSED & raw.keys() if raw[key]
     }
     if _PARSED.isdisjoint(raw) and all(raw[key] is changed[key] for key in changed):
         return raw
 
     kept = {**raw, **changed}
     return {key: kept[key] for key in kept if key not in _PARSED}
+
+
+def _with_own_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
+    spelt = {
+        name: raw[key]
+        for key, name in _SPELT.items()
+        if raw.get(key) is not None and name not in raw
+    }
+    return {**{key: raw[key] for key in raw if key not in _SPELT}, **spelt}
 
 
 def _is_scalar(value: Any) -> bool:

@@ -411,6 +411,55 @@ class TestParsed:
             anthropic.dump(anthropic.load(response)).payload
         )
 
+    @pytest.mark.parametrize("is_set", [False, True])
+    def test_words_of_python(self, is_set):
+        """
+        Keys that are words of Python are sent back as the provider spells them, and
+        only if it sent them.
+        """
+        calls: list[Any] = [
+            {"type": kind, "call_id": kind, "name": "f", key: "{}"}
+            for kind, key in (
+                ("function_call", "arguments"),
+                ("custom_tool_call", "input"),
+            )
+        ]
+        sent = [{**call, **({"async": True} if is_set else {})} for call in calls]
+        spelt = [{**call, "async_": True if is_set else None} for call in calls]
+        events = [
+            {"type": f"response.output_item.{verb}", "output_index": at, "item": item}
+            for at, item in enumerate(spelt)
+            for verb in ("added", "done")
+        ]
+        whole = {"output": spelt}
+        end = {"type": "response.completed", "response": whole}
+
+        for messages in (
+            openai_responses.load(whole),
+            [concat(openai_responses.load_chunks(events))],
+            [concat(openai_responses.load_chunks([end]))],
+        ):
+            assert {"input": sent} == openai_responses.dump(messages).payload
+
+    def test_fallbacks_of_anthropic(self):
+        """
+        The model that declined is named under the provider's own key.
+        """
+        block = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}
+        again = {**block, "from_": block["from"]}
+        spelt = {key: again[key] for key in again if key != "from"}
+        expected = {"messages": [{"role": "assistant", "content": [block]}]}
+
+        for raw in (again, spelt):
+            start = {"type": "content_block_start", "index": 0, "content_block": raw}
+            events = [start, {"type": "content_block_stop", "index": 0}]
+            whole = {"role": "assistant", "content": [raw]}
+
+            assert expected == anthropic.dump(anthropic.load(whole)).payload
+            assert expected == (
+                anthropic.dump([concat(anthropic.load_chunks(events))]).payload
+            )
+
     def test_own_keys(self):
         """
         A key of that name in an item of another kind is kept.

@@ -59,7 +59,7 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     Args:
         events: The data of the server-sent events, as plain JSON values, or
             what the SDK's ``client.responses.stream()`` gives, each event with
-            ``.model_dump(mode="json")``: what it derives is not read again.
+            ``.to_dict(mode="json")``: what it derives is not read again.
 
     Raises:
         ProviderStreamError:

@@ -12,10 +12,10 @@ from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
+    as_sent,
     describe_failure,
     is_list,
     is_map,
-    without_parsed,
 )
 from conversation_state.adapters._responses._blocks import (
     CALLERS,
@@ -328,7 +328,7 @@ class ItemLoader(DocumentReader):
         info = read_response(node)
         prefix = info.id or "response"
         for item in node.objects("output"):
-            item.raw = without_parsed(item.raw)
+            item.raw = as_sent(item.raw)
             # A compaction returns messages of other roles, too.
             kind, role = self._get_item_type(item), item.raw.get("role")
             if kind == "message" and isinstance(role, str) and role in _ROLES:

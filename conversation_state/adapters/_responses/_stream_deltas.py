@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeAlias
 from conversation_state.adapters._openai import read_logprob_list
 from conversation_state.adapters._reading import (
     ObjectReader,
+    as_sent,
     is_list,
-    without_parsed,
 )
 from conversation_state.adapters._responses._blocks import CALLS
 from conversation_state.adapters._responses._stream_items import StreamedText
@@ -104,9 +104,9 @@ class DeltaReader:
         if not isinstance(item.raw.get("type"), str):
             item.wrong("type", "the type of an item")
         elif verb == "added":
-            return self._output.added(event, item.raw)
+            return self._output.added(event, as_sent(item.raw))
         elif verb == "done":
-            return self._output.done(event, without_parsed(item.raw), item.path)
+            return self._output.done(event, as_sent(item.raw), item.path)
 
         return []
 
@@ -147,7 +147,7 @@ class DeltaReader:
         if part is None:
             return []
 
-        raw = event.reading.rest(without_parsed(part.raw), frozenset(), part.path)
+        raw = event.reading.rest(as_sent(part.raw), frozenset(), part.path)
         named = raw.get("type")
         if not isinstance(named, str):
             part.wrong("type", "the type of a part")

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 from conversation_state.adapters._reading import (
     ObjectReader,
+    as_sent,
     is_list,
     is_map,
-    without_parsed,
 )
 from conversation_state.adapters._responses._blocks import CALLS
 from conversation_state.adapters._responses._items import LISTS, read_item
@@ -213,7 +213,7 @@ class OutputOrder:
         output = response.raw.get("output")
         known: set[int] = set()
         chunks: Chunks = []
-        items = without_parsed(output) if is_list(output) else ()
+        items = as_sent(output) if is_list(output) else ()
         for at, raw in enumerate(items):
             path = f"{response.path}.output[{at}]"
             if not is_map(raw):

@@ -11,6 +11,7 @@ from conversation_state.adapters._notes import with_notes, without_empty
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
+    as_sent,
     describe_failure,
     is_list,
     is_map,
@@ -81,7 +82,7 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     Args:
         events: The data of the server-sent events, as plain JSON values, or
             what the SDK's ``client.messages.stream()`` gives, each event with
-            ``.model_dump(mode="json")``: what it derives is not read again.
+            ``.to_dict(mode="json")``: what it derives is not read again.
 
     Raises:
         ProviderStreamError:
@@ -300,6 +301,7 @@ class AnthropicStream:
         chunks = self._stop_block(at) if at in self._open_blocks else []
         if kind == "fallback":
             # Who answers from here on is another model.
+            block.raw = as_sent(block.raw)
             model = block.raw.get("to")
             name = model.get("model") if is_map(model) else None
             self._model = mended(name) if isinstance(name, str) else self._model

@@ -13,12 +13,12 @@ from conversation_state.adapters._extras import note_mended
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import (
     ObjectReader,
+    as_sent,
     describe_failure,
     is_list,
     is_map,
     mended,
     take_text,
-    without_parsed,
 )
 from conversation_state.adapters._wire import MessageLoader
 from conversation_state.adapters.anthropic._blocks import SOURCE, read_call, read_part
@@ -327,7 +327,7 @@ class AnthropicLoader(MessageLoader):
             node.notes["response"] = notes
 
         response = ResponseMeta(reason, usage, None, model, response_id)
-        node.raw = without_parsed(node.raw)
+        node.raw = as_sent(node.raw)
         messages = self._load_message(node, "assistant", f"{node.path}.content")
         return [message.replace(response=response) for message in messages]
 

@@ -121,7 +121,7 @@ def load_chunks(
         events: The data of the server-sent events, as plain JSON values. The
             ``[DONE]`` at the end may be left out. Or what the SDK's
             ``client.chat.completions.stream()`` gives, each event with
-            ``.model_dump(mode="json")``: what it derives is not read again.
+            ``.to_dict(mode="json")``: what it derives is not read again.
 
         choice: Which of several answers to read (``n``), from 0 on.
 

@@ -12,10 +12,10 @@ from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._openai import content_of
 from conversation_state.adapters._reading import (
     ObjectReader,
+    as_sent,
     describe_failure,
     is_list,
     is_map,
-    without_parsed,
 )
 from conversation_state.adapters._wire import (
     MESSAGE_CLASSES,
@@ -87,7 +87,7 @@ class ChatLoader(MessageLoader):
             node.wrong("messages", "a list of messages")
         elif is_list(payload.get("choices")):
             info = [
-                self.message(without_parsed(info.raw), info.path, info.prefix, info)
+                self.message(as_sent(info.raw), info.path, info.prefix, info)
                 for info in read_response(self, payload)
             ]
             return [message for message in info if message is not None]
