@@ -446,10 +446,14 @@ def dump_tools(
     >>> dump_tools([tool]).payload["tools"][0]["strict"]
     False
     """
-    return write_tools(tools, choice, OPENAI, _write_tool, write_openai_request)
+    return write_tools(
+        tools, choice, OPENAI, _write_responses_tool, write_openai_request
+    )
 
 
-def _write_tool(tool: ToolInfo, schema: dict[str, Any] | None) -> dict[str, Any]:
+def _write_responses_tool(
+    tool: ToolInfo, schema: dict[str, Any] | None
+) -> dict[str, Any]:
     written = {
         "type": "function",
         "name": tool.name,

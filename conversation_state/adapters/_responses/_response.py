@@ -76,7 +76,7 @@ def read_response(node: ObjectReader) -> ResponseInfo:
     usage, left = None, dict[str, Any]()
     if raw.get("usage") is not None:
         usage, left = read_usage_block(
-            node.reading, raw["usage"], f"{node.path}.usage", _read_counts
+            node.reading, raw["usage"], f"{node.path}.usage", _read_responses_counts
         )
 
     model = node.nullable("model")
@@ -137,7 +137,7 @@ def load_usage(payload: Any) -> Usage | None:
     >>> load_usage({"input_tokens": 9, "output_tokens": 2}).total_tokens
     11
     """
-    return usage_in(payload, _find_usage, _read_counts)
+    return usage_in(payload, _find_usage, _read_responses_counts)
 
 
 def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
@@ -145,7 +145,9 @@ def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     return find_usage_block(holders, _COUNTS)
 
 
-def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
+def _read_responses_counts(
+    read: DocumentReader, block: Mapping[Any, Any], path: str
+) -> Counted:
     counts, details, extra, left = read_counts(read, block, _COUNTS, _DETAILS, path)
     prompt, completion = counts.get("input_tokens", 0), counts.get("output_tokens", 0)
     return (prompt, completion, counts.get("total_tokens")), details, extra, left

@@ -253,10 +253,10 @@ def dump_tools(
     >>> dump_tools([tool], choice=ToolChoice.FORCED).payload["tool_choice"]
     'required'
     """
-    return write_tools(tools, choice, OPENAI, _write_tool, write_openai_request)
+    return write_tools(tools, choice, OPENAI, _write_chat_tool, write_openai_request)
 
 
-def _write_tool(tool: ToolInfo, schema: dict[str, Any] | None) -> dict[str, Any]:
+def _write_chat_tool(tool: ToolInfo, schema: dict[str, Any] | None) -> dict[str, Any]:
     function: dict[str, Any] = {"name": tool.name}
     if tool.description:
         function["description"] = tool.description

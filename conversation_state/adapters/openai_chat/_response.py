@@ -161,7 +161,7 @@ def load_usage(payload: Any) -> Usage | None:
     >>> load_usage({"prompt_tokens": 9, "completion_tokens": 2}).total_tokens
     11
     """
-    return usage_in(payload, find_usage, _read_counts)
+    return usage_in(payload, find_usage, _read_chat_counts)
 
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
@@ -177,7 +177,9 @@ def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     return find_usage_block(holders, _COUNTS)
 
 
-def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
+def _read_chat_counts(
+    read: DocumentReader, block: Mapping[Any, Any], path: str
+) -> Counted:
     counts, details, extra, left = read_counts(read, block, _COUNTS, _DETAILS, path)
     within, written = details
     for name in _CACHED:
@@ -195,4 +197,4 @@ def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> C
     return (prompt, completion, total), details, extra, left
 
 
-read_usage = partial(read_usage_block, count=_read_counts)
+read_usage = partial(read_usage_block, count=_read_chat_counts)
