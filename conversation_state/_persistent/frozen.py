@@ -106,6 +106,7 @@ class FrozenMap(dict[K, V]):
         return type(self)(copied)
 
     def __reduce__(self) -> Any:
+        # By its name, so that `is EMPTY_MAP` stays true of what is unpickled.
         if self is EMPTY_MAP:
             return "EMPTY_MAP"
 
@@ -144,6 +145,7 @@ EMPTY_MAP: JsonMap = SortedJsonMap()
 # that may have to read the value back.
 MOST_LEVELS = 100
 _LINE = 80
+# What orjson writes, which refuses larger integers.
 _LEAST, _MOST = -(2**63), 2**64 - 1
 _INFINITY = float("inf")
 
@@ -186,6 +188,7 @@ def check_text(value: object, what: object, error: type[Exception] = ValueError)
             )
             raise error(msg) from None
 
+    # `str(value)` would be what a subclass says: an enum's name, for example.
     return value if value.__class__ is str else str.__str__(value)
 
 

@@ -119,6 +119,7 @@ class Log(Sequence[T], Generic[T]):
         if not isinstance(items, (tuple, list, Log)):
             items = tuple(items)
 
+        # Blocks are shared, also with what a fold remembers in them.
         if isinstance(items, Log) and not self._fill:
             return items if items._fill else self
 
@@ -415,6 +416,8 @@ class Log(Sequence[T], Generic[T]):
         return self._trunk.full + self._fill
 
     def __bool__(self) -> bool:
+        # A full tail becomes a block when the next item comes, so only an empty log has
+        # an empty tail.
         return self._fill > 0
 
     @overload
@@ -510,6 +513,7 @@ class Log(Sequence[T], Generic[T]):
         if not self._fill:
             return Log, ()
 
+        # At most 32 versions deep, however long the log is.
         return _make_cell, (self._trunk, self._before, self._last, self._fill)
 
 

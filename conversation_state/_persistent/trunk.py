@@ -52,6 +52,8 @@ class Block:
         self.folds = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # Without folds, which can be computed again: a key may be any object, one too
+        # that can't be pickled.
         return Block, (self.items,)
 
 
@@ -155,6 +157,7 @@ class Trunk:
             return BARE
 
         shift, root = self.shift, self.root
+        # As low as it can be: each level is a step of every access.
         while shift > BITS and count <= 1 << (shift - BITS):
             shift -= BITS
             root = root[0]
@@ -184,7 +187,6 @@ class Trunk:
         while shift:
             shift -= BITS
             low, high = 0, min(len(ours), len(theirs))
-            end = high
             while low < high:
                 middle = (low + high) >> 1
                 if ours[middle] is theirs[middle]:
@@ -193,13 +195,12 @@ class Trunk:
                     high = middle
 
             count += low << shift
-            if low == end:
-                break
-
+            # Both have a node there: were all nodes of one shared, so would be its last
+            # block, and that was asked first.
             if shift:
                 ours, theirs = ours[low], theirs[low]
 
-        return min(count, most)
+        return count
 
 
 BARE = Trunk(0, BITS, ())
