@@ -270,6 +270,18 @@ class TestBill:
 
         assert Usage(15) == tree.path(None).total_usage
 
+    def test_one_key_with_two_usages(self):
+        """
+        Each state keeps its own usage under a key, and has all the others.
+        """
+        one = ASKED.add_usage(Usage(1), key="request 1").add_user_prompt("a")
+        two = ASKED.add_usage(Usage(2), key="request 1").add_user_prompt("b")
+        tree = MessageTree.of(SEA, one, two)
+
+        message_trees_add_up(tree)
+        assert Usage(11) == tree.path(last(one)).total_usage
+        assert Usage(12) == tree.path(last(two)).total_usage
+
     def test_usage_that_came_later(self):
         """
         A ledger may grow without a message.
@@ -331,6 +343,17 @@ class TestValue:
         assert tree == again
         assert tree.present.entries == again.present.entries
         assert encode(tree) == encode(again)
+
+    def test_written_again(self):
+        """
+        What was read is written as it was, also if what is shown is a copy of a state
+        that is there.
+        """
+        for state in (Aggregator.new(), SEA):
+            copy = pickle.loads(pickle.dumps(state))
+            written = encode(MessageTree.of(state, state.fork(), copy))
+
+            assert encode(decode(written)) == written
 
     def test_states_of_something_else(self):
         """

@@ -107,8 +107,12 @@ def _write_message_tree(tree: MessageTree) -> Object:
     """
     first, *others = tree.states
     timeline = Timeline.begin(first)
-    for state in (*others, tree.shown):
+    for state in others:
         timeline = timeline.commit(state)
+
+    # An equal state is written as the same one, so it is no moment of its own.
+    if tree.shown != timeline.present:
+        timeline = timeline.commit(tree.shown)
 
     return write_timeline(timeline, write_with_kind)
 
