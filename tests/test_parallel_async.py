@@ -7,7 +7,7 @@ import asyncio
 import math
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -488,6 +488,24 @@ class TestExecutor:
             )
 
         assert "without executor" in str(done.failures[0].error)
+
+    async def test_cancelled_where_all_have_ended(self):
+        """
+        A cancellation is noticed, too, where an executor runs all steps at once.
+        """
+
+        class HereExecutor(Executor):
+            def submit(self, function, /, *arguments):
+                future: Future[Any] = Future()
+                future.set_result(function(*arguments))
+                return future
+
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await afan_out(CHAT, [partial(say, "x")], executor=HereExecutor())
+            raise AssertionError
+
+        assert scope.cancelled_caught
 
     async def test_cancelled(self):
         """

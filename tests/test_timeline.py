@@ -924,6 +924,19 @@ class TestReading:
             with pytest.raises(IndexError, match="of 6 moments"):
                 moments[at]
 
+    def test_slices_of_one_timeline(self):
+        """
+        Slices that share a log are equal where they have equal moments only.
+        """
+        timeline = Timeline.begin(0)
+        for state in range(1, 70):
+            timeline = timeline.commit(state)
+
+        moments = timeline.moments
+        for skip in range(6):
+            assert (skip == 0) == (moments[0:64] == moments[skip : 64 + skip])
+            assert (skip == 0) == (moments[skip : 64 + skip] == moments[0:64])
+
     def test_moments_of_a_limited_timeline(self):
         """
         Never show what is forgotten, whether it was freed or not.

@@ -234,6 +234,8 @@ class Union:
 
     __slots__ = ("_ids", "_previous", "_since", "log")
 
+    # `_ids` has all identities of the log from position `_since` on.
+
     def __init__(self, log: Log[Any]) -> None:
         self.log = log
         self._previous = log

@@ -140,6 +140,7 @@ class Aggregator(GrowingState):
         check_fork_point(init_len, len(entries), init_ledger_len, len(ledger))
         check_identities("entries", entries)
         check_identities("ledger", ledger)
+        # The second grows from the first, so that they share entries as in a fork.
         inherited = EMPTY_LEDGER.with_entries(ledger[:init_ledger_len])
         whole = inherited.with_entries(ledger[init_ledger_len:])
         origin = _make_origin(id, parent_id, root_id, init_len, inherited)
@@ -255,6 +256,7 @@ class Aggregator(GrowingState):
                 )
                 raise ValueError(msg)
 
+            # Without messages: those after *to* are what is gone back from.
             return to.join(_make_state(self._origin, self._ledger, EMPTY_LOG))
 
         kept = self._position_after(to) if isinstance(to, str) else check_length(to)
@@ -382,6 +384,7 @@ def _make_origin(
 ) -> StateOrigin:
     number = number_of_uuid(id)
     parent = None if parent_id is None else number_of_uuid(parent_id)
+    # Some formats, Bubo's for one, name a parent and no root.
     first = number if parent is None else parent
     root = first if root_id is None else number_of_uuid(root_id)
     forked = init_len, len(inherited.entries), inherited.total

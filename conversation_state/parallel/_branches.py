@@ -293,6 +293,7 @@ class StepBranch:
         self._context = context
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # A context can't be pickled.
         return StepBranch, (self.number, self.step, self._past, None)
 
     @property
@@ -413,7 +414,7 @@ class StepBranch:
             raise self._make_error("returned nothing; let it return the state it made")
 
         if iscoroutine(returned):
-            returned.close()
+            returned.close()  # else Python warns that it was never awaited
             raise self._make_error(
                 "is an async function; run it with afan_out, without executor"
             )

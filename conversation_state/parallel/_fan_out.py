@@ -103,6 +103,7 @@ def fan_out(
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     try:
         run.start(executor)
+        # All threads of the executor may be in steps that wait as this one does.
         if running_notes() and isinstance(executor, ThreadPoolExecutor):
             run.take_over(deadline)
 
@@ -177,6 +178,8 @@ async def afan_out(
                 if running_notes() and isinstance(executor, ThreadPoolExecutor):
                     in_worker(run.take_over)
 
+                # Where all have ended, the next line waits for nothing, and would not
+                # notice a cancellation.
                 await anyio.lowlevel.checkpoint()
                 await run.await_()
 
@@ -194,7 +197,7 @@ async def _in_tasks(anyio: Any, run: FanOutRun) -> None:
 
     def find_outside(error: BaseException) -> BaseException | None:
         # A task may also be cancelled by something it waits for; that is its
-        # own failure, as any other.
+        # own failure, as any other. The deadline of a cancelled scope is -inf.
         if (
             group.cancel_scope.cancel_called
             or anyio.current_effective_deadline() == -math.inf
@@ -308,5 +311,5 @@ def _check_time(timeout_s: Any) -> None:
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
         raise TypeError(problem)
 
-    if not timeout_s >= 0:
+    if not timeout_s >= 0:  # also NaN, which is not less than 0
         raise ValueError(problem)

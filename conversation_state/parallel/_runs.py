@@ -242,6 +242,7 @@ class FanOutRun:
         while self._settle_reported():
             left_s = -1.0
             if deadline is not None:
+                # A lock takes no longer time than that.
                 left_s = min(deadline - time.monotonic(), TIMEOUT_MAX)
                 if left_s <= 0:
                     return
@@ -249,6 +250,7 @@ class FanOutRun:
             waiter = ThreadWaiter()
             waiter.enter(self._waiters)
             try:
+                # A report before this found no waiter to wake.
                 if not self._reports:
                     waiter.wait(left_s)
             finally:

@@ -66,8 +66,6 @@ class Threads:
                 if job is not None:
                     job()
 
-                del job, offered
-
             self._permits.append(True)
             has_permit = bool(self._jobs) and _pop_first(self._permits) is not None
 

@@ -98,6 +98,7 @@ def _unpickle_outcome(
 
     number, name, kind, text = facts
     try:
+        # No bytes, of one that could not be pickled, are an `EOFError`.
         error = pickle.loads(pickled)  # noqa: S301 - as trusted as the pickle it is in
         if not isinstance(error, BaseException):
             raise TypeError(error)  # noqa: TRY301 - what a strange __reduce__ gives

@@ -62,6 +62,7 @@ class _MovableTimeline(_TimelineReader[S]):
         if moment is self._moment:
             return self
 
+        # `redo` leads back already: whatever came to the present moment set the way.
         return self._move_to(moment, self._redo_targets)
 
     def redo(self, into: Moment[S] | str | int | None = None) -> Self:
@@ -137,6 +138,8 @@ class _MovableTimeline(_TimelineReader[S]):
         # Above the common ancestor, `redo` leads to it already.
         targets = self._redo_targets
         here, there = self._moment.number, found.number
+        # A child has a larger number than its parent, so the larger of two moments is
+        # no ancestor of the other.
         while here != there:
             if here > there:
                 here = self._parent_number(here)
@@ -179,6 +182,7 @@ def _set_redo_target(
     """
     *targets* with *child* as the child of *parent* that was visited last.
     """
+    # Where `redo` goes anyway (`_find_redo`), so that a history in a line has no map.
     if child == parent + 1:
         return targets.discard(parent) if targets else targets
 
