@@ -99,7 +99,7 @@ def shorten_repr(value: object, limit: int = 60) -> str:
         return f"{describe_type(value)} whose repr raises an error"
 
 
-def _repr_start(value: Any, limit: int) -> str:
+def _repr_start(value: object, limit: int) -> str:
     """
     The repr of *value*, of which what is behind *limit* may be missing.
     """
@@ -108,12 +108,13 @@ def _repr_start(value: Any, limit: int) -> str:
         return f"an integer of {value.bit_length()} bits"
 
     # A repr has at least a character for each item, so that the cut can't be seen.
+    start: Any = value
     if type(value) in _SEQUENCES:
-        value = value[:limit]
+        start = start[:limit]
     elif isinstance(value, dict) and len(value) > limit:
-        value = dict(islice(value.items(), limit))
+        start = dict(islice(value.items(), limit))
 
-    return repr(value)
+    return repr(start)
 
 
 _MAX_BITS = 128

@@ -1288,6 +1288,12 @@ class TestArguments:
             ((CHAT, [save_progress]), {"timeout_s": -1}, ValueError, "timeout_s is -1"),
             (
                 (CHAT, [save_progress]),
+                {"timeout_s": 10**400},
+                ValueError,
+                "is an integer",
+            ),
+            (
+                (CHAT, [save_progress]),
                 {"timeout_s": float("nan")},
                 ValueError,
                 "timeout_s",

@@ -495,7 +495,7 @@ class TestExecutor:
         """
 
         class HereExecutor(Executor):
-            def submit(self, function, /, *arguments):
+            def submit(self, function, /, *arguments, **options):
                 future: Future[Any] = Future()
                 future.set_result(function(*arguments))
                 return future

@@ -4,6 +4,7 @@ Words that texts of all layers have in common.
 
 import re
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -155,7 +156,7 @@ def test_shorten_repr_is_bounded():
             shown.append(self)
             return "item"
 
-    shown = []
+    shown: list[Item] = []
     items = [Item() for _ in range(1_000)]
 
     for value in (items, tuple(items), dict(enumerate(items))):
@@ -176,7 +177,7 @@ def test_shorten_repr_of_what_raises():
         def __repr__(self):
             raise LookupError
 
-    endless = []
+    endless: list[Any] = []
     for _ in range(100_000):
         endless = [endless]
 

@@ -300,27 +300,33 @@ class TestOtherTypes:
         self.check(list_verbs(store))
 
 
+LIST: Any = [STATE, STATE.fork()]
+MESSAGE: Any = UserMessage("Hi")
+TEXT: Any = "sqlite:///chats.db"
+NUMBER: Any = 4
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [
         (
-            lambda: join([STATE, STATE.fork()]),
+            lambda: join(LIST),
             "join takes Aggregators, got a list: [<Aggregator",
         ),
         (
-            lambda: Aggregator.new(messages=UserMessage("Hi")),
+            lambda: Aggregator.new(messages=MESSAGE),
             "messages: expected a list of Messages, got a UserMessage: UserMessage(",
         ),
         (
-            lambda: by_characters("Hi"),
-            "message: expected a Message, got a str: 'Hi'",
+            lambda: by_characters(TEXT),
+            "message: expected a Message, got a str: 'sqlite:///chats.db'",
         ),
         (
-            lambda: trim(STATE, BUDGET, counter=4),
+            lambda: trim(STATE, BUDGET, counter=NUMBER),
             "counter: expected a function, got an int: 4",
         ),
         (
-            lambda: Store("sqlite:///chats.db"),
+            lambda: Store(TEXT),
             "Store takes a backend, got a str: 'sqlite:///chats.db'; open_store takes",
         ),
     ],

@@ -5,6 +5,7 @@ Fanning out: what callers call.
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -311,5 +312,6 @@ def _check_time(timeout_s: Any) -> None:
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
         raise TypeError(problem)
 
-    if not timeout_s >= 0:  # also NaN, which is not less than 0
+    # Also NaN, which is not less than 0, and an integer that no float can be.
+    if not (0 <= timeout_s <= sys.float_info.max or timeout_s == math.inf):
         raise ValueError(problem)

@@ -29,6 +29,7 @@ from conversation_state.store.backends.sqlite._backend import (
     SqliteBackend,
     SqliteOptions,
 )
+from conversation_state.store.schema import SCHEMA_VERSION
 from conversation_state.testing.stores import StoreContract, StoreMachine
 from tests.store.writers import update_one_name
 
@@ -417,7 +418,7 @@ class TestMigration:
             if fails:
                 raise RuntimeError
 
-        newest = _sqlite.SCHEMA_VERSION + 2
+        newest = SCHEMA_VERSION + 2
         monkeypatch.setattr(_sqlite, "STEPS", (*_sqlite.STEPS, second, third))
         monkeypatch.setattr(_sqlite, "SCHEMA_VERSION", newest)
         before = (tmp_path / "chats.db").read_bytes()

@@ -211,7 +211,7 @@ class BuboLoader(MessageLoader):
         return content
 
     def _read_answer(self, node: ObjectReader) -> str | list[Part]:
-        content = self._read_content(node, "assistant")
+        content: str | list[Part] = self._read_content(node, "assistant")
         given = node.raw.get("content")
         # Beside a refusal bubo takes no content, be it null, nor the other way.
         refusal = node.nullable("refusal")
