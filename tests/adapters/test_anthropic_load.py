@@ -109,6 +109,26 @@ class TestText:
         assert {"anthropic"} == {loaded[0].source, loaded[2].source}
         assert payload == dump(loaded).payload
 
+    @pytest.mark.parametrize("content", [{}, {"content": []}, {"content": ""}])
+    def test_system_of_effort_alone(self, content):
+        """
+        A change of the effort need not say anything, and goes back where it stood.
+        """
+        effort = {"role": "system", **content, "output_config": {"effort": "low"}}
+        history = [user(text("a")), effort, answer(text("b"))]
+        loaded = several(history)
+
+        assert isinstance(loaded[1], UnknownMessage)
+        assert {"messages": history} == dump(loaded).payload
+
+    @pytest.mark.parametrize("config", [{}, {"output_config": {}}])
+    def test_system_of_nothing(self, config):
+        """
+        One that says and changes nothing is a problem, as it is for the provider.
+        """
+        with pytest.raises(DecodeError, match="content: is missing"):
+            several([user(text("a")), {"role": "system", **config}])
+
     def test_citations(self):
         """
         Citations, and the marks of a cache, stay with their text.

@@ -168,7 +168,7 @@ class AnthropicWriter(PayloadWriter):
             self.lose(path, "unknown", why)
             return
 
-        content = raw["content"]
+        content = raw.get("content")
         if notes.get("top") is True and isinstance(content, list):
             self.turns.top(MessageBlocks(path, [(path, block) for block in content]))
         else:

@@ -250,6 +250,7 @@ class AnthropicLoader(MessageLoader):
         """
         draft = _AnthropicDraft(node, _KINDS[role], self.count)
         content = node.raw.get("content")
+        changes_effort = role == "system" and bool(node.raw.get("output_config"))
         calls: list[ToolCall] = []
         if isinstance(content, str):
             draft.content = mended(content)
@@ -257,7 +258,7 @@ class AnthropicLoader(MessageLoader):
                 self.mended.append(path)
         elif is_list(content):
             draft.content, calls = self._load_blocks(content, path, role)
-        else:
+        elif not (changes_effort and "content" not in node.raw):
             expected = "a text or a list of blocks"
             if "content" in node.raw:
                 self.wrong(path, content, expected)
@@ -269,8 +270,10 @@ class AnthropicLoader(MessageLoader):
             self.tools |= {call.id: call.name for call in calls}
 
         parts = () if isinstance(content, str) else draft.content
-        if role == "system" and not all(isinstance(part, TextPart) for part in parts):
-            # Changes of the tools, for example, which our model can't represent.
+        if (changes_effort and not content) or (
+            role == "system" and not all(isinstance(part, TextPart) for part in parts)
+        ):
+            # Changes of the tools or of the effort, which our model can't represent.
             raw = self.json(node.raw, node.path)
             draft.kind, draft.content = UnknownMessage, raw
             draft.fields["source"] = SOURCE
