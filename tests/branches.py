@@ -45,7 +45,7 @@ class Unchangeable(Exception):  # noqa: N818 - a word to look for
 
 class Unsayable(Exception):  # noqa: N818 - a word to look for
     """
-    An error that has no words.
+    An error whose `str` fails.
     """
 
     def __str__(self):

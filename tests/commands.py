@@ -68,7 +68,7 @@ class Commands:
 
     def json(self, command, *args, **options):
         """
-        What it told programs.
+        The JSON that it wrote for programs.
         """
         result = self(command, *args, "--json", **options)
         return [json.loads(each) for each in result.stdout.splitlines()]

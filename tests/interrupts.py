@@ -162,9 +162,9 @@ def _collecting_between() -> Iterator[Callable[[], object]]:
     """
     Call what is given between two interrupts: garbage is collected only there.
 
-    The collector comes at another place on each run, and finalizes what an
-    interrupt left wherever it comes: a coroutine that was never awaited can't
-    even say so inside the constructor of a named tuple, which has no builtins.
+    The collector runs at another place in each run, and finalizes what an interrupt
+    left wherever it runs: inside the constructor of a named tuple, which has no
+    builtins, a coroutine that was never awaited can't even be warned about.
     """
     gc.disable()
     try:

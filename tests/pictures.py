@@ -127,7 +127,7 @@ def make_timeline():
 
 def make_view():
     """
-    A view that drops the oldest turn and sees a tool's result in other words.
+    A view that drops the oldest turn and shows a tool's result in other words.
     """
     state = make_trip()[2]
     found = ToolMessage("Hotel Adria, 3 stars, 90 euros. " * 60, tool_call_id="1")

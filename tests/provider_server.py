@@ -1,8 +1,7 @@
 """
-A server on this machine that speaks a provider's protocol, for tests of whole turns.
+A server on this machine with a provider's protocol, for tests of whole turns.
 
-It answers requests with prepared responses, in their order, and keeps what was
-asked.
+It answers requests with prepared responses, in their order, and keeps the requests.
 """
 
 import json

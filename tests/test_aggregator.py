@@ -62,14 +62,14 @@ MOST = 2**63 - 1
 
 def chat(*texts: str) -> Aggregator:
     """
-    A root in which a user said *texts*.
+    A root with a user's messages, one for each of *texts*.
     """
     return Aggregator.new(messages=map(UserMessage, texts))
 
 
 def text_of(state: Aggregator | Turn) -> str:
     """
-    All that was said, in one text.
+    The texts of all messages, in one text.
     """
     return " ".join(message.text for message in state)
 
@@ -84,7 +84,7 @@ def copied(text: str) -> str:
 class TestNew:
     def test_is_empty(self):
         """
-        Nothing said, nothing spent, no past.
+        No messages, no usage, no past.
         """
         state = Aggregator.new()
 
@@ -193,7 +193,7 @@ class TestAdd:
 
 class TestTypedAdds:
     """
-    The verbs that say who speaks.
+    The verbs for messages of one role.
     """
 
     def test_user_prompt(self):
@@ -316,7 +316,8 @@ class TestExtend:
 
     def test_by_a_state(self):
         """
-        A state can say what another has said; that is said anew.
+        A state can be extended by another one's messages, which get identities of their
+        own.
         """
         state = chat("a", "b")
         after = state.extend(state).extend(state.messages)
@@ -440,7 +441,7 @@ class TestAddUsage:
     )
     def test_invalid_time(self, at, shown):
         """
-        A time that says no moment is refused.
+        A time without an offset is refused.
         """
         with pytest.raises(InvalidUsageError, match=shown):
             chat().add_usage(Usage(3), at=at)
@@ -483,8 +484,8 @@ class TestAddUsage:
     )
     def test_key_paid_otherwise(self, usage, model):
         """
-        The same key with another usage or model is refused: what was paid,
-        what was given, what to do.
+        The same key with another usage or model is refused: what was recorded, what was
+        given, what to do.
         """
         state = chat().add_usage(Usage(3), key="request 1", model="gpt-5")
         with pytest.raises(InvalidUsageError) as raised:
@@ -563,8 +564,8 @@ class TestAddUsage:
 
     def test_equal_keys(self):
         """
-        A key and a model are compared by what they say, and kept as plain
-        texts: a subclass of `str` could not be written.
+        A key and a model are compared by their text, and kept as plain texts: a
+        subclass of `str` could not be written.
         """
 
         class Name(str):
@@ -580,7 +581,7 @@ class TestAddUsage:
 
     def test_keys_of_branches(self):
         """
-        What one branch paid is not known to the other, until they are joined.
+        The keys of one branch are not known to the other, until they are joined.
         """
         trunk = chat().add_usage(Usage(1), key="trunk")
         ours = trunk.fork().add_usage(Usage(2), key="request 1")
@@ -796,7 +797,7 @@ class TestRollback:
     @pytest.mark.parametrize("keep", [lambda state: state, Aggregator.checkpoint])
     def test_keeps_the_ledger(self, keep):
         """
-        Going back has the earlier messages, and everything that was paid.
+        Going back has the earlier messages, and the whole ledger.
         """
         start = chat("a").add_usage(Usage(1), key="1")
         wrong = start.add_user_prompt("b").add_usage(Usage(1_500), key="2")
@@ -811,7 +812,7 @@ class TestRollback:
 
     def test_two_attempts(self):
         """
-        Attempts that all started from one state are all paid.
+        Attempts that all started from one state are all in the ledger.
         """
         start = chat("a")
         first = start.add_user_prompt("b").add_usage(Usage(1_500))
@@ -1001,7 +1002,7 @@ class TestFork:
 
     def test_grows_apart(self):
         """
-        What a fork says, its parent did not, and the other way around.
+        A fork's messages are not its parent's, and the other way around.
         """
         parent = chat("a")
         fork = parent.fork()
@@ -1153,7 +1154,7 @@ class TestJoin:
 
     def test_diamond(self):
         """
-        What reaches a state over two branches is there, and paid, once.
+        What reaches a state over two branches is there, and counted, once.
         """
         root = chat("a")
         shared = root.fork().add_user_prompt("b").add_usage(Usage(10), key="shared")
@@ -1167,7 +1168,8 @@ class TestJoin:
 
     def test_diamond_in_another_order(self):
         """
-        Also where the second branch said something before it met the first.
+        Also where the second branch added something before it was joined with the
+        first.
         """
         root = chat("a")
         left = root.fork().add_user_prompt("l").add_usage(Usage(1))
@@ -1180,7 +1182,7 @@ class TestJoin:
 
     def test_parent_into_fork(self):
         """
-        A fork that joins its parent has what that said since.
+        A fork that joins its parent has the parent's messages since.
         """
         parent = chat("a")
         fork = parent.fork().add_user_prompt("f")
@@ -1205,7 +1207,7 @@ class TestJoin:
 
     def test_fork_from_earlier(self):
         """
-        What is said on a fork from earlier on comes after what was there.
+        What is added to a fork from an earlier position comes after what was there.
         """
         state = chat("a", "b", "c")
         fork = state.fork(at=1).add_user_prompt("x")
@@ -1242,7 +1244,7 @@ class TestJoin:
 
     def test_same_words(self):
         """
-        What two branches said alike was said twice.
+        Equal messages of two branches are two messages.
         """
         root = chat("a")
 
@@ -1733,7 +1735,7 @@ class TestRebuild:
 class TestMessages:
     def test_view(self):
         """
-        What was said, as a sequence; slices are views, too.
+        The messages, as a sequence; slices are views, too.
         """
         state = chat(*"abcd")
         view = state.messages
@@ -1808,8 +1810,8 @@ class TestMessages:
 class TestHash:
     def test_tells_bills_apart(self):
         """
-        States that differ only in what was paid have different hashes, so that
-        a set of them is not searched one by one.
+        States that differ only in their ledgers have different hashes, so that a set of
+        them is not searched one by one.
         """
         state = chat("a")
         by_usage = {hash(state.add_usage(Usage(n), key="same")) for n in range(1_000)}
@@ -1840,7 +1842,7 @@ class TestEqual:
 
     def test_by_identity(self):
         """
-        Two that said the same are not equal: it was said twice.
+        Two states with equal messages are not equal: the entries have other identities.
         """
         state = chat("a")
 
@@ -1971,7 +1973,8 @@ class TestShown:
 
     def test_repr_of_nothing(self):
         """
-        An empty state says so, and nothing of an empty ledger.
+        The repr of an empty state shows that it is empty, and nothing of an empty
+        ledger.
         """
         shown = "<Aggregator 00000000-0000-0000-0000-000000000001: 0 messages: []>"
 
@@ -2093,8 +2096,8 @@ class TestWeight:
 
     def test_frees_abandoned_futures(self):
         """
-        What was said after a state that is kept is freed with the last state
-        that has it.
+        Messages that were added after a state that is kept are freed with the last
+        state that has them.
         """
         state = chat(*"ab" * 40)
         messages = [ToolMessage("x", tool_call_id=str(n)) for n in range(100)]
@@ -2112,7 +2115,7 @@ class TestWeight:
 
 def grown(state: Aggregator, name: str) -> Aggregator:
     """
-    A branch of *state* in which *name* speaks, for another process.
+    A branch of *state* with messages of *name*, for another process.
     """
     fork = state.fork()
     for n in range(40):

@@ -1,8 +1,8 @@
 """
-The bill is exact: whatever happens to branches, each entry is paid once.
+The ledger is exact: whatever happens to branches, each entry is counted once.
 
-A state machine keeps, beside every state, what it should have paid for: a
-plain dict from a name to a usage, which knows nothing of the library.
+A state machine keeps, beside every state, what its ledger should hold: a plain dict
+from a name to a usage, which knows nothing of the library.
 """
 
 import pickle
@@ -35,7 +35,7 @@ class Failed(Exception):  # noqa: N818 - a word to look for
 
 class Bills(RuleBasedStateMachine):
     """
-    States that fork, spend, retry, travel and meet again, and what they owe.
+    States that fork, record usage, retry, go back and join, and their expected ledgers.
     """
 
     states = Bundle("states")
@@ -73,7 +73,7 @@ class Bills(RuleBasedStateMachine):
     @rule(target=states, one=states)
     def retry(self, one):
         """
-        The same request once more: every key that was paid is paid again.
+        The same request once more: every key that was recorded is recorded again.
         """
         state, owed = one
         for key in set(owed) & set(self.prices):
@@ -221,8 +221,7 @@ TestBills.settings = settings(max_examples=60, stateful_step_count=25, deadline=
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_same_key_on_many_branches(workers):
     """
-    A request that every branch retried is paid once, also by those that
-    failed.
+    A request that every branch retried is counted once, also by those that failed.
     """
 
     def step(state):

@@ -181,8 +181,8 @@ class TestSwap:
 
     def test_a_function_that_always_changes_the_cell_ends(self):
         """
-        A function that swaps the very cell it is called by never gets through;
-        that is said instead of trying for ever.
+        A function that swaps the very cell it is called by never succeeds; that is an
+        error instead of an endless loop.
         """
         cell, calls = Cell(0), []
 
@@ -338,7 +338,8 @@ class TestCompareAndSet:
 
     def test_sets(self):
         """
-        The value is exchanged if it is the very one expected, and told.
+        The value is exchanged if it is the very one expected; the result says whether
+        it was.
         """
         old, new, changes = Value(), Value(), []
         cell = Cell(old)
@@ -390,7 +391,7 @@ class TestCompareAndSet:
 
     def test_tries_again_when_the_value_came_back(self, monkeypatch):
         """
-        Who is overtaken by changes that end where they began succeeds.
+        A swap that is overtaken by changes which end where they began succeeds.
         """
         a, b, c = Value(), Value(), Value()
         cell = Cell(a)
@@ -464,7 +465,7 @@ class TestWatch:
 
     def test_tells_before_swap_returns(self):
         """
-        Who made a change finds it told.
+        The change has been reported to watchers when `swap` returns.
         """
         cell, changes = Cell(0), []
         cell.watch(lambda _, new: changes.append(new))
@@ -475,8 +476,8 @@ class TestWatch:
 
     def test_a_callback_may_swap(self):
         """
-        What a callback changes is told after the change it was called for, to
-        all watchers in the same order.
+        A change by a callback is reported after the change it was called for, to all
+        watchers in the same order.
         """
         cell, changes, others = Cell(0), [], []
 
@@ -575,7 +576,7 @@ class TestWatch:
 
     def test_begins_with_the_next_change(self):
         """
-        What was before it began is not told.
+        Changes before it began are not reported.
         """
         cell, changes = Cell(0), []
         cell.swap(one_more)
@@ -587,7 +588,7 @@ class TestWatch:
 
     def test_closes(self):
         """
-        Closed, it is told nothing; again changes nothing.
+        A closed watcher gets no more changes; closing again changes nothing.
         """
         cell, changes = Cell(0), []
         watch = cell.watch(lambda *both: changes.append(both))
@@ -650,8 +651,8 @@ class TestWatch:
 
     def test_an_error_harms_nobody(self, caplog):
         """
-        What a callback raises is logged; the change is made, other watchers
-        are told, and so is this one of the next change.
+        An error of a callback is logged; the change is made, other watchers are called,
+        and so is this one for the next change.
         """
         cell, changes, tried = Cell(0), [], []
 
@@ -690,8 +691,8 @@ class TestWatch:
 
     def test_an_interrupt_goes_through(self):
         """
-        An interrupt in a callback leaves `swap`, after the change is made and
-        everybody was told.
+        An interrupt in a callback leaves `swap`, after the change is made and all
+        watchers were called.
         """
         cell, changes, tried = Cell(0), [], []
 
@@ -829,7 +830,7 @@ class TestIdentity:
     )
     def test_stays_where_it_is(self, verb, word):
         """
-        It is neither copied nor pickled, and says what to do instead.
+        A cell is neither copied nor pickled; the error says what to do instead.
         """
         with pytest.raises(TypeError, match=f"can't {word} a Cell.* value"):
             verb(Cell(1))

@@ -146,8 +146,8 @@ class TestSwap:
     @pytest.mark.parametrize("is_async", [False, True])
     async def test_a_function_that_always_changes_the_cell_ends(self, is_async):
         """
-        As in `swap`, that is said instead of trying for ever; also where it is
-        done by a task that the function began.
+        As in `swap`, an endless loop is an error instead; also where the change is made
+        by a task that the function began.
         """
         cell = Cell(0)
 
@@ -187,8 +187,7 @@ class TestSwap:
 
     async def test_gives_way_for_a_while(self):
         """
-        Who was promised to be let through, and does not get done, is not
-        waited for without end.
+        A waiter that was let through and does not finish is not waited for without end.
         """
         cell = Cell(0)
         cell._first[0] = a_turn(0.01)
@@ -301,7 +300,7 @@ class TestWatch:
 
     async def test_waits_for_a_change(self):
         """
-        Who has seen the current value waits for the next one.
+        A watcher that has seen the current value waits for the next one.
         """
         cell, seen = Cell(0), []
 

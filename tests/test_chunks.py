@@ -158,7 +158,7 @@ any_role = st.sampled_from(ROLES).flatmap(lambda role: chunks(role=role))
 
 def merged_parts(*parts):
     """
-    What concatenating one chunk for each of *parts* says.
+    The concatenation of one chunk for each of *parts*.
     """
     return concat([AssistantMessage([part]) for part in parts]).content
 
@@ -197,7 +197,7 @@ def concat_one_by_one(pieces):
 
 def check_against_one_by_one(pieces, sizes):
     """
-    Check `concat`, which reads as many chunks at once as *sizes* says.
+    Check `concat`, which reads as many chunks at once as *sizes* has.
     """
     one_by_one = outcome(concat_one_by_one, pieces)
     accumulator = outcome(reduce, Accumulator.add, pieces, Accumulator())
@@ -333,7 +333,7 @@ class TestLaws:
     @given(any_role)
     def test_text(self, pieces):
         """
-        All that was said is said.
+        All pieces of text are there.
         """
         whole = concat(pieces)
 
@@ -370,7 +370,7 @@ class TestContent:
 
     def test_a_stranger_among_many(self):
         """
-        Is found, and told by its number.
+        A value of another type is found, and the error has its position.
         """
         pieces: list[Message] = [AssistantMessage("a")] * 3000
         pieces[2500] = UserMessage("b")
@@ -454,7 +454,7 @@ class TestContent:
     )
     def test_many_parts(self, odd):
         """
-        Among many alike, one that is not says what it says, wherever it is.
+        Among many alike, one that is not keeps its content, wherever it is.
         """
         alike = [AssistantMessage([ReasoningPart("x")])] * 100
         pieces = [*alike, odd, *alike]
@@ -607,8 +607,8 @@ class TestToolCalls:
 
     def test_an_id_that_comes_late(self):
         """
-        A piece that holds something waits for no id, one that holds nothing
-        says nothing.
+        A piece with content does not wait for an id, and one without content adds
+        nothing.
         """
         piece = ToolCall("", "", "1", index=0)
         empty = ToolCall("", "", index=0, type="custom")
@@ -681,7 +681,7 @@ class TestToolCalls:
     )
     def test_many(self, odd):
         """
-        Among many alike, one that is not says what it says, wherever it is.
+        Among many alike, one that is not keeps its content, wherever it is.
         """
         opening = [
             AssistantMessage(tool_calls=[ToolCall(word, "f", index=at)])
@@ -855,7 +855,7 @@ class TestResponse:
 
     def test_logprobs(self):
         """
-        Are appended; none said is not the same as none.
+        Are appended; an empty list is not the same as none.
         """
         a, b = LogProb("a", -1.0), LogProb("b", -2.0)
         metas = [
@@ -922,7 +922,7 @@ class TestMetadata:
 
     def test_keys(self):
         """
-        What only one chunk says stays as it is, null included.
+        A key that only one chunk has stays as it is, null included.
         """
         pieces = [
             AssistantMessage("", metadata={"a": None}),
@@ -934,7 +934,7 @@ class TestMetadata:
 
     def test_who_and_when(self):
         """
-        Who speaks, in which run and turn; since when.
+        The name, the run and the turn of a message, and its time.
         """
         run, turn = UUID(int=1), UUID(int=2)
         first, second = (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))
@@ -1126,7 +1126,7 @@ class TestConflicts:
 class TestUnknownMessages:
     def test_repeated(self):
         """
-        The same thing said twice is said once.
+        Equal values of two chunks are one.
         """
         message = UnknownMessage({"role": "oracle"})
 
@@ -1134,7 +1134,7 @@ class TestUnknownMessages:
 
     def test_source(self):
         """
-        Whose word it is may be said by any of them.
+        Any of the chunks may have the source.
         """
         a, b = (UnknownMessage({"role": "oracle"}, source=word) for word in ("", "s"))
         other = UnknownMessage({"role": "oracle"}, source="t")
@@ -1176,7 +1176,7 @@ class TestConcatRows:
 
     def test_conflict(self):
         """
-        Is told by column and row.
+        The error has the column and the row.
         """
         rows: Any = [
             [None, UserMessage("")],

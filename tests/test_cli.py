@@ -124,8 +124,8 @@ def write(tmp_path):
 class TestReplay:
     def test_table(self, write):
         """
-        One row for each conversation with what was measured, a row of totals,
-        and what was verified in words.
+        One row for each conversation with what was measured, a row of totals, and a
+        summary of what was verified.
         """
         result = run(write(line("oslo"), line("lima")))
 
@@ -189,8 +189,8 @@ class TestReplay:
         """
         Empty, only a question, no user: all are replayed.
 
-        States: the empty one, one a message, two forks and two bills, what was
-        retold and what was said instead, and the join.
+        States: the empty one, one a message, two forks and their ledgers, the retold
+        part and what replaced it, and the join.
         """
         messages = [{"role": role, "content": "So."} for role in roles]
 
@@ -203,8 +203,8 @@ class TestReplay:
 
     def test_many(self, write, monkeypatch):
         """
-        Where reading every state in full would take too long, some are, and
-        the table says so.
+        Where reading every state in full would take too long, some are, and the table
+        notes it.
         """
         monkeypatch.setattr(replaying, "_MAX_ENTRIES_READ", 20_000)
         path = write(line(messages=[{"role": "user", "content": ""}] * 400))
@@ -265,8 +265,8 @@ class TestReplay:
 class TestTrim:
     def test_drops(self, write):
         """
-        What did not fit is counted in the row, listed in the JSON by position
-        from 0, and told in words by number from 1.
+        What did not fit is counted in the row, listed in the JSON by position from 0,
+        and in the table by number from 1.
         """
         long = [{"role": "user", "content": "word " * 200}] * 4
         path = write(line("long", [CHAT[0], *long]))
@@ -315,8 +315,8 @@ class TestTrim:
 
     def test_many_reasons(self, write):
         """
-        Of many such conversations the first are told, so that the closing
-        words stay in sight.
+        Of many such conversations the first are listed, so that the closing lines stay
+        in sight.
         """
         huge = [{"role": "user", "content": "word " * 200}]
         path = write(*[line(f"huge{number}", huge) for number in range(12)])
@@ -397,7 +397,7 @@ class TestChecks:
 
     def test_changed_identity(self, monkeypatch):
         """
-        A state that says the same, but under other identities, is seen.
+        A state with equal messages, but other identities, is reported.
         """
 
         def meddling(data):
@@ -441,8 +441,8 @@ class TestChecks:
     )
     def test_bad_join(self, monkeypatch, join, promise):
         """
-        A join that loses, reorders or repeats what was said, counts what was
-        spent twice, or is not idempotent, is seen.
+        A join that loses, reorders or repeats messages, counts usage twice, or is not
+        idempotent, is reported.
         """
         right = Aggregator.join
 
@@ -588,7 +588,7 @@ class TestInput:
 
     def test_standard_input_in_words(self):
         """
-        The table tells where conversations came from.
+        The table names the source of the conversations.
         """
         result = run("-", data=line("oslo"))
 
@@ -704,7 +704,7 @@ class TestBadInput:
     @pytest.mark.parametrize("data", [b"", b"\n", b"\n  \r\n\n", b"\xef\xbb\xbf"])
     def test_empty_file(self, write, data):
         """
-        A file without any line that holds something is told to be empty.
+        A file without any line that holds something is reported as empty.
         """
         path = write(data, end=b"")
 
@@ -729,8 +729,8 @@ class TestBadInput:
 
     def test_many_bad_lines(self, write):
         """
-        Ten bad lines are told one by one, the others counted, and good ones
-        among them replayed.
+        Ten bad lines are reported one by one, the others counted, and good ones among
+        them replayed.
         """
         bad = [b"nonsense"] * 15
         path = write(*bad, line("oslo"), *bad)
@@ -788,7 +788,8 @@ class TestBadInput:
 
     def test_hostile_reasons(self, write):
         """
-        What a bad line holds is quoted in part, and never obeyed by a terminal.
+        A bad line is quoted in part, and its control characters don't reach the
+        terminal.
         """
         role = "\x1b[31m" + "x" * 5_000
         path = write(line(messages=[{"role": role}]))
@@ -941,7 +942,7 @@ class TestShowing:
 class TestHelp:
     def test_lists_commands(self):
         """
-        The help names the command and says what it is for.
+        The help names the command and its purpose.
         """
         result = CliRunner().invoke(cli, ["--help"])
 
@@ -971,7 +972,7 @@ class TestHelp:
     @pytest.mark.parametrize("args", [["replay"], ["replay", "--bogus"], ["bogus"]])
     def test_wrong_usage(self, args):
         """
-        Wrong usage is told on stderr, with status 2.
+        Wrong usage is reported on stderr, with status 2.
         """
         result = CliRunner().invoke(cli, args)
 
@@ -1087,7 +1088,7 @@ class TestProcess:
     @pytest.mark.parametrize("arguments", [["replay"], ["replay", "--json"], ["-h"]])
     def test_full_disk(self, write, arguments):
         """
-        If stdout takes nothing more, that is told, with status 2.
+        If stdout takes nothing more, that is reported, with status 2.
         """
         with Path("/dev/full").open("wb") as full:
             result = subprocess.run(

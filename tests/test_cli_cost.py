@@ -83,7 +83,7 @@ class TestCost:
 
     def test_of_an_unknown_time(self, run):
         """
-        An entry of an unknown time says so, and has the price of now.
+        An entry of an unknown time is marked, and has the price of now.
         """
         state = Aggregator.rebuild(
             id=ASKED.id,

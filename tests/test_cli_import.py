@@ -50,7 +50,7 @@ def outcomes(records):
 
 def saved(run, name, *, at=None):
     """
-    What a name says in the store.
+    The messages under a name in the store.
     """
     with open_store(run.url) as store:
         return store.load(name, at=at)
@@ -67,8 +67,8 @@ def heads(run):
 class TestImport:
     def test_imports(self, run):
         """
-        Each conversation is one revision under its id, and says what the file
-        says; the store is made.
+        Each conversation is one revision under its id, with the messages of the file;
+        the store is made.
         """
         path = run.write(line("oslo"), line("lima", LONGER))
 
@@ -81,8 +81,7 @@ class TestImport:
 
     def test_json(self, run):
         """
-        Programs are told of each where it was, what came of it, and where it
-        stands.
+        The JSON has for each conversation its source, the outcome, and its name.
         """
         path = run.write(line("oslo"), "\n", line("oslo", LONGER))
 
@@ -278,7 +277,7 @@ class TestConflict:
 
     def test_skip(self, run, path):
         """
-        It is skipped and told, the others are saved, and the status is 1.
+        It is skipped and reported, the others are saved, and the status is 1.
         """
         result = run("import", path, status=1)
 
@@ -384,7 +383,7 @@ class TestUnreadable:
 
     def test_no_file(self, run):
         """
-        A file that is not there is told, and the others are saved.
+        A file that is not there is reported, and the others are saved.
         """
         missing = run.folder / "missing.jsonl"
 
@@ -478,7 +477,7 @@ class TestExport:
 
     def test_provider(self, run, chat):
         """
-        A provider's is its payload; what is lost is told on stderr.
+        A provider's format is its payload; what is lost is reported on stderr.
         """
         result = run("export", "chat", "--format", "openai_chat")
 
@@ -502,7 +501,7 @@ class TestExport:
 
     def test_much_lost(self, run):
         """
-        Of much that is lost some is told, and the rest counted.
+        Of much that is lost some is listed, and the rest counted.
         """
         message = AssistantMessage([ReasoningPart("Hm."), *UserMessage("Hi.").parts])
         with open_store(run.url) as store:
@@ -549,7 +548,7 @@ class TestExport:
 
     def test_no_such_folder(self, run, chat):
         """
-        Where nothing can be written that is told, with status 2.
+        A folder that can't be written is reported, with status 2.
         """
         path = run.folder / "missing" / "out.jsonl"
 
@@ -725,8 +724,8 @@ class TestProcess:
     @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
     def test_interrupted(self, run):
         """
-        Ctrl-C ends it with status 130: it says what was done, which is in the
-        store, and running it again does the rest.
+        Ctrl-C ends it with status 130: it reports what was done, which is in the store,
+        and running it again does the rest.
         """
         with subprocess.Popen(
             [*MAIN, "import", "--store", run.url, "--json", "-"],

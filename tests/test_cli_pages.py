@@ -93,7 +93,7 @@ class TestPage:
 
     def test_marks_what_is_not_sent(self, run):
         """
-        With a small budget each message says whether the model sees it.
+        With a small budget each message is marked as sent or not.
         """
         with open_store(run.path) as store:
             store.save("long", SEA.extend([UserMessage("word " * 100)] * 9))
@@ -108,7 +108,7 @@ class TestPage:
 
     def test_redact(self, run):
         """
-        Without words there is only the shape.
+        Without content there is only the shape.
         """
         page = run("page", "trip", "--redact").stdout
 
@@ -128,7 +128,7 @@ class TestPage:
 
     def test_no_such_folder(self, run):
         """
-        What can't be written is said.
+        A file that can't be written is reported.
         """
         path = run.folder / "none" / "trip.html"
 
@@ -138,7 +138,7 @@ class TestPage:
 class TestServe:
     def test_port_is_taken(self, run):
         """
-        What can't be served is said, with what to do.
+        An address that can't be served is reported, with what to do.
         """
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]

@@ -198,7 +198,7 @@ class TestOpening:
 
     def test_variable(self, run, store, monkeypatch):
         """
-        The variable says where the store is, and the option goes before it.
+        The variable names the store, and the option goes before it.
         """
         monkeypatch.setenv("CONVERSATION_STATE_STORE", run.url)
 
@@ -292,7 +292,7 @@ class TestAsked:
     @pytest.mark.parametrize("asked", ["me@exampel.com", "me@exampel.com@2"])
     def test_near_with_ats(self, run, store, asked):
         """
-        Of a mistyped name with an @, the one that was meant is told.
+        For a mistyped name with an @, the nearest name is suggested.
         """
         store.save("me@example.com", STATES[0])
 
@@ -301,7 +301,7 @@ class TestAsked:
     @pytest.mark.parametrize("asked", [HOSTILE, f"travel@{HOSTILE}"])
     def test_hostile(self, run, store, asked):
         """
-        What was asked for is told, and never obeyed by a terminal.
+        A name is shown as it was given, without its control characters.
         """
         assert "owned" in run("show", asked, status=2).stderr
 
@@ -321,7 +321,7 @@ class TestNames:
 
     def test_json(self, run, store):
         """
-        Programs are told what a head tells.
+        The JSON has all fields of a head.
         """
         (record,) = run.json("names", "--prefix", "tr")
 
@@ -406,7 +406,7 @@ class TestLog:
 
     def test_json(self, run, store):
         """
-        Programs are told the same, and what was spent.
+        The JSON has the same, and the usage.
         """
         records = run.json("log", "travel")
 
@@ -527,8 +527,7 @@ class TestShow:
 
     def test_last(self, run, store):
         """
-        A window shows the end, tells how much comes before, and keeps the
-        numbers.
+        A window shows the end, with how much comes before, and keeps the numbers.
         """
         result = run("show", "travel", "--last", 1, "--number")
 
@@ -570,7 +569,7 @@ class TestShow:
 
     def test_numbers(self, run, store):
         """
-        Only who speaks has a number, whatever is said.
+        Only lines with a role are numbered, whatever the text is.
         """
         message = AssistantMessage(f"one\n\nuser\n    two\n[7] user\n{HOSTILE}")
         store.save("odd", Aggregator.new(messages=[message, UserMessage(""), message]))
@@ -585,7 +584,7 @@ class TestShow:
 
     def test_nothing(self, run, store):
         """
-        A conversation in which nothing was said shows nothing.
+        A conversation without messages shows nothing.
         """
         store.save("empty", Aggregator.new())
 
@@ -598,7 +597,7 @@ class TestShow:
     )
     def test_one_way(self, run, store, flags):
         """
-        It can be told in one way only, and which two collide is said.
+        One form of output only can be chosen; the error names the two that conflict.
         """
         result = run("show", "travel", *flags, status=2)
 
@@ -609,7 +608,7 @@ class TestShow:
 class TestDiff:
     def test_text(self, run, store):
         """
-        It is the difference that the library tells, under the names asked for.
+        It is the difference as the library renders it, under the given names.
         """
         result = run("diff", "travel@2", "travel")
 
@@ -631,7 +630,7 @@ class TestDiff:
 
     def test_json(self, run, store):
         """
-        Programs are told both heads, what each has alone, and what was spent.
+        The JSON has both heads, the messages of each alone, and the usage.
         """
         (record,) = run.json("diff", "travel@1", "travel@2")
 
@@ -648,7 +647,7 @@ class TestDiff:
 
     def test_exit_code(self, run, store):
         """
-        The exit code says whether they differ, if the user asks for it.
+        The exit code shows whether they differ, if the user asks for it.
         """
         run("diff", "travel@1", "travel")
         run("diff", "travel@1", "travel", "--exit-code", status=1)
@@ -682,7 +681,7 @@ class TestDiff:
 class TestTrim:
     def test_view(self, run, store):
         """
-        It tells what is kept and dropped, shows the view, and changes nothing.
+        It lists what is kept and dropped, shows the view, and changes nothing.
         """
         result = run("trim", "travel", "--limit", 7)
 
@@ -724,7 +723,7 @@ class TestTrim:
 
     def test_json(self, run, store):
         """
-        Programs are told the numbers.
+        The JSON has the numbers.
         """
         (record,) = run.json("trim", "travel@3", "--limit", 7)
 
@@ -820,8 +819,8 @@ class TestCheckpoint:
 class TestFork:
     def test_forks(self, run, store):
         """
-        The fork has the same past and an id of its own; where it starts can
-        be said in two ways.
+        The fork has the same past and an id of its own; its start can be given in two
+        ways.
         """
         records = [
             *run.json("fork", "travel", "one"),
@@ -837,7 +836,7 @@ class TestFork:
 
     def test_says(self, run, store):
         """
-        It says what it did.
+        The output describes what was done.
         """
         result = run("fork", "travel@2", "bus")
 
@@ -874,7 +873,7 @@ class TestRollback:
 
     def test_says_the_way_back(self, run, store):
         """
-        What it says to go back does.
+        The command that it suggests for going back works.
         """
         result = run("rollback", "travel", 1)
 
@@ -904,7 +903,7 @@ class TestRollback:
 
     def test_json(self, run, store):
         """
-        Programs are told the new head, where it was, and what it is again.
+        The JSON has the new head, the one before, and the one that was gone back to.
         """
         (record,) = run.json("rollback", "travel", "before booking")
 
@@ -952,7 +951,7 @@ class TestRollback:
 
     def test_quotes(self, run, store):
         """
-        A name with blanks can be copied from what is said.
+        A name with blanks can be copied from the output.
         """
         store.save("my trip", STATES[0])
         store.save("my trip", STATES[1])
@@ -963,7 +962,7 @@ class TestRollback:
 class TestVerify:
     def test_well(self, run, store):
         """
-        If all is well it says so, and tells programs nothing.
+        Without damage it reports so, and the JSON is empty.
         """
         assert "Verified: everything under 1 name is" in run("verify").stdout
         assert [] == run.json("verify")
@@ -1009,7 +1008,7 @@ class TestVerify:
 class TestCollect:
     def test_collects(self, run, store):
         """
-        What no name needs goes, and how much that was is told.
+        What no name needs is removed, and its size is reported.
         """
         store.save("other", Aggregator.new().add_user_prompt("Hi!"))
         run("delete", "other", "--yes")
@@ -1024,8 +1023,8 @@ class TestCollect:
 class TestErase:
     def test_by_number(self, run, store):
         """
-        The message with that number says nothing any more, in every state,
-        and the receipt says what was done.
+        The message with that number has no content any more, in every state, and the
+        receipt describes what was done.
         """
         shown = run("show", "travel", "--number").stdout
 
@@ -1085,7 +1084,7 @@ class TestErase:
     @pytest.mark.parametrize("which", ["0", "5", "99999999999999999999999", "nobody"])
     def test_not_there(self, run, store, which):
         """
-        A message that is not there is told, and nothing is erased.
+        A message that is not there is reported, and nothing is erased.
         """
         args = ("erase", "travel", which, "--reason", "x", "--yes")
 
@@ -1103,7 +1102,7 @@ class TestErase:
     @pytest.mark.parametrize("command", ["erase", "delete"])
     def test_nobody_to_ask(self, run, store, command):
         """
-        Off a terminal it has to be said before that one is sure.
+        Without a terminal an option has to confirm it.
         """
         args = ["1", "--reason", "x"] if command == "erase" else []
 
@@ -1135,7 +1134,7 @@ class TestAsking:
 
     def test_hostile(self, run, store):
         """
-        What would be erased is shown in part, and never obeyed.
+        What would be erased is shown in part, without its control characters.
         """
         store.save("odd", Aggregator.new().add_user_prompt(HOSTILE + "x" * 500))
 
@@ -1181,8 +1180,7 @@ class TestDelete:
 class TestHelp:
     def test_in_order(self):
         """
-        Commands stand in the order of use, each with what it is for in words
-        that are not cut off.
+        Commands stand in the order of use, each with a description that is not cut off.
         """
         result = CliRunner().invoke(cli, ["--help"])
 
@@ -1337,8 +1335,8 @@ class TestProcess:
 
     def test_statuses(self, run, store):
         """
-        0 where all is well, 1 where the answer is no, 2 where something is
-        not there; told in one line, and never as a traceback.
+        0 where all is well, 1 where the answer is no, 2 where something is not there;
+        reported in one line, and never as a traceback.
         """
         well, no, ill = (
             run.process(*args)

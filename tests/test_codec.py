@@ -239,7 +239,7 @@ class TestEncode:
 
     def test_leaves_out_what_is_not_there(self):
         """
-        A message is who says what, and no more if there is no more.
+        A message has a role and content, and no more if there is no more.
         """
         assert saying(role="user", content="hi") == to_data(UserMessage("hi"))
         assert saying(role="assistant") == to_data(AssistantMessage())
@@ -254,8 +254,8 @@ class TestEncode:
 
     def test_distinguishes_an_empty_response_from_none(self):
         """
-        A provider that told nothing is not the same as no provider, and no
-        probabilities are not the same as none told.
+        An empty response is not the same as none, and an empty list of probabilities is
+        not the same as none.
         """
         for response in (None, ResponseMeta(), ResponseMeta(logprobs=())):
             message = AssistantMessage("", response=response)
@@ -391,7 +391,7 @@ class TestEncode:
     @pytest.mark.parametrize("value", [5, {}, "text", None, object(), LogProb("a", 0)])
     def test_refuses_what_it_does_not_know(self, value):
         """
-        The error says what can be written, and what to do about the rest.
+        The error lists what can be written, and what to do about the rest.
         """
         with pytest.raises(TypeError, match=r"Aggregator.*Codec\(\)\.register"):
             encode(value)
@@ -502,7 +502,7 @@ class TestExpect:
     )
     def test_refuses_others(self, value, expect, problem):
         """
-        The problem says what is there and what was asked for.
+        The problem has the value, and what was expected.
         """
         assert [problem] == wrong(encode(value), expect=expect)
 
@@ -1097,7 +1097,7 @@ class TestUnknown:
     )
     def test_any(self, value):
         """
-        Whatever they say, and whatever was said about them since.
+        Whatever their content and their metadata are.
         """
         held = AssistantMessage([value]) if isinstance(value, Part) else value
 
@@ -1106,8 +1106,8 @@ class TestUnknown:
 
     def test_wrapped_until_it_is_known(self):
         """
-        What an older version wrapped is what it says, once that is known, and
-        keeps what was said about it in the meantime.
+        What an older version wrapped is read as what it is, once that is known, and
+        keeps the metadata that it got in the meantime.
         """
         raw: dict[str, Any] = {
             "type": "text",
@@ -1528,7 +1528,7 @@ class TestHostile:
 
     def test_names_no_class(self):
         """
-        Nothing is imported or called because of what a document says.
+        Nothing is imported or called because of the content of a document.
         """
         data = document("message", message={"role": "user", "content": "hi"})
         data["message"] |= {"__class__": "os.system", "py/object": "antigravity"}
@@ -1866,7 +1866,7 @@ class TestRegister:
 
     def test_numbers_beyond_64_bits(self):
         """
-        Are told from floats in classes of users', too.
+        Are distinguished from floats in classes of users', too.
         """
         data = self.CODEC.encode(Leaf(5)).replace(b":5", b":18446744073709551616")
 
@@ -1910,7 +1910,7 @@ class TestRegister:
 
 class Text(str):
     """
-    A text that says something else of itself.
+    A text whose `str` is another text.
     """
 
     __slots__ = ()
@@ -1924,7 +1924,7 @@ class Text(str):
 
 class Whole(int):
     """
-    An integer that says something else of itself.
+    An integer whose `int` is another number.
     """
 
     def __int__(self):
@@ -1935,7 +1935,7 @@ class Whole(int):
 
 class Fraction(float):
     """
-    A number that says something else of itself.
+    A float whose `float` is another number.
     """
 
     __slots__ = ()

@@ -24,14 +24,14 @@ class TestTemplates:
     @given(templates())
     def test_come_back(self, template):
         """
-        As they were, whatever their messages say and in whatever syntax.
+        As they were, whatever their messages contain and in whatever syntax.
         """
         assert template == decode(encode(template))
         assert template == from_data(to_data(template))
 
     def test_are_written_shortly(self):
         """
-        What goes without saying is left out.
+        Default values are left out.
         """
         template = Template(UserMessage("{x}"), Placeholder("said"))
 

@@ -248,7 +248,7 @@ class TestRoundTrip:
 
     def test_numbers_beyond_64_bits(self):
         """
-        Are told, not rounded.
+        Are reported, not rounded.
         """
         data = encode(Timeline.begin({"a": 1})).replace(b'"a":1', b'"a":%d' % 2**64)
 
@@ -324,7 +324,7 @@ class TestEqual:
     @pytest.mark.parametrize("steps", [200, 800])
     def test_compares_each_message_once(self, steps, monkeypatch):
         """
-        The cost grows with what was said, and not with that for each moment.
+        The cost grows with the number of messages, and not with that of each moment.
         """
         timeline = chat(steps)
         for at in range(0, steps, 20):  # branches, back and forth
@@ -508,7 +508,7 @@ class TestShared:
 
     def test_one_identity_of_several_messages(self):
         """
-        Who holds different things under one identity holds them still.
+        A state with different messages under one identity has them still.
         """
         state = Aggregator.new()
         given: dict[str, Any] = {

@@ -93,7 +93,7 @@ class TestRoundTrip:
 
     def test_leaves_defaults_out(self):
         """
-        A parameter says no more than it has to; parameters keep their order.
+        Default values of a parameter are left out; parameters keep their order.
         """
         tool = ToolInfo("t", "d", {"b": Parameter("object"), "a": Parameter("null")})
 
@@ -314,7 +314,7 @@ class TestWrong:
 
     def test_of_documents_of_other_systems(self):
         """
-        What they say of scores and vectors is kept, right or wrong.
+        Their fields for scores and vectors are kept, right or wrong.
         """
         data = document("document", id="", content="", metadata={"_score": "high"})
 

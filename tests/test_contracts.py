@@ -292,7 +292,7 @@ class TestCheckReducer:
 
     def test_message(self):
         """
-        The error says what breaks which laws, and is caused by the first of them.
+        The error names what breaks which laws, and is caused by the first of them.
         """
         with pytest.raises(BrokenLawsError) as caught:
             check_reducer(without_ledger, settings=FEW)

@@ -179,7 +179,7 @@ class TestNames:
 
 class TestPrivateError:
     """
-    Who may import a private module.
+    Which modules may import a private module.
     """
 
     @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ class TestPrivateError:
 
 class TestSiblingError:
     """
-    Who may import an adapter.
+    Which modules may import an adapter.
     """
 
     @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ class TestSiblingError:
 
 class TestThirdPartyError:
     """
-    Who may import a third party.
+    Which modules may import a third party.
     """
 
     @pytest.mark.parametrize(

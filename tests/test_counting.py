@@ -69,7 +69,7 @@ class TestByCharacters:
 
     def test_counts_names_and_arguments_of_calls(self):
         """
-        A call is paid for by its name and its arguments, not by its id.
+        A call counts with its name and its arguments, not with its id.
         """
         call = ToolCall("an id that is never counted", "find", '{"a":1}!')
 
@@ -91,7 +91,7 @@ class TestByCharacters:
     )
     def test_estimates_media_as_documented(self, tokens, part):
         """
-        Media add what the docstring says, beside the text.
+        Media add the documented number, beside the text.
         """
         assert tokens == by_characters(UserMessage([part]))
         assert tokens + 1 == by_characters(UserMessage([part, TextPart("abcd")]))
@@ -106,7 +106,7 @@ class TestByCharacters:
     @given(our.messages())
     def test_has_a_count_for_every_message(self, message):
         """
-        Whatever can be said can be weighed, and never less than nothing.
+        Every message has a count, and never less than nothing.
         """
         assert by_characters(message) >= 0
 
@@ -148,7 +148,7 @@ class TestCount:
 
     def test_lets_go_of_old_counters(self):
         """
-        What a counter closed over, an agent say, is not kept alive for ever.
+        What a counter closes over, such as an agent, is not kept alive for ever.
         """
 
         class Counter:
@@ -346,7 +346,7 @@ class TestCalibrated:
 
     def test_equal_ratios_are_equal(self):
         """
-        Twice the same sample says nothing new.
+        Twice the same sample adds no information.
         """
         sample = ([UserMessage("a" * 40)], 14)
 
@@ -407,7 +407,7 @@ class TestCalibrated:
 
 class TestCountTools:
     """
-    `count_tools` counts what telling of tools fills.
+    `count_tools` counts the tokens of a description of tools.
     """
 
     @given(
@@ -579,6 +579,6 @@ class TestTokenBudget:
 )
 def test_an_empty_message_fills_nothing(message):
     """
-    Nothing said is nothing counted.
+    An empty message has no tokens.
     """
     assert 0 == by_characters(message)

@@ -143,7 +143,7 @@ class TestAgainstMistral:
 
     def test_counts_calls_without_ids(self):
         """
-        As Mistral writes them, under the id that says so.
+        As Mistral writes them, under its id for a missing id.
         """
         call = ToolCall("", CALL.name, CALL.arguments)
         made = their_calls.ToolCall(
@@ -211,7 +211,7 @@ class TestAgainstMistral:
 
 class TestRules:
     """
-    What Mistral's tokenizer does not say.
+    Rules that are not in Mistral's tokenizer.
     """
 
     def test_counts_images_by_estimate(self):
@@ -275,7 +275,7 @@ class TestVersions:
 
     def test_takes_a_version_or_a_file(self):
         """
-        A file says itself which version it is.
+        A file contains its version.
         """
         with pytest.raises(ValueError, match="got both"):
             by_mistral("v3", file="tekken.json")

@@ -141,7 +141,7 @@ class TestRules:
 
     def test_counts_unknown_messages_as_json(self):
         """
-        A message of an unknown kind is its JSON text, and says its role there.
+        A message of an unknown kind is its JSON text, which contains its role.
         """
         assert 3 + len('{"a": 1}') == self.counter(UnknownMessage({"a": 1}))
 
@@ -280,7 +280,7 @@ class TestFiles:
 
     def test_refuses_another_file(self, folder):
         """
-        A file with another digest than tiktoken says is refused, and named.
+        A file with another digest than tiktoken's is refused, and named.
         """
         other = folder / "other.tiktoken"
         other.write_bytes(b"YQ== 0\n")
@@ -300,8 +300,8 @@ class TestFiles:
     )
     def test_knows_all_vocabularies(self, name, tmp_path):
         """
-        Each has a file and a digest, as tiktoken itself says, whose own loader
-        is not touched.
+        Each has a file and a digest, those of tiktoken itself, whose own loader is not
+        touched.
         """
         with pytest.raises(MissingVocabularyError) as caught:
             by_tiktoken(name, files=tmp_path)

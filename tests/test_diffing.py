@@ -76,7 +76,7 @@ def watched(verb, looked_at):
 
 def texts(entries):
     """
-    What entries say.
+    The texts of entries.
     """
     return [entry.message.text for entry in entries]
 
@@ -172,7 +172,7 @@ class TestDiff:
 
     def test_strangers(self):
         """
-        Have nothing in common, not even when they say the same.
+        Have nothing in common, not even when their messages are equal.
         """
         a, b = grown(Aggregator.new(), "hi"), grown(Aggregator.new(), "hi")
         found = diff(a, b)
@@ -271,7 +271,7 @@ class TestDiff:
 
     def test_empty(self):
         """
-        Two roots without a word do not differ, and are not related.
+        Two roots without messages do not differ, and are not related.
         """
         a, b = Aggregator.new(), Aggregator.new()
 
@@ -282,7 +282,7 @@ class TestDiff:
 
     def test_is_a_value(self, chat):
         """
-        Equal by content, hashable, small in a pickle, and told in a line.
+        Equal by content, hashable, small in a pickle, and with a repr of one line.
         """
         long = grown(chat, *["said" * 100] * 1_000)
         a, b = grown(long.fork(), "a"), grown(long.fork(), "b", "c")
@@ -415,7 +415,7 @@ class TestLaws:
 
     def test_broken(self, monkeypatch):
         """
-        A law that is broken says so.
+        A broken law raises an error that names it.
         """
         trunk = grown(Aggregator.new(), "x")
         a = grown(trunk.fork(), "a").add_usage(Usage(1))
@@ -455,7 +455,7 @@ CALL = AssistantMessage(tool_calls=[ToolCall("c1", "clock", '{"at": "Bern"}')])
 
 class TestSame:
     """
-    When two messages say the same.
+    When two messages are equal in content.
     """
 
     @pytest.mark.parametrize(
@@ -574,7 +574,7 @@ class TestSame:
     )
     def test_not_the_same(self, one, other):
         """
-        Who says it counts, and everything that is said or done.
+        The role and the name count, and so does all content.
         """
         assert make_content_key(one) != make_content_key(other)
 
@@ -608,7 +608,7 @@ class TestSame:
 
     def test_what_both_have_is_in_no_pair(self, chat):
         """
-        One entry that both have is no entry that says the same.
+        An entry that both have is in no pair of equal content.
         """
         a, b = grown(chat.fork(), "x"), grown(chat.fork(), "y")
 
@@ -616,7 +616,7 @@ class TestSame:
 
     def test_linear(self, chat):
         """
-        A hundred thousand that say the same are no trouble.
+        A hundred thousand of equal content take linear time.
         """
         a, b = (chat.fork().extend([UserMessage("x")] * 50_000) for _ in "ab")
 
@@ -748,7 +748,7 @@ class TestWords:
     )
     def test_marked(self, a, b, ours, theirs):
         """
-        The words that the other text has not; none where most differ.
+        The words that are not in the other text; none where most differ.
         """
         one, other = mark_differences(a, b)
 

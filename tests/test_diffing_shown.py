@@ -323,7 +323,7 @@ def check_text(found, names=("a", "b")):
 
 def check_markdown(found, names=("a", "b")):
     """
-    The same of headings; others' words are quoted, or code, and do nothing.
+    The same of headings; text of messages is quoted, or code, and has no effect.
     """
     env: dict[str, object] = {}
     tokens = MarkdownIt("commonmark").parse(found.markdown(names=names), env)
@@ -425,7 +425,7 @@ class TestText:
 
     def test_joined(self):
         """
-        What both have has no sign; what is elsewhere on the other side says so.
+        What both have has no sign; what is elsewhere on the other side is marked.
         """
         a, b = chat()
         a, b = a.fork(at=2).add_user_prompt("x"), b.fork(at=2).add_user_prompt("y")
@@ -446,7 +446,8 @@ class TestText:
 
     def test_said_elsewhere(self):
         """
-        The same in another place says so, and is on neither side alone.
+        A message of equal content in another place is marked, and is on neither side
+        alone.
         """
         root = Aggregator.new()
         a = root.fork().extend(map(UserMessage, "xyz"))
@@ -535,7 +536,7 @@ class TestText:
 
     def test_order_of_ledgers(self):
         """
-        Records in another order are told.
+        Ledger entries in another order are reported.
         """
         root = Aggregator.new()
         a, b = root.add_usage(Usage(1), key="a"), root.add_usage(Usage(1), key="b")
@@ -630,8 +631,7 @@ class TestText:
 
     def test_names_of_tools(self):
         """
-        A result is known by the name of the call, though that was said in
-        common.
+        A result shows the name of its call, though the call is in the common part.
         """
         call = AssistantMessage(tool_calls=[ToolCall("c", "clock")])
         trunk = Aggregator.new(messages=[UserMessage("?"), call])
@@ -671,8 +671,8 @@ class TestText:
     @given(hostile_diffs(), names)
     def test_nobody_speaks_for_others(self, found, names):
         """
-        Every line has our sign and a role, or is a part of such a message;
-        there are as many as entries, and nothing in them is obeyed.
+        Every line has our sign and a role, or is a part of such a message; there are as
+        many as entries, and no text passes for another message.
         """
         check_text(found, names)
         assert found.text(names=names) == escape_invisible(found.text(names=names))
@@ -685,7 +685,7 @@ class TestMarkdown:
 
     def test_example(self):
         """
-        A heading for each message; what was said on both sides is there once.
+        A heading for each message; the messages of both sides are there once.
         """
         assert MARKDOWN == diff(*chat()).markdown(names=("draft", "second try"))
 
@@ -743,7 +743,7 @@ class TestHtml:
 
     def test_what_both_have_is_there_once(self):
         """
-        Over both columns, as is what is said in the very same way.
+        Over both columns, as are messages of equal content.
         """
         trunk = Aggregator.new(messages=[UserMessage("?")])
         a, b = (trunk.fork().add_user_prompt("x") for _ in "ab")
@@ -791,7 +791,7 @@ class TestHtml:
     )
     def test_marks(self, marks, one, other):
         """
-        The words that differ, in the same part of what the same role says.
+        The words that differ, in the same part of messages of the same role.
         """
         root = Aggregator.new()
         seen = Fragment(diff(root.fork().add(one), root.fork().add(other)).html())
@@ -843,7 +843,7 @@ class TestHtml:
 
     def test_redacted(self):
         """
-        Without its words a difference has the same rows, and names no side.
+        Without content a difference has the same rows, and names no side.
         """
         found = diff(*chat())
         whole = Fragment(draw_difference(found, names=("one", "other")))
@@ -857,8 +857,8 @@ class TestHtml:
     @given(hostile_diffs(), names)
     def test_nobody_speaks_for_others(self, found, names):
         """
-        Every tag and attribute is ours and closed; the rest is text, all of
-        what was said and nothing that is obeyed.
+        Every tag and attribute is ours and closed; the rest is text, all content of the
+        messages and no markup.
         """
         check_html(found, names)
 
@@ -871,7 +871,7 @@ class TestAll:
     @pytest.mark.parametrize("style", FORMATS)
     def test_erased(self, style):
         """
-        A message that was erased says so, and why, on whichever side it is.
+        A message that was erased is marked, with the reason, on whichever side it is.
         """
         state = Aggregator.new().add_user_prompt("Hi!").add_user_prompt("secret")
         stone = make_tombstone(state[1], b"x" * 16, "asked for by ann")
@@ -955,8 +955,8 @@ class TestAll:
     @pytest.mark.parametrize("name", FORMATS)
     def test_bounded(self, name):
         """
-        A difference of many messages, or of huge ones, is shown in part, and
-        how many more there are is told.
+        A difference of many messages, or of huge ones, is shown in part, with how many
+        more there are.
         """
         root = Aggregator.new()
         few = root.fork().extend([UserMessage("x" * 100_000)] * 3)
@@ -993,7 +993,7 @@ class TestAll:
     @pytest.mark.parametrize("name", ["markdown", "html"])
     def test_more_differences_than_are_shown(self, name):
         """
-        Where what is cut off differs once more, that is told.
+        Where what is cut off differs once more, that is noted.
         """
         root = Aggregator.new()
         texts = [f"{x}{'word ' * 10_000}{y}{'word ' * 10_000}" for x, y in ("ab", "cd")]
@@ -1085,7 +1085,7 @@ class TestAll:
     @pytest.mark.parametrize("name", FORMATS)
     def test_limit(self, name):
         """
-        At most as many of each side as asked for; none left is not told.
+        At most as many of each side as asked for; no note where none is left.
         """
         a, b = chat()
         found = diff(a, b)
@@ -1101,7 +1101,7 @@ class TestAll:
     @pytest.mark.parametrize("wrong", [0, -1, 1.5, "5", None, True])
     def test_refuses_other_limits(self, name, wrong):
         """
-        By saying what is expected.
+        With an error that says what is expected.
         """
         with pytest.raises(ValueError, match="expected a positive number of messages"):
             getattr(diff(*chat()), name)(limit=wrong)
@@ -1112,7 +1112,7 @@ class TestAll:
     )
     def test_refuses_other_names(self, name, wrong):
         """
-        By saying what is expected.
+        With an error that says what is expected.
         """
         with pytest.raises(TypeError, match="expected two texts, one for each side"):
             getattr(diff(*chat()), name)(names=wrong)

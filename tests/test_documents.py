@@ -1,5 +1,5 @@
 """
-Documents: what a search says of a text, kept through JSON.
+Documents: the results of a search, kept through JSON.
 """
 
 import copy
@@ -152,7 +152,7 @@ class TestConstruct:
 
 class TestSaid:
     """
-    What a search says: properties and verbs alike.
+    The results of a search: properties and verbs alike.
     """
 
     @pytest.mark.parametrize(("name", "key", "value"), FIELDS)
@@ -171,8 +171,8 @@ class TestSaid:
     @pytest.mark.parametrize(("name", "key", "value"), FIELDS)
     def test_keeps_the_rest(self, name, key, value):
         """
-        All else in a document stays what it was, when something is said and
-        when it is taken away.
+        Everything else in a document stays as it was, when something is added and when
+        it is removed.
         """
         full = Document("1", "text", {"a": 1}, unknown={"b": 2})
 
@@ -186,8 +186,8 @@ class TestSaid:
     @pytest.mark.parametrize(("name", "key", "value"), FIELDS)
     def test_is_the_same_if_nothing_changes(self, name, key, value):
         """
-        To say what is said already, or take away what is not there, gives the
-        document itself.
+        Adding what is there already, or removing what is not there, gives the document
+        itself.
         """
         written = with_(EMPTY, name, value)
         read = through_json(written)
@@ -225,7 +225,7 @@ class TestSaid:
     @given(documents(), documents())
     def test_verbs_commute(self, document, other):
         """
-        In which order things are said makes no difference.
+        The order of additions makes no difference.
         """
         there, back = document, document
         for name in NAMES:
@@ -328,7 +328,7 @@ class TestSubIndexes:
     @pytest.mark.parametrize("foreign", ["abc", ["a", 1], [["a"]], {"a": "b"}])
     def test_something_else_is_none(self, foreign):
         """
-        What is no list of texts says nothing.
+        A value that is no list of texts counts as none.
         """
         assert Document("1", "", {"_sub_indexes": foreign}).sub_indexes is None
 

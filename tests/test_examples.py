@@ -1,5 +1,5 @@
 """
-The example programs do what they say.
+The example programs do what is documented.
 """
 
 import asyncio
@@ -123,8 +123,8 @@ with module.open_store(path) as store:
     @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
     def test_killed(self, tmp_path):
         """
-        Killed in each request, the pipeline ends with each of them paid once, to
-        the token: what the provider billed under different keys.
+        Killed in each request, the pipeline ends with each of them in the ledger once,
+        to the token: what the provider billed under different keys.
         """
         path, billed = tmp_path / "research.db", tmp_path / "billed"
         statuses = []
@@ -181,7 +181,7 @@ class TestResearchTeam:
 
     def test_failed_branch_keeps_its_words(self, team):
         """
-        What the researcher who failed had asked and paid is there.
+        The messages and the usage of the researcher who failed are there.
         """
         state = team.run(team.scripted)
         calls = [
@@ -564,7 +564,7 @@ class TestTerminalChat:
 
     def test_harmless_words(self, chat):
         """
-        What a model says is text, whatever a terminal would make of it.
+        A model's answer is text, whatever a terminal would make of it.
         """
 
         async def hostile(_):
@@ -591,8 +591,8 @@ def careful():
 class TestCarefulAgent:
     def test_takes_back(self, careful):
         """
-        A failed attempt is gone from the conversation and from the desk, the model
-        is told why, and its cost stays.
+        A failed attempt is gone from the conversation and from the desk, the model gets
+        the reason, and its cost stays.
         """
         desk = careful.Desk(limit=200)
         seen = []

@@ -1,7 +1,6 @@
 """
-What programs do with nothing but `import conversation_state`: an agent's run,
-told as the programs that this library grew from tell it, without what they got
-wrong.
+What programs do with nothing but `import conversation_state`: an agent's run, as in the
+programs that this library grew from, without their mistakes.
 """
 
 import pickle
@@ -98,8 +97,8 @@ CALLS = AssistantMessage(
 class TestRun:
     def test_succeeds(self, thread):
         """
-        The thread has all that was said in the run, tools included, in order
-        and once; and all it cost.
+        The thread has all messages of the run, tools included, in order and once; and
+        all its usage.
         """
         done = run(thread, Provider(CALLS, AssistantMessage("cba.")))
 
@@ -167,8 +166,8 @@ class TestRollback:
 
     def test_edit_and_go_on(self, thread):
         """
-        A question is put differently, on a fork from before it; what was
-        answered to the first is still there, and still paid.
+        A question is edited, on a fork from before it; the answer to the first is still
+        there, and still in the ledger.
         """
         first = thread.add_assistant_message("No.").add_usage(Usage(5))
         second = first.fork(at=1).add_user_prompt("Please?")
@@ -195,7 +194,7 @@ class TestRollback:
 class TestVote:
     def test_best_of_three(self, thread):
         """
-        Three answers are tried; one is kept, all are paid.
+        Three answers are tried; one is kept, the usage of all is counted.
         """
         tried = [
             thread.fork().add_assistant_message(text).add_usage(Usage(1, 2))
@@ -304,7 +303,7 @@ class TestNames:
     @pytest.mark.parametrize("name", conversation_state.__all__)
     def test_documented(self, name):
         """
-        Whatever is at the front door says what it is.
+        Every public name has a docstring.
         """
         assert getattr(conversation_state, name).__doc__.strip()
 
@@ -319,7 +318,7 @@ class TestNames:
 
     def test_no_others(self):
         """
-        A name there is not is an AttributeError that says so.
+        An unknown name is an AttributeError that names it.
         """
         with pytest.raises(AttributeError, match="no attribute 'fold'"):
             conversation_state.fold  # noqa: B018 - asking is the test

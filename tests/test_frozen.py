@@ -181,7 +181,7 @@ class TestFrozenMap:
     @pytest.mark.parametrize("is_hashed", [False, True])
     def test_never_changes(self, change, made, is_hashed):
         """
-        Whatever changes a dict is refused, says what to do instead, and changes
+        Every method that changes a dict is refused with what to do instead, and changes
         nothing.
         """
         frozen = made({"a": 1})
@@ -465,7 +465,7 @@ class TestFreeze:
     )
     def test_what_json_cannot_hold(self, value, problem):
         """
-        Refused with the caller's own error, which says where and what.
+        Refused with the caller's own error, which has the path and the value.
         """
 
         class MyError(Exception):

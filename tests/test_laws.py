@@ -1,6 +1,6 @@
 """
-The laws of this library hold for every value that its strategies make; the
-strategies make what they say; and the laws notice when they are broken.
+The laws of this library hold for every value that its strategies make; the strategies
+make what is documented; and the laws notice when they are broken.
 """
 
 import contextlib
@@ -260,7 +260,7 @@ class Liar:
 
 class TestLaws:
     """
-    A law that is broken says so.
+    A broken law raises an error that names it.
     """
 
     @pytest.mark.parametrize(
@@ -436,8 +436,8 @@ class TestStrategies:
     @pytest.mark.parametrize("name", sorted(set(strategies.__all__) - {"is_accepted"}))
     def test_gives_examples(self, name):
         """
-        Each takes no argument, says what it gives and how that shrinks, and is
-        shown in a line.
+        Each takes no argument, documents what it gives and how that shrinks, and has a
+        repr of one line.
         """
         make = getattr(strategies, name)
 
@@ -545,7 +545,7 @@ class TestStrategies:
 
     def test_aggregators(self):
         """
-        Forks, forks of forks, long ones, spent ones.
+        Forks, forks of forks, long ones, ones with usage.
         """
         assert isinstance(some(aggregators()), Aggregator)
         assert set() == find_lacking(

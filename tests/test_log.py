@@ -223,7 +223,7 @@ class TestIndex:
     @pytest.mark.parametrize("size", [0, 1, 32, 33, 1057])
     def test_outside(self, make, size):
         """
-        Positions outside are an IndexError that says what was asked of what.
+        Positions outside are an IndexError with the position and the length.
         """
         log = make(range(size))
         for at in (size, size + 40, -size - 1, -size - 40):
@@ -347,7 +347,7 @@ class TestCommonPrefix:
     @pytest.mark.parametrize("size", [*SIZES, *LARGE])
     def test_of_equal_branches(self, make, size):
         """
-        What branches said alike after they parted is common, too.
+        Equal items that branches got after they parted are common, too.
         """
         log = make(range(size))
         one = log.extend(range(100)).append("one")

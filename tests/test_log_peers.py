@@ -1,11 +1,11 @@
 """
 Why the log is ours, shown on the vector it isn't.
 
-pyrsistent's C `PVector`, which is what 3.11 and 3.12 get, tells the collector
-about every element once for each version, so shared leaves twice for one
-reference. The collector counts: an element of two versions, with one reference
-from the leaf they share and one from a running function, has as many visits as
-references, so it looks unreachable, and is cleared.
+pyrsistent's C `PVector`, which is what 3.11 and 3.12 get, reports every element to the
+collector once for each version, so shared leaves twice for one reference. The collector
+counts: an element of two versions, with one reference from the leaf they share and one
+from a running function, has as many visits as references, so it looks unreachable, and
+is cleared.
 """
 
 import subprocess

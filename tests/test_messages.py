@@ -1,5 +1,5 @@
 """
-Messages: who said what.
+Messages: their roles, content and metadata.
 """
 
 import copy
@@ -147,7 +147,7 @@ class TestNew:
     @pytest.mark.parametrize("kind", KINDS)
     def test_other_fields(self, kind):
         """
-        A field there is not is a TypeError that says which there are.
+        An unknown field is a TypeError that lists the fields there are.
         """
         with pytest.raises(TypeError) as raised:
             make_message(kind, mood="good")
@@ -376,7 +376,7 @@ class TestTimestamp:
 
     def test_same_moment(self):
         """
-        Messages said at one moment are equal, whatever the clocks showed.
+        Messages of one moment are equal, whatever the clocks showed.
         """
         one = UserMessage("hi", timestamp=NOON)
         two = UserMessage("hi", timestamp=NOON.astimezone(timezone(timedelta(hours=9))))
@@ -468,7 +468,7 @@ class TestAssistant:
 
     def test_response(self):
         """
-        What the provider told is a `ResponseMeta`, or None.
+        The provider's metadata is a `ResponseMeta`, or None.
         """
         meta = ResponseMeta("stop", Usage(3, 4), model="gpt-5")
 
@@ -486,7 +486,7 @@ class TestAssistant:
 class TestTool:
     def test_fields(self):
         """
-        A result says which call it answers, of which tool, and whether it failed.
+        A result has the id of its call, the name of the tool, and whether it failed.
         """
         message = ToolMessage("12:30", tool_call_id="c1", tool_name="clock")
 
@@ -632,7 +632,7 @@ class TestLogProb:
 class TestResponseMeta:
     def test_defaults(self):
         """
-        A provider may tell nothing.
+        All fields are optional.
         """
         meta = ResponseMeta()
 
@@ -988,7 +988,7 @@ class TestStr:
     )
     def test_examples(self, message, shown):
         """
-        Who, then what.
+        The role, then the content.
         """
         assert shown == str(message)
 
@@ -1009,7 +1009,7 @@ class TestStr:
     )
     def test_shows_no_content_of_urls(self, url, shown):
         """
-        A url says where content is; what is in the url itself is content.
+        A url is the place of content; the data in a data url is content.
         """
         assert f"user:\n  [image] {shown}" == str(UserMessage([ImagePart(url=url)]))
 
@@ -1107,8 +1107,8 @@ class TestEnvelope:
     )
     def test_tool_error(self, error, text):
         """
-        A text, or an exception, which becomes its class and what it says;
-        whatever it says is made valid text, and it may fail to say anything.
+        A text, or an exception, which becomes its class and its message; whatever that
+        is, it is made valid text, and its `str` may fail.
         """
         message = Envelope.new().tool_error(error, tool_call_id="c1")
 

@@ -221,7 +221,7 @@ class TestFindMutants:
 
     def test_at_import(self):
         """
-        What runs at import is told from what a test has to call.
+        What runs at import is distinguished from what a test has to call.
         """
         found = {m.change: m.at_import for m in find_mutants("a.py", SOURCE.encode())}
 
@@ -329,7 +329,7 @@ class TestModules:
 
     def test_unknown(self):
         """
-        A name that is of nothing is an error that says so.
+        A name of nothing is an error that names it.
         """
         with pytest.raises(ValueError, match="nothing"):
             resolve_module("nothing")
@@ -400,7 +400,8 @@ class TestChild:
     )
     def test_verdict(self, project, tmp_path, change, status):
         """
-        A mutant that no test notices passes; another one fails, and says by which test.
+        A mutant that no test notices passes; another one fails, with the test that
+        failed.
         """
         path = "conversation_state/clamps.py"
         source = (project / path).read_bytes()
@@ -485,7 +486,7 @@ class TestSummarise:
     def test_rate(self, tmp_path):
         """
         Equivalent mutants do not count; a later result replaces an earlier one, and
-        says which were killed.
+        lists which were killed.
         """
         mutants = find_mutants("counter.py", SOURCE.encode())
         statuses = ["killed", "killed", "killed", "same", "cost", "survived"]

@@ -1,5 +1,5 @@
 """
-Pages: fragments for notebooks and files, whose words can't become markup.
+Pages: fragments for notebooks and files, whose text can't become markup.
 """
 
 import re
@@ -97,7 +97,7 @@ values: Any = st.one_of(
 
 class PageReader(HTMLParser):
     """
-    The structure of a page, its words, its links and the fragments it has.
+    The structure of a page, its text, its links and the fragments it has.
     """
 
     def __init__(self, page):
@@ -157,13 +157,13 @@ class PageReader(HTMLParser):
 
 class TestStructure:
     """
-    What is in a page comes from this package; what a conversation says is text.
+    The markup of a page comes from this package; content of a conversation is text.
     """
 
     @given(values)
     def test_words_are_no_markup(self, value):
         """
-        A page without its words has the same elements, in the same order.
+        A page without content has the same elements, in the same order.
         """
         page = PageReader(make_page(value))
         redacted = PageReader(make_page(value, redact=True))
@@ -217,13 +217,13 @@ class TestStructure:
 
 class TestRedact:
     """
-    Pages without words.
+    Pages without content.
     """
 
     @given(st.lists(hostile_messages, max_size=4), forged)
     def test_no_word_stays(self, some, label):
         """
-        Nothing of what was said, of a name or of a label is in the page.
+        No text of a message, name or label is in the page.
         """
         secret = "xyzzy"
         call = ToolCall(secret, secret, f'{{"{secret}": 1}}')
@@ -264,7 +264,7 @@ class TestTimelines:
 
     def test_the_present(self):
         """
-        One row says that it is the present one.
+        One row is marked as the present one.
         """
         page = PageReader(draw_fragment(TRIP))
 
@@ -335,8 +335,8 @@ class TestTimelines:
 
     def test_returns(self):
         """
-        A state that goes back to another branch has no line to it: it says so, and
-        was joined with nothing.
+        A state that goes back to another branch has no line to it: it is marked as a
+        return, and was joined with nothing.
         """
         timeline = Timeline.begin(ASKED).commit(SEA).commit(HILLS, on=0)
         timeline = timeline.commit(SEA.add_user_prompt("When?"), on=2)
@@ -367,8 +367,8 @@ class TestTimelines:
 
     def test_long_folds(self):
         """
-        A folded run lists its newest states, says how many it leaves out, and has a
-        way to the oldest; the lines of other branches go on beside it.
+        A folded run lists its newest states and how many it leaves out, and has a way
+        to the oldest; the lines of other branches go on beside it.
         """
         state = ASKED
         timeline = Timeline.begin(state).commit(SEA)
@@ -421,7 +421,7 @@ class TestTrees:
 
     def test_siblings(self):
         """
-        Alternatives say which of how many they are.
+        Alternatives are numbered, with how many there are.
         """
         assert (
             "●  message 4 ← you are here  user: Why?\n"
@@ -500,7 +500,7 @@ class TestViews:
 
     def test_dropped(self):
         """
-        What is dropped is said with its reason, and how much is kept.
+        What is dropped has its reason, and how much is kept.
         """
         view = trim(self.STATE, TokenBudget(context_window=40))
         page = PageReader(draw_fragment(view))
@@ -513,7 +513,7 @@ class TestViews:
 
     def test_over_a_page(self):
         """
-        On a page each message says whether it is sent.
+        On a page each message is marked as sent or not.
         """
         view = trim(self.STATE, TokenBudget(context_window=40))
         page = PageReader(make_page(self.STATE, view=view))
@@ -524,7 +524,7 @@ class TestViews:
 
     def test_in_other_words(self):
         """
-        A message that the model sees in other words is shown with both.
+        A message that the model gets in other words is shown with both.
         """
         call = ToolCall("1", "find", "{}")
         state = ASKED.add_tool_call(call).add_tool_response(
@@ -539,7 +539,7 @@ class TestViews:
 
     def test_shared_prefix(self):
         """
-        Beside the view before, what a cache can keep is said.
+        Beside the view before, the part that a cache can keep is shown.
         """
         from conversation_state.pages._markup import Words  # noqa: PLC0415
         from conversation_state.pages._views import draw_view  # noqa: PLC0415
@@ -672,8 +672,7 @@ class TestPictures:
 
     def test_views(self):
         """
-        The picture of views is what is drawn now, and has no word of the
-        conversation.
+        The picture of views is what is drawn now, and has no text of the conversation.
         """
         drawn = pictures.draw_all_views()
 

@@ -280,7 +280,8 @@ class TestTables:
 
     def test_unknown(self):
         """
-        What is not known is said in a few words, and below the table why.
+        What is not known is marked in a few words, and below the table the reason is
+        given.
         """
         state = HILLS.add_usage(Usage(10), model="no-such-model").add_usage(Usage(1))
         page = make_page(TRIP.commit(state))

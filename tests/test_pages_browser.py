@@ -1,8 +1,8 @@
 """
-Pages in a real browser: keys, forms, what is asked of other hosts, accessibility.
+Pages in a real browser: keys, forms, requests to other hosts, accessibility.
 
 Where no Chromium is (``CHROMIUM=`` names one), these tests are skipped; what can be
-said of pages without one is in `test_pages` and `test_pages_server`.
+tested without one is in `test_pages` and `test_pages_server`.
 """
 
 import os
@@ -233,8 +233,8 @@ class TestLive:
 
     def test_another_writer(self, tab, store):
         """
-        A page follows other writers; a form that was drawn before they saved
-        changes nothing, and says so.
+        A page follows other writers; a form that was drawn before they saved changes
+        nothing, and shows why.
         """
         with serving(store) as address:
             page = tab.tab

@@ -271,7 +271,7 @@ class TestText:
     @given(graphs())
     def test_every_state_has_a_line(self, nodes):
         """
-        Each line with a state says its title, in the order of the rows.
+        Each line with a state has its title, in the order of the rows.
         """
         lines = [line for line in format_tree(nodes) if set("●○┆") & set(line)]
         rows = reversed(fold_runs(nodes))

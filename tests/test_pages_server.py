@@ -360,7 +360,7 @@ class TestPages:
     )
     def test_what_is_not_there(self, store, asked, status):
         """
-        Names and revisions that are not there are said to be missing.
+        Unknown names and revisions are reported as missing.
         """
         assert status == show(connect(store), **asked).status_code
 
@@ -409,7 +409,7 @@ class TestActs:
     @pytest.mark.parametrize("act", ["restore", "fork", "label", "note"])
     def test_another_writer_was_first(self, store, act):
         """
-        A form drawn from an older revision changes nothing and says so.
+        A form drawn from an older revision changes nothing and shows why.
         """
         answer = post(
             connect(store, write=True),

@@ -105,7 +105,7 @@ def each_step(store, direct, arm, found):
 
 def on_a_wire(server, url):
     """
-    The wire is cut, before the server hears of a statement or after it did it.
+    The connection is cut, before the server gets a statement or after it executed it.
     """
     found = Counter(processes=1)
     for is_after in (False, True):

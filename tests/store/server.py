@@ -128,8 +128,8 @@ class Server:
 
     def halt(self, signal: str = "SIGINT") -> None:
         """
-        Stop it: SIGINT takes connections along, SIGQUIT does not even tell
-        them, and leaves the rest to recovery.
+        Stop it: SIGINT ends the connections, SIGQUIT does not even notify them, and
+        leaves the rest to recovery.
         """
         import signal as signals  # noqa: PLC0415 - the argument has its name
 
@@ -152,7 +152,7 @@ class Server:
 
     def dsn(self) -> str:
         """
-        What psycopg itself is told.
+        The connection string, as psycopg itself takes it.
         """
         return f"host=127.0.0.1 port={self.port} user=postgres dbname=postgres"
 

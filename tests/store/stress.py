@@ -192,7 +192,7 @@ def contended(url, processes, seconds, *, names):
 
 def race(url, seconds):
     """
-    Two writers that expect one head: one wins, the other is told both heads,
+    Two writers that expect one head: one wins, the other gets an error with both heads,
     joins, and saves.
     """
     found, rounds, until = Counter(processes=1), 0, time.time() + seconds
@@ -287,8 +287,8 @@ STEPS = 10
 def pipelines(url, kills):
     """
     Pipelines of ten steps, each run by two processes at once, which are killed in a
-    step or after it and begin again until all is done: each step is done, and
-    paid, once.
+    step or after it and begin again until all is done: each step is done, and billed,
+    once.
     """
     found: Counter[str] = Counter()
     luck = random.Random(11)
@@ -390,7 +390,7 @@ def injected(url, server):
 
 def main(arguments):
     """
-    Run it all, print the table, and tell whether anything was wrong.
+    Run everything and print the table; return whether anything was wrong.
     """
     parser = argparse.ArgumentParser(prog="python -m tests.store.stress")
     parser.add_argument("--seconds", type=float, default=10, help="for each row")

@@ -271,8 +271,8 @@ class TestEveryRow:
 
     def test_another_name(self):
         """
-        The row of one name's revision, with what another one's says, is not
-        loaded, and no fork, label or collection goes on from it.
+        The row of one name's revision with the content of another's is not loaded, and
+        no fork, label or collection goes on from it.
         """
         backend = MemoryBackend()
         store = Store(backend)
@@ -402,8 +402,8 @@ class TestOutOfOrder:
     @pytest.mark.parametrize("table", ["entries", "revisions", "names"])
     def test_ends(self, tmp_path, monkeypatch, table):
         """
-        Where keys of a file are out of order, verify ends and says so, and so
-        does everything else that reads all rows.
+        Where keys of a file are out of order, verify ends with an error that says so,
+        as does everything else that reads all rows.
         """
         path = tmp_path / "chats.db"
         with open_store(f"sqlite:///{path}") as store:

@@ -40,7 +40,7 @@ def raw(folder):
 
 def is_there(folder, secret):
     """
-    Whether a text is anywhere in a folder, as it is or as JSON might say it.
+    Whether a text is anywhere in a folder, as it is or as JSON may escape it.
     """
     there = raw(folder)
     asked = secret.encode()
@@ -55,7 +55,7 @@ def url(tmp_path):
 
 def messages_with(secret):
     """
-    Messages that say a text in every way one can.
+    Messages that contain a text in each of the possible ways.
     """
     large = (secret.encode() * 1_000)[:20_000]
     call = ToolCall("c1", "clock", f'{{"at": "{secret}"}}')
@@ -77,8 +77,8 @@ class TestErase:
     @pytest.mark.parametrize("kind", range(7))
     def test_gone_at_once(self, url, tmp_path, secret, kind):
         """
-        What an entry said is in no file any more when erase returns, however
-        it was said and shared, also where others have the file open.
+        The content of an entry is in no file any more when erase returns, however it
+        was shared, and also where others have the file open.
         """
         messages = messages_with(secret)[kind]
         state = (
@@ -315,7 +315,7 @@ class TestRemains:
 
     def test_failing_disk(self, url, monkeypatch):
         """
-        Where the log can't be emptied, the receipt has SQLite's own words.
+        Where the log can't be emptied, the receipt has SQLite's own message.
         """
         with open_store(url) as store:
             store.save("chat", CHAT)
@@ -338,8 +338,8 @@ class TestRemains:
 class TestVacuum:
     def test_in_the_way(self, url, tmp_path):
         """
-        Who reads what was there before, or writes, is in the way of a vacuum,
-        which says so, and does it when they are done.
+        Readers of what was there before, and writers, block a vacuum, which reports it
+        and runs when they are done.
         """
         with open_store(f"{url}?timeout_s=0") as store:
             store.save("chat", CHAT)
@@ -445,7 +445,7 @@ class TestCollect:
 
     def test_damaged(self, url):
         """
-        In a store where something that is needed is gone nothing is let go of.
+        In a store where something that is needed is gone, nothing is removed.
         """
         with open_store(url) as store:
             store.save("chat", CHAT.add_user_prompt("one"))

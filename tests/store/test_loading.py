@@ -132,7 +132,7 @@ class TestLoad:
     @pytest.mark.parametrize("at", PAGES[1:-1])
     def test_missing(self, at):
         """
-        Where rows are missing, the first of them is told.
+        Where rows are missing, the error names the first of them.
         """
         backend, _, places = kept()
         with backend.writing() as rows:

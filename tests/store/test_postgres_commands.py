@@ -1,5 +1,5 @@
 """
-The commands on a store in a server: what they say is what they say of a file.
+The commands on a store in a server: their output is that for a file.
 """
 
 import json
@@ -68,7 +68,7 @@ def test_a_life(run):
 
 def test_no_server(run):
     """
-    A server that is not there is told of, without a password.
+    A server that is not there is reported, without a password.
     """
     gone = "postgresql+psycopg://me:secret@127.0.0.1:1/chats?timeout_s=2"
     result = run("names", url=gone, status=2)

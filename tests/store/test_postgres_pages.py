@@ -85,7 +85,7 @@ class Browser:
 
     def show(self, path="/name/trip", **asked):
         """
-        The words of a page.
+        The text of a page.
         """
         with self.send("GET", f"{path}?{urlencode(asked)}") as answer:
             assert 200 == answer.status
@@ -145,7 +145,7 @@ class TestPages:
 
     def test_another_writer(self, browser, writer):
         """
-        Who follows is told of each save, and forms drawn before it change nothing.
+        A page that is open shows each save, and forms drawn before it change nothing.
         """
         with browser.send("GET", "/follow?quoted=trip") as events:
             assert b"data: 3\n" == events.readline()

@@ -170,8 +170,8 @@ class TestSideBySide:
 
     def test_after_a_conflict(self, store):
         """
-        A connection on which a block failed is as good as any: also for what
-        was to be said for the first time after the failure.
+        A connection on which a block failed is as good as any: also for statements that
+        were to be prepared for the first time after the failure.
         """
         store.save("chat", CHAT)
         backend: Any = store._core.backend
@@ -459,7 +459,7 @@ class TestServerRefuses:
 
     def test_read_only(self, server, schema, pg_url):
         """
-        What must not be written is read, and says that it is not written.
+        A read-only database is read; saves are refused with an error that says why.
         """
         with pytest.raises(StoreError, match=r"without \?mode=ro"):
             open_store(f"{pg_url}&mode=ro")
@@ -478,7 +478,7 @@ class TestServerRefuses:
 
     def test_statement_timeout(self, pg_url, store):
         """
-        A statement that the server gives up on is told, and changes nothing.
+        A statement that the server cancels is reported, and changes nothing.
         """
         store.save("chat", CHAT)
         options = "&options=-c%20statement_timeout%3D200"
@@ -494,7 +494,7 @@ class TestServerRefuses:
 
     def test_busy(self, pg_url, store):
         """
-        Who waits too long for others that write is told what to do.
+        A save that waits too long for other writers is an error that says what to do.
         """
         store.save("chat", CHAT)
         with open_store(f"{pg_url}&timeout_s=0.2") as hasty:
@@ -510,7 +510,7 @@ class TestServerRefuses:
 
     def test_rights(self, server, schema, pg_url, store):
         """
-        A user without rights is told which are needed.
+        A user without rights gets an error that lists those that are needed.
         """
         store.save("chat", CHAT)
         name = f"poor_{schema}"
@@ -869,7 +869,7 @@ class TestTables:
 
     def test_scrub(self, server, schema, store):
         """
-        After collecting, nothing that was let go of waits to be cleared.
+        After collecting, no dead row waits to be vacuumed.
         """
         store.save("chat", CHAT.extend([UserMessage("x" * 500)] * 200))
         store.delete("chat")
@@ -1094,8 +1094,8 @@ class TestProcesses:
 
     def test_threads(self, pg_url, caplog):
         """
-        Threads that save beside each other and on one name lose nothing, say
-        nothing in the log, and take no more connections than they may.
+        Threads that save at the same time, and to one name, lose nothing, log nothing,
+        and open no more connections than the limit.
         """
         caplog.set_level(logging.INFO, "psycopg")
         with open_store(f"{pg_url}&pool_size=3") as store:

@@ -55,7 +55,7 @@ class TestPacked:
     @given(theirs)
     def test_others_stay(self, id):
         """
-        Whatever looks otherwise, in capitals say, is kept as it is.
+        Any other form, such as capitals, is kept as it is.
         """
         start = id[:24]
         if len(id) < 25 or start.strip(DIGITS.encode()) or id[24:25] != b"-":

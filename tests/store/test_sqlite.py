@@ -159,7 +159,7 @@ class TestFile:
     @pytest.mark.parametrize(("given", "found"), [("", 1), ("?synchronous=full", 2)])
     def test_synchronous(self, tmp_path, given, found):
         """
-        How durable a save is, is the URL's to say, for each connection.
+        The durability of a save is an option of the URL, for each connection.
         """
         with open_store(at(tmp_path, given)) as store:
             backend: Any = store._core.backend
@@ -268,8 +268,8 @@ class TestErrors:
 
     def test_linked(self, url, tmp_path):
         """
-        A link to a file is that file, also to one that is not there yet; one
-        that leads nowhere is told of.
+        A link to a file is that file, also to one that does not exist yet; one that
+        leads nowhere is reported.
         """
         (tmp_path / "chats.db").symlink_to("there.db")
         with open_store(url) as store:
@@ -372,7 +372,7 @@ class TestErrors:
 
     def test_busy(self, tmp_path):
         """
-        Who waits too long for another process is told what to do.
+        A save that waits too long for another process is an error that says what to do.
         """
         with open_store(at(tmp_path, "?timeout_s=0")) as store:
             store.save("chat", CHAT)
@@ -459,8 +459,8 @@ class TestProcesses:
 
     def test_opened_again_beside(self, url):
         """
-        Who opens a file once more, and closes it, leaves alone what the same
-        process has open: others that come and go don't take its log away.
+        Opening a file once more, and closing it, leaves alone what the same process has
+        open: the log stays when others come and go.
         """
         script = """
             import sys
@@ -531,7 +531,7 @@ class TestThreads:
 
     def test_readers_wait_for_nobody(self, url):
         """
-        Who reads is not kept waiting by who writes.
+        Readers don't wait for writers.
         """
         with open_store(url) as store:
             store.save("chat", CHAT)

@@ -40,7 +40,7 @@ def url(path):
 
 def statements(store):
     """
-    What the connection that a store uses next is told from now on.
+    The statements that the connection which a store uses next executes from now on.
     """
     statements_run: list[str] = []
     backend: Any = store._core.backend
@@ -50,8 +50,8 @@ def statements(store):
 
 def words(statements_run):
     """
-    The first word of each statement; those of triggers are told as the one
-    that set them off.
+    The first word of each statement; those of triggers are listed as the statement that
+    fired them.
     """
     return [sql.split()[0] for sql in dict.fromkeys(statements_run)]
 
@@ -253,7 +253,8 @@ class TestTrouble:
 
     def test_held(self, url, path):
         """
-        Who waits too long for another process is told so, and saves later.
+        A save that waits too long for another process is an error that says so; a later
+        one succeeds.
         """
         with open_store(f"{url}?timeout_s=0") as store:
             store.save("chat", CHAT)

@@ -86,8 +86,8 @@ async def busy_threads():
 class TestStep:
     def test_interrupted(self, tmp_path):
         """
-        Ctrl-C at every moment leaves the step done, or not done and what was noted
-        paid; the next run does it if it was not.
+        Ctrl-C at every moment leaves the step done, or not done and its recorded usage
+        in the ledger; the next run does it if it was not done.
         """
         made: list[None] = []
 
@@ -130,8 +130,8 @@ class TestStep:
 
     def test_error_outlasts_a_failing_store(self, store):
         """
-        Where neither the step nor the store works, the step's error is raised, and
-        has a note that what was spent is lost.
+        Where both the step and the store fail, the step's error is raised, and has a
+        note with the usage that is lost.
         """
 
         def work(state):
@@ -201,7 +201,8 @@ class TestStep:
 
     def test_nested(self, store):
         """
-        A step may do steps, of its own name too, and fan out; each is paid once.
+        A step may run steps, of its own name too, and fan out; the usage of each is
+        counted once.
         """
 
         def outer(state):
@@ -306,7 +307,8 @@ class TestStep:
 
     def test_closed_coroutine(self, store):
         """
-        A coroutine that is closed in the middle of a step pays what it noted.
+        A coroutine that is closed in the middle of a step leaves the usage it recorded
+        in the ledger.
         """
 
         async def work(state):
@@ -346,7 +348,8 @@ class TestAsync:
 
     async def test_fails(self, store):
         """
-        What a step had noted when it failed is paid, and it can be tried again.
+        The usage that a step had recorded when it failed is in the ledger, and the step
+        can be tried again.
         """
 
         async def work(state):

@@ -238,8 +238,8 @@ class TestRemembered:
     @pytest.mark.parametrize("error", [ConflictError("busy"), StoreError("x", "busy")])
     def test_erased_though_not_scrubbed(self, error):
         """
-        What stops the backend from scrubbing is no error of an erasure, but said in
-        what remains.
+        What stops the backend from scrubbing is no error of an erasure; it is in
+        `Receipt.remains`.
         """
 
         class Busy(MemoryBackend):
@@ -430,8 +430,8 @@ class TestAsync:
 
     async def test_update_that_never_ends(self, store, monkeypatch):
         """
-        A function that saves under the same name itself is told of, and not
-        called for ever.
+        A function that saves under the same name itself is reported, and not called for
+        ever.
         """
         monkeypatch.setattr(_store, "UPDATE_ATTEMPTS", 5)
         calls = 0
@@ -456,7 +456,7 @@ class TestAsync:
 
     async def test_without_anyio(self, store, monkeypatch):
         """
-        Without the extra, the twins say which one.
+        Without the extra, the async twins name it.
         """
         monkeypatch.setitem(sys.modules, "anyio", None)
         _waiting.require_anyio.cache_clear()
@@ -488,7 +488,7 @@ class TestErrors:
 
     def test_say_what_to_do(self, store):
         """
-        A stale head says what is there, and how to go on.
+        A stale head is an error with the present head, and with how to go on.
         """
         store.save("chat", CHAT.add_user_prompt("theirs"))
         with pytest.raises(StaleHeadError) as caught:
@@ -584,7 +584,7 @@ class TestValues:
     @given(heads() | windows() | receipts() | collected() | damages())
     def test_values(self, value):
         """
-        What stores tell are values: equal copies hash alike, and they pickle.
+        What stores return are values: equal copies hash alike, and they pickle.
         """
         copy = pickle.loads(pickle.dumps(value))
 
@@ -604,8 +604,8 @@ class TestTombstones:
     @given(messages(), st.binary(min_size=16, max_size=16), st.text("a", max_size=3))
     def test_carries_the_digest(self, message, content, reason):
         """
-        A tombstone of any message has its role, says nothing, and carries the
-        digest; and so does a tombstone's tombstone.
+        A tombstone of any message has its role and no content, and carries the digest;
+        so does a tombstone's tombstone.
         """
         stone = make_tombstone(message, content, reason)
 
@@ -616,7 +616,7 @@ class TestTombstones:
     @given(messages())
     def test_others_are_none(self, message):
         """
-        No message is taken for a tombstone that says anything.
+        No message that has content is taken for a tombstone.
         """
         assert find_erasure(message) is None
         mark = {ERASED: {"content": "0" * 32, "reason": "x"}}
@@ -630,8 +630,8 @@ class TestTombstones:
 class TestMemory:
     def test_remembers_few(self, store):
         """
-        A store keeps the newest states of as many names as it was told to,
-        those that were used last.
+        A store keeps the newest states of as many names as its limit, those that were
+        used last.
         """
         small = Store(store._core.backend, remembered=2)
         for name in "abc":
@@ -652,9 +652,9 @@ class TestMemory:
 
     def test_what_is_remembered_is_not_read_again(self):
         """
-        Of a name whose head is remembered, the newest messages, the head and the
-        state at its revision take the head's row, which tells whether it still is
-        the head, and no row of a message.
+        Of a name whose head is remembered, the newest messages, the head and the state
+        at its revision read the head's row, which shows whether it still is the head,
+        and no row of a message.
         """
         calls: list[Any] = []
         store = Store(RecordingBackend(MemoryBackend(), calls.append))
@@ -722,7 +722,7 @@ class TestMemory:
 
     def test_empty(self, store):
         """
-        A store that keeps nothing has no names, and nothing to let go of.
+        A store that keeps nothing has no names, and nothing to release.
         """
         assert () == store.names() == store.verify()
         assert Collected(0, 0, 0, 0, 0, 0) == store.collect_garbage()

@@ -74,7 +74,7 @@ def _parse_number(shown):
 
 class TestConflicts:
     """
-    What a backend may say at any moment, and those of ours rarely do.
+    Errors that a backend may raise at any moment, and that ours rarely raise.
     """
 
     VERBS = (

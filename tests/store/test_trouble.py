@@ -1,6 +1,6 @@
 """
-Files in trouble: full disks, rights that are missing, files that others hold,
-cut off, replaced or took away. What went wrong is told, and nothing is worse.
+Files in trouble: full disks, missing rights, files that others hold, cut off, replaced
+or removed. Each is an error that says what is wrong, and nothing gets worse.
 """
 
 import os
@@ -47,7 +47,7 @@ EVERY_VERB = {
 @pytest.fixture
 def folder():
     """
-    A folder of another user, who may not write whatever the rights say.
+    A folder of another user, who may not write whatever the rights are.
     """
     if not hasattr(os, "geteuid"):
         pytest.skip("this system has other rights")
@@ -97,8 +97,8 @@ def url(path):
 class TestFull:
     def test_every_verb(self, url):
         """
-        Where no page is left, whatever would write says so; reading goes on,
-        and so does all of it once there is room.
+        Where no page is left, each verb that writes raises an error; reading goes on,
+        and all of it works once there is room.
         """
         with open_store(url) as store:
             store.save("chat", CHAT)
@@ -202,7 +202,7 @@ class TestFull:
 class TestRights:
     def test_file(self, folder):
         """
-        A file that may not be written is read, and says so of saves.
+        A file that can't be written is read; saves are errors that say why.
         """
         path, url = folder / "chats.db", f"sqlite:///{folder}/chats.db"
         with open_store(url) as store:
@@ -219,7 +219,7 @@ class TestRights:
 
     def test_folder(self, folder):
         """
-        A folder in which nothing may be made is told of.
+        A folder in which no file can be created is reported.
         """
         folder.chmod(0o555)
         with pytest.raises(StoreError, match="this user may read and write"):
@@ -293,8 +293,8 @@ class TestTooManyFiles:
     @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
     def test_every_verb(self, url):
         """
-        Where the process may open no file more, each verb that needs one says so,
-        and works when it may again.
+        Where the process can open no more files, each verb that needs one raises an
+        error, and works when it can again.
         """
         output = child(
             """
