@@ -19,8 +19,14 @@ from hypothesis import strategies as st
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters import Export, Lost
-from conversation_state.errors import DecodeError
-from conversation_state.messages import AssistantMessage, Message, UnknownMessage
+from conversation_state.errors import DecodeError, InvalidMessageError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    UnknownMessage,
+    UserMessage,
+)
+from conversation_state.parts import TextPart
 from conversation_state.testing.contracts._adapters import put_junk
 from conversation_state.testing.strategies import json_values, messages
 
@@ -79,6 +85,17 @@ def refusal(read: Callable[[Any], Any], document: Any) -> DecodeError | None:
         return error
 
     return None
+
+
+def empty_all(value: Any) -> None:
+    """
+    Remove everything from *value* and from all that is in it.
+    """
+    if isinstance(value, dict | list):
+        for each in list(value.values()) if isinstance(value, dict) else list(value):
+            empty_all(each)
+
+        value.clear()
 
 
 # What JSON has and no field of ours: too large, too deep, halves of pairs,
@@ -219,6 +236,39 @@ class FormatContract:
         """
         with pytest.raises(DecodeError, match=r"\$"):
             self.adapter.load(nothing)
+
+    @pytest.mark.parametrize("wrong", ["hi", {"role": "user"}, None, TextPart("hi")])
+    def test_dumps_only_messages(self, wrong):
+        """
+        What is no message is refused, with its place.
+        """
+        with pytest.raises(InvalidMessageError, match=r"messages\[1\] is a "):
+            self.adapter.dump([UserMessage("hi"), wrong])
+
+    def test_counts_from_what_was_given(self):
+        """
+        A message that can't be sent is left out, and still counted.
+        """
+        unknown = UnknownMessage({"role": "critic"}, source="a format")
+
+        export = self.adapter.dump([unknown, UserMessage("hi"), unknown])
+
+        assert {"messages[0]", "messages[2]"} == {lost.path for lost in export.lost}
+        assert "is specific to a format" in str(export.lost[0])
+        assert ["hi"] == [one.text for one in self.adapter.load(export.payload)]
+
+    @given(data=st.data())
+    def test_the_payload_is_the_callers(self, data):
+        """
+        Changing a payload changes no message.
+        """
+        loaded = self.adapter.load(data.draw(self.documents))
+        payload = self.adapter.dump(loaded).payload
+        before = as_json(payload)
+
+        empty_all(payload)
+
+        assert before == as_json(self.adapter.dump(loaded).payload)
 
     def test_no_messages_at_all(self):
         """

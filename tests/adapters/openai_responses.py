@@ -354,7 +354,7 @@ def end(*output, kind="completed", **fields):
     return event(kind, response=whole)
 
 
-def collected(*events):
+def collected(*events) -> Any:
     """
     The message that *events* make.
     """

@@ -12,7 +12,7 @@ import gc
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, is_hypothesis_test, settings
@@ -24,6 +24,8 @@ from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage
 from conversation_state.testing.contracts._adapters import put_junk
 from tests.adapters.contract import JUNK, as_json, as_text
+
+RaisedError = TypeVar("RaisedError", bound=Exception)
 
 
 def calls_made_by(function: Callable[[], object]) -> int:
@@ -56,6 +58,32 @@ def events_of(path: Any) -> list[Any]:
     lines = path.read_text(encoding="utf-8").splitlines()
     data = [line[6:] for line in lines if line.startswith("data: ")]
     return [one if one == "[DONE]" else json.loads(one) for one in data]
+
+
+def given_before(
+    chunks: Iterable[Any], error: type[RaisedError]
+) -> tuple[list[Any], RaisedError]:
+    """
+    The *chunks* that are given before an *error*, and that error.
+    """
+    given: list[Any] = []
+    with pytest.raises(error) as caught:
+        given.extend(chunks)
+
+    return given, caught.value
+
+
+def cuts(text: str) -> st.SearchStrategy[list[str]]:
+    """
+    Ways to cut *text* in pieces.
+    """
+    places = st.sets(st.integers(0, len(text)), max_size=4).map(sorted)
+    return places.map(
+        lambda at: [
+            text[start:end]
+            for start, end in zip([0, *at], [*at, len(text)], strict=True)
+        ]
+    )
 
 
 class StreamContract:
@@ -298,6 +326,16 @@ class StreamContract:
 
         problems = getattr(error, "problems", ())
         assert [f"$[{len(events)}]"] == [one.path for one in problems]
+
+    def test_refuses_objects(self):
+        """
+        Objects of an SDK are invalid JSON; the message says what was given.
+        """
+        _, error = self.read_all([object()])
+
+        assert isinstance(error, DecodeError)
+        assert "a Python object" in str(error)
+        assert "plain JSON" in str(error)
 
     def test_cost(self):
         """

@@ -18,7 +18,7 @@ from conversation_state.adapters import bubo, openai_chat
 from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.bubo import dump, load
 from conversation_state.adapters.bubo._values import uuid_of
-from conversation_state.errors import DecodeError, InvalidMessageError
+from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
     ResponseMeta,
@@ -597,13 +597,6 @@ class TestLost:
         )
         odd = one({"type": "x", "a": "\ud800"})
         assert ("\ufffd", [("messages[0]", "a")]) == (odd.raw["a"], lost(odd))
-
-    def test_no_message(self):
-        """
-        What is no message is refused, with its place.
-        """
-        with pytest.raises(InvalidMessageError, match=r"messages\[1\] is a str"):
-            dump([UserMessage("hi"), "hello"])  # type: ignore[list-item]
 
 
 class TestRefuses:

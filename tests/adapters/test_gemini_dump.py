@@ -12,7 +12,6 @@ from conversation_state.adapters import Lost
 from conversation_state.adapters.gemini import dump, load
 from conversation_state.adapters.openai_chat import dump as dump_chat
 from conversation_state.adapters.openai_chat import load as load_chat
-from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     SystemMessage,
@@ -389,15 +388,6 @@ class TestDump:
         (raw,) = contents(ToolMessage(content, tool_call_id="c", **fields))
 
         assert response == raw["parts"][0]["functionResponse"]["response"]
-
-    def test_no_message(self):
-        """
-        What is no message is refused.
-        """
-        messages: list[Any] = [UserMessage("a"), "b"]
-
-        with pytest.raises(InvalidMessageError, match=r"messages\[1\] is a str"):
-            dump(messages)
 
 
 class TestLost:

@@ -19,13 +19,19 @@ from conversation_state.adapters.openai_chat import (
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import LogProb
-from conversation_state.parts import AudioPart, ReasoningPart, RefusalPart, TextPart
+from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
 from tests import recorded
 from tests.adapters.contract import bare
 from tests.adapters.openai_chat import several
-from tests.adapters.stream_contract import StreamContract, events_of
+from tests.adapters.stream_contract import (
+    StreamContract,
+    cuts,
+    events_of,
+    given_before,
+)
+from tests.adapters.tables import table
 
 RECORDED = recorded.streams("openai_chat")
 
@@ -55,191 +61,116 @@ def call(at=0, arguments=None, **fields):
     return {**index, **fields, "function": function}
 
 
-def called(*pieces):
+def calling(*pieces):
     """
-    The calls after an event for each of *pieces*.
+    An event for each of *pieces* of calls.
     """
-    return collected(*[event(tool_calls=[piece]) for piece in pieces]).tool_calls
+    return [event(tool_calls=[piece]) for piece in pieces]
 
 
-def collected(*events):
+def text(words):
+    """
+    A block of text.
+    """
+    return {"type": "text", "text": words}
+
+
+def collected(*events) -> Any:
     """
     The message that *events* make.
     """
     return concat(load_chunks(events))
 
 
-def given_before(events, error):
+def sent(*events):
     """
-    The chunks that come before *error*, and the error.
+    The message of *events*, as it is sent back.
     """
-    chunks: list[Any] = []
-    with pytest.raises(error) as caught:
-        chunks.extend(load_chunks(events))
+    (message,) = dump([collected(*events)]).payload["messages"]
+    return message
 
-    return chunks, caught.value
+
+def notes(value):
+    """
+    What was noted about *value*.
+    """
+    return notes_of(value.metadata, "openai_chat")
+
+
+THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+USED = {"prompt_tokens": 1, "completion_tokens": 2}
 
 
 class TestText:
-    def test_pieces(self):
+    """
+    Pieces of a text are one text, and so are those of a thought or a refusal.
+    """
+
+    @table(
+        "deltas, parts",
+        {
+            "an empty piece adds nothing": (
+                [{"content": piece} for piece in ("", "Hel", "lo", None)],
+                [("text", "Hello")],
+            ),
+            "text beyond ASCII may be cut between characters and within": (
+                [
+                    {"content": x}
+                    for x in ("größe", "漢", "😀", "\ud83d", "\ude00", "é")
+                ],
+                [("text", "größe漢😀😀é")],
+            ),
+            "half of a character that is left is mended": (
+                [{"content": piece} for piece in ("a\ud83d", "b", "\ud83d")],
+                [("text", "a\ufffdb\ufffd")],
+            ),
+            "a refusal alone": (
+                [{"refusal": "I "}, {"refusal": "won't"}],
+                [("refusal", "I won't")],
+            ),
+            "a refusal after a text": (
+                [{"content": "a"}, {"refusal": "I "}, {"refusal": "won't"}],
+                [("text", "a"), ("refusal", "I won't")],
+            ),
+            "a thought after a text is another one": (
+                [{"reasoning": "a"}, {"content": "b"}, {"reasoning": "c"}],
+                [("reasoning", "a"), ("text", "b"), ("reasoning", "c")],
+            ),
+            "also if the event of the text has unknown keys": (
+                [{"reasoning": "a"}, {"content": "b", "x": "y"}, {"reasoning": "c"}],
+                [("reasoning", "a"), ("text", "b"), ("reasoning", "c")],
+            ),
+            "also if the text came with a thought": (
+                [
+                    {"reasoning": "a"},
+                    {"reasoning": "b"},
+                    {"reasoning": "c", "content": "d"},
+                    {"reasoning": "e"},
+                    {"reasoning": "f"},
+                ],
+                [("reasoning", "abc"), ("text", "d"), ("reasoning", "ef")],
+            ),
+            "what stands under both keys of thoughts is one thought": (
+                [{"reasoning": x, "reasoning_content": x} for x in "ab"],
+                [("reasoning", "ab")],
+            ),
+            "Mistral's blocks of thoughts and texts, one an event": (
+                [{"content": [x]} for x in (THINKING, THINKING, text("a"), text("b"))],
+                [("reasoning", "hmhm"), ("text", "ab")],
+            ),
+            "several blocks in an event, or none, or a plain text": (
+                [{"content": x} for x in ([], [THINKING, text("a")], [], "b")],
+                [("reasoning", "hm"), ("text", "ab")],
+            ),
+        },
+    )
+    def test_pieces(self, deltas, parts):
         """
-        The text of all events, the reason of the last one, the model.
+        The kinds and texts of the parts of the message.
         """
-        message = collected(
-            event(role="assistant", content=""),
-            event(content="Hel"),
-            event(content="lo"),
-            event(content=None),
-            event(reason="stop"),
-        )
+        message = collected(*[event(**delta) for delta in deltas])
 
-        assert "Hello" == message.content
-        assert ("stop", "gpt-4o") == (
-            message.response.finish_reason,
-            message.response.model,
-        )
-
-    def test_surrogates(self):
-        """
-        A character cut in two is put together again; half of one that is left
-        is mended.
-        """
-        whole = [event(content="a\ud83d"), event(content="\ude00b"), event(content="")]
-        broken = [event(content="a\ud83d"), event(content="b"), event(content="\ud83d")]
-
-        mended = collected(*broken)
-
-        assert "a😀b" == collected(*whole).content
-        assert "a\ufffdb\ufffd" == mended.content
-        assert ("content",) == notes_of(mended.metadata, "openai_chat")["mended"]
-
-    def test_surrogates_in_arguments(self):
-        """
-        Also in the arguments of a call, and each call by itself.
-        """
-        calls = called(
-            call(0, '"\ud83d', id="a", name="f"),
-            call(1, "\ud83d", id="b", name="f"),
-            call(0, '\ude00"'),
-        )
-
-        assert ['"😀"', "\ufffd"] == [each.arguments for each in calls]
-
-    def test_surrogates_elsewhere(self):
-        """
-        What is mended in calls and blocks is listed as in a whole response.
-        """
-        message = collected(
-            event(content=[{"type": "text", "text": "a\ud800"}]),
-            event(tool_calls=[call(0, "{\ud83d", id="a\ud800", name="f\ud800")]),
-            event(tool_calls=[call(0, "\ude00")]),
-            event(tool_calls=[call(0, "\ud800}")]),
-        )
-        export = dump([message])
-        (sent,) = export.payload["messages"]
-
-        assert {
-            "content[0].text",
-            "tool_calls[0].function.arguments",
-            "tool_calls[0].function.name",
-            "tool_calls[0].id",
-        } == {lost.what for lost in export.lost}
-        assert [{"type": "text", "text": "a\ufffd"}] == sent["content"]
-        assert ["a\ufffd", "f\ufffd", "{😀\ufffd}"] == [
-            sent["tool_calls"][0]["id"],
-            *sent["tool_calls"][0]["function"].values(),
-        ]
-
-    def test_whole_characters(self):
-        """
-        Text beyond ASCII, cut between characters and within.
-        """
-        pieces = ["größe", "漢字", "😀", "\ud83d", "\ude00", "é"]
-
-        assert "größe漢字😀😀é" == collected(*[event(content=p) for p in pieces]).text
-
-    def test_lists(self):
-        """
-        Mistral's thoughts and texts, a block each.
-        """
-        thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
-        message = collected(
-            event(content=[thinking]),
-            event(content=[thinking]),
-            event(content=[{"type": "text", "text": "a"}]),
-            event(content="b"),
-        )
-
-        several = collected(
-            event(content=[]),
-            event(content=[thinking, {"type": "text", "text": "a"}]),
-            event(content=[]),
-            event(content="b"),
-        )
-
-        assert ("hm", "ab") == (several.reasoning, several.text)
-        assert "hmhm" == message.reasoning
-        assert "ab" == message.text
-        assert [2, 2] == list(
-            notes_of(message.parts[0].metadata, "openai_chat")["thinking"]
-        )
-
-    def test_refusal(self):
-        """
-        A refusal, alone and after a text.
-        """
-        refused = [event(refusal="I "), event(refusal="won't")]
-
-        assert (RefusalPart("I won't"),) == collected(*refused).content
-        assert ("a", "I won't") == (
-            collected(event(content="a"), *refused).text,
-            collected(event(content="a"), *refused).refusal,
-        )
-
-
-class TestReasoning:
-    @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
-    def test_pieces(self, key):
-        """
-        Thoughts under either key, before the text, noted where they stood.
-        """
-        message = collected(
-            event(**{key: "h"}),
-            event(**{key: "m", "channel": "analysis"}),
-            event(**{key: "."}),
-            event(content="a", **{key: None}),
-            event(content="b"),
-        )
-        noted = {"conversation_state": {"openai_chat": {"under": {key: True}}}}
-
-        assert (ReasoningPart("hm.", metadata=noted), TextPart("ab")) == message.content
-        assert {"role": "assistant", key: "hm.", "content": "ab"} == (
-            dump([message]).payload["messages"][0]
-        )
-
-    def test_twice(self):
-        """
-        What is said under both keys is said once.
-        """
-        events = [event(reasoning=text, reasoning_content=text) for text in "ab"]
-
-        assert "ab" == collected(*events).reasoning
-
-    def test_after_a_text_beside_it(self):
-        """
-        A thought after a text is another one, also where the text came with the
-        thought before.
-        """
-        thoughts = [event(reasoning=text) for text in "ab"]
-        both = event(reasoning="c", content="d")
-        message = collected(*thoughts, both, event(reasoning="e"), event(reasoning="f"))
-
-        noted = {"conversation_state": {"openai_chat": {"under": {"reasoning": True}}}}
-        assert (
-            ReasoningPart("abc", metadata=noted),
-            TextPart("d"),
-            ReasoningPart("ef", metadata=noted),
-        ) == message.parts
+        assert parts == [(part.kind, part.text) for part in message.parts]
 
     @pytest.mark.parametrize("between", [{}, {"role": "assistant"}])
     def test_two_texts_in_every_event(self, between):
@@ -250,35 +181,33 @@ class TestReasoning:
 
         assert ("ab", "nono") == (message.text, message.refusal)
 
-    def test_again_after_text(self):
+    def test_sizes_of_blocks(self):
         """
-        Thoughts after text are others.
+        How many pieces Mistral's thoughts came in is noted.
         """
-        noted = {"conversation_state": {"openai_chat": {"under": {"reasoning": True}}}}
-        for text in (event(content="b"), {**event(content="b"), "served_by": "x"}):
-            message = collected(event(reasoning="a"), text, event(reasoning="c"))
+        message = collected(event(content=[THINKING]), event(content=[THINKING]))
 
-            assert (
-                ReasoningPart("a", metadata=noted),
-                TextPart("b"),
-                ReasoningPart("c", metadata=noted),
-            ) == message.parts
+        assert [2, 2] == list(notes(message.parts[0])["thinking"])
 
-
-class TestNotes:
-    def test_maps_of_several_events(self):
+    @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+    def test_key_of_thoughts(self, key):
         """
-        Unknown maps of several events are one map.
+        Thoughts may stand under either key, and go back under the same one.
         """
-        first, second = event(content="a"), event(content="b")
-        message = collected(
-            {**first, "timings": {"queue": 1, "load": 2}},
-            {**second, "timings": {"queue": 3, "total": 4}},
-        )
+        events = [
+            event(**{key: "h"}),
+            event(**{key: "m", "channel": "analysis"}),
+            event(**{key: "."}),
+            event(content="a", **{key: None}),
+            event(content="b"),
+        ]
+        noted = {"conversation_state": {"openai_chat": {"under": {key: True}}}}
 
-        assert {"queue": 3, "load": 2, "total": 4} == (
-            notes_of(message.metadata, "openai_chat")["response"]["timings"]
-        )
+        assert (
+            ReasoningPart("hm.", metadata=noted),
+            TextPart("ab"),
+        ) == collected(*events).content
+        assert {"role": "assistant", key: "hm.", "content": "ab"} == sent(*events)
 
     @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
     def test_place_of_reasoning(self, key):
@@ -298,71 +227,132 @@ class TestNotes:
         assert "abc" == concat(chunks).reasoning
 
 
+BROKEN = [
+    event(content=[text("a\ud800")]),
+    *calling(
+        call(0, "{\ud83d", id="a\ud800", name="f\ud800"),
+        call(0, "\ude00"),
+        call(0, "\ud800}"),
+    ),
+]
+
+
+class TestMended:
+    """
+    Half of a surrogate pair is mended, and its path is noted as in a response.
+    """
+
+    @table(
+        "events, paths",
+        {
+            "in a text": ([event(content="a\ud83d"), event(content="b")], ["content"]),
+            "in a text that both halves came for": (
+                [event(content="a\ud83d"), event(content="\ude00b")],
+                [],
+            ),
+            "in a block, and in all of a call": (
+                BROKEN,
+                [
+                    "content[0].text",
+                    "tool_calls[0].function.arguments",
+                    "tool_calls[0].function.name",
+                    "tool_calls[0].id",
+                ],
+            ),
+        },
+    )
+    def test_paths(self, events, paths):
+        """
+        What is mended is listed when the message is sent.
+        """
+        message = collected(*events)
+
+        assert paths == sorted(notes(message).get("mended", ()))
+        assert paths == sorted(lost.what for lost in dump([message]).lost)
+
+    def test_sent(self):
+        """
+        A mended message is sent without halves.
+        """
+        message = sent(*BROKEN)
+
+        assert [text("a\ufffd")] == message["content"]
+        assert ["a\ufffd", "f\ufffd", "{😀\ufffd}"] == [
+            message["tool_calls"][0]["id"],
+            *message["tool_calls"][0]["function"].values(),
+        ]
+
+
+ASKED = {"index": 0, "type": "search", "arguments": "{}", "output": None}
+FOUND = {**ASKED, "output": "3.14", "search_results": {"results": []}}
+COMPUTED = {"index": 1, "type": "python", "arguments": "{}", "output": "4"}
+DETAIL = {"type": "reasoning.text", "index": 0, "format": "anthropic"}
+SUMMARY = {"type": "reasoning.summary", "index": 0, "id": None}
+
+
+def hidden(index, **fields):
+    """
+    An encrypted detail of a thought.
+    """
+    return {"type": "reasoning.encrypted", "index": index, **fields}
+
+
 class TestIndexedLists:
-    def test_tools_that_were_run(self):
-        """
-        A tool that Groq ran is one tool, though two events tell of it: first
-        what it was asked, then what it found.
-        """
-        asked = {"index": 0, "type": "search", "arguments": "{}", "output": None}
-        found = {**asked, "output": "3.14", "search_results": {"results": []}}
-        other = {"index": 1, "type": "python", "arguments": "{}", "output": "4"}
-        message = collected(
-            event(executed_tools=[asked]),
-            event(content="It is"),
-            event(executed_tools=[found]),
-            event(executed_tools=[other], content=" 3.14."),
-            event(executed_tools=None, reason="stop"),
-        )
-        whole = {"role": "assistant", "content": "It is 3.14."}
+    """
+    Lists that a dialect adds come in pieces, and go back whole.
+    """
 
-        assert [{**whole, "executed_tools": [found, other]}] == (
-            dump([message]).payload["messages"]
-        )
-
-    def test_details_of_thoughts(self):
+    @table(
+        "key, pieces, items",
+        {
+            "a tool that Groq ran is one tool, though two events have it": (
+                "executed_tools",
+                [ASKED, FOUND, COMPUTED],
+                [FOUND, COMPUTED],
+            ),
+            "OpenRouter's details of a thought are joined, with their signature": (
+                "reasoning_details",
+                [
+                    {**DETAIL, "text": "H"},
+                    {**DETAIL, "text": "m."},
+                    {**DETAIL, "signature": "c2ln", "id": None},
+                    {**DETAIL, "signature": None},
+                ],
+                [{**DETAIL, "text": "Hm.", "signature": "c2ln", "id": None}],
+            ),
+            **{
+                f"details of another type or id are several, {which}": (
+                    "reasoning_details",
+                    [
+                        {**SUMMARY, "summary": "H"},
+                        {**SUMMARY, "summary": "m."},
+                        hidden(index, id="rs_1", data="c2ln"),
+                        hidden(index, id="rs_2", data="bmVk"),
+                    ],
+                    [
+                        {**SUMMARY, "summary": "Hm."},
+                        hidden(index, id="rs_1", data="c2ln"),
+                        hidden(index, id="rs_2", data="bmVk"),
+                    ],
+                )
+                for index, which in enumerate(["of one index", "of two indexes"])
+            },
+            "what has no index is an item of its own": (
+                "executed_tools",
+                [{"type": "a"}, 3, {"type": "a"}],
+                [{"type": "a"}, 3, {"type": "a"}],
+            ),
+        },
+    )
+    def test_pieces(self, key, pieces, items):
         """
-        What OpenRouter tells of a thought comes in pieces and goes back whole,
-        with its signature.
+        One piece an event, and events with a text between them.
         """
-        detail = {"type": "reasoning.text", "index": 0, "format": "anthropic"}
-        message = collected(
-            event(reasoning="H", reasoning_details=[{**detail, "text": "H"}]),
-            event(reasoning="m.", reasoning_details=[{**detail, "text": "m."}]),
-            event(reasoning_details=[{**detail, "signature": "c2ln", "id": None}]),
-            event(reasoning_details=[{**detail, "signature": None}]),
-            event(content="Yes.", reason="stop"),
-        )
-        (sent,) = dump([message]).payload["messages"]
+        first, *rest = [event(**{key: [piece]}) for piece in pieces]
 
-        assert "Hm." == sent["reasoning"]
-        assert [{**detail, "text": "Hm.", "signature": "c2ln", "id": None}] == (
-            sent["reasoning_details"]
-        )
+        message = sent(first, event(content="a"), *rest, event(**{key: None}))
 
-    @pytest.mark.parametrize("later", [0, 1])
-    def test_details_with_one_index(self, later):
-        """
-        Some details have one index though they are several: each of another type, or
-        with another id, goes back by itself.
-        """
-        said = {"type": "reasoning.summary", "index": 0, "id": None}
-        hidden = {"type": "reasoning.encrypted", "index": later}
-        one, other = {**hidden, "id": "rs_1"}, {**hidden, "id": "rs_2"}
-        message = collected(
-            event(reasoning="H", reasoning_details=[{**said, "summary": "H"}]),
-            event(reasoning="m.", reasoning_details=[{**said, "summary": "m."}]),
-            event(reasoning_details=[{**one, "data": "c2ln"}]),
-            event(reasoning_details=[{**other, "data": "bmVk"}]),
-            event(content="Yes.", reason="stop"),
-        )
-        (sent,) = dump([message]).payload["messages"]
-
-        assert [
-            {**said, "summary": "Hm."},
-            {**one, "data": "c2ln"},
-            {**other, "data": "bmVk"},
-        ] == sent["reasoning_details"]
+        assert {"role": "assistant", "content": "a", key: items} == message
 
     @pytest.mark.parametrize("again", ["", "Hm."])
     def test_blocks_of_thoughts(self, again):
@@ -370,224 +360,231 @@ class TestIndexedLists:
         What LiteLLM tells of thoughts has no index: a text ends with its signature,
         which may come with the whole text again.
         """
-        unsigned = {"type": "thinking", "signature": ""}
+        pieces = [("H", ""), ("m.", ""), (again, "s"), ("Aha!", ""), (None, "t")]
         hidden = {"type": "redacted_thinking", "data": "c2ln"}
-        message = collected(
-            event(thinking_blocks=[{**unsigned, "thinking": "H"}]),
-            event(thinking_blocks=[{**unsigned, "thinking": "m."}]),
-            event(thinking_blocks=[{**unsigned, "thinking": again, "signature": "s"}]),
-            event(thinking_blocks=[{**unsigned, "thinking": "Aha!"}]),
-            event(thinking_blocks=[{**unsigned, "thinking": None, "signature": "t"}]),
-            event(thinking_blocks=[hidden]),
-            event(thinking_blocks=[hidden]),
-            event(content="Yes.", reason="stop"),
+        blocks = [
+            {"type": "thinking", "thinking": text, "signature": signature}
+            for text, signature in pieces
+        ]
+        message = sent(
+            *[event(thinking_blocks=[block]) for block in [*blocks, hidden, hidden]]
         )
-        (sent,) = dump([message]).payload["messages"]
 
         assert [
             {"type": "thinking", "thinking": "Hm.", "signature": "s"},
             {"type": "thinking", "thinking": "Aha!", "signature": "t"},
             hidden,
             hidden,
-        ] == sent["thinking_blocks"]
+        ] == message["thinking_blocks"]
 
-    def test_without_an_index(self):
+    def test_beside_thoughts(self):
         """
-        What has no index is an item of its own, or no list at all.
+        The text of the thought comes with its details, and is joined, too.
         """
-        message = collected(
-            event(executed_tools=[{"type": "a"}, 3]),
-            event(executed_tools={"type": "a"}, content="x"),
+        message = sent(
+            event(reasoning="H", reasoning_details=[{**DETAIL, "text": "H"}]),
+            event(reasoning="m.", reasoning_details=[{**DETAIL, "text": "m."}]),
+            event(content="Yes.", reason="stop"),
         )
-        (sent,) = dump([message]).payload["messages"]
 
-        assert [{"type": "a"}, 3, {"type": "a"}] == sent["executed_tools"]
+        assert ("Hm.", "Yes.") == (message["reasoning"], message["content"])
+        assert [{**DETAIL, "text": "Hm."}] == message["reasoning_details"]
+
+    def test_several_in_an_event(self):
+        """
+        An event may have several items, beside a piece of a text, and one may stand
+        in no list.
+        """
+        message = sent(
+            event(executed_tools=[ASKED, {"type": "a"}, 3]),
+            event(executed_tools=[COMPUTED], content="x"),
+            event(executed_tools={"type": "b"}, content="y"),
+        )
+
+        assert "xy" == message["content"]
+        assert [ASKED, {"type": "a"}, 3, COMPUTED, {"type": "b"}] == (
+            message["executed_tools"]
+        )
+
+
+# An id that is made up, where the call has the index.
+MADE = "chatcmpl-1_call_{}"
+NESTED = ["{", '"a": {', '"b": 1', "}", "}"]
+
+
+def piece(at, call_id, name, arguments):
+    """
+    A piece of a call, without what is None.
+    """
+    made = call(at, arguments)
+    if call_id is not None:
+        made["id"] = call_id
+
+    if name is not None:
+        made["function"]["name"] = name
+
+    return made
 
 
 class TestCalls:
-    def test_whole_calls_of_one_name_without_ids(self):
-        """
-        A name that comes again after a whole JSON object opens another call, however
-        many pieces the object came in.
-        """
-        pieces = ["{", '"a": {', '"b": 1', "}", "}"]
-        calls = called(
-            call(0, "", name="f"),
-            *[call(0, x) for x in pieces],
-            call(0, "{}", name="f"),
-        )
+    """
+    Pieces of a call are one call, which goes by its id, its index and its name.
+    """
 
-        assert ["".join(pieces), "{}"] == [each.arguments for each in calls]
+    @table(
+        "pieces, calls",
+        {
+            "arguments are joined byte for byte, in the order calls were opened": (
+                [
+                    (0, "a", "search", ""),
+                    (0, None, None, '{"q":'),
+                    (1, "b", "clock", '{ "x" '),
+                    (0, None, None, ' "\\u00e9"}'),
+                    (1, None, None, ": 1 }"),
+                ],
+                [
+                    (0, "a", "search", '{"q": "\\u00e9"}'),
+                    (1, "b", "clock", '{ "x" : 1 }'),
+                ],
+            ),
+            "a character that is cut in two is joined, in each call by itself": (
+                [
+                    (0, "a", "f", "\ud83d"),
+                    (1, "b", "f", "\ud83d"),
+                    (0, None, None, "\ude00"),
+                ],
+                [(0, "a", "f", "😀"), (1, "b", "f", "\ufffd")],
+            ),
+            "another id is another call, whatever its index": (
+                [(0, "a", "f", "{}"), (0, "b", "f", "[]"), (0, None, None, None)],
+                [(0, "a", "f", "{}"), (1, "b", "f", "[]")],
+            ),
+            "a piece without an index and an id goes on with the last call": (
+                [
+                    (None, "a", "f", "1"),
+                    (None, None, None, "2"),
+                    (None, "b", "g", "3"),
+                    (None, "b", None, "4"),
+                ],
+                [(0, "a", "f", "12"), (1, "b", "g", "34")],
+            ),
+            "without indexes, ids tell which call a piece is of, also in turn": (
+                [(None, "a", "f", "1"), (None, "b", "f", "2"), (None, "a", None, "3")],
+                [(0, "a", "f", "13"), (1, "b", "f", "2")],
+            ),
+            "indexes may start anywhere": (
+                [(7, "a", None, "1"), (3, "b", None, "2"), (7, None, None, "3")],
+                [(3, "b", "", "2"), (7, "a", "", "13")],
+            ),
+            "a name that comes with every piece is one name": (
+                [(0, "a", "f", "{"), (0, "a", "f", "}"), (0, "a", None, " ")],
+                [(0, "a", "f", "{} ")],
+            ),
+            "another name is another call, whatever its id": (
+                [(0, "a", "f", "1"), (0, "a", "g", "2")],
+                [(0, "a", "f", "1"), (1, "a", "g", "2")],
+            ),
+            "another name is another call, also without an index": (
+                [(None, "a", "f", "1"), (None, "a", "g", "2")],
+                [(0, "a", "f", "1"), (1, "a", "g", "2")],
+            ),
+            "after a call with an id, a piece without one is of that call": (
+                [(0, "a", "f", "{}"), (0, None, "f", " ")],
+                [(0, "a", "f", "{} ")],
+            ),
+            "whole calls without ids are several": (
+                [(0, None, "f", '{"q":1}'), (0, None, "f", "{}"), (0, None, "g", "{}")],
+                [(0, MADE, "f", '{"q":1}'), (1, MADE, "f", "{}"), (2, MADE, "g", "{}")],
+            ),
+            "pieces without ids belong together while they are no whole calls": (
+                [(0, None, "f", ""), (0, None, "f", '{"q"'), (0, None, None, ": 1}")],
+                [(0, MADE, "f", '{"q": 1}')],
+            ),
+            "what makes such a call whole may come in pieces": (
+                [
+                    (0, None, "f", ""),
+                    *[(0, None, None, piece) for piece in NESTED],
+                    (0, None, "f", "{}"),
+                ],
+                [(0, MADE, "f", "".join(NESTED)), (1, MADE, "f", "{}")],
+            ),
+            "braces in texts do not make it whole": (
+                [
+                    (0, None, "f", ""),
+                    (0, None, None, '{"q": "}{\\""'),
+                    (0, None, "f", "}"),
+                    (0, None, "f", '{"q": 2}'),
+                ],
+                [(0, MADE, "f", '{"q": "}{\\""}'), (1, MADE, "f", '{"q": 2}')],
+            ),
+            "an id that comes after the first piece opens no call": (
+                [(0, None, "f", ""), (0, "a", None, "{"), (0, "a", None, "}")],
+                [(0, MADE, "f", "{}")],
+            ),
+        },
+    )
+    def test_pieces(self, pieces, calls):
+        """
+        Index, id, name and arguments of pieces, and of the calls they are.
+        """
+        events = calling(*[piece(*each) for each in pieces])
+
+        assert [
+            (at, MADE.format(at) if call_id is MADE else call_id, name, arguments)
+            for at, call_id, name, arguments in calls
+        ] == [
+            (each.index, each.id, each.name, each.arguments)
+            for each in collected(*events).tool_calls
+        ]
 
     def test_without_a_function(self):
         """
         A piece of nothing adds nothing.
         """
         nothing = {"index": 0, "function": None}
-        calls = called(call(0, "{", id="a", name="f"), nothing, nothing, call(0, "}"))
+        events = calling(call(0, "{", id="a", name="f"), nothing, nothing, call(0, "}"))
+        (found,) = collected(*events).tool_calls
 
-        assert [("a", "f", "{}")] == [(c.id, c.name, c.arguments) for c in calls]
+        assert ("a", "f", "{}") == (found.id, found.name, found.arguments)
 
-    def test_pieces(self):
+    def test_custom(self):
         """
-        Arguments byte for byte, in the order the calls were opened.
+        Custom tools have an input that is no JSON.
         """
-        calls = called(
-            call(0, "", id="a", type="function", name="search"),
-            call(0, '{"q":'),
-            call(1, '{ "x" ', id="b", type="function", name="clock"),
-            call(0, ' "\\u00e9"}'),
-            call(1, ": 1 }"),
+        head = {"index": 0, "id": "a", "type": "custom"}
+        events = calling(
+            {**head, "custom": {"name": "f", "input": "x"}},
+            {"index": 0, "custom": {"input": "y"}},
         )
+        (found,) = collected(*events).tool_calls
 
-        assert [
-            ("a", "search", '{"q": "\\u00e9"}', 0),
-            ("b", "clock", '{ "x" : 1 }', 1),
-        ] == [(each.id, each.name, each.arguments, each.index) for each in calls]
+        assert ("custom", "f", "xy") == (found.type, found.name, found.arguments)
 
-    def test_one_index_for_all(self):
+    def test_made_up_ids(self):
         """
-        Another id is another call, whatever its index.
+        An id that is made up is noted, and not sent, as those that `load` makes.
         """
-        calls = called(
-            call(0, "{}", id="a", name="f"), call(0, "[]", id="b", name="f"), call(0)
-        )
+        events = calling(call(0, "{}", name="f"), call(0, "{}", name="g"))
+        calls = collected(*events).tool_calls
 
-        assert [("a", "{}", 0), ("b", "[]", 1)] == [
-            (each.id, each.arguments, each.index) for each in calls
-        ]
-
-    def test_no_index(self):
-        """
-        Pieces without an index are known by their ids, or go on with the last.
-        """
-        calls = called(
-            call(None, "1", id="a", name="f"),
-            call(None, "2"),
-            call(None, "3", id="b", name="g"),
-            call(None, "4", id="b"),
-        )
-
-        assert [("a", "12"), ("b", "34")] == [(c.id, c.arguments) for c in calls]
-
-    def test_no_ids(self):
-        """
-        Whole calls without ids are calls of their own, under ids made up.
-        """
-        calls = called(
-            call(0, '{"q": 1}', name="f"),
-            call(0, '{"q": 2}', name="f"),
-            call(0, "{}", name="g"),
-        )
-
-        assert ["chatcmpl-1_call_0", "chatcmpl-1_call_1", "chatcmpl-1_call_2"] == [
-            each.id for each in calls
-        ]
-        assert ['{"q": 1}', '{"q": 2}', "{}"] == [each.arguments for each in calls]
-        assert all(
-            notes_of(each.metadata, "openai_chat")["made_id"] == each.id
-            for each in calls
-        )
-
-    def test_made_up_ids_are_not_sent(self):
-        """
-        As those that `load` makes.
-        """
-        message = collected(event(tool_calls=[call(0, "{}", name="f")]))
-        (sent,) = dump([message]).payload["messages"][0]["tool_calls"]
-
-        assert "id" not in sent
-
-    def test_no_ids_in_pieces(self):
-        """
-        Pieces without ids belong together while they are no whole calls.
-        """
-        calls = called(
-            call(0, "", name="f"), call(0, '{"q"', name="f"), call(0, ": 1}")
-        )
-
-        assert [("f", '{"q": 1}')] == [(each.name, each.arguments) for each in calls]
+        assert [each.id for each in calls] == [notes(each)["made_id"] for each in calls]
+        assert not any("id" in each for each in sent(*events)["tool_calls"])
 
     def test_a_late_id(self):
         """
-        An id that comes after the first piece is noted, and opens nothing.
+        An id that comes after the first piece is noted.
         """
-        calls = called(
-            call(0, "", name="f"), call(0, "{", id="a"), call(0, "}", id="a")
-        )
+        pieces = [call(0, "", name="f"), call(0, "{}", id="a")]
+        (found,) = collected(*calling(*pieces)).tool_calls
 
-        assert ["{}"] == [each.arguments for each in calls]
-        assert "a" == notes_of(calls[0].metadata, "openai_chat")["keys"]["id"]
-
-    def test_repeated_names(self):
-        """
-        A name that comes with every piece is one name.
-        """
-        calls = called(
-            call(0, "{", id="a", name="f"),
-            call(0, "}", id="a", name="f"),
-            call(0, " ", id="a", name=None),
-        )
-
-        assert [("a", "f", "{} ")] == [(c.id, c.name, c.arguments) for c in calls]
-
-    def test_another_name(self):
-        """
-        Is another call, whatever its id says: chunks always concatenate.
-        """
-        by_id = called(
-            call(0, "1", id="call_0", name="f"), call(0, "2", id="call_0", name="g")
-        )
-        unnumbered = called(
-            call(None, "1", id="call_0", name="f"),
-            call(None, "2", id="call_0", name="g"),
-        )
-        legacy = collected(
-            event(function_call={"name": "f", "arguments": "1"}),
-            event(function_call={"name": "g", "arguments": "2"}),
-        ).tool_calls
-
-        for calls in (by_id, unnumbered, legacy):
-            assert [("f", "1"), ("g", "2")] == [(c.name, c.arguments) for c in calls]
-
-    def test_found_by_id(self):
-        """
-        Without indexes, ids tell which call a piece is of, also in turn.
-        """
-        calls = called(
-            call(None, "1", id="a", name="f"),
-            call(None, "2", id="b", name="f"),
-            call(None, "3", id="a"),
-        )
-
-        assert [("a", "13"), ("b", "2")] == [(c.id, c.arguments) for c in calls]
-
-    def test_no_ids_whole_after_a_piece(self):
-        """
-        What makes a call whole may come in pieces, braces in texts aside.
-        """
-        calls = called(
-            call(0, "", name="f"),
-            call(0, '{"q": "}{\\""'),
-            call(0, "}", name="f"),
-            call(0, '{"q": 2}', name="f"),
-        )
-
-        assert ['{"q": "}{\\""}', '{"q": 2}'] == [each.arguments for each in calls]
-
-    def test_a_name_again(self):
-        """
-        After a call with an id, a piece without one is of that call.
-        """
-        calls = called(call(0, "{}", id="a", name="f"), call(0, " ", name="f"))
-
-        assert ["{} "] == [each.arguments for each in calls]
+        assert "a" == notes(found)["keys"]["id"]
 
     def test_deep_arguments(self):
         """
-        However deep: they are not parsed.
+        Arguments are not parsed, however deep they are.
         """
-        calls = called(call(0, "[" * 100_000, name="f"), call(0, "]", name="f"))
+        pieces = [call(0, "[" * 100_000, name="f"), call(0, "]", name="f")]
+        calls = collected(*calling(*pieces)).tool_calls
 
         assert [100_001] == [len(each.arguments) for each in calls]
 
@@ -595,64 +592,39 @@ class TestCalls:
         """
         Where the largest index is taken, another one is found.
         """
-        calls = called(*[call(2**63 - 1, "", id=word) for word in "abc"])
+        pieces = [call(2**63 - 1, "", id=word) for word in "abc"]
+        calls = collected(*calling(*pieces)).tool_calls
 
         assert {"a", "b", "c"} == {each.id for each in calls}
         assert 3 == len({each.index for each in calls})
 
-    def test_custom(self):
-        """
-        Custom tools have an input that is no JSON.
-        """
-        calls = called(
-            {
-                "index": 0,
-                "id": "a",
-                "type": "custom",
-                "custom": {"name": "f", "input": "x"},
-            },
-            {"index": 0, "custom": {"input": "y"}},
-        )
-
-        assert [("custom", "f", "xy")] == [(c.type, c.name, c.arguments) for c in calls]
-
     def test_function_call(self):
         """
-        The format before `tool_calls`.
+        The format before `tool_calls`, where another name is another call, too.
         """
-        message = collected(
-            event(function_call={"name": "f", "arguments": ""}),
-            event(function_call={"arguments": "{}"}),
-        )
+        one = event(function_call={"name": "f", "arguments": ""})
+        more = event(function_call={"arguments": "{}"})
+        other = event(function_call={"name": "g", "arguments": "2"})
 
-        assert {"name": "f", "arguments": "{}"} == (
-            dump([message]).payload["messages"][0]["function_call"]
-        )
+        assert {"name": "f", "arguments": "{}"} == sent(one, more)["function_call"]
+        assert [("f", "{}"), ("g", "2")] == [
+            (each.name, each.arguments)
+            for each in collected(one, more, other).tool_calls
+        ]
 
     def test_extras(self):
         """
         What a provider adds to a call is kept with it, once.
         """
         signed = {"extra_content": {"google": {"thought_signature": "x"}}}
-        calls = called(
+        pieces = [
             call(0, "{", id="a", name="f", **signed),
             call(0, "}", **signed),
             call(1, "{}", id="b", name="f", **signed),
-        )
-
-        assert [signed, signed] == [
-            notes_of(c.metadata, "openai_chat")["keys"] for c in calls
         ]
+        calls = collected(*calling(*pieces)).tool_calls
 
-    def test_indexes_apart(self):
-        """
-        Indexes may start anywhere.
-        """
-        calls = called(call(7, "a", id="a"), call(3, "b", id="b"), call(7, "c"))
-
-        assert [("b", "b", 3), ("a", "ac", 7)] == [
-            (each.id, each.arguments, each.index) for each in calls
-        ]
+        assert [signed, signed] == [notes(each)["keys"] for each in calls]
 
 
 class TestAudio:
@@ -670,30 +642,29 @@ class TestAudio:
         )
         (part,) = message.parts
 
-        assert b"RIFF-data!" == part.data
-        assert "Hello" == notes_of(part.metadata, "openai_chat")["keys"]["transcript"]
+        assert (b"RIFF-data!", "") == (part.data, part.media_type)
+        assert "Hello" == notes(part)["keys"]["transcript"]
         assert {"id": "audio_1"} == dump([message]).payload["messages"][0]["audio"]
 
-    @pytest.mark.parametrize(
-        "pieces",
-        [["eHg"], ["eHg="], ["eH", "g"], ["eH\ng="], ["eHg", "="]],
+    @table(
+        "pieces, data",
+        {
+            "without padding": (["eHg"], b"xx"),
+            "with padding": (["eHg="], b"xx"),
+            "cut": (["eH", "g"], b"xx"),
+            "with a new line": (["eH\ng="], b"xx"),
+            "cut before the padding": (["eHg", "="], b"xx"),
+            "pieces that were encoded each by itself": (["eHg=", "eA=="], b"xxx"),
+            "also if they come together": (["eHg=eA=="], b"xxx"),
+        },
     )
-    def test_without_padding(self, pieces):
+    def test_padding(self, pieces, data):
         """
-        As encoders and networks leave it.
-        """
-        message = collected(*[event(audio={"data": piece}) for piece in pieces])
-
-        assert [b"xx"[:1] + b"x"] == [part.data for part in message.parts]
-
-    @pytest.mark.parametrize("pieces", [["eHg=", "eA=="], ["eHg=eA=="]])
-    def test_padding_between(self, pieces):
-        """
-        Pieces that were encoded each by itself, also if they come together.
+        Base64 is read as encoders and networks leave it.
         """
         message = collected(*[event(audio={"data": piece}) for piece in pieces])
 
-        assert [b"xxx"] == [part.data for part in message.parts]
+        assert [data] == [part.data for part in message.parts]
 
     def test_half_an_octet(self):
         """
@@ -702,9 +673,7 @@ class TestAudio:
         message = collected(event(audio={"data": "eHg=e"}))
 
         assert [b"xx"] == [part.data for part in message.parts]
-        assert {"data": "e"} == notes_of(message.metadata, "openai_chat")["audio"][
-            "audio"
-        ]
+        assert {"data": "e"} == notes(message)["audio"]["audio"]
 
     def test_transcript_alone(self):
         """
@@ -713,17 +682,7 @@ class TestAudio:
         message = collected(event(audio={"transcript": "Hello"}))
 
         assert "" == message.content
-        assert {"audio": {"transcript": "Hello"}} == (
-            notes_of(message.metadata, "openai_chat")["keys"]
-        )
-
-    def test_no_base64(self):
-        """
-        Is told with its path.
-        """
-        _, error = given_before([event(audio={"data": "????"})], DecodeError)
-
-        assert "$[0].choices[0].delta.audio.data" == error.problems[0].path
+        assert {"audio": {"transcript": "Hello"}} == notes(message)["keys"]
 
 
 class TestResponse:
@@ -740,47 +699,35 @@ class TestResponse:
 
         assert [Usage(9, 0, 12)] == usages
 
-    def test_usage_without_choices(self):
+    @table(
+        "events",
+        {
+            "in an event of its own": [
+                event(content="a"),
+                {"choices": [], "usage": USED},
+            ],
+            "before an empty usage, which says nothing": [
+                {**event(content="a"), "usage": used} for used in (USED, {})
+            ],
+        },
+    )
+    def test_usage(self, events):
         """
-        An event of its own.
+        Where the usage may stand.
         """
-        usage = {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}
-
-        assert Usage(1, 2) == collected(event(content="a"), usage).response.usage
-
-    def test_logprobs(self):
-        """
-        Are appended, also equal ones.
-        """
-        token = {"token": "a", "logprob": -1.0, "bytes": None, "top_logprobs": []}
-        events = [event(content="a") for _ in range(3)]
-        for each in events:
-            each["choices"][0]["logprobs"] = {"content": [token]}
-
-        assert (LogProb("a", -1.0),) * 3 == collected(*events).response.logprobs
-
-    def test_no_usage_at_the_end(self):
-        """
-        An empty usage says nothing, also after another.
-        """
-        usage = {"prompt_tokens": 1, "completion_tokens": 2}
-        events = [{**event(content="a"), "usage": given} for given in (usage, {})]
-
         assert Usage(1, 2) == collected(*events).response.usage
 
     def test_usage_is_of_the_first_answer(self):
         """
         Of several answers only the first has what all of them cost.
         """
-        events = [{"choices": [], "usage": {"prompt_tokens": 1}}]
-
-        message: Any = concat(load_chunks(events, choice=1))
+        message: Any = concat(load_chunks([{"choices": [], "usage": USED}], choice=1))
 
         assert message.response.usage is None
 
     def test_usage_of_a_changing_object(self):
         """
-        Who changes one event and sends it again is understood, too.
+        One event that is changed and given again is read each time.
         """
         usage = {"prompt_tokens": 1, "completion_tokens": 0}
         same = {**event(content="a"), "usage": usage}
@@ -790,24 +737,24 @@ class TestResponse:
                 usage["completion_tokens"] = count
                 yield same
 
-        message: Any = concat(load_chunks(source()))
+        assert Usage(1, 2) == collected(*source()).response.usage
 
-        assert Usage(1, 2) == message.response.usage
-
-    def test_other_logprobs(self):
+    @pytest.mark.parametrize("key", ["content", "refusal"])
+    def test_logprobs(self, key):
         """
-        Those of a refusal, and what a dialect adds, are noted for all tokens.
+        How likely tokens were is appended, also equal ones; of a refusal it is noted.
         """
         token = {"token": "a", "logprob": -1.0, "bytes": None, "top_logprobs": []}
-        events = [event(refusal="a") for _ in range(3)]
+        events = [event(**{key: "a"}) for _ in range(3)]
         for each in events:
-            each["choices"][0]["logprobs"] = {"content": None, "refusal": [token]}
+            each["choices"][0]["logprobs"] = {"content": None, key: [token]}
 
-        noted = notes_of(collected(*events).metadata, "openai_chat")["choice"][
-            "logprobs"
-        ]
+        message = collected(*events)
 
-        assert 3 == len(noted["refusal"])
+        if key == "content":
+            assert (LogProb("a", -1.0),) * 3 == message.response.logprobs
+        else:
+            assert 3 == len(notes(message)["choice"]["logprobs"]["refusal"])
 
     def test_notes(self):
         """
@@ -820,14 +767,26 @@ class TestResponse:
         ]
         events[1]["choices"][0]["content_filter"] = {"hate": False}
         message = collected(*events)
-        notes = notes_of(message.metadata, "openai_chat")
 
-        assert "chatcmpl-1" == message.response.id
+        assert ("chatcmpl-1", "gpt-4o") == (message.response.id, message.response.model)
         assert {
             "system_fingerprint": "fp",
             "moderation": {"flagged": False},
-        } == notes["response"]
-        assert {"content_filter": {"hate": False}} == notes["choice"]
+        } == notes(message)["response"]
+        assert {"content_filter": {"hate": False}} == notes(message)["choice"]
+
+    def test_maps_of_several_events(self):
+        """
+        Unknown maps of several events are one map.
+        """
+        message = collected(
+            {**event(content="a"), "timings": {"queue": 1, "load": 2}},
+            {**event(content="b"), "timings": {"queue": 3, "total": 4}},
+        )
+
+        assert {"queue": 3, "load": 2, "total": 4} == (
+            notes(message)["response"]["timings"]
+        )
 
     def test_keys_of_deltas(self):
         """
@@ -838,10 +797,9 @@ class TestResponse:
             event(content=text, annotations=[{"url": "x"}], served={"by": "x"})
             for text in "ab"
         ]
-        (sent,) = dump([collected(*events)]).payload["messages"]
 
-        assert {"by": "x"} == sent["served"]
-        assert [{"url": "x"}, {"url": "x"}] == sent["annotations"]
+        assert {"by": "x"} == sent(*events)["served"]
+        assert [{"url": "x"}, {"url": "x"}] == sent(*events)["annotations"]
 
     def test_choices(self):
         """
@@ -919,7 +877,7 @@ class TestEnds:
         In its own words, after all it said before.
         """
         events = [event(content="a"), event(content="b"), {"error": failure}]
-        chunks, error = given_before(events, ProviderStreamError)
+        chunks, error = given_before(load_chunks(events), ProviderStreamError)
 
         assert reason in str(error)
         assert {"error": failure} == error.event
@@ -931,7 +889,9 @@ class TestEnds:
         What comes with the error comes before it.
         """
         last = {**event(content="b", reason="error"), "error": {"message": "no"}}
-        chunks, _ = given_before([event(content="a"), last], ProviderStreamError)
+        chunks, _ = given_before(
+            load_chunks([event(content="a"), last]), ProviderStreamError
+        )
 
         assert "ab" == concat(chunks).text
         assert "error" == concat(chunks).response.finish_reason
@@ -947,7 +907,9 @@ class TestEnds:
         """
         Some servers say it in other places.
         """
-        chunks, error = given_before([event(content="a"), failure], ProviderStreamError)
+        chunks, error = given_before(
+            load_chunks([event(content="a"), failure]), ProviderStreamError
+        )
 
         assert "no room" == error.reason
         assert "a" == concat(chunks).text
@@ -966,6 +928,7 @@ class TestRefuses:
             ({"choices": [{"text": "b"}]}, "$[1].choices[0]"),
             (event(audio={"transcript": 5}), "$[1].choices[0].delta.audio.transcript"),
             (event(audio={"data": 5}), "$[1].choices[0].delta.audio.data"),
+            (event(audio={"data": "????"}), "$[1].choices[0].delta.audio.data"),
             ({"choices": [], "model": 5}, "$[1].model"),
             ({"usage": {"prompt_tokens": -1}}, "$[1].usage.prompt_tokens"),
             (event(content=5), "$[1].choices[0].delta.content"),
@@ -999,7 +962,9 @@ class TestRefuses:
         With the number of the event and the path in it, after what came
         before.
         """
-        chunks, error = given_before([event(content="a"), wrong], DecodeError)
+        chunks, error = given_before(
+            load_chunks([event(content="a"), wrong]), DecodeError
+        )
 
         assert path == error.problems[0].path
         assert "a" == concat(chunks).text
@@ -1008,7 +973,9 @@ class TestRefuses:
         """
         All problems with an event are reported at once.
         """
-        _, error = given_before([event(role="user", content=5)], DecodeError)
+        _, error = given_before(
+            load_chunks([event(role="user", content=5)]), DecodeError
+        )
 
         assert 2 == len(error.problems)
 
@@ -1016,30 +983,14 @@ class TestRefuses:
         """
         What can be read is given first.
         """
-        chunks, _ = given_before([event(content="a", role="model")], DecodeError)
+        chunks, _ = given_before(
+            load_chunks([event(content="a", role="model")]), DecodeError
+        )
 
         assert "a" == concat(chunks).text
 
-    def test_an_event_of_the_sdk(self):
-        """
-        Objects are invalid JSON; the message says what was given.
-        """
-        _, error = given_before([object()], DecodeError)
-
-        assert "a Python object" in str(error)
-        assert "plain JSON" in str(error)
-
 
 # A response, whole and cut into events
-
-
-@st.composite
-def cut(draw, text):
-    """
-    *text* in pieces.
-    """
-    at = sorted(draw(st.sets(st.integers(0, len(text)), max_size=4)))
-    return [text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)]
 
 
 @st.composite
@@ -1052,10 +1003,10 @@ def responses_and_events(draw):
     thought = draw(texts())
     if thought:
         message["reasoning_content"] = thought
-        events += [event(reasoning_content=p) for p in draw(cut(thought))]
+        events += [event(reasoning_content=p) for p in draw(cuts(thought))]
 
     if message["content"]:
-        events += [event(content=p) for p in draw(cut(message["content"]))]
+        events += [event(content=p) for p in draw(cuts(message["content"]))]
 
     calls = []
     pieces = []
@@ -1063,7 +1014,7 @@ def responses_and_events(draw):
         arguments = draw(texts())
         head = {"id": f"c{at}", "type": "function"}
         calls.append({**head, "function": {"name": "f", "arguments": arguments}})
-        first, *rest = draw(cut(arguments))
+        first, *rest = draw(cuts(arguments))
         of_call = [call(at, first, **head, name="f"), *[call(at, p) for p in rest]]
         pieces.append(of_call)
 
@@ -1180,15 +1131,3 @@ class TestRecorded:
         assert bool(used) == (message.response.usage is not None)
         for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
             assert used.get(name) == getattr(message.response.usage, name, None)
-
-
-class TestKinds:
-    def test_audio_part(self):
-        """
-        Sound has no media type here.
-        """
-        message = collected(event(audio={"data": base64.b64encode(b"x" * 3).decode()}))
-
-        assert [""] == [
-            part.media_type for part in message.parts if isinstance(part, AudioPart)
-        ]

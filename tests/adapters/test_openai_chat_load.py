@@ -420,24 +420,9 @@ class TestLoad:
         assert json.loads(json.dumps(raw).replace(json.dumps(wrong), json.dumps(right)))
         assert right == export.payload["messages"][0]["content"][0]["text"]
 
-    def test_a_whole_request(self):
-        """
-        Of a request only the messages are read; the bare list will do.
-        """
-        messages = [{"role": "user", "content": "hi"}]
-
-        assert load(messages) == load({"model": "m", "messages": messages, "tools": []})
-        assert load(messages) == load(tuple(messages))
-
 
 # Messages, and all that is wrong with them.
 WRONG = [
-    (
-        3,
-        """
-    : is 3; expected an object
-    """,
-    ),
     (
         {"content": "hi"},
         """
@@ -462,32 +447,20 @@ WRONG = [
         {
             "role": "user",
             "content": [
-                {"type": "text", "text": None},
-                "hi",
-                {"text": "hi"},
-                {"type": "text"},
                 {"type": "image_url", "image_url": 3},
                 {"type": "image_url", "image_url": {"url": False}},
                 {"type": "input_audio"},
                 {"type": "file", "file": {"file_data": 1, "filename": 2}},
                 {"type": "file", "file": 3},
-                {"type": "text", "text": "hi", "extra": 2**64},
-                {"type": "hologram", "of": {"you": -(2**64)}},
             ],
         },
         """
-    .content[0].text: is null; expected a text
-    .content[1]: is 'hi'; expected an object
-    .content[2].type: is missing; expected a text
-    .content[3].text: is missing; expected a text
-    .content[4].image_url: is 3; expected an object or a text
-    .content[5].image_url.url: is false; expected a text
-    .content[6].input_audio: is missing; expected an object or a text
-    .content[7].file.file_data: is 1; expected a text
-    .content[7].file.filename: is 2; expected a text
-    .content[8].file: is 3; expected an object or a text
-    .content[9].extra: is an integer beyond 64 bits, which can't be kept as JSON
-    .content[10].of.you: is an integer beyond 64 bits, which can't be kept as JSON
+    .content[0].image_url: is 3; expected an object or a text
+    .content[1].image_url.url: is false; expected a text
+    .content[2].input_audio: is missing; expected an object or a text
+    .content[3].file.file_data: is 1; expected a text
+    .content[3].file.filename: is 2; expected a text
+    .content[4].file: is 3; expected an object or a text
     """,
     ),
     (
@@ -565,23 +538,6 @@ class TestRefuses:
         """
         with pytest.raises(DecodeError, match="neither messages nor choices"):
             load({"role": "user", "content": "hi"})
-
-    def test_bounded(self):
-        """
-        Very deep, very wide and very wrong documents are refused like others.
-        """
-        deep = json.loads('{"a":[' * 400 + "]}" * 400)
-        wide = [{"role": "user", "content": [3] * 100}] * 100
-
-        with pytest.raises(DecodeError, match="nested more than 90 levels deep"):
-            load([{"role": "user", "content": "hi", "deep": deep}])
-
-        with pytest.raises(DecodeError) as found:
-            load(wide)
-
-        *listed, last = found.value.problems
-        assert 100 == len(listed)
-        assert "$: and 9,900 more problems" == str(last)
 
     def test_keys_that_are_mended_alike(self):
         """

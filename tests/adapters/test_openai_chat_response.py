@@ -181,6 +181,10 @@ class TestResponse:
             ({"choices": [{"message": {"role": "user"}}]}, "$.choices[0].message.role"),
             ({"choices": [], "messages": []}, "$"),
             ({"contentType": "application/json"}, "$"),
+            (
+                {"choices": [{"message": answer(content="a"), "logprobs": 3}]},
+                "$.choices[0].logprobs",
+            ),
             (response(model=3), "$.model"),
             (response(usage=3), "$.usage"),
             (response(usage={"prompt_tokens": -1}), "$.usage.prompt_tokens"),
@@ -196,41 +200,3 @@ class TestResponse:
         assert [path] == [problem.path for problem in found.value.problems]
         if document.get("error"):
             assert "overloaded" in str(found.value)
-
-    @pytest.mark.parametrize(
-        ("logprobs", "path"),
-        [
-            (3, ""),
-            ({"content": 3}, ".content"),
-            ({"content": [3]}, ".content[0]"),
-            ({"content": [{"logprob": 0}]}, ".content[0].token"),
-            ({"content": [{"token": "a"}]}, ".content[0].logprob"),
-            ({"content": [{"token": "a", "logprob": True}]}, ".content[0].logprob"),
-            ({"content": [{"token": "a", "logprob": 10**400}]}, ".content[0].logprob"),
-            ({"content": [{"token": "a", "logprob": 2**64}]}, ".content[0].logprob"),
-            (
-                {"content": [{"token": "a", "logprob": 0, "bytes": [256]}]},
-                ".content[0].bytes",
-            ),
-            (
-                {"content": [{"token": "a", "logprob": 0, "top_logprobs": 3}]},
-                ".content[0].top_logprobs",
-            ),
-            (
-                {"content": [{"token": "a", "logprob": 0, "top_logprobs": [3]}]},
-                ".content[0].top_logprobs[0]",
-            ),
-        ],
-    )
-    def test_chances_refused(self, logprobs, path):
-        """
-        So do chances that are none.
-        """
-        choice = {"message": answer(content="a"), "logprobs": logprobs}
-
-        with pytest.raises(DecodeError) as found:
-            load(response(choices=[choice]))
-
-        assert [f"$.choices[0].logprobs{path}"] == [
-            problem.path for problem in found.value.problems
-        ]

@@ -516,15 +516,6 @@ class TestLoad:
         )
         assert right == export.payload["instructions"]
 
-    def test_a_whole_request(self):
-        """
-        Of a request only what was said is read; the bare list will do.
-        """
-        messages = [{"role": "user", "content": "hi"}]
-
-        assert load(messages) == load({"model": "m", "input": messages, "tools": []})
-        assert load(messages) == load(tuple(messages))
-
 
 def one_of(raws):
     """
@@ -596,12 +587,6 @@ class TestAnswers:
 # Items, and all that is wrong with them.
 WRONG = [
     (
-        3,
-        """
-    : is 3; expected an object
-    """,
-    ),
-    (
         {"content": "hi"},
         """
     .type: is missing; expected the type of an item
@@ -630,27 +615,6 @@ WRONG = [
         """
     .content: is null; expected a text or a list of parts
     .x: is nan, which can't be kept as JSON
-    """,
-    ),
-    (
-        {
-            "role": "user",
-            "content": [
-                {"type": "input_text", "text": None},
-                "hi",
-                {"text": "hi"},
-                {"type": "input_text"},
-                {"type": "input_text", "text": "hi", "extra": 2**64},
-                {"type": "hologram", "of": {"you": -(2**64)}},
-            ],
-        },
-        """
-    .content[0].text: is null; expected a text
-    .content[1]: is 'hi'; expected an object
-    .content[2].type: is missing; expected a text
-    .content[3].text: is missing; expected a text
-    .content[4].extra: is an integer beyond 64 bits, which can't be kept as JSON
-    .content[5].of.you: is an integer beyond 64 bits, which can't be kept as JSON
     """,
     ),
     (
@@ -736,23 +700,15 @@ class TestRefuses:
 
         assert [path] == [problem.path for problem in found.value.problems]
 
-    def test_bounded(self):
+    @pytest.mark.parametrize("kind", ["web_search_call", "shell_call_output"])
+    def test_too_deep(self, kind):
         """
-        Very deep, very wide and very wrong documents are refused like others.
+        Items that are kept as they are may not be very deep.
         """
         deep = json.loads('{"a":[' * 400 + "]}" * 400)
 
-        for kind in ("web_search_call", "shell_call_output", "message"):
-            raw = {"type": kind, "role": "user", "content": "hi", "deep": deep}
-            with pytest.raises(DecodeError, match="nested more than 90 levels deep"):
-                load([raw])
-
-        with pytest.raises(DecodeError) as found:
-            load([user(*[3] * 100)] * 100)
-
-        *listed, last = found.value.problems
-        assert 100 == len(listed)
-        assert "$: and 9,900 more problems" == str(last)
+        with pytest.raises(DecodeError, match="nested more than 90 levels deep"):
+            load([{"type": kind, "deep": deep}])
 
 
 class TestKinds:

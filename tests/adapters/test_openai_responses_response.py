@@ -242,29 +242,3 @@ class TestResponse:
         assert [path] == [problem.path for problem in found.value.problems]
         if document.get("error"):
             assert "overloaded" in str(found.value)
-
-    @pytest.mark.parametrize(
-        ("logprobs", "path"),
-        [
-            (3, ""),
-            ([3], "[0]"),
-            ([{"logprob": 0}], "[0].token"),
-            ([{"token": "a"}], "[0].logprob"),
-            ([{"token": "a", "logprob": 10**400}], "[0].logprob"),
-            ([{"token": "a", "logprob": 0, "bytes": [256]}], "[0].bytes"),
-            (
-                [{"token": "a", "logprob": 0, "top_logprobs": [3]}],
-                "[0].top_logprobs[0]",
-            ),
-        ],
-    )
-    def test_chances_refused(self, logprobs, path):
-        """
-        So do chances that are none.
-        """
-        with pytest.raises(DecodeError) as found:
-            load(response(message(text("hi", logprobs=logprobs))))
-
-        assert [f"$.output[0].content[0].logprobs{path}"] == [
-            problem.path for problem in found.value.problems
-        ]
