@@ -61,14 +61,14 @@ def events_of(path: Any) -> list[Any]:
 
 
 def given_before(
-    chunks: Iterable[Any], error: type[RaisedError]
+    adapter: Any, events: Iterable[Any], error: type[RaisedError]
 ) -> tuple[list[Any], RaisedError]:
     """
-    The *chunks* that are given before an *error*, and that error.
+    The chunks that *adapter* gives of *events* before an *error*, and that error.
     """
     given: list[Any] = []
     with pytest.raises(error) as caught:
-        given.extend(chunks)
+        given.extend(adapter.load_chunks(events))
 
     return given, caught.value
 

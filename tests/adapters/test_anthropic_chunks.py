@@ -4,6 +4,7 @@ Streams of Anthropic Messages: chunks that concatenate to what was said.
 
 import copy
 import json
+from functools import partial
 from typing import Any, ClassVar
 
 import attrs
@@ -46,6 +47,7 @@ from tests.adapters.stream_contract import StreamContract, calls_made_by
 from tests.adapters.tables import table
 
 RECORDED = recorded.streams("anthropic")
+given_before = partial(stream_contract.given_before, anthropic)
 
 
 TEXT = text("")
@@ -72,17 +74,6 @@ def held(raw, index=0):
     The part of a block that is kept as it is.
     """
     return UnknownPart(raw, source="anthropic", index=index)
-
-
-def given_before(events, error):
-    """
-    The chunks that come before *error*, and the error.
-    """
-    chunks: list[Any] = []
-    with pytest.raises(error) as caught:
-        chunks.extend(load_chunks(events))
-
-    return chunks, caught.value
 
 
 def shown(message):

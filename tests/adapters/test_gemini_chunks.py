@@ -5,6 +5,7 @@ Streams of Gemini's responses: chunks that concatenate to what was said.
 import base64
 import copy
 import json
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -30,11 +31,13 @@ from conversation_state.parts import (
 from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
 from tests import recorded
+from tests.adapters import stream_contract
 from tests.adapters.contract import as_json, bare
 from tests.adapters.gemini import PNG, PNG_TEXT, call, model, notes, several, usage_of
-from tests.adapters.stream_contract import StreamContract, events_of
+from tests.adapters.stream_contract import StreamContract, cuts, events_of
 
 RECORDED = recorded.streams("gemini")
+given_before = partial(stream_contract.given_before, gemini)
 
 
 def event(*parts, reason=None, written=None, **beside):
@@ -88,24 +91,6 @@ def collected(*events) -> Any:
     The message that *events* make.
     """
     return concat(load_chunks(events))
-
-
-def whole(chunks) -> Any:
-    """
-    The message that *chunks* make.
-    """
-    return concat(chunks)
-
-
-def given_before(events, error) -> Any:
-    """
-    The chunks of *events* until *error* is raised, and what was raised.
-    """
-    given: list[AssistantMessage] = []
-    with pytest.raises(error) as raised:
-        given.extend(load_chunks(events))
-
-    return given, raised.value
 
 
 class TestParts:
@@ -468,7 +453,7 @@ class TestPartialCalls:
 
         assert ['{"a":"b"}'] == [each.arguments for each in first.tool_calls]
         assert [call("f", args={"a": "b"}, signature=""), text("x")] == dump(
-            [whole([first, *others])]
+            [concat([first, *others])]
         ).payload["contents"][0]["parts"]
 
     def test_broken_off(self):
@@ -597,7 +582,8 @@ class TestResponse:
 
             one["usageMetadata"]["candidatesTokenCount"] = 99
 
-        usage = whole(load_chunks(events())).response.usage
+        message: Any = concat(load_chunks(events()))
+        usage = message.response.usage
 
         assert (4, {"prompt_text_tokens": 4}) == (usage.completion_tokens, usage.extra)
 
@@ -636,7 +622,7 @@ class TestResponse:
 
         chunks = list(load_chunks([made, made], choice=1))
 
-        message = whole(chunks)
+        message: Any = concat(chunks)
         assert "bb" == message.text
         assert message.response.usage is None
 
@@ -916,19 +902,6 @@ class TestRefuses:
         assert "ab" == concat(given).text
 
 
-def pieces(whole):
-    """
-    *whole*, a text, in pieces.
-    """
-    cuts = st.lists(st.integers(0, len(whole)), max_size=3).map(sorted)
-    return cuts.map(
-        lambda at: [
-            whole[start:end]
-            for start, end in zip([0, *at], [*at, len(whole)], strict=True)
-        ]
-    )
-
-
 RAW_PARTS = st.one_of(
     texts(min_size=1, max_size=6).map(text),
     texts(min_size=1, max_size=6).map(thought),
@@ -975,7 +948,7 @@ def streams(draw):
     cut: list[Any] = []
     for part in parts:
         if plain(part):
-            cut += [{**part, "text": piece} for piece in draw(pieces(part["text"]))]
+            cut += [{**part, "text": piece} for piece in draw(cuts(part["text"]))]
         else:
             cut.append(part)
 

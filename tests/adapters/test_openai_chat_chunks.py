@@ -3,6 +3,7 @@ Streams of Chat Completions: chunks that concatenate to what was said.
 """
 
 import base64
+from functools import partial
 from typing import Any, ClassVar
 
 import anyio
@@ -10,7 +11,6 @@ import pytest
 from hypothesis import strategies as st
 
 from conversation_state.adapters import openai_chat
-from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.openai_chat import (
     aload_chunks,
     dump,
@@ -23,17 +23,14 @@ from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
 from tests import recorded
+from tests.adapters import stream_contract
 from tests.adapters.contract import bare
-from tests.adapters.openai_chat import several
-from tests.adapters.stream_contract import (
-    StreamContract,
-    cuts,
-    events_of,
-    given_before,
-)
+from tests.adapters.openai_chat import notes, several
+from tests.adapters.stream_contract import StreamContract, cuts, events_of
 from tests.adapters.tables import table
 
 RECORDED = recorded.streams("openai_chat")
+given_before = partial(stream_contract.given_before, openai_chat)
 
 
 def event(*, reason=None, **delta):
@@ -88,13 +85,6 @@ def sent(*events):
     """
     (message,) = dump([collected(*events)]).payload["messages"]
     return message
-
-
-def notes(value):
-    """
-    What was noted about *value*.
-    """
-    return notes_of(value.metadata, "openai_chat")
 
 
 THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
@@ -737,7 +727,9 @@ class TestResponse:
                 usage["completion_tokens"] = count
                 yield same
 
-        assert Usage(1, 2) == collected(*source()).response.usage
+        message: Any = concat(load_chunks(source()))
+
+        assert Usage(1, 2) == message.response.usage
 
     @pytest.mark.parametrize("key", ["content", "refusal"])
     def test_logprobs(self, key):
@@ -877,7 +869,7 @@ class TestEnds:
         In its own words, after all it said before.
         """
         events = [event(content="a"), event(content="b"), {"error": failure}]
-        chunks, error = given_before(load_chunks(events), ProviderStreamError)
+        chunks, error = given_before(events, ProviderStreamError)
 
         assert reason in str(error)
         assert {"error": failure} == error.event
@@ -889,9 +881,7 @@ class TestEnds:
         What comes with the error comes before it.
         """
         last = {**event(content="b", reason="error"), "error": {"message": "no"}}
-        chunks, _ = given_before(
-            load_chunks([event(content="a"), last]), ProviderStreamError
-        )
+        chunks, _ = given_before([event(content="a"), last], ProviderStreamError)
 
         assert "ab" == concat(chunks).text
         assert "error" == concat(chunks).response.finish_reason
@@ -907,9 +897,7 @@ class TestEnds:
         """
         Some servers say it in other places.
         """
-        chunks, error = given_before(
-            load_chunks([event(content="a"), failure]), ProviderStreamError
-        )
+        chunks, error = given_before([event(content="a"), failure], ProviderStreamError)
 
         assert "no room" == error.reason
         assert "a" == concat(chunks).text
@@ -962,9 +950,7 @@ class TestRefuses:
         With the number of the event and the path in it, after what came
         before.
         """
-        chunks, error = given_before(
-            load_chunks([event(content="a"), wrong]), DecodeError
-        )
+        chunks, error = given_before([event(content="a"), wrong], DecodeError)
 
         assert path == error.problems[0].path
         assert "a" == concat(chunks).text
@@ -973,9 +959,7 @@ class TestRefuses:
         """
         All problems with an event are reported at once.
         """
-        _, error = given_before(
-            load_chunks([event(role="user", content=5)]), DecodeError
-        )
+        _, error = given_before([event(role="user", content=5)], DecodeError)
 
         assert 2 == len(error.problems)
 
@@ -983,9 +967,7 @@ class TestRefuses:
         """
         What can be read is given first.
         """
-        chunks, _ = given_before(
-            load_chunks([event(content="a", role="model")]), DecodeError
-        )
+        chunks, _ = given_before([event(content="a", role="model")], DecodeError)
 
         assert "a" == concat(chunks).text
 

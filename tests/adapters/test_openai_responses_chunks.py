@@ -2,6 +2,7 @@
 Streams of OpenAI's Responses: chunks that concatenate to what was said.
 """
 
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -21,6 +22,7 @@ from conversation_state.parts import ReasoningPart, RefusalPart, TextPart, Unkno
 from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
 from tests import recorded
+from tests.adapters import stream_contract
 from tests.adapters.contract import bare
 from tests.adapters.openai_responses import (
     added,
@@ -39,22 +41,12 @@ from tests.adapters.openai_responses import (
     text,
     thought,
 )
-from tests.adapters.stream_contract import StreamContract, events_of
+from tests.adapters.stream_contract import StreamContract, cuts, events_of
 
 RECORDED = recorded.streams("openai_responses")
+given_before = partial(stream_contract.given_before, openai_responses)
 
 BEGUN = message()
-
-
-def given_before(events, error):
-    """
-    The chunks that come before *error*, and the error.
-    """
-    chunks: list[Any] = []
-    with pytest.raises(error) as caught:
-        chunks.extend(load_chunks(events))
-
-    return chunks, caught.value
 
 
 def said_by(*events):
@@ -1053,26 +1045,8 @@ class TestRefuses:
             "$[0].response.output[2].name",
         ] == [problem.path for problem in error.problems]
 
-    def test_an_event_of_the_sdk(self):
-        """
-        Objects are invalid JSON; the message says what was given.
-        """
-        _, error = given_before([object()], DecodeError)
-
-        assert "a Python object" in str(error)
-        assert "plain JSON" in str(error)
-
 
 # A response, whole and cut into events
-
-
-@st.composite
-def cut(draw, words):
-    """
-    *words* in pieces.
-    """
-    at = sorted(draw(st.sets(st.integers(0, len(words)), max_size=4)))
-    return [words[a:b] for a, b in zip([0, *at], [*at, len(words)], strict=True)]
 
 
 @st.composite
@@ -1090,7 +1064,7 @@ def spoken(draw, at):
         announced = {**block, key: ""}
         events += [
             event("content_part.added", part=announced, **place),
-            *[piece(p, kind, at, number) for p in draw(cut(words))],
+            *[piece(p, kind, at, number) for p in draw(cuts(words))],
             event(f"{kind}.done", **{key: words}, **place),
             event("content_part.done", part=block, **place),
         ]
@@ -1111,7 +1085,7 @@ def thinking(draw, at):
     events = [
         piece(p, "reasoning_summary_text", at, number)
         for number, words in enumerate(summary)
-        for p in draw(cut(words))
+        for p in draw(cuts(words))
     ]
     return whole, [added(thought(id=f"rs_{at}"), at), *events, done(whole, at)]
 
@@ -1122,7 +1096,7 @@ def calling(draw, at):
     A call, and its events.
     """
     whole = call(call_id=f"c{at}", arguments=draw(texts()), id=f"fc_{at}")
-    pieces = [asked(p, at) for p in draw(cut(whole["arguments"]))]
+    pieces = [asked(p, at) for p in draw(cuts(whole["arguments"]))]
     return whole, [added({**whole, "arguments": ""}, at), *pieces, done(whole, at)]
 
 
