@@ -409,21 +409,21 @@ class TestDecode:
     Bytes to values, where nothing is wrong.
     """
 
-    @pytest.mark.parametrize(
-        "kind", [bytes, bytearray, memoryview, lambda data: memoryview(data * 2)[::2]]
-    )
+    @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, bytes.decode])
     def test_takes_bytes(self, kind):
         """
         Bytes of any kind, and text.
         """
+        assert UserMessage("Zürich") == decode(kind(encode(UserMessage("Zürich"))))
+
+    def test_takes_bytes_that_lie_apart(self):
+        """
+        Also a view whose bytes are not next to each other.
+        """
         data = encode(UserMessage("Zürich"))
         spread = b"".join(bytes([each, 0]) for each in data)
 
-        assert UserMessage("Zürich") == decode(bytes(data))
-        assert UserMessage("Zürich") == decode(bytearray(data))
-        assert UserMessage("Zürich") == decode(memoryview(data))
         assert UserMessage("Zürich") == decode(memoryview(spread)[::2])
-        assert UserMessage("Zürich") == decode(data.decode())
 
     @pytest.mark.parametrize("data", [None, 5, ["a"], object()])
     def test_refuses_what_has_no_bytes(self, data):
@@ -482,21 +482,17 @@ class TestExpect:
         ("value", "expect", "problem"),
         [
             (
-                UserMessage("hi"),
+                UserMessage(""),
                 AssistantMessage,
-                "$: expected AssistantMessage, got UserMessage",
+                "$: expected AssistantMessage, got",
             ),
-            (
-                UserMessage("hi"),
-                Aggregator,
-                "$.kind: expected Aggregator, got 'message'",
-            ),
+            (UserMessage(""), Aggregator, "$.kind: expected Aggregator, got 'message'"),
             (TextPart("hi"), ImagePart, "$: expected ImagePart, got TextPart"),
             ((UserMessage("hi"),), Message, "$.kind: expected Message, got 'messages'"),
             (
                 Aggregator.new(),
                 Checkpoint,
-                "$.kind: expected Checkpoint, got 'aggregator'",
+                "$.kind: expected Checkpoint, got",
             ),
         ],
     )
@@ -504,7 +500,16 @@ class TestExpect:
         """
         The problem has the value, and what was expected.
         """
-        assert [problem] == wrong(encode(value), expect=expect)
+        (found,) = wrong(encode(value), expect=expect)
+
+        assert found.startswith(problem)
+
+
+INF = float("inf")
+NAN = float("nan")
+NAIVE = "2025-01-01T00:00:00"
+NO_COUNT = "expected an integer from 0 to 2**63 - 1"
+NO_INTEGER = "expected an integer of at most 64 bits, got"
 
 
 class TestProblems:
@@ -591,184 +596,10 @@ class TestProblems:
             (saying(role=None), "$.message.role: expected a text, got null"),
             (saying(role=["user"]), "$.message.role: expected a text, got an array"),
             (saying(role="user"), "$.message.content: missing"),
-            (saying(role="user", content=5), "$.message.content: expected a text, got"),
-            (saying(role="user", content=None), "$.message.content: expected a text, "),
-            (saying(role="assistant", content=None), "$.message.content: expected a "),
-            (
-                saying(role="assistant", tool_calls=None),
-                "$.message.tool_calls: expected an array, got null",
-            ),
-            (
-                saying(role="user", content="", parts=[]),
-                "$.message.parts: conflicts with content; a message has one of the two",
-            ),
             (saying(role="user", parts={}), "$.message.parts: expected an array, got "),
-            (
-                saying(role="system", parts=[{"type": "audio", "url": "a"}]),
-                "$.message.parts[0]: system messages can only contain parts of text",
-            ),
-            (
-                saying(role="user", content="\ud800"),
-                "$.message.content: it holds '\\ud800' at position 0",
-            ),
-            (
-                saying(role="user", content="", name="\ud800"),
-                "$.message.name: it holds '\\ud800' at position 0",
-            ),
-            (
-                saying(role="user", content="", run_id="{" + "0" * 32 + "}"),
-                "$.message.run_id: expected a UUID, like ",
-            ),
-            (
-                saying(role="user", content="", turn_id=5),
-                "$.message.turn_id: expected a UUID, like ",
-            ),
-            (
-                saying(role="user", content="", timestamp="2025-01-01T00:00:00"),
-                "$.message.timestamp: expected a time with an offset, like ",
-            ),
-            (
-                saying(role="user", content="", timestamp=""),
-                "$.message.timestamp: expected a time with an offset, like ",
-            ),
-            (
-                saying(role="user", content="", metadata=[]),
-                "$.message.metadata: expected an object, got an array",
-            ),
-            (
-                saying(
-                    role="user", content="", metadata={"a": {"b c": [float("nan")]}}
-                ),
-                "$.message.metadata.a['b c'][0]: it is nan, which JSON can't represent",
-            ),
-            (
-                saying(role="user", content="", metadata={"a": [2**64]}),
-                "$.message.metadata.a[0]: it is an integer that does not fit in 64",
-            ),
-            (
-                saying(role="user", content="", since_v2={"a": {1, 2}}),
-                "$.message.since_v2.a: it is {1, 2}, which JSON can't represent",
-            ),
-            (
-                saying(role="narrator", a=[{"b": float("inf")}]),
-                "$.message.a[0].b: it is inf, which JSON can't represent",
-            ),
             (saying(role="tool", content=""), "$.message.tool_call_id: missing"),
-            (
-                saying(role="tool", content="", tool_call_id=""),
-                "$.message.tool_call_id: is empty; a result must say which call",
-            ),
-            (
-                saying(role="tool", content="", tool_call_id="c", is_error=1),
-                "$.message.is_error: expected true or false, got 1",
-            ),
             (saying(role="unknown"), "$.message.raw: missing"),
-            (holding(), "$.message.parts[0].type: missing"),
-            (holding(type=None), "$.message.parts[0].type: expected a text, got null"),
-            (holding(type="text"), "$.message.parts[0].text: missing"),
-            (holding(type="text", text=1), "$.message.parts[0].text: expected a text,"),
-            (holding(type="image", url=""), "$.message.parts[0].url: is empty; there"),
-            (holding(type="image", data=""), "$.message.parts[0].data: is empty; ther"),
-            (
-                holding(type="image", url="a", data="YQ=="),
-                "$.message.parts[0]: ImagePart takes exactly one of url and data",
-            ),
-            (
-                holding(type="image", data="YQ"),
-                "$.message.parts[0].data: expected a text that is base64, got 'YQ'",
-            ),
-            (
-                holding(type="image", data="Zü=="),
-                "$.message.parts[0].data: expected a text that is base64, got",
-            ),
-            (
-                holding(type="text", text="", index=-1),
-                "$.message.parts[0].index: is -1; expected a position in the response",
-            ),
-            (
-                holding(type="text", text="", index=1.0),
-                "$.message.parts[0].index: expected an integer of at most 64 bits, got",
-            ),
-            (
-                holding(type="text", text="", index=10**5_000),
-                "$.message.parts[0].index: expected an integer of at most 64 bits, got",
-            ),
-            (
-                saying(role="assistant", tool_calls=[{"id": "a"}]),
-                "$.message.tool_calls[0].name: missing",
-            ),
-            (
-                saying(role="assistant", tool_calls=[[]]),
-                "$.message.tool_calls[0]: expected an object, got an array",
-            ),
-            (
-                saying(
-                    role="assistant",
-                    tool_calls=[{"id": "a", "name": "b", "arguments": {}}],
-                ),
-                "$.message.tool_calls[0].arguments: expected a text, got an object",
-            ),
-            (
-                saying(role="assistant", response={"logprobs": [{"token": "a"}]}),
-                "$.message.response.logprobs[0].logprob: missing",
-            ),
-            (
-                saying(
-                    role="assistant",
-                    response={"logprobs": [{"token": "a", "logprob": float("nan")}]},
-                ),
-                "$.message.response.logprobs[0].logprob: is nan; expected a finite",
-            ),
-            (
-                saying(
-                    role="assistant",
-                    response={
-                        "logprobs": [
-                            {
-                                "token": "a",
-                                "logprob": 0,
-                                "top": [{"token": "b", "logprob": 0, "top": []}],
-                            }
-                        ]
-                    },
-                ),
-                "$.message.response.logprobs[0].top[0].top: unknown field",
-            ),
-            (
-                document("usage", usage={"prompt_tokens": 1.0}),
-                "$.usage.prompt_tokens: expected an integer from 0 to 2**63 - 1, got 1",
-            ),
-            (
-                document("usage", usage={"prompt_tokens": -1, "completion_tokens": 1}),
-                "$.usage.prompt_tokens: expected an integer from 0 to 2**63 - 1, got -",
-            ),
-            (
-                document("usage", usage={"total_tokens": True}),
-                "$.usage.total_tokens: expected an integer from 0 to 2**63 - 1, got tr",
-            ),
-            (
-                document("usage", usage={"new_tokens": "7"}),
-                "$.usage.new_tokens: expected an integer from 0 to 2**63 - 1, got '7'",
-            ),
-            (
-                document("usage", usage={"extra": {"a": 1}, "a": 1}),
-                "$.usage.a: is in extra as well",
-            ),
-            (
-                document("usage", usage={"prompt_tokens_details": {"new": 1}}),
-                "$.usage.prompt_tokens_details.new: unknown field",
-            ),
-            (
-                document(
-                    "usage",
-                    usage={"prompt_tokens": 2**62, "completion_tokens": 2**62},
-                ),
-                "$.usage: total_tokens is 9223372036854775808; a count of tokens",
-            ),
-            (
-                document("usage", usage={"\ud800": 1}),
-                "$.usage.extra['\\ud800']: it holds '\\ud800' at position 0",
-            ),
+            (saying(role="narrator", a=[{"b": INF}]), "$.message.a[0].b: it is inf, "),
             (document("messages", messages={}), "$.messages: expected an array, got a"),
             (document("messages", messages=[5]), "$.messages[0]: expected an object, "),
             (document("part", part="text"), "$.part: expected an object, got 'text'"),
@@ -781,10 +612,164 @@ class TestProblems:
         """
         Each mistake is found in its place, and no other.
         """
-        found = wrong(data)
+        (found,) = wrong(data)
 
-        assert found[0].startswith(problem)
-        assert [] == found[1:]
+        assert found.startswith(problem)
+
+    @pytest.mark.parametrize(
+        ("role", "fields", "problem"),
+        [
+            ("user", {"content": 5}, "content: expected a text, got 5"),
+            ("user", {"content": None}, "content: expected a text, got null"),
+            (
+                "user",
+                {"content": "\ud800"},
+                "content: it holds '\\ud800' at",
+            ),
+            ("user", {"parts": []}, "parts: conflicts with content; a message has one"),
+            ("user", {"name": "\ud800"}, "name: it holds '\\ud800' at"),
+            ("user", {"run_id": "{0}"}, "run_id: expected a UUID, like "),
+            ("user", {"turn_id": 5}, "turn_id: expected a UUID, like "),
+            ("user", {"timestamp": NAIVE}, "timestamp: expected a time with an offset"),
+            ("user", {"timestamp": ""}, "timestamp: expected a time with an offset"),
+            ("user", {"metadata": []}, "metadata: expected an object, got an array"),
+            (
+                "user",
+                {"metadata": {"a": {"b c": [NAN]}}},
+                "metadata.a['b c'][0]: it",
+            ),
+            (
+                "user",
+                {"metadata": {"a": [2**64]}},
+                "metadata.a[0]: it is an integer",
+            ),
+            ("user", {"since_v2": {"a": {1, 2}}}, "since_v2.a: it is {1, 2}, which"),
+            ("tool", {"tool_call_id": ""}, "tool_call_id: is empty; a result must"),
+            ("tool", {"is_error": 1}, "is_error: expected true or false, got 1"),
+            ("assistant", {"content": None}, "content: expected a text, got null"),
+            (
+                "assistant",
+                {"tool_calls": None},
+                "tool_calls: expected an array, got",
+            ),
+            ("assistant", {"tool_calls": [{"id": "a"}]}, "tool_calls[0].name: missing"),
+            ("assistant", {"tool_calls": [[]]}, "tool_calls[0]: expected an object"),
+            (
+                "assistant",
+                {"tool_calls": [{"id": "a", "name": "b", "arguments": {}}]},
+                "tool_calls[0].arguments: expected a text, got an object",
+            ),
+        ],
+    )
+    def test_message(self, role, fields, problem):
+        """
+        Of a message that is fine without these fields.
+        """
+        call = {"tool_call_id": "c"} if role == "tool" else {}
+        (found,) = wrong(saying(**{"role": role, "content": "", **call, **fields}))
+
+        assert found.startswith(f"$.message.{problem}")
+
+    @pytest.mark.parametrize(
+        ("part", "problem"),
+        [
+            ({}, ".type: missing"),
+            ({"type": None}, ".type: expected a text, got null"),
+            ({"type": "text"}, ".text: missing"),
+            ({"type": "text", "text": 1}, ".text: expected a text,"),
+            (
+                {"type": "text", "text": "", "index": -1},
+                ".index: is -1; expected a",
+            ),
+            ({"type": "text", "text": "", "index": 1.0}, f".index: {NO_INTEGER}"),
+            ({"type": "text", "text": "", "index": 10**5_000}, f".index: {NO_INTEGER}"),
+            ({"type": "image", "url": ""}, ".url: is empty"),
+            ({"type": "image", "data": ""}, ".data: is empty"),
+            (
+                {"type": "image", "url": "a", "data": "YQ=="},
+                ": ImagePart takes",
+            ),
+            (
+                {"type": "image", "data": "YQ"},
+                ".data: expected a text that is",
+            ),
+            (
+                {"type": "image", "data": "Zü=="},
+                ".data: expected a text that is base64",
+            ),
+        ],
+    )
+    def test_part(self, part, problem):
+        """
+        Of a part of a message.
+        """
+        (found,) = wrong(holding(**part))
+
+        assert found.startswith(f"$.message.parts[0]{problem}")
+
+    def test_part_of_another_role(self):
+        """
+        A system message contains texts only.
+        """
+        (found,) = wrong(saying(role="system", parts=[{"type": "audio", "url": "a"}]))
+
+        assert found.startswith(
+            "$.message.parts[0]: system messages can only contain parts of text"
+        )
+
+    @pytest.mark.parametrize(
+        ("logprob", "problem"),
+        [
+            ({"token": "a"}, ".logprob: missing"),
+            ({"token": "a", "logprob": NAN}, ".logprob: is nan; expected a finite"),
+            (
+                {
+                    "token": "a",
+                    "logprob": 0,
+                    "top": [{"token": "b", "logprob": 0, "top": []}],
+                },
+                ".top[0].top: unknown field",
+            ),
+        ],
+    )
+    def test_logprob(self, logprob, problem):
+        """
+        Of how likely a token was.
+        """
+        response = {"logprobs": [logprob]}
+        (found,) = wrong(saying(role="assistant", response=response))
+
+        assert found.startswith(f"$.message.response.logprobs[0]{problem}")
+
+    @pytest.mark.parametrize(
+        ("usage", "problem"),
+        [
+            ({"prompt_tokens": 1.0}, f".prompt_tokens: {NO_COUNT}, got 1.0"),
+            (
+                {"prompt_tokens": -1, "completion_tokens": 1},
+                f".prompt_tokens: {NO_COUNT}, got -1",
+            ),
+            ({"total_tokens": True}, f".total_tokens: {NO_COUNT}, got true"),
+            ({"new_tokens": "7"}, f".new_tokens: {NO_COUNT}, got '7'"),
+            ({"extra": {"a": 1}, "a": 1}, ".a: is in extra as well"),
+            (
+                {"prompt_tokens_details": {"new": 1}},
+                ".prompt_tokens_details.new: unknown field",
+            ),
+            (
+                {"prompt_tokens": 2**62, "completion_tokens": 2**62},
+                ": total_tokens is 9223372036854775808; a count of tokens",
+            ),
+            ({"\ud800": 1}, ".extra['\\ud800']: it holds '\\ud800' at position 0"),
+        ],
+    )
+    def test_usage(self, usage, problem):
+        """
+        Of the counts of a usage.
+        """
+        (found,) = wrong(document("usage", usage=usage))
+
+        assert found.startswith(f"$.usage{problem}")
 
     @pytest.mark.parametrize(
         ("changes", "problem"),
@@ -1142,26 +1127,18 @@ class TestUnknown:
     @pytest.mark.parametrize(
         ("make", "names"),
         [
+            (partial(UserMessage, ""), "role content parts name metadata"),
+            (partial(AssistantMessage, ""), "tool_calls response timestamp run_id"),
+            (partial(AssistantMessage, ""), "turn_id"),
             (
-                lambda **more: UserMessage("", **more),
-                "role content parts name metadata",
-            ),
-            (
-                lambda **more: AssistantMessage("", **more),
-                "tool_calls response timestamp run_id turn_id",
-            ),
-            (
-                lambda **more: ToolMessage("", tool_call_id="c", **more),
+                partial(ToolMessage, "", tool_call_id="c"),
                 "tool_call_id tool_name is_error",
             ),
-            (lambda **more: UnknownMessage({}, **more), "role raw source"),
-            (lambda **more: TextPart("", **more), "type text index metadata"),
-            (lambda **more: ImagePart(url="a", **more), "url data media_type detail"),
-            (lambda **more: UnknownPart({}, **more), "type raw source"),
-            (
-                lambda **more: ToolCall("", "", **more),
-                "id name arguments index type metadata",
-            ),
+            (partial(UnknownMessage, {}), "role raw source"),
+            (partial(TextPart, ""), "type text index metadata"),
+            (partial(ImagePart, url="a"), "url data media_type detail"),
+            (partial(UnknownPart, {}), "type raw source"),
+            (partial(ToolCall, "", ""), "id name arguments index type metadata"),
             (ResponseMeta, "finish_reason usage logprobs model"),
         ],
     )
@@ -1368,22 +1345,8 @@ class TestHostile:
         for _ in range(data.draw(st.integers(1, 4))):
             start = data.draw(st.integers(0, len(document)))
             stop = start + data.draw(st.sampled_from([0, 0, 1, 1, 2, 8, 100]))
-            tokens = st.sampled_from(
-                [
-                    b"",
-                    b'"',
-                    b"[",
-                    b"{",
-                    b"}",
-                    b"]",
-                    b",",
-                    b":",
-                    b"0",
-                    b"-",
-                    b"null",
-                    b"e9",
-                ]
-            )
+            signs = [bytes([sign]) for sign in b'"[{}],:0-']
+            tokens = st.sampled_from([b"", *signs, b"null", b"e9"])
             document[start:stop] = data.draw(tokens | st.binary(max_size=3))
 
         is_read_or_refused(bytes(document), decode)
