@@ -450,7 +450,37 @@ class TestLaws:
         assert broken(laws.joins_bring_the_difference, a, b, ledger=other.ledger)
 
 
-CALL = AssistantMessage(tool_calls=[ToolCall("c1", "clock", '{"at": "Bern"}')])
+GIF = ImagePart(data=b"GIF")
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+def call(call_id="c1", name="clock", at="Bern", **fields):
+    """
+    An assistant's message that calls a tool.
+    """
+    asked = ToolCall(call_id, name, f'{{"at": "{at}"}}', **fields)
+    return AssistantMessage(tool_calls=[asked])
+
+
+def result(call_id="c1", **fields):
+    """
+    The result of a tool.
+    """
+    return ToolMessage("12:30", tool_call_id=call_id, **fields)
+
+
+def thought(text, **fields):
+    """
+    An assistant's message that is nothing but a thought.
+    """
+    return AssistantMessage([ReasoningPart(text, **fields)])
+
+
+def erased(text, digest=b"x"):
+    """
+    A user's message whose text was erased.
+    """
+    return make_tombstone(UserMessage(text), digest * 16, "asked for")
 
 
 class TestSame:
@@ -463,10 +493,8 @@ class TestSame:
         [
             (UserMessage("hi"), UserMessage("hi")),
             (UserMessage("hi"), UserMessage("hi", metadata={"n": 1})),
-            (
-                UserMessage("hi", run_id=UUID(int=1), turn_id=UUID(int=2)),
-                UserMessage("hi", timestamp=datetime(2026, 1, 2, tzinfo=UTC)),
-            ),
+            (UserMessage("hi", run_id=UUID(int=1)), UserMessage("hi", timestamp=NOON)),
+            (UserMessage("hi", turn_id=UUID(int=2)), UserMessage("hi")),
             (UserMessage("hi"), UserMessage([TextPart("h"), TextPart("i", index=1)])),
             (UserMessage(""), UserMessage([TextPart("")])),
             (
@@ -477,14 +505,8 @@ class TestSame:
                 AssistantMessage([TextPart("h"), ReasoningPart("hm"), TextPart("i")]),
                 AssistantMessage("hi"),
             ),
-            (
-                CALL,
-                CALL.replace(tool_calls=[ToolCall("c2", "clock", '{"at": "Bern"}')]),
-            ),
-            (
-                ToolMessage("12:30", tool_call_id="c1"),
-                ToolMessage("12:30", tool_call_id="c2"),
-            ),
+            (call("c1"), call("c2")),
+            (result("c1"), result("c2")),
             (
                 UserMessage([ImagePart(data=b"GIF", metadata={"n": 1})]),
                 UserMessage([ImagePart(data=b"GIF", index=3)]),
@@ -493,10 +515,7 @@ class TestSame:
                 UserMessage([UnknownPart({"type": "x", "of": [1]})]),
                 UserMessage([UnknownPart({"type": "x", "of": [1]}, index=1)]),
             ),
-            (
-                AssistantMessage([ReasoningPart("hm", signature="1")]),
-                AssistantMessage([ReasoningPart("hm", signature="2")]),
-            ),
+            (thought("hm", signature="1"), thought("hm", signature="2")),
             (
                 UnknownMessage({"role": "judge", "of": [1]}),
                 UnknownMessage({"role": "judge", "of": [1]}, metadata={"n": 1}),
@@ -514,57 +533,28 @@ class TestSame:
         ("one", "other"),
         [
             (UserMessage("hi"), UserMessage("Hi")),
-            (
-                make_tombstone(UserMessage("hi"), b"x" * 16, "asked for"),
-                make_tombstone(UserMessage("Hi"), b"y" * 16, "asked for"),
-            ),
-            (
-                make_tombstone(UserMessage("hi"), b"x" * 16, "asked for"),
-                UserMessage(""),
-            ),
+            (erased("hi", b"x"), erased("Hi", b"y")),
+            (erased("hi"), UserMessage("")),
             (UserMessage("hi"), SystemMessage("hi")),
             (UserMessage("hi"), UserMessage("hi", name="ann")),
-            (UserMessage("hi"), UserMessage([TextPart("hi"), ImagePart(data=b"GIF")])),
-            (
-                UserMessage([TextPart("hi"), ImagePart(data=b"GIF")]),
-                UserMessage([ImagePart(data=b"GIF"), TextPart("hi")]),
-            ),
-            (
-                UserMessage([ImagePart(data=b"GIF")]),
-                UserMessage([ImagePart(data=b"PNG")]),
-            ),
+            (UserMessage("hi"), UserMessage([TextPart("hi"), GIF])),
+            (UserMessage([TextPart("hi"), GIF]), UserMessage([GIF, TextPart("hi")])),
+            (UserMessage([GIF]), UserMessage([ImagePart(data=b"PNG")])),
             (UserMessage([ImagePart(url="x")]), UserMessage([FilePart(url="x")])),
             (
                 UserMessage([ImagePart(url="x", media_type="image/gif")]),
                 UserMessage([ImagePart(url="x", media_type="image/png")]),
             ),
             (AssistantMessage("hi"), AssistantMessage([RefusalPart("hi")])),
-            (AssistantMessage("hi"), AssistantMessage([ReasoningPart("hi")])),
-            (
-                AssistantMessage([ReasoningPart("hm")]),
-                AssistantMessage([ReasoningPart("ah")]),
-            ),
-            (AssistantMessage("hi"), CALL.replace(content="hi")),
-            (
-                CALL,
-                CALL.replace(tool_calls=[ToolCall("c1", "clock", '{"at": "Chur"}')]),
-            ),
-            (CALL, CALL.replace(tool_calls=[ToolCall("c1", "map", '{"at": "Bern"}')])),
-            (
-                CALL,
-                CALL.replace(
-                    tool_calls=[ToolCall("c", "clock", '{"at": "Bern"}', type="custom")]
-                ),
-            ),
-            (CALL, CALL.replace(tool_calls=[*CALL.tool_calls, *CALL.tool_calls])),
-            (
-                ToolMessage("x", tool_call_id="c"),
-                ToolMessage("x", tool_call_id="c", is_error=True),
-            ),
-            (
-                ToolMessage("x", tool_call_id="c"),
-                ToolMessage("x", tool_call_id="c", tool_name="map"),
-            ),
+            (AssistantMessage("hi"), thought("hi")),
+            (thought("hm"), thought("ah")),
+            (AssistantMessage("hi"), call().replace(content="hi")),
+            (call(), call(at="Chur")),
+            (call(), call(name="map")),
+            (call(), call(type="custom")),
+            (call(), call().replace(tool_calls=call().tool_calls * 2)),
+            (result(), result(is_error=True)),
+            (result(), result(tool_name="map")),
             (UnknownMessage({"role": "judge"}), UnknownMessage({"role": "jury"})),
             (
                 UnknownMessage({"role": "judge"}, source="a"),
