@@ -105,6 +105,7 @@ def render_transcript(
     assistant
         Now.
     """
+    # A list as the format is not hashable: looking it up would be a TypeError.
     if not isinstance(format, str) or format not in _FORMATS:
         raise ValueError(
             f"format is {shorten_repr(format)}; expected 'text' or 'markdown'"
@@ -125,6 +126,7 @@ def render_transcript(
         written.append(
             write(format_heading(message, names, quote), iterate_blocks(message, quote))
         )
+        # Compatible servers use an id again: a result means the latest call before it.
         names |= {call.id: call.name for call in message.tool_calls}
 
     return "\n\n".join(written)
@@ -163,6 +165,8 @@ def format_heading(message: Message, names: dict[str, str], quote: Quote) -> str
         ]
 
     made = ""
+    # A result says of which tool it is, and that may be wrong: if the call with its
+    # id was made to another tool, the heading says both.
     if isinstance(message, ToolMessage):
         made = names.get(message.tool_call_id, "")
         words += [quote(name) for name in [message.tool_name or made] if name]
@@ -224,6 +228,8 @@ def _iterate_content(message: Message, quote: Quote) -> Iterator[ContentBlock]:
 def _iterate_parts(
     parts: Iterable[Part], quote: Quote, *, is_result: bool
 ) -> Iterator[ContentBlock]:
+    # Some providers split a sentence at each citation: only together it can be read.
+    # A text behind another part has a label, else it would read as that part's body.
     is_first = True
     for is_text, run in groupby(parts, lambda part: isinstance(part, TextPart)):
         if not is_text:
@@ -248,6 +254,7 @@ def _make_part_block(part: Part, quote: Quote) -> ContentBlock:
     if not isinstance(part, MediaPart):
         return ContentBlock(quote(part.kind), "")
 
+    # The size of a part with a url is that url, which its author chose.
     size, name = size_of(part), part.name if isinstance(part, FilePart) else ""
     facts = [
         *[quote(word) for word in (name, part.media_type) if word],
@@ -274,6 +281,7 @@ def _make_call_block(call: ToolCall, quote: Quote) -> ContentBlock:
 _MAX_LEVELS = 20
 # Longer than this, it would take longer than all else.
 _MAX_INDENTED = 100_000
+# Parts of an unknown kind may contain media in base64, under any key.
 _MAX_TEXT = 1_000
 _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{},:]|[^\s"\[\]{},:]++')
 
@@ -345,6 +353,7 @@ def _shorten_texts(value: Any) -> Any:
 # Text
 
 
+# What separates the facts of a heading must not come from a name.
 _NEEDS_QUOTES = re.compile(f"[{INVISIBLE_CHARACTERS}\\s\"'(),:;`\\\\]")
 
 
@@ -397,6 +406,7 @@ def format_code_span(word: str) -> str:
     """
     word = escape_line(word) or '""'
     fence = _make_fence(word, 1)
+    # CommonMark removes one space from both ends, and ticks must not touch the fence.
     room = " " if word[0] in "` " or word[-1] in "` " else ""
     return f"{fence}{room}{word}{room}{fence}"
 
@@ -405,6 +415,7 @@ def _escape_markdown(text: str) -> str:
     """
     *text* as Markdown without effect outside of the quote it is in.
     """
+    # A viewer loads an image as soon as it is shown: its url may carry data away.
     text = _TAG.sub("&lt;", _CHARACTER.sub("&amp;", text)).replace("![", "!\\[")
     return _DEFINITION.sub(r"\1\\[", text) if "]:" in text else text
 
