@@ -406,6 +406,16 @@ class TestWire:
         assert [("messages[0]", "prefix")] == lost(*loaded)
 
 
+NOON = datetime(2024, 1, 2, 12, tzinfo=UTC)
+
+
+def east(seconds):
+    """
+    A zone whose time is ahead of UTC.
+    """
+    return timezone(timedelta(seconds=seconds))
+
+
 class TestTimes:
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -448,35 +458,16 @@ class TestTimes:
     @pytest.mark.parametrize(
         ("time", "text", "why"),
         [
-            (datetime(2024, 1, 2, 3, 4, 5, 6_000, UTC), "2024-01-02T03:04:05.006Z", ""),
+            (NOON.replace(microsecond=6_000), "2024-01-02T12:00:00.006Z", ""),
+            (NOON.replace(microsecond=6_789), "2024-01-02T12:00:00.006Z", "milli"),
+            (NOON.replace(tzinfo=east(90)), "2024-01-02T11:59:30.000+00:01", "minutes"),
+            (NOON.replace(tzinfo=east(-30)), "2024-01-02T12:00:30.000Z", "minutes"),
             (
-                datetime(2024, 1, 2, 3, 4, 5, 6_789, UTC),
-                "2024-01-02T03:04:05.006Z",
-                "milliseconds",
-            ),
-            (
-                datetime(2024, 1, 2, tzinfo=timezone(timedelta(seconds=90))),
-                "2024-01-01T23:59:30.000+00:01",
-                "whole minutes",
-            ),
-            (
-                datetime(2024, 1, 2, tzinfo=timezone(timedelta(seconds=-30))),
-                "2024-01-02T00:00:30.000Z",
-                "whole minutes",
-            ),
-            (
-                datetime(
-                    2024, 1, 2, tzinfo=timezone(-timedelta(hours=23, minutes=59.5))
-                ),
-                "2024-01-02T00:00:30.000-23:59",
-                "whole minutes",
+                NOON.replace(tzinfo=east(30 - 24 * 3_600)),
+                *("2024-01-02T12:00:30.000-23:59", "minutes"),
             ),
             (datetime(1, 1, 1, tzinfo=UTC), None, "no time"),
-            (
-                datetime(1, 1, 1, tzinfo=timezone(timedelta(seconds=30))),
-                None,
-                "no time",
-            ),
+            (datetime(1, 1, 1, tzinfo=east(30)), None, "no time"),
             (datetime(999, 1, 1, tzinfo=UTC), "0999-01-01T00:00:00.000Z", ""),
         ],
     )
@@ -506,45 +497,27 @@ class TestLost:
             (UserMessage([FilePart(url="a")]), ".parts[0]", "file"),
             (UserMessage([VideoPart(url="a")]), ".parts[0]", "video"),
             (UserMessage([AudioPart(url="a")]), ".parts[0]", "audio"),
-            (
-                UserMessage([AudioPart(data=b"a", media_type="text/plain")]),
-                ".parts[0]",
-                "media_type",
-            ),
             (UserMessage([ImagePart(url="a", detail="low")]), ".parts[0]", "detail"),
-            (
-                UserMessage([ImagePart(url="a", media_type="image/png")]),
-                ".parts[0]",
-                "media_type",
-            ),
-            (
-                UserMessage([ImagePart(data=b"a", media_type="a,b")]),
-                ".parts[0]",
-                "media_type",
-            ),
+            *[
+                (UserMessage([part]), ".parts[0]", "media_type")
+                for part in (
+                    AudioPart(data=b"a", media_type="text/plain"),
+                    ImagePart(url="a", media_type="image/png"),
+                    ImagePart(data=b"a", media_type="a,b"),
+                )
+            ],
             (AssistantMessage([ReasoningPart("a")]), ".parts[0]", "reasoning"),
             (AssistantMessage([ImagePart(url="a")]), ".parts[0]", "image"),
-            (
-                AssistantMessage(tool_calls=[ToolCall("c", "f", type="custom")]),
-                ".tool_calls[0]",
-                "type",
-            ),
-            (
-                AssistantMessage(tool_calls=[ToolCall("c", "f", index=0)]),
-                ".tool_calls[0]",
-                "index",
-            ),
-            (
-                AssistantMessage(tool_calls=[ToolCall("c", "f", metadata={"a": 1})]),
-                ".tool_calls[0]",
-                "metadata",
-            ),
+            *[
+                (AssistantMessage(tool_calls=[call]), ".tool_calls[0]", what)
+                for what, call in {
+                    "type": ToolCall("c", "f", type="custom"),
+                    "index": ToolCall("c", "f", index=0),
+                    "metadata": ToolCall("c", "f", metadata={"a": 1}),
+                }.items()
+            ],
             (ToolMessage([ImagePart(url="a")], tool_call_id="c"), ".parts[0]", "image"),
-            (
-                UnknownMessage({"type": "x"}, source="bubo", name="ann"),
-                "",
-                "name",
-            ),
+            (UnknownMessage({"type": "x"}, source="bubo", name="a"), "", "name"),
         ],
     )
     def test_listed(self, message, path, what):
@@ -599,6 +572,23 @@ class TestLost:
         assert ("\ufffd", [("messages[0]", "a")]) == (odd.raw["a"], lost(odd))
 
 
+RESULT = {"type": "tool_response", "tool_name": "f", "tool_call_id": "c", "content": ""}
+
+
+def sound(content):
+    """
+    A user's message in JSON, with sound.
+    """
+    return user([{"type": "audio", "input_audio": content}])
+
+
+def answer(content):
+    """
+    An assistant's message in JSON.
+    """
+    return {"type": "assistant", "content": content}
+
+
 class TestRefuses:
     @pytest.mark.parametrize(
         ("raw", "path"),
@@ -617,36 +607,19 @@ class TestRefuses:
             (user([{"type": "text"}]), ".content[0].text"),
             (user([{"type": "image"}]), ".content[0].image_url"),
             (user([{"type": "audio"}]), ".content[0].input_audio"),
-            (
-                user([{"type": "audio", "input_audio": {"data": ""}}]),
-                ".content[0].input_audio.format",
-            ),
-            (
-                user([{"type": "audio", "input_audio": {"data": "?", "format": ""}}]),
-                ".content[0].input_audio.data",
-            ),
-            (
-                {"type": "assistant", "content": [{"type": "refusal"}]},
-                ".content[0].refusal",
-            ),
+            (sound({"data": ""}), ".content[0].input_audio.format"),
+            (sound({"data": "?", "format": ""}), ".content[0].input_audio.data"),
+            (answer([{"type": "refusal"}]), ".content[0].refusal"),
             ({"type": "assistant", "content": "a", "refusal": "b"}, ""),
             ({"type": "assistant", "refusal": 5}, ".refusal"),
             ({"type": "tool_call"}, ".tool_calls"),
             ({"type": "tool_call", "tool_calls": {}}, ".tool_calls"),
             ({"type": "tool_call", "tool_calls": [5]}, ".tool_calls[0]"),
             ({"type": "tool_call", "tool_calls": [{"id": 5}]}, ".tool_calls[0].id"),
-            (
-                {"type": "tool_response", "tool_call_id": "c", "content": ""},
-                ".tool_name",
-            ),
-            (
-                {"type": "tool_response", "tool_name": "f", "content": ""},
-                ".tool_call_id",
-            ),
-            (
-                {"type": "tool_response", "tool_name": "f", "tool_call_id": "c"},
-                ".content",
-            ),
+            *[
+                ({key: RESULT[key] for key in RESULT if key != missing}, f".{missing}")
+                for missing in ("tool_name", "tool_call_id", "content")
+            ],
             ({"type": "retry", "error": {}}, ".error"),
             (user(run_id=""), ".run_id"),
             (user(run_id=5), ".run_id"),

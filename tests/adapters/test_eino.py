@@ -358,18 +358,6 @@ class TestContent:
         longer = message.replace(content=[*message.content, AudioPart(data=b"hi")])
         assert {"role", "content", INPUT} == {*written(longer)[0]}
 
-    def test_order_of_keys(self):
-        """
-        The keys of media are written in the order that eino writes them in.
-        """
-        image = {"url": "u", "extra": {"x": 1}, "detail": "low", "name": "n"}
-        raw = user("", user_input_multi_content=[{"type": "image_url", "image": image}])
-
-        (found,) = written(one(raw))
-        (part,) = found[INPUT]
-
-        assert [*image] == [*part["image"]]
-
     def test_both_lists(self):
         """
         Of two lists the newer one counts, and the older one is kept.
@@ -628,17 +616,33 @@ class TestCalls:
         assert [("messages[0].tool_calls[0]", "type")] == lost(message)
 
 
+USAGE = ".response.usage"
+MARKED = TextPart("a", metadata={"b": 1})
+THEIRS = UnknownPart({"type": "x"}, source="gemini")
+REJECTED = CompletionTokensDetails(rejected_prediction_tokens=1)
+
+
+def reported(**fields):
+    """
+    An assistant's message with what is known of its response.
+    """
+    return AssistantMessage(response=ResponseMeta(**fields))
+
+
+def used(**counts):
+    """
+    The same, of a response that took tokens.
+    """
+    return reported(usage=Usage(**counts))
+
+
 class TestLost:
     @pytest.mark.parametrize(
         ("message", "path", "what"),
         [
             (UserMessage("", run_id=UUID(int=1)), "", "run_id"),
             (UserMessage("", turn_id=UUID(int=1)), "", "turn_id"),
-            (
-                UserMessage("", timestamp=datetime(2024, 1, 2, tzinfo=UTC)),
-                "",
-                "timestamp",
-            ),
+            (UserMessage("", timestamp=NEW_YEAR), "", "timestamp"),
             (UserMessage("", unknown={"a": 1}), "", "a"),
             (ToolMessage("a", tool_call_id="c", is_error=True), "", "is_error"),
             (AssistantMessage([RefusalPart("no")]), ".parts[0]", "refusal"),
@@ -646,57 +650,22 @@ class TestLost:
             (AssistantMessage([ImagePart(url="a", detail="b")]), ".parts[0]", "detail"),
             (UserMessage([TextPart("a", index=1)]), ".parts[0]", "index"),
             (UserMessage([ImagePart(url="a", index=1)]), ".parts[0]", "index"),
-            (
-                SystemMessage([TextPart("a", metadata={"b": 1})]),
-                ".parts[0]",
-                "metadata",
-            ),
-            (
-                UserMessage([UnknownPart({"type": "x"}, source="gemini")]),
-                ".parts[0]",
-                "x",
-            ),
+            (SystemMessage([MARKED]), ".parts[0]", "metadata"),
+            (UserMessage([THEIRS]), ".parts[0]", "x"),
             (UnknownMessage({"role": "x"}, source="gemini"), "", "x"),
             (UnknownMessage({"role": "x"}, source="eino", name="n"), "", "name"),
+            (UnknownMessage({}, source="eino", metadata={"a": 1}), "", "metadata"),
+            (reported(model="m"), ".response", "model"),
+            (reported(unknown={"a": 1}), ".response", "a"),
+            (used(extra={"cache_write_tokens": 1}), USAGE, "cache_write_tokens"),
             (
-                UnknownMessage({"role": "x"}, source="eino", metadata={"a": 1}),
-                "",
-                "metadata",
+                used(prompt_tokens_details=PromptTokensDetails(audio_tokens=1)),
+                *(USAGE, "prompt audio_tokens"),
             ),
             (
-                AssistantMessage(response=ResponseMeta(model="m")),
-                ".response",
-                "model",
+                used(completion_tokens_details=REJECTED),
+                *(USAGE, "rejected_prediction_tokens"),
             ),
-            (
-                AssistantMessage(response=ResponseMeta(unknown={"a": 1})),
-                ".response",
-                "a",
-            ),
-            *[
-                (
-                    AssistantMessage(response=ResponseMeta(usage=usage)),
-                    ".response.usage",
-                    what,
-                )
-                for usage, what in (
-                    (
-                        Usage(
-                            prompt_tokens_details=PromptTokensDetails(audio_tokens=1)
-                        ),
-                        "prompt audio_tokens",
-                    ),
-                    (
-                        Usage(
-                            completion_tokens_details=CompletionTokensDetails(
-                                rejected_prediction_tokens=1
-                            )
-                        ),
-                        "rejected_prediction_tokens",
-                    ),
-                    (Usage(extra={"cache_write_tokens": 1}), "cache_write_tokens"),
-                )
-            ],
         ],
     )
     def test_listed(self, message, path, what):
@@ -742,7 +711,7 @@ class TestOrder:
         """
         The keys of a medium have eino's order; those that it does not know follow.
         """
-        medium = {"url": "u", "mime_type": "image/png", "detail": "low", "a": 1}
+        medium = {"url": "u", "extra": {"x": 1}, "detail": "low", "name": "n", "a": 1}
         raw = user("", **{INPUT: [{"type": "image_url", "image": medium}]})
 
         (sent,) = written(one(raw))
@@ -811,6 +780,25 @@ class TestReserved:
         assert [raw] == written(one(raw))
 
 
+META = ".response_meta"
+OLDER = {"type": "image_url", "image_url": "u"}
+THOUGHT = {"type": "reasoning", "reasoning": "x"}
+
+
+def meta(**fields):
+    """
+    An assistant's message in JSON, with what is known of its response.
+    """
+    return answer(response_meta=fields)
+
+
+def image(content):
+    """
+    A user's message in JSON, with an image.
+    """
+    return user(**{INPUT: [{"type": "image_url", "image": content}]})
+
+
 class TestRefuses:
     @pytest.mark.parametrize(
         ("extra", "shown"), [([], "a list"), (0, "0"), ("", "''"), (5, "5")]
@@ -838,26 +826,10 @@ class TestRefuses:
             (user(user_input_multi_content=5), f".{INPUT}"),
             (user(user_input_multi_content=[5]), f".{INPUT}[0]"),
             (user(user_input_multi_content=[{}]), f".{INPUT}[0].type"),
-            (
-                user(user_input_multi_content=[{"type": "image_url", "image": 5}]),
-                f".{INPUT}[0].image",
-            ),
-            (
-                user(
-                    user_input_multi_content=[
-                        {"type": "image_url", "image": {"url": 5}}
-                    ]
-                ),
-                f".{INPUT}[0].image.url",
-            ),
-            (
-                user(multi_content=[{"type": "image_url", "image_url": "u"}]),
-                ".multi_content[0].image_url",
-            ),
-            (
-                answer(**{OUTPUT: [{"type": "reasoning", "reasoning": "x"}]}),
-                f".{OUTPUT}[0].reasoning",
-            ),
+            (image(5), f".{INPUT}[0].image"),
+            (image({"url": 5}), f".{INPUT}[0].image.url"),
+            (user(multi_content=[OLDER]), ".multi_content[0].image_url"),
+            (answer(**{OUTPUT: [THOUGHT]}), f".{OUTPUT}[0].reasoning"),
             (answer(tool_calls={}), ".tool_calls"),
             (answer(tool_calls=""), ".tool_calls"),
             (answer(tool_calls=[5]), ".tool_calls[0]"),
@@ -867,30 +839,21 @@ class TestRefuses:
             (answer(tool_calls=[{"id": 5}]), ".tool_calls[0].id"),
             ({"role": "tool", "content": "", "tool_call_id": 5}, ".tool_call_id"),
             (answer(response_meta=[]), ".response_meta"),
-            (answer(response_meta={"usage": 5}), ".response_meta.usage"),
+            (meta(usage=5), ".response_meta.usage"),
+            (meta(usage={"prompt_tokens": -1}), f"{META}.usage.prompt_tokens"),
             (
-                answer(response_meta={"usage": {"prompt_tokens": -1}}),
-                ".response_meta.usage.prompt_tokens",
+                meta(usage={"prompt_token_details": []}),
+                f"{META}.usage.prompt_token_details",
             ),
-            (
-                answer(response_meta={"usage": {"prompt_token_details": []}}),
-                ".response_meta.usage.prompt_token_details",
-            ),
-            (answer(response_meta={"logprobs": 5}), ".response_meta.logprobs"),
-            (
-                answer(response_meta={"logprobs": {"content": 5}}),
-                ".response_meta.logprobs.content",
-            ),
-            (likely(logprob="x"), ".response_meta.logprobs.content[0].logprob"),
-            (likely(logprob=10**400), ".response_meta.logprobs.content[0].logprob"),
-            (likely(logprob=True), ".response_meta.logprobs.content[0].logprob"),
-            (likely(bytes="a"), ".response_meta.logprobs.content[0].bytes"),
-            (likely(token=5), ".response_meta.logprobs.content[0].token"),
-            (likely(top_logprobs=5), ".response_meta.logprobs.content[0].top_logprobs"),
-            (
-                likely(top_logprobs=[5]),
-                ".response_meta.logprobs.content[0].top_logprobs[0]",
-            ),
+            (meta(logprobs=5), f"{META}.logprobs"),
+            (meta(logprobs={"content": 5}), f"{META}.logprobs.content"),
+            (likely(logprob="x"), f"{META}.logprobs.content[0].logprob"),
+            (likely(logprob=10**400), f"{META}.logprobs.content[0].logprob"),
+            (likely(logprob=True), f"{META}.logprobs.content[0].logprob"),
+            (likely(bytes="a"), f"{META}.logprobs.content[0].bytes"),
+            (likely(token=5), f"{META}.logprobs.content[0].token"),
+            (likely(top_logprobs=5), f"{META}.logprobs.content[0].top_logprobs"),
+            (likely(top_logprobs=[5]), f"{META}.logprobs.content[0].top_logprobs[0]"),
             (answer(reasoning_content=5), ".reasoning_content"),
         ],
     )
