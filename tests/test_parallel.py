@@ -226,8 +226,8 @@ class TestFanOut:
 
     def test_a_fork_of_the_fork(self, executor):
         """
-        What a step's own forks said comes along, and what it joined, and all
-        of it once.
+        The messages of a step's own forks come along, and what it joined, and all of it
+        once.
         """
         other = Aggregator.new().add_user_prompt("elsewhere").add_usage(Usage(1))
 
@@ -282,7 +282,7 @@ class TestFanOut:
 
     def test_a_key_is_paid_once(self, executor):
         """
-        Branches that pay one key pay it once.
+        Branches that record usage under one key are billed for it once.
         """
         done = fan_out(
             CHAT, [lambda s: s.add_usage(USAGE, key="k")] * 3, executor=executor
@@ -467,7 +467,7 @@ class TestFailures:
 
     def test_an_async_step(self):
         """
-        A coroutine function is told to use the twin, and leaves no coroutine.
+        A coroutine function is an error that names the twin, and leaves no coroutine.
         """
 
         async def step(state):
@@ -551,7 +551,7 @@ class TestFailures:
 
     def test_an_interrupt_from_outside(self, executor, monkeypatch):
         """
-        Interrupted while it waits, it tells what was kept, and starts nothing.
+        Interrupted while it waits, it reports the saved progress, and starts nothing.
         """
         go, inside = threading.Event(), threading.Event()
         turns: list[Turn] = []
@@ -642,7 +642,7 @@ class TestKeep:
 
     def test_messages_are_those_returned(self):
         """
-        A step that returns a state says itself which messages it added.
+        A step that returns a state decides itself which messages it added.
         """
 
         def step(state):
@@ -653,8 +653,8 @@ class TestKeep:
 
     def test_what_was_kept_is_paid(self, executor):
         """
-        What a step noted in the ledger was spent, also if it returns another
-        state, or another attempt.
+        Usage that a step recorded counts, also if the step returns another state, or
+        another attempt.
         """
         turns: list[Turn] = []
 
@@ -685,8 +685,8 @@ class TestKeep:
 
     def test_inner_fan_outs_are_paid(self, executor):
         """
-        What an inner fan-out cost is paid, also if the step goes on without
-        its result.
+        The usage of an inner fan-out counts, also if the step goes on without its
+        result.
         """
 
         def outer(state):
@@ -809,8 +809,8 @@ class TestConflictingKeys:
 
     def test_with_the_past(self, executor):
         """
-        A step that goes on from an older state can't pay otherwise what was
-        paid since.
+        A step that goes on from an older state can't record another usage under a key
+        that was recorded since.
         """
         state = self.pay(500, CHAT)
         steps = [partial(say, "b"), lambda _: self.pay(300, CHAT)]
@@ -1060,8 +1060,8 @@ class TestOnTurn:
 
     def test_what_it_raises(self):
         """
-        What it raises is raised in the end, in an error that has the state:
-        nothing that was paid is lost by it.
+        What it raises is raised in the end, in an error that has the state: no usage is
+        lost by it.
         """
         turns = []
 
@@ -1165,8 +1165,8 @@ class TestTimeout:
 
     def test_keeps_what_was_kept(self, time_is_up):
         """
-        When time is up, what is not done has failed, with what it had kept;
-        what it does afterwards is told to *on_turn*.
+        When time is up, what is not done has failed, with its saved progress; what it
+        does afterwards is reported to *on_turn*.
         """
         go, kept = threading.Event(), threading.Event()
         turns: list[Turn] = []
@@ -1302,7 +1302,7 @@ class TestArguments:
     )
     def test_refused(self, arguments, options, kind, problem, monkeypatch):
         """
-        What is not what it should be is said, and no step is run.
+        An argument of another type is an error, and no step is run.
         """
         monkeypatch.setattr(parallel._branches.StepBranch, "run", pytest.fail)
         with pytest.raises(kind, match=problem):
@@ -1359,7 +1359,7 @@ class TestExecutors:
 
     def test_that_is_shut_down(self):
         """
-        A pool that takes nothing any more fails every step, and says so.
+        A pool that was shut down fails every step, with the pool's error.
         """
         pool = ThreadPoolExecutor(1)
         pool.shutdown()
@@ -1389,7 +1389,7 @@ class TestExecutors:
 
     def test_that_gives_something_else(self):
         """
-        An executor whose results are not those of what it was given is told.
+        An executor whose results are not those of its steps is an error.
         """
 
         class Odd(Executor):
@@ -1442,8 +1442,8 @@ class TestExecutors:
 
     def test_several_exits(self):
         """
-        An interrupt often reaches all processes at once: one goes through, and
-        what each had kept is told.
+        An interrupt often reaches all processes at once: one goes through, and the
+        progress of each is reported.
         """
         turns: list[Turn] = []
         with pytest.raises(SystemExit):
@@ -1648,8 +1648,7 @@ class TestThreads:
 
     def test_none_to_be_had(self, monkeypatch):
         """
-        Where no thread can be started, all steps have failed, and it is said
-        why.
+        Where no thread can be started, all steps have failed, with the reason.
         """
 
         def none(_):
@@ -1743,8 +1742,8 @@ class TestTakenOver:
 
     def test_are_reported_when_all_is_over(self, monkeypatch):
         """
-        One that still runs when time is up is told of when it ends, as those
-        are that the pool runs.
+        One that still runs when time is up is reported when it ends, as those are that
+        the pool runs.
         """
         go = threading.Event()
         turns: list[Turn] = []

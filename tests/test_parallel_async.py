@@ -183,7 +183,7 @@ class TestTasks:
     )
     async def test_a_plain_step(self, step, problem):
         """
-        A plain function would keep the loop; it is told where to run it.
+        A plain function would block the loop; the error says where to run it.
         """
         done = await afan_out(CHAT, [step, partial(asay, "b")], on_error="keep")
 
@@ -206,8 +206,8 @@ class TestTasks:
     @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
     async def test_an_interrupt_goes_through(self, interrupt):
         """
-        A step that raises what is no `Exception` ends the fan-out at once, as
-        itself; what others had kept is told.
+        A step that raises what is no `Exception` ends the fan-out at once, as itself;
+        the progress of others is reported.
         """
         turns: list[Turn] = []
 
@@ -223,7 +223,7 @@ class TestTasks:
     @pytest.mark.parametrize("steps", [None, [3]])
     async def test_refused(self, steps):
         """
-        What is not what it should be is said, and no step is run.
+        An argument of another type is an error, and no step is run.
         """
         with pytest.raises(TypeError):
             await afan_out(CHAT, steps)
@@ -236,8 +236,8 @@ class TestCancelled:
 
     async def test_tells_what_was_kept(self):
         """
-        All tasks are cancelled, and what each had kept, and what others had
-        added, is told before the cancellation goes on.
+        All tasks are cancelled, and the progress of each, and what others had added, is
+        reported before the cancellation goes on.
         """
         turns: list[Turn] = []
         with anyio.move_on_after(60) as scope:
@@ -331,7 +331,7 @@ class TestCancelled:
 
     def test_by_task_cancel(self):
         """
-        Cancelled as asyncio's own tasks are, it tells what was kept, too.
+        Cancelled as asyncio's own tasks are, it reports the saved progress, too.
         """
         turns: list[Turn] = []
 
@@ -480,7 +480,7 @@ class TestExecutor:
 
     async def test_an_async_step(self):
         """
-        An async function is told to do without the executor.
+        An async function with an executor is an error that says to do without it.
         """
         with ThreadPoolExecutor(1) as pool:
             done = await afan_out(
@@ -509,8 +509,8 @@ class TestExecutor:
 
     async def test_cancelled(self):
         """
-        Cancelled, it tells what was kept; what runs on is told of again when
-        it ends; what has not begun never does.
+        Cancelled, it reports the saved progress; what runs on is reported again when it
+        ends; what has not begun never does.
         """
         go, inside, began = threading.Event(), threading.Event(), []
         turns: list[Turn] = []

@@ -166,8 +166,7 @@ class TestDask:
 
     def test_an_error_that_cannot_travel(self, executor):
         """
-        An error that can't be read again comes back as one that says what it
-        was.
+        An error that can't be unpickled comes back as one that describes it.
         """
         step = partial(branches.fail, branches.Unreadable)
         done = fan_out(
@@ -223,7 +222,7 @@ class TestDask:
 
     def test_a_step_that_kills_its_workers(self, client):
         """
-        A step that kills every worker it is run on is given up, which is said;
+        A step that kills every worker it is run on fails, with an error that says so;
         others come back.
         """
         executor = client.get_executor(retries=0)

@@ -1,6 +1,6 @@
 """
-Interrupts of fan-outs: whatever a step has paid is handed over, nothing hangs,
-and an interrupt is an interrupt.
+Interrupts of fan-outs: the usage that a step recorded is reported, nothing hangs, and
+an interrupt is an interrupt.
 """
 
 import gc
@@ -61,7 +61,7 @@ class Remembers(Travels):
 
 class Bill:
     """
-    What steps were paid, and what *on_turn* was told of it.
+    The usage that steps recorded, and what *on_turn* was called with.
     """
 
     def __init__(self):
@@ -90,7 +90,7 @@ class Bill:
 
     def check(self, *_):
         """
-        All that was paid is told, if need be by a thread that ran on.
+        All usage was reported, if need be by a thread that ran on.
         """
         is_running = True
         while missing := self.find_missing():
@@ -199,8 +199,8 @@ class TestAtEachOpcode:
     @pytest.mark.parametrize("backend", ["asyncio", "trio"])
     def test_tasks(self, backend):
         """
-        What a task has kept is told, and the interrupt leaves the loop alone,
-        not in a group.
+        The progress of a task is reported, and the interrupt leaves the loop alone, not
+        in a group.
         """
 
         async def main(bill):
@@ -278,8 +278,8 @@ class TestSignals:
 
     def test_trio(self):
         """
-        An interrupt that trio delivers to the task that waits for the branches
-        leaves it as an interrupt, and what was kept is told.
+        An interrupt that trio delivers to the task that waits for the branches leaves
+        it as an interrupt, and the saved progress is reported.
         """
         bill = Bill()
 

@@ -89,8 +89,8 @@ class TestProcesses:
 
     def test_failures(self, pool):
         """
-        The error and what the step had kept come back together; the error says
-        where it was raised.
+        The error and the step's saved progress come back together; the error has the
+        place where it was raised.
         """
         steps = [partial(say, "a"), branches.refused, partial(say, "c")]
         done = fan_out(CHAT, steps, executor=pool, on_error="keep")
@@ -121,8 +121,8 @@ class TestProcesses:
     @pytest.mark.parametrize("kind", [branches.Unpicklable, branches.Unreadable])
     def test_an_error_that_cannot_travel(self, pool, kind):
         """
-        An error that can't be pickled, or not be read again, comes back as one
-        that says what it was, with what the step had kept.
+        An error that can't be pickled, or not be unpickled, comes back as one that
+        describes it, with the step's saved progress.
         """
         steps = [partial(branches.fail, kind), partial(say, "b")]
         done = fan_out(CHAT, steps, executor=pool, on_error="keep")
@@ -194,8 +194,8 @@ class TestProcesses:
 
     def test_a_process_dies(self):
         """
-        A process that dies loses its branch, which is said; what had come back
-        before is there.
+        A process that dies loses its branch, with an error that says so; what had come
+        back before is there.
         """
         with new_pool() as pool:
             ready = fan_out(CHAT, [partial(say, "x")], executor=pool)

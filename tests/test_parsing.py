@@ -1,5 +1,5 @@
 """
-Parsing: values out of what models say, or all that is wrong.
+Parsing: values out of models' answers, or all that is wrong with them.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ Id = NewType("Id", int)
 
 def make_answer(text):
     """
-    What a model says.
+    A model's answer.
     """
     return AssistantMessage(text)
 
@@ -361,7 +361,7 @@ class TestContent:
     )
     def test_not_found(self, text, what):
         """
-        Nothing else is guessed; the error says what is there.
+        Nothing else is guessed; the error lists what is there.
         """
         (found,) = wrong(make_answer(text), object)
 
@@ -917,7 +917,7 @@ class TestTypes:
 
     def test_reports_errors_of_a_class(self):
         """
-        In its words, at its path; the first such exception is the cause.
+        With its message, at its path; the first such exception is the cause.
         """
         with pytest.raises(ParseError) as caught:
             parse(
@@ -1160,7 +1160,7 @@ class TestLaws:
     )
     def test_any_json_for_any_type(self, raw, type):
         """
-        A value or a `ParseError`, whatever is said for whatever type.
+        A value or a `ParseError`, whatever the JSON and whatever the type.
         """
         made, problems = outcome(make_answer(json.dumps(raw)), type)
 
@@ -1202,7 +1202,7 @@ class TestArguments:
     )
     def test_refused(self, error, what, options):
         """
-        In words that say what is given and what can be.
+        With an error that has what was given and what is expected.
         """
         with pytest.raises(error, match=what):
             parse(make_answer("not JSON"), int, **options)

@@ -84,7 +84,8 @@ class TestExamples:
 class TestChangedPeer:
     def test_mended(self):
         """
-        The day a peer keeps a law that it broke, the example says what to change.
+        When a peer begins to keep a law that it broke, the example fails with what to
+        change.
         """
 
         def mended():
@@ -113,7 +114,7 @@ class TestChangedPeer:
 
     def test_moved(self):
         """
-        An example whose names are gone is told apart from one that is mended.
+        An example whose names are gone is distinguished from one that is mended.
         """
 
         def moved():

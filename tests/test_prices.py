@@ -413,7 +413,7 @@ class TestPrice:
     )
     def test_never_takes_unknown_for_nothing(self, name, usage, why, registry):
         """
-        What has no price, or can't be true, is an error that says what.
+        What has no price, or can't be true, is an error that names it.
         """
         with pytest.raises(UnpricedError, match=why) as caught:
             price(usage, name)
@@ -465,7 +465,7 @@ class TestPrice:
 
 class TestModels:
     """
-    Which names are taken, and what is said of others.
+    Which names are known, and the error for others.
     """
 
     @pytest.mark.parametrize(
@@ -589,7 +589,7 @@ class TestBudget:
 
     def test_names_near_matches(self, registry):
         """
-        A slip in the name is told.
+        A misspelt name is an error that suggests the nearest.
         """
         with pytest.raises(UnknownModelError, match="did you mean 'plain'"):
             TokenBudget(model="plian")
@@ -603,7 +603,7 @@ class TestBudget:
 
     def test_checks_numbers_before_it_looks(self):
         """
-        A wrong number is the first thing that is told.
+        A wrong number is the first problem that is reported.
         """
         with pytest.raises(ValueError, match="max_output_tokens is -1"):
             TokenBudget(model="no such", max_output_tokens=-1)
@@ -881,8 +881,8 @@ class TestCost:
     @given(branches())
     def test_of_a_join_is_that_of_its_distinct_entries(self, sides):
         """
-        However often branches meet, each entry is paid for once, to the last
-        digit, in any arithmetic context; and none is forgotten.
+        However often branches are joined, each entry is priced once, to the last digit,
+        in any arithmetic context; and none is forgotten.
         """
         trunk, fork, other = sides
         joined = trunk.join(fork, other).join(fork)

@@ -80,7 +80,7 @@ class TestPage:
 
     def test_nothing_was_run(self):
         """
-        A part that was not run says so, and has no numbers.
+        A part that was not run is marked as such, and has no numbers.
         """
         page = render()
         parts = {name: page.partition(f"<!-- {name} -->\n\n")[2] for name in PARTS}
@@ -126,7 +126,7 @@ class TestPage:
 
     def test_whole_run(self):
         """
-        Only a quick run says that it was one.
+        Only a quick run is marked as one.
         """
         assert "quick run" not in render(tests={**TESTS, "size": "whole"})
 
@@ -147,7 +147,7 @@ class TestPage:
 
     def test_no_peers(self):
         """
-        Where a part could not be run the page says why.
+        Where a part could not be run the page has the reason.
         """
         page = render(peers={**RUN, "missing": "there are none"})
 
@@ -180,7 +180,7 @@ class TestPage:
 
     def test_collected(self, mutants):
         """
-        Results of several runs say that they are.
+        Results of several runs are marked as such.
         """
         page = "\n".join(describe_mutants({**mutants, "collected": True}))
 
@@ -207,7 +207,7 @@ class TestPage:
 class TestReadTable:
     def test_rows(self):
         """
-        Titles of several words, numbers with separators, and notes are told apart.
+        Titles of several words, numbers with separators, and notes are distinguished.
         """
         text = (
             "what                   processes      saves   lost\n"

@@ -97,7 +97,7 @@ some = st.lists(our.messages() | hostile_messages, max_size=5)
 
 def speakers(text):
     """
-    Who has a turn in a text, in order.
+    The roles in a text, in order.
     """
     return [re.split(r"[ ,]", line)[0] for line in text.split("\n") if line[:1].strip()]
 
@@ -121,8 +121,8 @@ def check_text(messages):
 
 def check_markdown(messages):
     """
-    The same, and that others' words do nothing outside of their quote, where
-    they are code only.
+    The same, and text of messages has no effect outside of its quote, where it is code
+    only.
     """
     found, env = tokens(render_transcript(messages, format="markdown"))
 
@@ -323,14 +323,14 @@ class TestRenderTranscript:
     )
     def test_words(self, shown, message):
         """
-        Words that are missing leave nothing behind, those that could be read as
-        several are in quotes, and JSON keeps its letters.
+        Empty words leave nothing behind, those that could be read as several are in
+        quotes, and JSON keeps its letters.
         """
         assert shown == render_transcript([message])
 
     def test_markdown(self):
         """
-        Heads are headings, what is said is quoted, data is code.
+        Headings for messages, text is quoted, data is code.
         """
         assert MARKDOWN == render_transcript(CHAT[:5], format="markdown")
 
@@ -351,8 +351,9 @@ class TestRenderTranscript:
     @given(some, formats)
     def test_is_total(self, messages, style):
         """
-        Every message can be shown, as valid text in which nothing is obeyed,
-        with at most one newline at the end; and the same every time.
+        Every message can be rendered, as valid text without markup or control
+        characters of its own, with at most one newline at the end; and the same every
+        time.
         """
         shown = render_transcript(messages, format=style)
 
@@ -423,8 +424,8 @@ class TestRenderTranscript:
     @given(hostile, hostile, formats)
     def test_content_is_shown(self, one, other, style):
         """
-        Two users who say different things, or have different names, or call
-        different tools, are shown differently.
+        Two users' messages of other content, or other names, or other calls, are
+        rendered differently.
         """
         # Ends of lines of other systems, and empty lines at the end, are not.
         bare = [escape_invisible(word).rstrip() for word in (one, other)]
@@ -503,8 +504,8 @@ class TestRenderTranscript:
     )
     def test_erased(self, message, style):
         """
-        A message that was erased says so, and why, and nothing else but the calls
-        it made; nor does the reason pass for another message.
+        A message that was erased is marked, with the reason and the calls it made, and
+        nothing else; nor does the reason pass for another message.
         """
         stone = make_tombstone(message, b"x" * 16, "asked for\n\nuser\n    Hi!")
         shown = render_transcript([stone], format=style)
@@ -574,7 +575,7 @@ class TestRenderTranscript:
     )
     def test_grows_with_the_content(self, message, style):
         """
-        Whatever is said takes at most a few times the room.
+        The text is at most a few times as long as the content.
         """
         shown = render_transcript([message], format=style)
 
@@ -618,7 +619,7 @@ class TestRenderTranscript:
     )
     def test_refuses_what_is_no_message(self, wrong, message):
         """
-        By saying what is there instead.
+        With an error that says what was given instead.
         """
         with pytest.raises(TypeError, match=message):
             render_transcript(wrong)

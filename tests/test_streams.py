@@ -294,7 +294,7 @@ class TestOf:
 
     def test_hints_at_the_call_that_is_missing(self):
         """
-        A generator function is told from its generator.
+        A generator function is distinguished from its generator.
         """
         with pytest.raises(TypeError, match="what calling it gives, perhaps"):
             Stream.of(breaking_off)
@@ -304,7 +304,7 @@ class TestOf:
     )
     def test_is_not_made_by_its_class(self, kind):
         """
-        Streams, readers and senders say who makes them.
+        The classes of streams, readers and senders name the function that makes them.
         """
         with pytest.raises(TypeError, match=r"can.t call .*; use"):
             kind(3)
@@ -325,7 +325,7 @@ class TestOf:
     @pytest.mark.parametrize("verb", [pickle.dumps, copy.copy, copy.deepcopy])
     def test_is_not_pickled(self, end, verb):
         """
-        What belongs to a process stays there, and says what to do.
+        An object of one process can't be pickled; the error says what to do.
         """
         with pytest.raises(TypeError, match=r"can't pickle a [SR]"):
             verb(end)
@@ -345,7 +345,7 @@ class TestOf:
 
     def test_needs_a_loop_for_what_is_awaited(self):
         """
-        `for` over an async source says what to use.
+        `for` over an async source is an error that says what to use.
         """
 
         async def numbers():
@@ -446,7 +446,8 @@ class TestErrors:
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
     def test_an_interrupted_source_is_no_end(self, error):
         """
-        Who pulled gets the interrupt; the others learn that something is missing.
+        The reader that asked the source gets the interrupt; the others learn that
+        something is missing.
         """
         stream = Stream.of(breaking_off(1, error=error()))
         with pytest.raises(error):
@@ -536,8 +537,8 @@ class TestErrors:
     @pytest.mark.parametrize("where", ["source", "iterator", "function", "on_error"])
     def test_keep_no_stream_alive(self, where):
         """
-        Who keeps an error keeps neither the stream, nor its other elements, nor
-        what its reader had in hand.
+        An error that is kept keeps neither the stream, nor its other elements, nor what
+        its reader had in hand.
         """
         kept: weakref.WeakSet[Thing] = weakref.WeakSet()
 
@@ -759,7 +760,7 @@ class TestConvert:
 
     def test_an_interrupted_function_is_called_again(self):
         """
-        Who is interrupted in the function takes nothing from the others.
+        A reader that is interrupted in the function takes nothing from the others.
         """
         interrupts = [KeyboardInterrupt()]
 
@@ -962,7 +963,7 @@ class TestPipe:
     @pytest.mark.parametrize("error", [KeyboardInterrupt, StopIteration])
     def test_sends_interrupts_of_its_block_as_errors(self, error):
         """
-        An interrupt, or what looks like an end, is reported in other words.
+        An interrupt, or what looks like an end, is reported as another error.
         """
         sender, stream = pipe(0)
         with pytest.raises(error), sender:
@@ -1110,7 +1111,7 @@ class TestPipe:
     @pytest.mark.parametrize("capacity", [0, 1])
     def test_an_interrupted_sender_sends_nothing(self, capacity, monkeypatch):
         """
-        Who is interrupted while waiting takes the element back.
+        A sender that is interrupted while waiting takes the element back.
         """
 
         def interrupt(_):
@@ -1130,7 +1131,7 @@ class TestPipe:
 
     def test_shows_what_waits(self):
         """
-        A sender shows its state in a word, and how full the pipe is.
+        The repr of a sender shows its state, and how full the pipe is.
         """
         sender, _stream = pipe(2)
         sender.send(1)
@@ -1295,7 +1296,7 @@ class TestMerge:
 
     def test_tells_each_named_end_once(self):
         """
-        Each source's end is told after its last element, inner ones, too.
+        Each source's end is reported after its last element, inner ones, too.
         """
         inner = merge_named({"x": Stream.of([1]), "y": Stream.of([])})
         outer = merge_named({"in": inner, "b": Stream.of([2, 3])})
@@ -2082,8 +2083,8 @@ class TestMemory:
 
     def test_rest_while_another_thread_waits(self):
         """
-        Who takes the `rest` of a reader that waits for its source gets what comes
-        after that, once.
+        Taking the `rest` of a reader that waits for its source gives what comes after
+        that, once.
         """
         go, inside = threading.Event(), threading.Event()
 
@@ -2221,7 +2222,7 @@ class TestMemory:
 
     def test_a_deserted_pipe_keeps_nothing(self):
         """
-        What is not read is freed with the last reader.
+        Elements that are not read are freed with the last reader.
         """
         sender, stream = pipe(2)
         thing = Thing()
@@ -2458,7 +2459,7 @@ class TestThreads:
 
     def test_others_get_an_element_though_no_further_one_is_asked_for(self):
         """
-        Who waits is woken as soon as the one in the source has its element.
+        A waiting reader is woken as soon as the one in the source has its element.
         """
         inside, go = threading.Event(), threading.Event()
 
@@ -2512,7 +2513,7 @@ class TestThreads:
 
     def test_an_interrupt_leaves_the_others_an_element(self):
         """
-        Who waits takes over from one who was interrupted.
+        A waiting reader takes over from one who was interrupted.
         """
         inside, go = threading.Event(), threading.Event()
         interrupts = [KeyboardInterrupt()]
@@ -2538,7 +2539,7 @@ class TestThreads:
 
     def test_a_source_that_reads_itself_fails(self):
         """
-        Who waits for itself gets an error instead, and the stream ends.
+        A source that waits for itself gets an error instead, and the stream ends.
         """
 
         def source():
@@ -2706,7 +2707,7 @@ class TestCollect:
 
     def test_closes_the_pipe_nobody_holds(self):
         """
-        Collecting the only reference to a stream tells its sender in the end.
+        Collecting the only reference to a stream closes its sender.
         """
         sender, stream = pipe(3)
         sender.send(self.CHUNKS[0])

@@ -301,7 +301,8 @@ class TestRead:
 
     async def test_a_function_that_closes_its_reader(self):
         """
-        What it makes after that is not read, and the reader says why.
+        What it makes after that is not read, and the error of the reader has the
+        reason.
         """
 
         def convert(item):
@@ -315,7 +316,7 @@ class TestRead:
 
     async def test_a_source_that_reads_itself_fails(self):
         """
-        Who waits for itself gets an error instead.
+        A source that waits for itself gets an error instead.
         """
 
         async def source():
@@ -363,7 +364,7 @@ class TestRead:
 
 class TestCancel:
     """
-    Who is cancelled takes nothing from the others.
+    A cancelled reader takes nothing from the others.
     """
 
     async def test_loses_no_element_of_an_async_source(self):
@@ -641,7 +642,7 @@ class TestPipe:
 
     async def test_a_cancelled_sender_is_no_end(self):
         """
-        Who reads from a cancelled sender learns that something is missing.
+        A reader of a cancelled sender learns that something is missing.
         """
         sender, stream = pipe(0)
         with anyio.move_on_after(0.001):
@@ -1212,7 +1213,7 @@ class TestLoops:
 
     def test_a_closed_loop_is_no_end(self):
         """
-        Nor is a loop that was closed without a word to its tasks.
+        Nor is a loop that was closed without cancelling its tasks.
         """
         stream = Stream.of(slowly(1, 2, 3))
         loop = asyncio.new_event_loop()

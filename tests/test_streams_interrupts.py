@@ -488,8 +488,8 @@ class TestSend:
     @pytest.mark.parametrize("capacity", [0, 1, 5])
     def test_leaves_the_pipe_usable(self, capacity):
         """
-        Wherever a sender is interrupted: what it was told was sent is read,
-        once and in order, and others go on sending.
+        Wherever a sender is interrupted: what `send` returned for is read, once and in
+        order, and others go on sending.
         """
 
         def prepare():

@@ -170,7 +170,7 @@ class TestFString:
     )
     def test_refuses_what_is_no_name_key_or_position(self, text, why):
         """
-        What is refused says why, and what to write instead.
+        The error has the reason, and what to write instead.
         """
         with pytest.raises(TemplateError, match=why):
             render(text, self.VARIABLES, syntax="fstring")
@@ -304,7 +304,7 @@ class TestJinja2:
     )
     def test_refuses_the_rest(self, text, why):
         """
-        No loader, no attributes, no objects: each says what there is not.
+        No loader, no attributes, no objects: each error names what is missing.
         """
         with pytest.raises(TemplateError, match=why):
             render(text, self.VARIABLES, syntax="jinja2")
@@ -722,7 +722,7 @@ class TestRender:
     @pytest.mark.parametrize("wrong", ["f", "", None, "FSTRING", ["go"], "jinja"])
     def test_names_the_syntaxes(self, wrong):
         """
-        There are three, and the error says which.
+        There are three, and the error lists them.
         """
         with pytest.raises(TemplateError, match="one of fstring, jinja2, go"):
             render("a", {}, syntax=wrong)
@@ -776,7 +776,7 @@ class TestRender:
     )
     def test_names_the_extra(self, syntax, package, extra, monkeypatch):
         """
-        Without its package a syntax says which extra brings it.
+        A syntax without its package is an error that names the extra.
         """
         for name in list(sys.modules):
             ours = ("conversation_state.templates._jinja", f"{package}.")
@@ -917,7 +917,8 @@ class TestFormat:
     @every_syntax
     def test_what_a_message_can_not_be(self, syntax):
         """
-        A message that becomes invalid says so itself, and notes the template.
+        A message that becomes invalid is its own error, with a note that names the
+        template.
         """
         template = Template(UserMessage([ImagePart(url=gap(syntax))]), syntax=syntax)
 
@@ -1044,7 +1045,7 @@ class TestPlaceholder:
 
     def test_needed_is_not_none(self):
         """
-        None is nothing to one that is needed, and the error says what is.
+        None counts as missing to one that is required, and the error names it.
         """
         with pytest.raises(TemplateError, match=r"h is None.*An empty list"):
             Template(Placeholder("h")).format({"h": None})
@@ -1093,7 +1094,7 @@ class TestTemplate:
 
     def test_repr(self):
         """
-        Says how to make it.
+        The repr is the call that makes it.
         """
         template = Template(UserMessage("a"), Placeholder("h"), syntax="go")
 
@@ -1344,7 +1345,7 @@ class TestLaws:
     @given(data=st.data())
     def test_any_text_renders_or_is_refused(self, syntax, data):
         """
-        Whatever is made of a syntax's own words ends, in text or TemplateError.
+        Any combination of a syntax's own tokens ends, in text or TemplateError.
         """
         pieces = st.sampled_from([*self.PIECES[syntax], " ", " "])
         text = "".join(data.draw(st.lists(pieces, max_size=25)))

@@ -67,7 +67,7 @@ class Endless(Mapping[str, Any]):
 
 class Liar:
     """
-    Says it is a truth value, which would be handed on as it is.
+    A truth value by its class, which would be returned as it is.
     """
 
     secret = "s3cret"
@@ -689,8 +689,8 @@ def main(left_out):
 
 def test_all_end_in_a_template_error():
     """
-    Whatever means harm ends in a TemplateError of a few words, that tell
-    nothing of what they found; and before the memory does.
+    Whatever is hostile ends in a TemplateError of a few words, without the values that
+    it found; and before the memory is full.
     """
     left_out = set() if is_thorough() else SLOW_AND_ALIKE
     done = subprocess.run(

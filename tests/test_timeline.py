@@ -127,7 +127,7 @@ class TestBegin:
 
     def test_is_the_only_way(self):
         """
-        The class itself says how timelines are made.
+        The error of the class names the functions that make timelines.
         """
         with pytest.raises(TypeError, match=re.escape("Timeline.begin(state)")):
             Timeline()
@@ -388,7 +388,7 @@ def steps(run: Callable[[], object]) -> int:
 class TestFilter:
     def test_takes_the_place(self):
         """
-        What is not worth a step replaces the present state; its number and
+        A change that is not worth a step replaces the present state; its number and
         what is ahead stay.
         """
         timeline = Timeline.begin(1.0, filter=differs).commit(2.0).commit(3.0)
@@ -680,8 +680,8 @@ class TestRedo:
 
     def test_refuses_what_is_not_ahead(self):
         """
-        A moment beside or behind, or a label that is nowhere ahead; the error
-        says what is.
+        A moment beside or behind, or a label that is nowhere ahead; the error lists
+        what is.
         """
         timeline = tree().goto(1)
 
@@ -808,7 +808,7 @@ class TestGoto:
 
     def test_takes_an_equal_moment(self):
         """
-        Of an equal timeline, a decoded one say.
+        Of an equal timeline, such as a decoded one.
         """
         there = tree().goto(tree().moments[3])
 
@@ -833,7 +833,7 @@ class TestGoto:
 
     def test_refuses_what_is_forgotten(self):
         """
-        And says that it was there once.
+        And the error says that it was there once.
         """
         timeline = Timeline.begin("S", limit=2).commit("A").commit("B").commit("C")
 
@@ -1221,7 +1221,7 @@ def test_moments_are_values(moment):
 
 class TestLaws:
     """
-    A law that is broken says so.
+    A broken law raises an error that names it.
     """
 
     @pytest.mark.parametrize(

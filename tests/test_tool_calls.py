@@ -259,7 +259,7 @@ class TestFailures:
 
     def test_text_that_is_no_unicode(self, monkeypatch):
         """
-        Half a surrogate pair, from the name of a file say, becomes U+FFFD.
+        Half a surrogate pair, such as in the name of a file, becomes U+FFFD.
         """
 
         def broken():
@@ -400,7 +400,7 @@ class TestAsync:
 
     def test_async_in_call(self):
         """
-        `call` does not leave a coroutine behind, and says what to do.
+        `call` does not leave a coroutine behind, and the error says what to do.
         """
 
         async def later():

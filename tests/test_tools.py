@@ -1,5 +1,5 @@
 """
-Tools: what a model is told of them, and which of them.
+Tools: what a model gets as their description, and which of them.
 """
 
 import copy
@@ -53,7 +53,7 @@ NODE = {
 
 def refused(make: Callable[[], object]) -> str:
     """
-    What the error says that *make* raises.
+    The message of the error that *make* raises.
     """
     with pytest.raises(InvalidToolError) as raised:
         make()
@@ -87,7 +87,7 @@ class TestToolChoice:
 class TestRoom:
     def test_names(self):
         """
-        The room gives what it says it has, and nothing else.
+        The room contains what it lists, and nothing else.
         """
         from conversation_state import tools  # noqa: PLC0415 - the module itself
 
@@ -253,7 +253,7 @@ class TestParameter:
     @pytest.mark.parametrize(("kind", "shown"), [("integer", "an"), ("null", "a")])
     def test_misplaced_items(self, kind, shown):
         """
-        Only an array has items; the error says what was given them.
+        Only an array has items; the error has the type that was given them.
         """
         with pytest.raises(InvalidToolError, match=f"are given for {shown} {kind};"):
             Parameter(kind, items=Parameter("string"))
@@ -321,7 +321,7 @@ class TestParametersSchema:
 
     def test_all(self):
         """
-        Everything a parameter says is in its schema, and nothing else.
+        All fields of a parameter are in its schema, and nothing else.
         """
         schema = parameters_schema(
             {
@@ -428,7 +428,7 @@ class TestToolInfo:
     )
     def test_refuses(self, given, message):
         """
-        What no model could be told of is refused where it is made.
+        What can't be described to a model is refused where it is made.
         """
         assert refused(lambda: ToolInfo(**{"name": "t", **given})).startswith(message)
 
@@ -488,8 +488,8 @@ class TestToolInfo:
     )
     def test_takes_any_schema_of_an_object(self, given):
         """
-        Whether or not it says so in a ``type`` of its own; and writes it, and
-        reads it again, as a schema and not as parameters of such names.
+        Whether or not it has a ``type`` of its own; and writes it, and reads it again,
+        as a schema and not as parameters of such names.
         """
         tool = ToolInfo("t", "", given)
 

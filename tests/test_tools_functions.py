@@ -1,5 +1,5 @@
 """
-What functions say of themselves to a model.
+Descriptions of functions for a model.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ ROOT = Path(__file__).parent.parent
 
 def refused(make: Callable[[], object]) -> str:
     """
-    What the error says that *make* raises.
+    The message of the error that *make* raises.
     """
     with pytest.raises(InvalidToolError) as raised:
         make()
@@ -568,7 +568,7 @@ class TestKinds:
 
     def test_refers_to_itself_without_a_name(self):
         """
-        What has no name can't be referred to, and the error says how to name it.
+        A class without a name can't be referred to, and the error says how to name it.
         """
         names: dict[str, Any] = {}
         alias = int | list["Json"]  # type: ignore[name-defined] # noqa: F821
@@ -1296,7 +1296,7 @@ class TestFromFunction:
 
     def test_missing_extra(self, monkeypatch):
         """
-        Without the extra it says which one it is.
+        Without the extra the error names it.
         """
         for name in ("_functions", "_types", "_docstrings"):
             monkeypatch.delitem(

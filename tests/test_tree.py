@@ -103,7 +103,7 @@ class TestOf:
 
     def test_made_by_of(self):
         """
-        The class says how its values are made.
+        The error of the class names the function that makes its values.
         """
         with pytest.raises(TypeError, match=r"MessageTree\.of"):
             Tree()
@@ -368,7 +368,7 @@ class TestValue:
 
     def test_shown(self):
         """
-        Its repr says how much there is.
+        Its repr has how many messages and leaves there are.
         """
         assert "<MessageTree: 3 messages, 2 leaves>" == repr(MessageTree.of(SEA, HILLS))
         assert last(SEA) in MessageTree.of(SEA)

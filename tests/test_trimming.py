@@ -497,7 +497,7 @@ class TestTrimContext:
 
     def test_says_what_is_wrong_with_its_arguments(self):
         """
-        A number is no budget and a text no message; the error says what is.
+        A number is no budget and a text no message; the error has what was given.
         """
         with pytest.raises(TypeError, match="expected a TokenBudget"):
             TrimContext.of([UserMessage("a")], 8_000)  # type: ignore[arg-type]
@@ -574,8 +574,8 @@ class TestDefault:
 
     def test_keeps_what_stands_before_a_stopped_call(self):
         """
-        All messages are shown, and the call has an answer that says that there
-        is none; by every way to trim.
+        All messages are shown, and the call has a result that says that there is none;
+        by every way to trim.
         """
         state = stopped()
         budget = TokenBudget(context_window=8_000)
@@ -596,7 +596,7 @@ class TestDefault:
 
     def test_is_repair_and_fit(self):
         """
-        A trimmer says which steps it runs.
+        The repr of a trimmer lists the steps it runs.
         """
         assert (repair(), fit()) == Trimmer(None).steps
 

@@ -47,7 +47,7 @@ from tests.test_trimming import anything, calls, result
 
 def listing(messages):
     """
-    A summary that says what it was made of.
+    A summary that lists what it was made of.
     """
     return f"[{'|'.join(message.text for message in messages)}]"
 
@@ -77,14 +77,14 @@ def giving(summary):
 
 def mark(message):
     """
-    What a summary says about itself.
+    The mark in the metadata of a summary.
     """
     return message.metadata["conversation_state"]
 
 
 def texts(view):
     """
-    What a view says.
+    The texts of a view.
     """
     return [message.text for message in view]
 
@@ -205,7 +205,7 @@ class TestCompact:
     )
     def test_tells_that_a_summary_is_none(self, given_, history):
         """
-        The view is what it was, and says why.
+        The view is what it was, and has the reason.
         """
         context = TrimContext.of([UserMessage("a"), UserMessage("b")])
         step = compact(range(2), lambda _: given_)
@@ -263,7 +263,7 @@ class TestCompact:
 
     def test_refuses_to_part_calls_from_results(self):
         """
-        And says where to begin or end instead.
+        With an error that says where to begin or end instead.
         """
         history = [UserMessage("a"), calls("x", "y"), result("x"), result("y")]
         history += [UserMessage("b"), calls("z")]
@@ -320,8 +320,8 @@ class TestCompact:
 
     def test_a_dropped_summary_is_accounted_for(self):
         """
-        Its position says why it went, the others that they were compacted; and
-        it is still known.
+        Its position has the reason for which it was dropped, the others that they were
+        compacted; and it is still known.
         """
         history = list(map(UserMessage, "abc"))
         view = trim(
@@ -792,8 +792,8 @@ class TestRollingSummary:
 
     def test_forks_share_it_as_far_as_it_reaches(self):
         """
-        A fork behind what is summed up takes the summary; one from before
-        does not, for it would tell what was never history.
+        A fork behind what is summed up takes the summary; one from before does not, for
+        it would contain what never was in its history.
         """
         state = chat(9)
         view = trim(state, None, rolling_summary(10, 2, lambda _: "sum"))
@@ -1040,7 +1040,7 @@ class TestRollingSummary:
 
     def test_wait_for_it(self):
         """
-        The async twin says the same.
+        The async twin gives the same.
         """
         state = chat(5)
 

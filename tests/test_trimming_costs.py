@@ -116,7 +116,7 @@ def views(conversation, budget, pipeline):
 
 def account(view):
     """
-    All that a view says of itself.
+    All parts of a view that can be compared.
     """
     return (
         list(view.elements),

@@ -53,19 +53,19 @@ from tests.test_trimming import anything, calls, is_valid, result, small
 
 def thought(*more):
     """
-    A message of reasoning, and what else it says.
+    A message of reasoning, and its other content.
     """
     return AssistantMessage([ReasoningPart("hm"), *more])
 
 
 class TestProperties:
     """
-    Each property says what is wrong, where, and where cuts do no harm.
+    Each property reports what is wrong, where, and where cuts do no harm.
     """
 
     def test_many_calls(self):
         """
-        What is wrong with a thousand calls is said with three of them.
+        A flaw of a thousand calls names three of them.
         """
         many = [ToolCall(f"call {at:03} {'x' * 1_000}", "f") for at in range(1_000)]
         history = [AssistantMessage("", tool_calls=many), UserMessage("Go on")]
@@ -78,8 +78,8 @@ class TestProperties:
     @given(anything)
     def test_those_that_all_want_make_a_view_valid(self, history):
         """
-        No flaw of theirs exactly where the judge finds none; and `problems`
-        tells the same.
+        Together they report a flaw exactly where the check of a whole view finds one;
+        and `problems` reports the same.
         """
         everywhere = [one for one in PROPERTIES if one.everywhere]
         flaws = [flaw for one in everywhere for flaw in one.flaws(history)]
@@ -152,8 +152,8 @@ class TestProperties:
 
     def test_reasoning_stays_with_what_it_led_to(self):
         """
-        A message that only thinks belongs to the next of the assistant; one
-        that also speaks or calls does not part from itself.
+        A message of reasoning alone belongs to the next of the assistant; one that also
+        has text or calls is not separated from its reasoning.
         """
         history = [UserMessage("a"), thought(), calls("x"), result("x")]
 
@@ -492,7 +492,7 @@ class TestSlack:
     @pytest.mark.parametrize("slack", [-1, 0.5, "9", None, False])
     def test_wants_a_number(self, slack):
         """
-        The error says what was given.
+        The error has what was given.
         """
         with pytest.raises(
             ValueError, match="slack of fit: expected an integer from 0 on"

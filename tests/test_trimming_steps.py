@@ -361,8 +361,8 @@ class TestClearToolResults:
     @given(anything, st.integers(0, 4))
     def test_clears_all_but_the_newest(self, history, keep):
         """
-        The same messages at the same positions; old results say less; and
-        doing it again changes nothing.
+        The same messages at the same positions; old results are shorter; and doing it
+        again changes nothing.
         """
         step = clear_tool_results(keep=keep, marker=".")
         context = TrimContext.of(history)
@@ -399,7 +399,7 @@ class TestClearToolResults:
 
     def test_leaves_what_is_small(self):
         """
-        A marker that is no smaller than the result would tell less for more.
+        A marker that is no smaller than the result would only lose content.
         """
         history = [calls("a"), result("a", "ok")]
         context = TrimContext.of(history)
@@ -408,7 +408,7 @@ class TestClearToolResults:
 
     def test_wants_a_number(self):
         """
-        The error says what was given.
+        The error has what was given.
         """
         with pytest.raises(
             ValueError,
@@ -671,7 +671,8 @@ class TestReplace:
 )
 def test_steps_are_values(step):
     """
-    Every step equals one with the same options, pickles, and says its options.
+    Every step equals one with the same options, pickles, and has its options in its
+    repr.
     """
     assert step == pickle.loads(pickle.dumps(step))
     assert hash(step) == hash(pickle.loads(pickle.dumps(step)))

@@ -43,7 +43,7 @@ FIELDS = [(kind, name) for kind, names in COUNTS.items() for name in names]
 class TestNew:
     def test_counts_nothing(self):
         """
-        By default, nothing was spent.
+        By default, all counts are 0.
         """
         usage = Usage()
 
@@ -55,7 +55,7 @@ class TestNew:
 
     def test_total(self):
         """
-        The total is prompt and completion unless the provider says otherwise.
+        The total is prompt and completion unless the provider reports another.
         """
         assert 15 == Usage(10, 5).total_tokens
         assert Usage(10, 5) == Usage(10, 5, None) == Usage(10, 5, 15)
@@ -66,8 +66,8 @@ class TestNew:
     @pytest.mark.parametrize("count", [-1, 2**63, 1.0, "1", True, [1]], ids=repr)
     def test_what_no_provider_can_mean(self, kind, name, count):
         """
-        A count is an integer from 0 to 2**63 - 1; the error says which was
-        what, and is a ValueError.
+        A count is an integer from 0 to 2**63 - 1; the error names the count and its
+        value, and is a ValueError.
         """
         with pytest.raises(InvalidUsageError) as raised:
             kind(**{name: count})
@@ -305,8 +305,8 @@ class TestOr:
     )
     def test_total(self, one, two, total):
         """
-        A total that was implied on both sides stays prompt and completion
-        together; one that the provider reported as less stays what it said.
+        A total that was implied on both sides stays prompt and completion together; one
+        that the provider reported as less stays that.
         """
         assert total == (one | two).total_tokens
         assert total == (two | one).total_tokens

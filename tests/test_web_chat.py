@@ -1,6 +1,6 @@
 """
-The web chat in `examples`, driven as browsers would: two tabs and a model that says
-what a test tells it to.
+The web chat in `examples`, driven as browsers would: two tabs and a model that answers
+as a test prescribes.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ def event(text="", **more):
 
 class Answer(httpx.AsyncByteStream):
     """
-    A response that brings what is said, when it is said.
+    A response whose text is sent piece by piece, when the test wants it.
     """
 
     def __init__(self, number):
@@ -284,7 +284,7 @@ class TestWebChat:
 
     def test_stop_before_anything_came(self, web):
         """
-        A model that says nothing can be stopped, too.
+        A model that has sent nothing yet can be stopped, too.
         """
 
         async def scenario(model, browser):

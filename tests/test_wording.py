@@ -1,5 +1,5 @@
 """
-Words that texts of all layers have in common.
+Wording that texts of all layers have in common.
 """
 
 import re
