@@ -76,7 +76,7 @@ def next_train(to: str) -> str:
 
 async def ask(desk: Agent[Any], session: StoreSession, question: str) -> str:
     """
-    A run, paid for in the session's ledger.
+    A run, billed in the session's ledger.
     """
     result = await Runner.run(desk, question, session=session, run_config=QUIET)
     usage = await session.record(result)

@@ -117,7 +117,7 @@ def use_tool(desk: Desk, made: ToolCall) -> ToolMessage:
 
 def scripted(messages: Sequence[Message]) -> AssistantMessage:
     """
-    A model that books the good hotel first, and the other one when told to.
+    A model that books the good hotel first, and the other one when asked to.
     """
     newest = messages[-1]
     meta = ResponseMeta(usage=Usage(100, 10), model="script")

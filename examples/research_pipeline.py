@@ -47,7 +47,7 @@ def ask(complete: Complete, key: str, prompt: str, state: Aggregator) -> Aggrega
 
 def research(store: Store, question: str, complete: Complete) -> Aggregator:
     """
-    The conversation that ends with the report; each request of it is paid once.
+    The conversation that ends with the report; each request of it is billed once.
     """
     name = f"research: {question}"
 
@@ -115,7 +115,7 @@ def main(path: str, question: str) -> None:
     with open_store(path) as store:
         state = research(store, question, complete)
         tokens = state.total_usage.total_tokens
-        bill = f"paid: {len(state.ledger)} responses, {tokens} tokens"
+        bill = f"billed: {len(state.ledger)} responses, {tokens} tokens"
         sys.stdout.write(f"{state[-1].text}\n\n{bill}\n")
 
 

@@ -153,7 +153,7 @@ def asked(model: Model, state: Aggregator) -> Aggregator:
     """
     answer = model(seen_by_model(state).messages)
     usage = answer.response.usage if answer.response else None
-    # If anything fails from here on, what was paid for is not forgotten.
+    # If anything fails from here on, no usage is lost.
     return save_progress(state.add(answer).add_usage(usage, model="scripted"))
 
 
@@ -285,7 +285,7 @@ def main() -> None:
         "",
         f"in all: {len(state)} messages, {whole} tokens",
         f"seen last: {view.total_tokens} tokens of at most {limit}",
-        f"paid: {len(state.ledger)} calls, {tokens}, what failed included",
+        f"billed: {len(state.ledger)} calls, {tokens}, what failed included",
     ]
     sys.stdout.write("\n".join([*lines, ""]))
 

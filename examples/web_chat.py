@@ -54,7 +54,7 @@ const send = body => fetch("act", {method: "POST", body: JSON.stringify(body),
     headers: {"Content-Type": "application/json"}})
 new EventSource("shown").onmessage = event => main.innerHTML = JSON.parse(event.data)
 form.onsubmit = event => { event.preventDefault()
-    send({act: "say", id: "", text: form.text.value}); form.reset() }
+    send({act: "send", id: "", text: form.text.value}); form.reset() }
 document.onclick = event => { const {act, id} = event.target.dataset
     const text = act == "edit" ? prompt("Say instead") : ""
     if (act && text != null) send({act, id, text}) }</script>"""
@@ -102,7 +102,7 @@ def create_app(client: httpx.AsyncClient) -> Starlette:  # noqa: C901 - its rout
                     events.abort()
             case {"act": "switch", "id": id}:
                 cell.swap(methodcaller("commit", tree.switch(id).present))
-            case {"act": "say" | "edit" | "regenerate" as act, "id": id, "text": text}:
+            case {"act": "send" | "edit" | "regenerate" as act, "id": id, "text": text}:
                 asked = tree.path(id).before(id) if id else tree.present
                 asked = asked if act == "regenerate" else asked.add_user_prompt(text)
                 step = cell.swap(methodcaller("commit", asked)).moment.number

@@ -59,22 +59,22 @@ class Refused(Exception):  # noqa: N818 - a word to look for
     """
 
 
-def say(text: str, state: Aggregator) -> Aggregator:
+def add_text(text: str, state: Aggregator) -> Aggregator:
     """
     A message and its cost.
     """
     return state.add_user_prompt(text).add_usage(USAGE)
 
 
-def say_slowly(seconds: float, text: str, state: Aggregator) -> Aggregator:
+def add_text_slowly(seconds: float, text: str, state: Aggregator) -> Aggregator:
     """
     The same after a while.
     """
     time.sleep(seconds)
-    return say(text, state)
+    return add_text(text, state)
 
 
-def say_after(path: str, text: str, state: Aggregator) -> Aggregator:
+def add_text_after(path: str, text: str, state: Aggregator) -> Aggregator:
     """
     The same once there is a file; in a minute at most.
     """
@@ -82,10 +82,10 @@ def say_after(path: str, text: str, state: Aggregator) -> Aggregator:
     while not Path(path).exists() and time.monotonic() < end:
         time.sleep(0.01)
 
-    return say(text, state)
+    return add_text(text, state)
 
 
-def say_ten(state: Aggregator) -> Aggregator:
+def add_ten_texts(state: Aggregator) -> Aggregator:
     """
     Ten messages of two hundred characters.
     """
@@ -96,7 +96,7 @@ def fail(kind: type[Exception], state: Aggregator) -> Aggregator:
     """
     Nothing but a cost, and an error.
     """
-    save_progress(say("half of it", state))
+    save_progress(add_text("half of it", state))
     raise kind(3, "words")
 
 
@@ -104,7 +104,7 @@ def refused(state: Aggregator) -> Aggregator:
     """
     The same with an error of one argument.
     """
-    save_progress(say("half of it", state))
+    save_progress(add_text("half of it", state))
     msg = "too many requests"
     raise Refused(msg)
 
@@ -113,7 +113,7 @@ def die(state: Aggregator) -> Aggregator:
     """
     The end of the process.
     """
-    save_progress(say("half of it", state))
+    save_progress(add_text("half of it", state))
     os._exit(3)
 
 
@@ -125,14 +125,14 @@ def die_once(path: str, state: Aggregator) -> Aggregator:
         Path(path).touch()
         os._exit(3)
 
-    return say("again", state)
+    return add_text("again", state)
 
 
 def leave(state: Aggregator) -> Aggregator:
     """
     A cost, and a SystemExit.
     """
-    save_progress(say("half of it", state))
+    save_progress(add_text("half of it", state))
     sys.exit(3)
 
 
@@ -140,18 +140,18 @@ def turn(state: Aggregator) -> Turn:
     """
     Not a state.
     """
-    return say("half of it", state).turn
+    return add_text("half of it", state).turn
 
 
 def process(state: Aggregator) -> Aggregator:
     """
     The number of the process.
     """
-    return say(str(os.getpid()), state)
+    return add_text(str(os.getpid()), state)
 
 
 def fan_out_and_fail(state: Aggregator) -> Aggregator:
     """
     A fan-out in a fan-out, of which one step fails.
     """
-    return fan_out(state, [refused, partial(say, "inner")]).state
+    return fan_out(state, [refused, partial(add_text, "inner")]).state

@@ -205,7 +205,7 @@ class _OpcodeInterrupter:
         self._previous: dict[int, int] = {}
         self._visited: Counter[tuple[int, ...]] = Counter()
         self._raised: Counter[tuple[int, ...]] = Counter()
-        # The calls of one function from one place are told apart by their number.
+        # The calls of one function from one place are distinguished by their number.
         self._calls: Counter[tuple[int, ...]] = Counter()
         self._traced: dict[int, tuple[tuple[int, ...], int]] = {}
         self._finished: set[tuple[tuple[int, ...], int]] = set()

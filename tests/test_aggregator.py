@@ -482,7 +482,7 @@ class TestAddUsage:
     @pytest.mark.parametrize(
         ("usage", "model"), [(Usage(4), "gpt-5"), (Usage(3), "gpt-4"), (Usage(3), "")]
     )
-    def test_key_paid_otherwise(self, usage, model):
+    def test_key_with_another_usage(self, usage, model):
         """
         The same key with another usage or model is refused: what was recorded, what was
         given, what to do.
@@ -1352,7 +1352,7 @@ class TestJoin:
         with pytest.raises(TypeError, match="a Checkpoint has merge_into"):
             chat("a").join(chat("b").checkpoint())  # type: ignore[arg-type]
 
-    def test_frees_what_nobody_has(self):
+    def test_frees_what_is_unreachable(self):
         """
         A joined branch keeps alive what it brought, and nothing else.
         """
@@ -1808,7 +1808,7 @@ class TestMessages:
 
 
 class TestHash:
-    def test_tells_bills_apart(self):
+    def test_hashes_of_other_ledgers(self):
         """
         States that differ only in their ledgers have different hashes, so that a set of
         them is not searched one by one.

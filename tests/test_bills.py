@@ -43,7 +43,7 @@ class Bills(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
-        # Every state there was, and what it should have paid for.
+        # Every state there was, and its expected ledger.
         self.owed: list[tuple[Aggregator, dict[str, Usage]]] = []
         # What a key costs is the same everywhere, as with a provider.
         self.prices: dict[str, Usage] = {}

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from conversation_state import Aggregator, Usage, UserMessage, cells
 from conversation_state.testing import laws
 
-# Much here is handed over wrongly; what is right is for typing_tests to say.
+# Wrong arguments are passed on purpose; typing_tests holds the right ones.
 Cell: Any = cells.Cell
 
 
@@ -245,7 +245,7 @@ class TestSwap:
 
         assert calls
 
-    def test_the_slow_block_nobody(self):
+    def test_the_slow_do_not_block(self):
         """
         While a function runs, others read and write, even if it was promised
         to be let through and waits for them.
@@ -415,7 +415,7 @@ class TestWatch:
     """
 
     @given(st.lists(st.integers(-2, 2)))
-    def test_tells_every_change(self, steps):
+    def test_reports_every_change(self, steps):
         """
         Every change is reported once, in order, and nothing else is.
         """
@@ -463,7 +463,7 @@ class TestWatch:
             start = place[id(seen[0][0])]
             assert changes[start : start + len(seen)] == seen
 
-    def test_tells_before_swap_returns(self):
+    def test_reports_before_swap_returns(self):
         """
         The change has been reported to watchers when `swap` returns.
         """
@@ -649,7 +649,7 @@ class TestWatch:
         assert [] == others
         assert [(0, 1), (1, 2)] == rest
 
-    def test_an_error_harms_nobody(self, caplog):
+    def test_an_error_stops_no_other(self, caplog):
         """
         An error of a callback is logged; the change is made, other watchers are called,
         and so is this one for the next change.

@@ -449,7 +449,7 @@ class TestWatch:
 
         assert scope.cancelled_caught
 
-    def test_wakes_nobody_whose_loop_has_ended(self, anyio_backend):
+    def test_wakes_no_waiter_whose_loop_has_ended(self, anyio_backend):
         """
         A reader whose loop is gone disturbs no change.
         """

@@ -507,7 +507,7 @@ class TestChecks:
 
         assert "can't be encoded and decoded: can't decode" in self.broken()
 
-    def test_told(self, monkeypatch, write):
+    def test_reported(self, monkeypatch, write):
         """
         A broken promise is reported with the conversation's name, and the status
         is 1.
@@ -1134,7 +1134,7 @@ class TestProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # What runs in the background is told to ignore it.
+            # A shell makes what runs in the background ignore it.
             preexec_fn=partial(  # noqa: PLW1509 - it takes no lock
                 signal.signal, signal.SIGINT, signal.default_int_handler
             ),

@@ -733,7 +733,7 @@ class TestProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # What runs in the background is told to ignore it.
+            # A shell makes what runs in the background ignore it.
             preexec_fn=partial(  # noqa: PLW1509 - it takes no lock
                 signal.signal, signal.SIGINT, signal.default_int_handler
             ),

@@ -834,7 +834,7 @@ class TestFork:
         ]
         assert STATES[2].id == store.load("one").parent_id
 
-    def test_says(self, run, store):
+    def test_describes(self, run, store):
         """
         The output describes what was done.
         """
@@ -871,7 +871,7 @@ class TestRollback:
         assert [4, 3, 2, 1] == [head.revision for head in store.history("travel")]
         assert STATES[2] == store.load("travel", at=3)
 
-    def test_says_the_way_back(self, run, store):
+    def test_suggests_the_way_back(self, run, store):
         """
         The command that it suggests for going back works.
         """
@@ -1100,7 +1100,7 @@ class TestErase:
         assert "--reason" in run("erase", "travel", "1", "--yes", status=2).stderr
 
     @pytest.mark.parametrize("command", ["erase", "delete"])
-    def test_nobody_to_ask(self, run, store, command):
+    def test_no_terminal(self, run, store, command):
         """
         Without a terminal an option has to confirm it.
         """

@@ -89,7 +89,7 @@ from conversation_state.usage import (
 
 GOLDEN = Path(__file__).parent / "golden" / "v1"
 
-# Whatever the codec writes without being told more.
+# What the codec writes by default.
 values = st.one_of(
     messages(),
     parts(),
@@ -123,7 +123,7 @@ def document(kind: str, **fields: Any) -> dict[str, Any]:
     return {"format": "conversation_state", "version": 1, "kind": kind, **fields}
 
 
-def saying(**message: Any) -> dict[str, Any]:
+def document_of(**message: Any) -> dict[str, Any]:
     """
     The document of one message.
     """
@@ -134,7 +134,7 @@ def holding(**part: Any) -> dict[str, Any]:
     """
     The document of an assistant's message of one part.
     """
-    return saying(role="assistant", parts=[part])
+    return document_of(role="assistant", parts=[part])
 
 
 def state(**changes: Any) -> dict[str, Any]:
@@ -241,16 +241,16 @@ class TestEncode:
         """
         A message has a role and content, and no more if there is no more.
         """
-        assert saying(role="user", content="hi") == to_data(UserMessage("hi"))
-        assert saying(role="assistant") == to_data(AssistantMessage())
+        assert document_of(role="user", content="hi") == to_data(UserMessage("hi"))
+        assert document_of(role="assistant") == to_data(AssistantMessage())
         assert document("usage", usage={}) == to_data(Usage())
 
     def test_distinguishes_no_parts_from_no_text(self):
         """
         A message without parts is not one with an empty text.
         """
-        assert saying(role="user", content="") == to_data(UserMessage(""))
-        assert saying(role="user", parts=[]) == to_data(UserMessage([]))
+        assert document_of(role="user", content="") == to_data(UserMessage(""))
+        assert document_of(role="user", parts=[]) == to_data(UserMessage([]))
 
     def test_distinguishes_an_empty_response_from_none(self):
         """
@@ -592,14 +592,23 @@ class TestProblems:
         [
             (document("message"), "$.message: missing"),
             (document("message", message=5), "$.message: expected an object, got 5"),
-            (saying(), "$.message.role: missing"),
-            (saying(role=None), "$.message.role: expected a text, got null"),
-            (saying(role=["user"]), "$.message.role: expected a text, got an array"),
-            (saying(role="user"), "$.message.content: missing"),
-            (saying(role="user", parts={}), "$.message.parts: expected an array, got "),
-            (saying(role="tool", content=""), "$.message.tool_call_id: missing"),
-            (saying(role="unknown"), "$.message.raw: missing"),
-            (saying(role="narrator", a=[{"b": INF}]), "$.message.a[0].b: it is inf, "),
+            (document_of(), "$.message.role: missing"),
+            (document_of(role=None), "$.message.role: expected a text, got null"),
+            (
+                document_of(role=["user"]),
+                "$.message.role: expected a text, got an array",
+            ),
+            (document_of(role="user"), "$.message.content: missing"),
+            (
+                document_of(role="user", parts={}),
+                "$.message.parts: expected an array, got ",
+            ),
+            (document_of(role="tool", content=""), "$.message.tool_call_id: missing"),
+            (document_of(role="unknown"), "$.message.raw: missing"),
+            (
+                document_of(role="narrator", a=[{"b": INF}]),
+                "$.message.a[0].b: it is inf, ",
+            ),
             (document("messages", messages={}), "$.messages: expected an array, got a"),
             (document("messages", messages=[5]), "$.messages[0]: expected an object, "),
             (document("part", part="text"), "$.part: expected an object, got 'text'"),
@@ -666,7 +675,7 @@ class TestProblems:
         Of a message that is fine without these fields.
         """
         call = {"tool_call_id": "c"} if role == "tool" else {}
-        (found,) = wrong(saying(**{"role": role, "content": "", **call, **fields}))
+        (found,) = wrong(document_of(**{"role": role, "content": "", **call, **fields}))
 
         assert found.startswith(f"$.message.{problem}")
 
@@ -711,7 +720,9 @@ class TestProblems:
         """
         A system message contains texts only.
         """
-        (found,) = wrong(saying(role="system", parts=[{"type": "audio", "url": "a"}]))
+        (found,) = wrong(
+            document_of(role="system", parts=[{"type": "audio", "url": "a"}])
+        )
 
         assert found.startswith(
             "$.message.parts[0]: system messages can only contain parts of text"
@@ -737,7 +748,7 @@ class TestProblems:
         Of how likely a token was.
         """
         response = {"logprobs": [logprob]}
-        (found,) = wrong(saying(role="assistant", response=response))
+        (found,) = wrong(document_of(role="assistant", response=response))
 
         assert found.startswith(f"$.message.response.logprobs[0]{problem}")
 
@@ -850,8 +861,8 @@ class TestProblems:
         A UUID is written one way, in capitals perhaps, though `UUID` takes
         many more.
         """
-        (found,) = wrong(saying(role="user", content="", run_id=text))
-        fine = saying(
+        (found,) = wrong(document_of(role="user", content="", run_id=text))
+        fine = document_of(
             role="user", content="", run_id="01234567-89AB-7DEF-8123-" + "0" * 12
         )
 
@@ -928,7 +939,7 @@ class TestProblems:
         """
         However long what is wrong is, and wherever it is.
         """
-        data = saying(
+        data = document_of(
             role="user",
             content=["x" * 10_000] * 100,
             name={"x" * 10_000: 1},
@@ -958,7 +969,7 @@ class TestProblems:
             assert "takes more than 64 bits" in found
 
         assert fine == decode(encode(fine))
-        # A float says that it is one.
+        # A float is written as one.
         data = encode(UserMessage("", metadata={"a": 5})).replace(b":5", b":1e300")
         assert 1e300 == decode(data).metadata["a"]
         data = data.replace(b"1e300", b"18446744073709551616.0")
@@ -982,7 +993,7 @@ class TestProblems:
         The error has the problems, each with its path.
         """
         with pytest.raises(DecodeError) as caught:
-            from_data(saying(role="user", content=5))
+            from_data(document_of(role="user", content=5))
 
         problem = Problem("$.message.content", "expected a text, got 5")
         assert (problem,) == caught.value.problems
@@ -1009,7 +1020,7 @@ class TestUnknown:
         So is a part of an unknown type.
         """
         raw = {"type": "hologram", "metadata": 5, "index": -1, "raw": None}
-        value = from_data(saying(role="user", parts=[raw]))
+        value = from_data(document_of(role="user", parts=[raw]))
 
         assert (UnknownPart(raw),) == value.parts
         assert [raw] == to_data(value)["message"]["parts"]
@@ -1022,7 +1033,7 @@ class TestUnknown:
         more: dict[str, Any] = {"since_v2": {"a": None}, "": 0, "unknown": 1}
         part = {"type": "text", "text": "hi", **more}
         call = {"id": "c", "name": "f", **more}
-        message = saying(
+        message = document_of(
             role="assistant", parts=[part], tool_calls=[call], response=more, **more
         )
         value = from_data(message)
@@ -1105,7 +1116,7 @@ class TestUnknown:
         )
         raw = {"role": "user", "content": "hi", "name": "ann", "a": 1}
         about = {"name": "bob", "metadata": {"b": 2}, "b": 2}
-        message = from_data(saying(role="unknown", raw=raw, **about))
+        message = from_data(document_of(role="unknown", raw=raw, **about))
 
         assert (
             TextPart("hi", metadata={"a": 1, "b": 2}, index=3, unknown={"since_v2": 4})
@@ -1120,7 +1131,7 @@ class TestUnknown:
         """
         Then it has to be right, too.
         """
-        found = wrong(saying(role="unknown", raw={"role": "user", "content": 5}))
+        found = wrong(document_of(role="unknown", raw={"role": "user", "content": 5}))
 
         assert ["$.message.raw.content: expected a text, got 5"] == found
 
@@ -1440,7 +1451,7 @@ class TestHostile:
             else:
                 inner[key] = {"inner": inner}
 
-        data = saying(role="user", content="", metadata={"x": [inner]})
+        data = document_of(role="user", content="", metadata={"x": [inner]})
         with pytest.raises(DecodeError) as caught:
             read(data)
 
@@ -1458,7 +1469,7 @@ class TestHostile:
         for number in range(20):
             value = {f"k{number}_{'x' * 40}": value}
 
-        data = saying(role="user", content="", metadata=value)
+        data = document_of(role="user", content="", metadata=value)
         with pytest.raises(DecodeError) as caught:
             from_data(data)
 
@@ -1474,7 +1485,9 @@ class TestHostile:
         What is in many places, and in none of them in itself, is read.
         """
         shared = {"a": [1, {"b": 2}]}
-        data = saying(role="user", content="", metadata={"x": shared, "y": [shared]})
+        data = document_of(
+            role="user", content="", metadata={"x": shared, "y": [shared]}
+        )
 
         assert UserMessage("", metadata={"x": shared, "y": [shared]}) == from_data(data)
 

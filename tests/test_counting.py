@@ -146,7 +146,7 @@ class TestCount:
 
         assert 4 == len(message._weights) // 2
 
-    def test_lets_go_of_old_counters(self):
+    def test_releases_old_counters(self):
         """
         What a counter closes over, such as an agent, is not kept alive for ever.
         """
@@ -243,7 +243,7 @@ class TestCalibrated:
     """
 
     @given(SAMPLES)
-    def test_says_of_all_samples_what_was_charged(self, samples):
+    def test_adds_up_to_what_was_charged(self, samples):
         """
         Over all samples it is no less than the provider's sum, and more by
         less than a token for each message.
@@ -362,7 +362,7 @@ class TestCalibrated:
             ([([UserMessage("hi")], 9), ([], 5)], "no tokens in sample 1"),
         ],
     )
-    def test_refuses_samples_that_say_nothing(self, samples, expected):
+    def test_refuses_samples_without_information(self, samples, expected):
         """
         Nothing charged or nothing counted is no scale, and is named.
         """
@@ -449,7 +449,7 @@ class TestCountTools:
         assert [text, '{"name":"clock"}'] == [message.text for message in calls]
         assert {"system"} == {message.role for message in calls}
 
-    def test_says_the_same_for_a_schema_in_any_order(self):
+    def test_counts_a_schema_alike_in_any_order(self):
         """
         Equal schemas count the same, whichever way they were given.
         """

@@ -280,7 +280,7 @@ class TestVersions:
         with pytest.raises(ValueError, match="got both"):
             by_mistral("v3", file="tekken.json")
 
-    def test_says_that_a_file_is_missing(self, tmp_path):
+    def test_reports_a_missing_file(self, tmp_path):
         """
         A file that is not there is named.
         """

@@ -234,7 +234,7 @@ class TestFiles:
 
         assert ["o200k_base.tiktoken"] == [each.name for each in folder.iterdir()]
 
-    def test_says_which_file_is_missing(self, folder, monkeypatch):
+    def test_names_the_missing_file(self, folder, monkeypatch):
         """
         Without the file: its name, its url, where it was looked for and how to
         point at it; and the network was not asked.
@@ -257,7 +257,7 @@ class TestFiles:
         assert "TIKTOKEN_CACHE_DIR" in str(error)
         assert isinstance(error, FileNotFoundError)
 
-    def test_says_which_given_file_is_missing(self, folder):
+    def test_names_the_missing_given_file(self, folder):
         """
         A path that is given is the only one that is looked at.
         """
@@ -288,7 +288,7 @@ class TestFiles:
         with pytest.raises(ValueError, match=r"other.tiktoken is not .* o200k_base"):
             by_tiktoken("gpt-4o", files=other)
 
-    def test_says_which_line_is_wrong(self, tmp_path):
+    def test_names_the_wrong_line(self, tmp_path):
         """
         A line that is no token and its rank is named by its number.
         """
@@ -326,7 +326,7 @@ class TestModels:
 
         assert ("gpt4o", "tiktoken") == (caught.value.model, caught.value.registry)
 
-    def test_names_nobody(self):
+    def test_names_no_other(self):
         """
         Nothing is near nonsense, however long.
         """

@@ -569,7 +569,7 @@ class TestSame:
         assert make_content_key(one) != make_content_key(other)
 
     @given(our.messages())
-    def test_equal_messages_say_the_same(self, message):
+    def test_equal_messages_are_equal_in_content(self, message):
         """
         Whatever they hold, and under other ids and metadata, too.
         """

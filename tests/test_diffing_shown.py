@@ -444,7 +444,7 @@ class TestText:
             in diff(a.join(b), b.join(a)).markdown()
         )
 
-    def test_said_elsewhere(self):
+    def test_equal_content_elsewhere(self):
         """
         A message of equal content in another place is marked, and is on neither side
         alone.
@@ -669,7 +669,7 @@ class TestText:
             assert "tool, " not in Fragment(shown.html()).text
 
     @given(hostile_diffs(), names)
-    def test_nobody_speaks_for_others(self, found, names):
+    def test_no_text_passes_for_a_message(self, found, names):
         """
         Every line has our sign and a role, or is a part of such a message; there are as
         many as entries, and no text passes for another message.
@@ -701,7 +701,7 @@ class TestMarkdown:
         )
 
     @given(hostile_diffs(), names)
-    def test_nobody_speaks_for_others(self, found, names):
+    def test_no_text_passes_for_a_message(self, found, names):
         """
         Outside of quotes there are as many headings as entries, and what else
         is there is ours; nothing is HTML, loads an image, or defines a link.
@@ -855,7 +855,7 @@ class TestHtml:
             assert not re.search(rf"\b{word}\b", redacted.text)
 
     @given(hostile_diffs(), names)
-    def test_nobody_speaks_for_others(self, found, names):
+    def test_no_text_passes_for_a_message(self, found, names):
         """
         Every tag and attribute is ours and closed; the rest is text, all content of the
         messages and no markup.

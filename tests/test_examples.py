@@ -70,7 +70,7 @@ def example(name):
 
 class TestResearchPipeline:
     SCRIPT = "examples/research_pipeline.py"
-    # Keeps what was billed, and kills itself around the request it is told to.
+    # Keeps what was billed, and kills itself around the request that is chosen.
     RUN = """
 import importlib.util, os, signal, sys
 script, path, billed, kill_at = sys.argv[1:]
@@ -100,7 +100,7 @@ with module.open_store(path) as store:
         arguments = (self.SCRIPT, tmp_path / "research.db", "How do we get to Bern?")
         printed = run(*arguments)
 
-        assert "paid: 4 responses" in printed
+        assert "billed: 4 responses" in printed
         assert printed == run(*arguments)
 
     def test_provider(self, tmp_path, monkeypatch, capsys):
@@ -118,7 +118,7 @@ with module.open_store(path) as store:
 
         assert ["/v1/chat/completions"] * 4 == [path for path, _ in server.requests]
         assert [1, 3, 5, 7] == [len(body["messages"]) for _, body in server.requests]
-        assert "paid: 4 responses" in capsys.readouterr().out
+        assert "billed: 4 responses" in capsys.readouterr().out
 
     @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
     def test_killed(self, tmp_path):
@@ -164,7 +164,7 @@ class TestResearchTeam:
 
         assert "How do two of us get from Basel to Bern" in printed[1]
         assert "assistant: Take the train, every half hour" in "\n".join(printed)
-        assert printed[-1].startswith("paid: 10 calls,")
+        assert printed[-1].startswith("billed: 10 calls,")
 
     def test_topics_in_order(self, team):
         """
@@ -215,7 +215,7 @@ class TestResearchTeam:
         assert all(problems == () for _, problems in seen)
         assert limit < whole.total_tokens
 
-    def test_rejected_draft_is_gone_and_paid(self, team):
+    def test_rejected_draft_is_gone_and_counted(self, team):
         """
         Only the draft that was good is in the conversation; all ten calls are
         billed, each once.
@@ -276,7 +276,7 @@ def driven(app, scenario):
     return asyncio.run(drive())
 
 
-async def say(app, pilot, text):
+async def send(app, pilot, text):
     """
     Type, send, and wait for the answer.
     """
@@ -327,7 +327,7 @@ class TestTerminalChat:
         """
 
         async def scenario(app, pilot):
-            await say(app, pilot, "hi you")
+            await send(app, pilot, "hi you")
             return on_screen(app)
 
         shown = driven(chat.Chat(answers=at_once), scenario)
@@ -340,8 +340,8 @@ class TestTerminalChat:
         """
 
         async def scenario(app, pilot):
-            await say(app, pilot, "one")
-            await say(app, pilot, "two")
+            await send(app, pilot, "one")
+            await send(app, pilot, "two")
             both = app.timeline.present
             await pilot.press("ctrl+z")
             await settled(app, pilot)
@@ -375,10 +375,10 @@ class TestTerminalChat:
         """
 
         async def scenario(app, pilot):
-            await say(app, pilot, "sea")
+            await send(app, pilot, "sea")
             await pilot.press("ctrl+z")
             await settled(app, pilot)
-            await say(app, pilot, "hills")
+            await send(app, pilot, "hills")
             await pilot.press("ctrl+b")
             await pilot.pause()
             listed = app.screen.query_one(OptionList)
@@ -398,10 +398,10 @@ class TestTerminalChat:
         """
 
         async def scenario(app, pilot):
-            await say(app, pilot, "sea")
+            await send(app, pilot, "sea")
             await pilot.press("ctrl+z")
             await settled(app, pilot)
-            await say(app, pilot, "hills")
+            await send(app, pilot, "hills")
             await pilot.press("ctrl+d")
             await pilot.pause()
             await pilot.press("home", "enter")
@@ -428,7 +428,7 @@ class TestTerminalChat:
 
         async def scenario(app, pilot):
             shown = []
-            await say(app, pilot, "where")
+            await send(app, pilot, "where")
             for keys in (["ctrl+r"], ["ctrl+r"], ["ctrl+left"], ["ctrl+left"] * 2):
                 for key in keys:
                     await pilot.press(key)
@@ -458,12 +458,12 @@ class TestTerminalChat:
         """
 
         async def scenario(app, pilot):
-            await say(app, pilot, "one")
-            await say(app, pilot, "two")
+            await send(app, pilot, "one")
+            await send(app, pilot, "two")
             await pilot.press("ctrl+e")
             offered = app.query_one("#prompt").value
             await pilot.press("backspace", "backspace", "backspace")
-            await say(app, pilot, "three")
+            await send(app, pilot, "three")
             edited = on_screen(app)
             await pilot.press("ctrl+left")
             await settled(app, pilot)
@@ -526,10 +526,10 @@ class TestTerminalChat:
         """
 
         async def scenario(app, pilot):
-            await say(app, pilot, "sea")
+            await send(app, pilot, "sea")
             await pilot.press("ctrl+z")
             await settled(app, pilot)
-            await say(app, pilot, "hills")
+            await send(app, pilot, "hills")
             here = app.timeline.present.total_usage
             return here, MessageTree.of(app.timeline).total_usage
 
@@ -545,7 +545,7 @@ class TestTerminalChat:
         path = tmp_path / "chat.json"
 
         async def first(app, pilot):
-            await say(app, pilot, "hi")
+            await send(app, pilot, "hi")
             await pilot.press("ctrl+z")
             await settled(app, pilot)
 
@@ -571,7 +571,7 @@ class TestTerminalChat:
             yield AssistantMessage("[red]x[/red] [@click=app.quit]q[/] \x1b[2J")
 
         async def scenario(app, pilot):
-            await say(app, pilot, "hi")
+            await send(app, pilot, "hi")
             return on_screen(app)[-1]
 
         shown = driven(chat.Chat(answers=hostile), scenario)
@@ -668,7 +668,7 @@ class TestAgentsSession:
 
 
 class TestLangGraphAgent:
-    def test_tells(self, run_here, tmp_path):
+    def test_reports(self, run_here, tmp_path):
         """
         The thread goes on after it was closed, goes back in time, stays small,
         is whole, and leaves; the file that was named is there to look at.

@@ -334,7 +334,7 @@ class TestFrozenMap:
 
 class TestMakeMap:
     @given(small)
-    def test_as_its_kind_says(self, items):
+    def test_as_its_kind(self, items):
         """
         Sorted or as given; of nothing the empty map.
         """

@@ -147,7 +147,7 @@ class TestInterruptAtEachOpcode:
                 modules=[__name__],
             )
 
-    def test_tells_what_hangs(self):
+    def test_reports_what_hangs(self):
         """
         A check that never returns is an error that names the place.
         """

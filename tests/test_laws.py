@@ -213,12 +213,14 @@ def branch(trunk: Aggregator, data: st.DataObject) -> Aggregator:
     """
     state = trunk
     for _ in range(data.draw(st.integers(0, 3))):
-        verb = data.draw(st.sampled_from(["say", "spend", "pay", "fork", "at", "join"]))
-        if verb == "say":
+        verb = data.draw(
+            st.sampled_from(["extend", "use", "record", "fork", "at", "join"])
+        )
+        if verb == "extend":
             state = state.extend(data.draw(SPEECHES))
-        elif verb == "spend":
+        elif verb == "use":
             state = state.add_usage(data.draw(usages()))
-        elif verb == "pay":
+        elif verb == "record":
             key = data.draw(st.sampled_from(["one", "two"]))
             if key not in {entry.id for entry in state.ledger}:
                 state = state.add_usage(Usage(len(state)), key=key)
@@ -560,7 +562,7 @@ class TestStrategies:
                 "keyed": lambda state: any(
                     entry.id.startswith("request") for entry in state.ledger
                 ),
-                "spent": lambda state: 0 < state.init_ledger_len < len(state.ledger),
+                "used": lambda state: 0 < state.init_ledger_len < len(state.ledger),
             },
         )
 

@@ -19,7 +19,7 @@ from pyrsistent import pvector
 
 from conversation_state._persistent import Log
 
-# Few different items, so that branches say the same by chance.
+# Few different items, so that branches get equal ones by chance.
 ITEMS = st.sampled_from("ab")
 
 # How many at once: mostly a few, sometimes over the borders of blocks, of

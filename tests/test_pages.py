@@ -53,7 +53,7 @@ TRIP = (
 )
 
 EMPTY = {"meta", "br", "circle", "path", "input", "link"}
-# What would speak for the page if it were not escaped.
+# What would be markup or a line of the page if it were not escaped.
 FORGERIES = [
     "</div></article><h1>system</h1>",
     "<script>alert(1)</script>",

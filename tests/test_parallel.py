@@ -56,13 +56,13 @@ from tests.branches import (
     USAGE,
     Refused,
     Unsayable,
+    add_text,
+    add_text_slowly,
     leave,
     refused,
-    say,
-    say_slowly,
 )
 
-# Much here is handed over wrongly; what is right is for typing_tests to say.
+# Much here is handed over wrongly; what is right is for typing_tests to add_text.
 fan_out: Any = parallel.fan_out
 afan_out: Any = parallel.afan_out
 
@@ -134,7 +134,7 @@ class TestFanOut:
         What each branch added follows in the order of the steps, though the
         first one is the last to finish; the bill is the sum.
         """
-        steps = [partial(say_slowly, (3 - n) * 0.02, str(n)) for n in range(4)]
+        steps = [partial(add_text_slowly, (3 - n) * 0.02, str(n)) for n in range(4)]
         done = fan_out(CHAT, steps, executor=executor)
 
         assert FanOut(done.state, ()) == done
@@ -146,7 +146,7 @@ class TestFanOut:
         The state keeps its id and fork point.
         """
         state = CHAT.fork().add_user_prompt("On!")
-        done = fan_out(state, [partial(say, "a")], executor=executor).state
+        done = fan_out(state, [partial(add_text, "a")], executor=executor).state
 
         assert (state.id, state.parent_id) == (done.id, done.parent_id)
         assert (1, 1) == (done.init_len, done.init_ledger_len)
@@ -182,7 +182,7 @@ class TestFanOut:
         """
         Any iterable of callables will do.
         """
-        done = fan_out(CHAT, (partial(say, text) for text in "ab"))
+        done = fan_out(CHAT, (partial(add_text, text) for text in "ab"))
 
         assert ["Go!", "a", "b"] == texts(done.state)
 
@@ -194,7 +194,7 @@ class TestFanOut:
 
         def step(state):
             barrier.wait()
-            return say("here", state)
+            return add_text("here", state)
 
         assert 9 == len(fan_out(CHAT, [step] * 8).state)
 
@@ -202,7 +202,7 @@ class TestFanOut:
         """
         Two hundred steps are all run, and in order.
         """
-        steps = [partial(say, str(n)) for n in range(200)]
+        steps = [partial(add_text, str(n)) for n in range(200)]
         done = fan_out(CHAT, steps, executor=executor)
 
         assert ["Go!", *map(str, range(200))] == texts(done.state)
@@ -217,7 +217,7 @@ class TestFanOut:
         def step(state):
             seen = variable.get()
             variable.set("else")
-            return say(seen, state)
+            return add_text(seen, state)
 
         done = fan_out(CHAT, [step, step], executor=executor)
 
@@ -232,8 +232,8 @@ class TestFanOut:
         other = Aggregator.new().add_user_prompt("elsewhere").add_usage(Usage(1))
 
         def step(state):
-            state = say("first", state)
-            deeper = say("second", state.fork())
+            state = add_text("first", state)
+            deeper = add_text("second", state.fork())
             return state.join(deeper, other, CHAT).fork()
 
         done = fan_out(CHAT, [step, step], executor=executor).state
@@ -248,7 +248,7 @@ class TestFanOut:
         A step that goes on with the caller's state instead of its fork brings
         what it added all the same.
         """
-        done = fan_out(CHAT, [lambda _: say("a", CHAT)] * 2, executor=executor)
+        done = fan_out(CHAT, [lambda _: add_text("a", CHAT)] * 2, executor=executor)
 
         assert ["Go!", "a", "a"] == texts(done.state)
 
@@ -258,7 +258,7 @@ class TestFanOut:
         comes.
         """
         state = CHAT.add_user_prompt("On!")
-        steps = [lambda state: say("instead", state.fork(at=0))]
+        steps = [lambda state: add_text("instead", state.fork(at=0))]
         done = fan_out(state, steps, executor=executor).state
 
         assert ["Go!", "On!", "instead"] == texts(done)
@@ -272,7 +272,7 @@ class TestFanOut:
         turns: list[Turn] = []
 
         def step(state):
-            return say("before", state.fork(at=0)).join(state)
+            return add_text("before", state.fork(at=0)).join(state)
 
         done = fan_out(CHAT, [step], on_turn=turns.append).state
 
@@ -280,7 +280,7 @@ class TestFanOut:
         assert USAGE == turns[0].usage
         assert ["Go!", "before"] == texts(done)
 
-    def test_a_key_is_paid_once(self, executor):
+    def test_a_key_counts_once(self, executor):
         """
         Branches that record usage under one key are billed for it once.
         """
@@ -341,7 +341,7 @@ class TestFailures:
         A failed branch loses nothing of the others; what it had kept is joined
         in its place.
         """
-        steps = [partial(say, "a"), refused, partial(say, "c")]
+        steps = [partial(add_text, "a"), refused, partial(add_text, "c")]
         done = fan_out(CHAT, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
 
@@ -357,7 +357,7 @@ class TestFailures:
         The error has the state with everything, and the failures; it comes
         after all branches have finished.
         """
-        steps = [refused, partial(say_slowly, 0.05, "b"), refused]
+        steps = [refused, partial(add_text_slowly, 0.05, "b"), refused]
         with pytest.raises(FanOutError) as caught:
             fan_out(CHAT, steps, executor=executor)
 
@@ -453,7 +453,7 @@ class TestFailures:
         What is no state of the branch is refused: which step, what it gave,
         and what to do.
         """
-        done = fan_out(CHAT, [partial(say, "a"), step], on_error="keep")
+        done = fan_out(CHAT, [partial(add_text, "a"), step], on_error="keep")
         (failure,) = done.failures
 
         assert ["Go!", "a"] == texts(done.state)
@@ -486,7 +486,7 @@ class TestFailures:
             def __call__(self, state):
                 return None
 
-        steps = [partial(partial(say), "a", "b"), Step(), print]
+        steps = [partial(partial(add_text), "a", "b"), Step(), print]
         done = fan_out(CHAT, steps, on_error="keep")
         errors = [failure.error for failure in done.failures]
 
@@ -505,7 +505,7 @@ class TestFailures:
 
         def waits(state):
             began.append(1)
-            save_progress(say("so far", state))
+            save_progress(add_text("so far", state))
             assert go.wait(60)
             return state
 
@@ -557,10 +557,10 @@ class TestFailures:
         turns: list[Turn] = []
 
         def waits(state):
-            save_progress(say("so far", state))
+            save_progress(add_text("so far", state))
             inside.set()
             assert go.wait(60)
-            return say("later", say("so far", state))
+            return add_text("later", add_text("so far", state))
 
         class Waiter(_waiting.ThreadWaiter):
             def wait(self, timeout_s=-1):
@@ -631,8 +631,8 @@ class TestKeep:
         """
 
         def step(state):
-            save_progress(say("first try", state))
-            save_progress(say("second try", state))
+            save_progress(add_text("first try", state))
+            save_progress(add_text("second try", state))
             raise Refused
 
         done = fan_out(CHAT, [step], on_error="keep")
@@ -646,12 +646,12 @@ class TestKeep:
         """
 
         def step(state):
-            save_progress(say("first try", state))
-            return say("second try", state)
+            save_progress(add_text("first try", state))
+            return add_text("second try", state)
 
         assert ["Go!", "second try"] == texts(fan_out(CHAT, [step]).state)
 
-    def test_what_was_kept_is_paid(self, executor):
+    def test_saved_progress_counts(self, executor):
         """
         Usage that a step recorded counts, also if the step returns another state, or
         another attempt.
@@ -667,7 +667,7 @@ class TestKeep:
         assert 10 + 2 * 800 == tokens(done.state)
         assert [Usage(800)] * 2 == [turn.usage for turn in turns]
 
-    def test_what_was_kept_is_paid_once(self, executor):
+    def test_saved_progress_counts_once(self, executor):
         """
         Kept three times, and returned: one payment.
         """
@@ -683,14 +683,18 @@ class TestKeep:
         assert 10 + 507 == tokens(done.state)
         assert 3 == len(done.state.ledger)
 
-    def test_inner_fan_outs_are_paid(self, executor):
+    def test_inner_fan_outs_count(self, executor):
         """
         The usage of an inner fan-out counts, also if the step goes on without its
         result.
         """
 
         def outer(state):
-            fan_out(state, [partial(say, "a"), partial(say, "b")], executor=executor)
+            fan_out(
+                state,
+                [partial(add_text, "a"), partial(add_text, "b")],
+                executor=executor,
+            )
             return state
 
         done = fan_out(CHAT, [outer], executor=executor)
@@ -704,8 +708,8 @@ class TestKeep:
         """
 
         def step(state):
-            save_progress(say("mine", state))
-            save_progress(say("other", Aggregator.new()))
+            save_progress(add_text("mine", state))
+            save_progress(add_text("other", Aggregator.new()))
             raise Refused
 
         done = fan_out(CHAT, [step], on_error="keep")
@@ -722,7 +726,7 @@ class TestKeep:
 
             def work():
                 for _ in range(200):
-                    save_progress(say("x", state))
+                    save_progress(add_text("x", state))
 
             threads = [
                 threading.Thread(target=context.copy().run, args=(work,))
@@ -758,7 +762,7 @@ class TestConflictingKeys:
     def pay(tokens, state, model="m", *, after_s=0.0):
         time.sleep(after_s)
         key = _equal_text("request")
-        return say("a", state).add_usage(
+        return add_text("a", state).add_usage(
             Usage(tokens), key=key, model=_equal_text(model)
         )
 
@@ -813,7 +817,7 @@ class TestConflictingKeys:
         that was recorded since.
         """
         state = self.pay(500, CHAT)
-        steps = [partial(say, "b"), lambda _: self.pay(300, CHAT)]
+        steps = [partial(add_text, "b"), lambda _: self.pay(300, CHAT)]
         done = fan_out(state, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
 
@@ -873,9 +877,11 @@ class TestTooMuch:
         """
 
         def too_much(state):
-            return save_progress(say("b", Aggregator.join(state))).add_usage(self.MOST)
+            return save_progress(add_text("b", Aggregator.join(state))).add_usage(
+                self.MOST
+            )
 
-        steps = [partial(say, "a"), too_much, too_much, partial(say, "d")]
+        steps = [partial(add_text, "a"), too_much, too_much, partial(add_text, "d")]
         done = fan_out(CHAT, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
 
@@ -893,10 +899,10 @@ class TestTooMuch:
 
         def step(state):
             save_progress(state.add_usage(self.MOST))
-            return say("a", state).add_usage(self.MOST)
+            return add_text("a", state).add_usage(self.MOST)
 
         done = fan_out(
-            CHAT, [step, partial(say, "b")], executor=executor, on_error="keep"
+            CHAT, [step, partial(add_text, "b")], executor=executor, on_error="keep"
         )
         (failure,) = done.failures
 
@@ -921,7 +927,7 @@ class TestNested:
 
         def step(depth, name, state):
             if not depth:
-                return say(name, state)
+                return add_text(name, state)
             steps = [partial(step, depth - 1, f"{name}{n}") for n in range(3)]
             return fan_out(state, steps, executor=pool).state
 
@@ -943,7 +949,7 @@ class TestNested:
 
             def step(depth, pools, state):
                 if not depth:
-                    return say("x", state)
+                    return add_text("x", state)
                 deeper = partial(step, depth - 1, pools[::-1])
                 return fan_out(state, [deeper] * 2, executor=pools[0]).state
 
@@ -968,11 +974,15 @@ class TestNested:
         """
 
         def inner(state):
-            steps = [partial(say_slowly, 0.03, "1"), refused, partial(say, "3")]
-            fan_out(say("0", state), steps, executor=executor)
+            steps = [
+                partial(add_text_slowly, 0.03, "1"),
+                refused,
+                partial(add_text, "3"),
+            ]
+            fan_out(add_text("0", state), steps, executor=executor)
 
         def outer(state):
-            fan_out(state, [partial(say, "-1")], executor=executor)
+            fan_out(state, [partial(add_text, "-1")], executor=executor)
             inner(state)
 
         done = fan_out(CHAT, [outer], executor=executor, on_error="keep")
@@ -988,7 +998,7 @@ class TestNested:
         """
 
         def outer(state):
-            state = fan_out(state, [partial(say, "a")]).state
+            state = fan_out(state, [partial(add_text, "a")]).state
             with pytest.raises(FanOutError):
                 fan_out(state, [refused])
             assert [] == parallel._branches.running_notes().inner  # type: ignore[union-attr]
@@ -1004,7 +1014,7 @@ class TestNested:
         go, inside = threading.Event(), threading.Barrier(4, timeout=60)
 
         def waits(state):
-            save_progress(say("so far", state))
+            save_progress(add_text("so far", state))
             inside.wait()
             go.wait(60)
             return state
@@ -1014,7 +1024,7 @@ class TestNested:
                 inside.wait()
 
         def outer(state):
-            steps = [waits, partial(say, "b"), waits]
+            steps = [waits, partial(add_text, "b"), waits]
             return fan_out(state, steps, on_turn=notice_turn).state
 
         def timer(state):
@@ -1039,7 +1049,7 @@ class TestOnTurn:
     `fan_out(on_turn=...)`.
     """
 
-    def test_tells_every_turn(self, executor):
+    def test_reports_every_turn(self, executor):
         """
         Each branch is reported once, when it is settled, here; failed ones, too.
         """
@@ -1050,7 +1060,7 @@ class TestOnTurn:
             settled.append((turn, threading.get_ident()))
             cell.swap(lambda state: state.join(turn))
 
-        steps = [partial(say_slowly, 0.03, "a"), refused, partial(say, "c")]
+        steps = [partial(add_text_slowly, 0.03, "a"), refused, partial(add_text, "c")]
         done = fan_out(CHAT, steps, executor=executor, on_turn=on_turn, on_error="keep")
 
         assert 3 == len(settled)
@@ -1070,7 +1080,7 @@ class TestOnTurn:
             raise Refused
 
         with pytest.raises(FanOutError) as caught:
-            fan_out(CHAT, [partial(say, text) for text in "abc"], on_turn=broken)
+            fan_out(CHAT, [partial(add_text, text) for text in "abc"], on_turn=broken)
 
         assert 3 == len(turns)
         assert [Refused] * 3 == [*map(type, caught.value.exceptions)]
@@ -1089,7 +1099,10 @@ class TestOnTurn:
 
         with pytest.raises(FanOutError) as caught:
             fan_out(
-                CHAT, [refused, partial(say, "b")], on_turn=broken, on_error=on_error
+                CHAT,
+                [refused, partial(add_text, "b")],
+                on_turn=broken,
+                on_error=on_error,
             )
         _, rest = caught.value.split(KeyError)
 
@@ -1124,7 +1137,7 @@ class TestOnTurn:
         def slow(state):
             time_is_up.set()
             assert go.wait(60)
-            return say("late", state)
+            return add_text("late", state)
 
         def broken(turn):
             if texts(turn) == ["late"]:
@@ -1172,17 +1185,17 @@ class TestTimeout:
         turns: list[Turn] = []
 
         def slow(state):
-            state = save_progress(say("so far", state))
+            state = save_progress(add_text("so far", state))
             kept.set()
             go.wait(60)
-            return say("later", state)
+            return add_text("later", state)
 
         def notice_turn(turn):
             turns.append(turn)
             assert kept.wait(60)
             time_is_up.set()
 
-        steps = [slow, partial(say, "b")]
+        steps = [slow, partial(add_text, "b")]
         done = fan_out(CHAT, steps, timeout_s=1, on_error="keep", on_turn=notice_turn)
         (failure,) = done.failures
 
@@ -1220,7 +1233,7 @@ class TestTimeout:
         """
         Nothing happens if all are done before.
         """
-        done = fan_out(CHAT, [partial(say_slowly, 0.01, "a")], timeout_s=timeout_s)
+        done = fan_out(CHAT, [partial(add_text_slowly, 0.01, "a")], timeout_s=timeout_s)
 
         assert ["Go!", "a"] == texts(done.state)
 
@@ -1334,7 +1347,7 @@ class TestMemory:
         gc.disable()
         try:
             fan_out(CHAT, [step], executor=executor)
-            # The thread lets go of it a moment after it was told.
+            # The thread releases it a moment after it was reported.
             wait_until(lambda: refs[0]() is None)
         finally:
             gc.enable()
@@ -1380,7 +1393,7 @@ class TestExecutors:
             def stops(state):
                 wait_until(lambda: not pool._work_queue.empty())
                 pool.shutdown(wait=False, cancel_futures=True)
-                return say("a", state)
+                return add_text("a", state)
 
             done = fan_out(CHAT, [stops, stops], executor=pool, on_error="keep")
 
@@ -1398,7 +1411,7 @@ class TestExecutors:
                 future.set_result(3)
                 return future
 
-        done = fan_out(CHAT, [partial(say, "a")], executor=Odd(), on_error="keep")
+        done = fan_out(CHAT, [partial(add_text, "a")], executor=Odd(), on_error="keep")
 
         assert "was given up by its executor" in str(done.failures[0].error)
 
@@ -1416,7 +1429,7 @@ class TestExecutors:
                 return future
 
         unpicklable: Any = threading.Lock()
-        step = partial(say, unpicklable)
+        step = partial(add_text, unpicklable)
         done = fan_out(CHAT, [step], executor=Broken(), on_error="keep", timeout_s=60)
         (failure,) = done.failures
 
@@ -1435,7 +1448,11 @@ class TestExecutors:
                 return future
 
         done = fan_out(
-            CHAT, [partial(say, "a")], executor=Odd(), on_error="keep", timeout_s=60
+            CHAT,
+            [partial(add_text, "a")],
+            executor=Odd(),
+            on_error="keep",
+            timeout_s=60,
         )
 
         assert isinstance(done.failures[0].error, BranchError)
@@ -1468,7 +1485,7 @@ class TestExecutors:
 
         fan_out(
             CHAT,
-            [partial(say, "late")],
+            [partial(add_text, "late")],
             executor=Late(),
             timeout_s=0,
             on_error="keep",
@@ -1492,7 +1509,7 @@ class TestExecutors:
                 return future
 
         done = fan_out(
-            CHAT, [partial(say, "a"), refused], executor=Here(), on_error="keep"
+            CHAT, [partial(add_text, "a"), refused], executor=Here(), on_error="keep"
         )
 
         assert ["Go!", "a", "half of it"] == texts(done.state)
@@ -1656,7 +1673,7 @@ class TestThreads:
             raise RuntimeError(msg)
 
         monkeypatch.setattr(parallel._threads, "in_worker", none)
-        steps = [partial(say, "a")] * 40
+        steps = [partial(add_text, "a")] * 40
         done = fan_out(CHAT, steps, on_error="keep", timeout_s=60)
 
         assert 40 == len(done.failures)
@@ -1689,7 +1706,7 @@ class TestThreads:
             return state
 
         monkeypatch.setattr(parallel._threads, "in_worker", one)
-        done = fan_out(CHAT, [waits, *[partial(say, "a")] * 40])
+        done = fan_out(CHAT, [waits, *[partial(add_text, "a")] * 40])
 
         assert 1 == len(started)
         assert 41 == len(done.state)
@@ -1706,7 +1723,9 @@ class TestLaws:
         """
         words = iter("abcd")
         with pytest.raises(AssertionError, match="other messages"):
-            laws.fan_out_is_a_fold(CHAT, [lambda state: say(next(words), state)] * 2)
+            laws.fan_out_is_a_fold(
+                CHAT, [lambda state: add_text(next(words), state)] * 2
+            )
 
         costs = iter([1, 2])
         with pytest.raises(AssertionError, match="billed"):
@@ -1757,10 +1776,10 @@ class TestTakenOver:
                 scope.deadline = loop.time()
 
             def slow(state):
-                save_progress(say("so far", state))
+                save_progress(add_text("so far", state))
                 loop.call_soon_threadsafe(time_is_up)
                 assert go.wait(60)
-                return say("later", state)
+                return add_text("later", state)
 
             return await afan_out(
                 state,

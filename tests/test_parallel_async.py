@@ -22,7 +22,7 @@ from conversation_state import Aggregator, Turn, _waiting, parallel
 from conversation_state.cells import Cell
 from conversation_state.errors import BranchError, FanOutError, MissingExtraError
 from conversation_state.parallel import save_progress
-from tests.branches import USAGE, Refused, refused, say
+from tests.branches import USAGE, Refused, add_text, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -48,14 +48,14 @@ def tokens(state):
     return state.total_usage.total_tokens
 
 
-async def asay(text, state):
+async def async_add_text(text, state):
     await anyio.lowlevel.checkpoint()
-    return say(text, state)
+    return add_text(text, state)
 
 
-async def asay_slowly(seconds, text, state):
+async def async_add_text_slowly(seconds, text, state):
     await anyio.sleep(seconds)
-    return say(text, state)
+    return add_text(text, state)
 
 
 async def arefused(state):
@@ -64,7 +64,7 @@ async def arefused(state):
 
 
 async def hangs(state, then=lambda: None):
-    save_progress(say("so far", state))
+    save_progress(add_text("so far", state))
     then()
     await anyio.sleep_forever()
 
@@ -114,7 +114,9 @@ class TestTasks:
         What each branch added follows in the order of the steps, though the
         first one is the last to finish.
         """
-        steps = [partial(asay_slowly, (3 - n) * 0.02, str(n)) for n in range(4)]
+        steps = [
+            partial(async_add_text_slowly, (3 - n) * 0.02, str(n)) for n in range(4)
+        ]
         with anyio.fail_after(30):
             done = await afan_out(CHAT, steps)
 
@@ -150,8 +152,8 @@ class TestTasks:
         def on_turn(_):
             inside.append(parallel._branches.running_notes())
 
-        await afan_out(CHAT, [partial(asay, "a")] * 2, on_turn=on_turn)
-        fan_out(CHAT, [partial(say, "a")], on_turn=on_turn)
+        await afan_out(CHAT, [partial(async_add_text, "a")] * 2, on_turn=on_turn)
+        fan_out(CHAT, [partial(add_text, "a")], on_turn=on_turn)
 
         assert [None] * 3 == inside
 
@@ -165,7 +167,11 @@ class TestTasks:
         """
         A failed branch loses nothing of the others; what it had kept counts.
         """
-        steps = [partial(asay, "a"), arefused, partial(asay_slowly, 0.02, "c")]
+        steps = [
+            partial(async_add_text, "a"),
+            arefused,
+            partial(async_add_text_slowly, 0.02, "c"),
+        ]
         done = await afan_out(CHAT, steps, on_error="keep")
         with pytest.raises(FanOutError) as caught:
             await afan_out(CHAT, steps)
@@ -185,7 +191,9 @@ class TestTasks:
         """
         A plain function would block the loop; the error says where to run it.
         """
-        done = await afan_out(CHAT, [step, partial(asay, "b")], on_error="keep")
+        done = await afan_out(
+            CHAT, [step, partial(async_add_text, "b")], on_error="keep"
+        )
 
         assert ["Go!", "b"] == texts(done.state)
         assert isinstance(done.failures[0].error, BranchError)
@@ -234,7 +242,7 @@ class TestCancelled:
     A fan-out that is cancelled from outside.
     """
 
-    async def test_tells_what_was_kept(self):
+    async def test_reports_saved_progress(self):
         """
         All tasks are cancelled, and the progress of each, and what others had added, is
         reported before the cancellation goes on.
@@ -248,7 +256,7 @@ class TestCancelled:
                 here()
 
             hang = partial(hangs, then=here)
-            steps = [hang, partial(asay, "b"), arefused, hang]
+            steps = [hang, partial(async_add_text, "b"), arefused, hang]
             await afan_out(CHAT, steps, on_turn=on_turn)
 
         assert scope.cancelled_caught
@@ -284,7 +292,7 @@ class TestCancelled:
 
                 await afan_out(
                     cell.value,
-                    [partial(hangs, then=here), partial(asay, "b")],
+                    [partial(hangs, then=here), partial(async_add_text, "b")],
                     on_turn=on_turn,
                 )
 
@@ -304,7 +312,7 @@ class TestCancelled:
 
             async def outer(state):
                 hang = partial(hangs, then=here)
-                steps = [hang, partial(asay, "b"), hang]
+                steps = [hang, partial(async_add_text, "b"), hang]
                 return (await afan_out(state, steps, on_turn=here)).state
 
             await afan_out(CHAT, [outer], on_turn=turns.append)
@@ -323,7 +331,7 @@ class TestCancelled:
                 scope.deadline = anyio.current_time()
                 with anyio.CancelScope(shield=True):
                     await anyio.sleep(0.05)
-                return say("done", state)
+                return add_text("done", state)
 
             await afan_out(CHAT, [finishes], on_turn=turns.append)
 
@@ -337,7 +345,7 @@ class TestCancelled:
 
         async def main():
             begun = asyncio.Event()
-            steps = [partial(hangs, then=begun.set), partial(asay, "b")]
+            steps = [partial(hangs, then=begun.set), partial(async_add_text, "b")]
             task = asyncio.ensure_future(afan_out(CHAT, steps, on_turn=turns.append))
             await begun.wait()
             while not turns:  # noqa: ASYNC110 - what it waits for is under test
@@ -363,12 +371,14 @@ class TestCancelled:
         """
 
         async def step(state):
-            save_progress(say("so far", state))
+            save_progress(add_text("so far", state))
             inner = asyncio.ensure_future(asyncio.sleep(60))
             asyncio.get_running_loop().call_soon(inner.cancel)
             await inner
 
-        done = asyncio.run(afan_out(CHAT, [step, partial(asay, "b")], on_error="keep"))
+        done = asyncio.run(
+            afan_out(CHAT, [step, partial(async_add_text, "b")], on_error="keep")
+        )
 
         assert ["Go!", "so far", "b"] == texts(done.state)
         assert "was cancelled by something" in str(done.failures[0].error)
@@ -379,7 +389,7 @@ class TestCancelled:
         """
 
         async def step(state):
-            save_progress(say("so far", state))
+            save_progress(add_text("so far", state))
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(trio.sleep_forever)
                 nursery.start_soon(trio.sleep_forever)
@@ -406,7 +416,7 @@ class TestTimeout:
         """
         done = await afan_out(
             CHAT,
-            [hangs, partial(asay, "b")],
+            [hangs, partial(async_add_text, "b")],
             timeout_s=60,
             on_error="keep",
             on_turn=lambda _: time_is_up(),
@@ -421,7 +431,7 @@ class TestTimeout:
         With *on_error* left as it is, that is a group of errors.
         """
         taken: list[Any] = []
-        steps = [hangs, partial(asay, "b")]
+        steps = [hangs, partial(async_add_text, "b")]
         try:
             await afan_out(CHAT, steps, timeout_s=60, on_turn=lambda _: time_is_up())
         except* TimeoutError as group:
@@ -442,7 +452,7 @@ class TestTimeout:
         """
         Nothing happens if all are done before.
         """
-        done = await afan_out(CHAT, [partial(asay, "a")], timeout_s=timeout_s)
+        done = await afan_out(CHAT, [partial(async_add_text, "a")], timeout_s=timeout_s)
 
         assert ["Go!", "a"] == texts(done.state)
 
@@ -460,7 +470,7 @@ class TestExecutor:
 
         def step(state):
             assert go.wait(60)
-            return say("x", state)
+            return add_text("x", state)
 
         async def tick():
             for _ in range(5):
@@ -484,7 +494,7 @@ class TestExecutor:
         """
         with ThreadPoolExecutor(1) as pool:
             done = await afan_out(
-                CHAT, [partial(asay, "a")], executor=pool, on_error="keep"
+                CHAT, [partial(async_add_text, "a")], executor=pool, on_error="keep"
             )
 
         assert "without executor" in str(done.failures[0].error)
@@ -502,7 +512,7 @@ class TestExecutor:
 
         with anyio.CancelScope() as scope:
             scope.cancel()
-            await afan_out(CHAT, [partial(say, "x")], executor=HereExecutor())
+            await afan_out(CHAT, [partial(add_text, "x")], executor=HereExecutor())
             raise AssertionError
 
         assert scope.cancelled_caught
@@ -517,10 +527,10 @@ class TestExecutor:
 
         def slow(state):
             began.append(1)
-            state = save_progress(say("so far", state))
+            state = save_progress(add_text("so far", state))
             inside.set()
             assert go.wait(60)
-            return say("later", state)
+            return add_text("later", state)
 
         with ThreadPoolExecutor(1) as pool:
             async with anyio.create_task_group() as group:
@@ -546,7 +556,7 @@ class TestExecutor:
         go, inside = threading.Event(), threading.Event()
 
         def slow(state):
-            save_progress(say("so far", state))
+            save_progress(add_text("so far", state))
             inside.set()
             assert go.wait(60)
             return state
@@ -559,7 +569,7 @@ class TestExecutor:
         with ThreadPoolExecutor(2) as pool:
             done = await afan_out(
                 CHAT,
-                [slow, partial(say, "b")],
+                [slow, partial(add_text, "b")],
                 executor=pool,
                 timeout_s=60,
                 on_error="keep",
@@ -579,7 +589,7 @@ class TestExecutor:
 
             def outer(name, state):
                 async def main():
-                    steps = [partial(say, f"{name}{n}") for n in range(3)]
+                    steps = [partial(add_text, f"{name}{n}") for n in range(3)]
                     with anyio.fail_after(30):
                         return (await afan_out(state, steps, executor=pool)).state
 
@@ -598,7 +608,7 @@ async def test_needs_anyio(monkeypatch):
     monkeypatch.setitem(sys.modules, "anyio", None)
     _waiting.require_anyio.cache_clear()
     try:
-        assert 2 == len(fan_out(CHAT, [partial(say, "a")]).state)
+        assert 2 == len(fan_out(CHAT, [partial(add_text, "a")]).state)
         with pytest.raises(MissingExtraError, match=r"afan_out needs.*\[anyio\]"):
             await afan_out(CHAT, [hangs])
     finally:

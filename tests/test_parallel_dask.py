@@ -17,13 +17,13 @@ from conversation_state.errors import BranchError, FanOutError
 from conversation_state.parallel import save_progress
 from conversation_state.testing import laws
 from tests import branches
-from tests.branches import USAGE, Refused, say, say_slowly
+from tests.branches import USAGE, Refused, add_text, add_text_slowly
 from tests.test_parallel import time_is_up  # noqa: F401 - a fixture
 
 distributed = pytest.importorskip("distributed", reason="needs Dask (extra dask)")
 dask: Any = pytest.importorskip("dask", reason="needs Dask (extra dask)")
 
-# Much here is handed over wrongly; what is right is for typing_tests to say.
+# Much here is handed over wrongly; what is right is for typing_tests to add_text.
 fan_out: Any = parallel.fan_out
 
 CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
@@ -90,7 +90,7 @@ class TestDask:
         What came from the workers follows in the order of the steps, with
         identities of its own; the bill is the sum.
         """
-        steps = [partial(say_slowly, (3 - n) * 0.05, str(n)) for n in range(4)]
+        steps = [partial(add_text_slowly, (3 - n) * 0.05, str(n)) for n in range(4)]
         done = fan_out(CHAT, [*steps, branches.process], executor=executor)
         *answers, process = texts(done.state)
 
@@ -103,14 +103,14 @@ class TestDask:
         """
         It equals running the steps one by one and joining them.
         """
-        steps = [partial(say, text) for text in "abc"]
+        steps = [partial(add_text, text) for text in "abc"]
         laws.fan_out_is_a_fold(CHAT.fork(), steps, executor=executor)
 
     def test_equal_steps_are_run_each(self, executor):
         """
         Equal steps, and equal fan-outs, are not taken for one.
         """
-        step = partial(say, "a")
+        step = partial(add_text, "a")
         once = fan_out(CHAT, [step, step], executor=executor).state
         again = fan_out(CHAT, [step, step], executor=executor).state
 
@@ -121,7 +121,7 @@ class TestDask:
         """
         The error and what the step had kept come back together.
         """
-        steps = [partial(say, "a"), branches.refused, partial(say, "c")]
+        steps = [partial(add_text, "a"), branches.refused, partial(add_text, "c")]
         done = fan_out(CHAT, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
 
@@ -170,7 +170,7 @@ class TestDask:
         """
         step = partial(branches.fail, branches.Unreadable)
         done = fan_out(
-            CHAT, [step, partial(say, "b")], executor=executor, on_error="keep"
+            CHAT, [step, partial(add_text, "b")], executor=executor, on_error="keep"
         )
 
         assert ["Go!", "half of it", "b"] == texts(done.state)
@@ -196,7 +196,7 @@ class TestDask:
         go = tmp_path / "go"
         done = fan_out(
             CHAT,
-            [partial(branches.say_after, str(go), "a"), partial(say, "b")],
+            [partial(branches.add_text_after, str(go), "a"), partial(add_text, "b")],
             executor=executor,
             on_error="keep",
             on_turn=lambda _: time_is_up.set(),
@@ -213,7 +213,10 @@ class TestDask:
         """
         done = fan_out(
             CHAT,
-            [partial(branches.die_once, str(tmp_path / "died")), partial(say, "b")],
+            [
+                partial(branches.die_once, str(tmp_path / "died")),
+                partial(add_text, "b"),
+            ],
             executor=executor,
         )
         _both_are_back(client)
@@ -230,7 +233,7 @@ class TestDask:
         try:
             done = fan_out(
                 CHAT,
-                [branches.die, partial(say, "b")],
+                [branches.die, partial(add_text, "b")],
                 executor=executor,
                 on_error="keep",
             )

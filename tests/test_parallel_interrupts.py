@@ -18,7 +18,7 @@ import trio
 
 from conversation_state import Aggregator, parallel
 from conversation_state.parallel import save_progress
-from tests.branches import USAGE, say
+from tests.branches import USAGE, add_text
 from tests.interrupts import interrupt_at_each_opcode, interrupt_by_signals
 from tests.test_parallel import Travels
 
@@ -71,7 +71,7 @@ class Bill:
 
     def step(self, text, state):
         self.paid.append(text)
-        return say(text, state)
+        return add_text(text, state)
 
     def kept_step(self, text, state):
         return save_progress(self.step(text, state))
@@ -95,7 +95,7 @@ class Bill:
         is_running = True
         while missing := self.find_missing():
             assert is_running, f"lost {missing}"
-            # Asked before what is missing: the last thread tells, then it ends.
+            # Checked before what is missing: the last thread reports, then it ends.
             threads = [each.name for each in threading.enumerate()]
             is_running = "conversation_state" in threads
             time.sleep(0.001)
@@ -136,7 +136,7 @@ class TestAtEachOpcode:
             return bill
 
         def run(bill):
-            steps = [partial(say, text) for text in "ab"]
+            steps = [partial(add_text, text) for text in "ab"]
             fan_out(CHAT, steps, executor=bill.executor, on_turn=bill.on_turn)
 
         def check(bill, completed):
@@ -188,13 +188,13 @@ class TestAtEachOpcode:
             fan_out(CHAT, [step], executor=Here(), on_turn=bill.on_turn)
 
         def check(bill, completed):
-            # "a" was paid; whether it was noted depends on the moment.
+            # The usage of "a" was recorded; whether it was saved depends on the moment.
             assert bill.find_missing() <= {"a"}
             assert fan_out(CHAT, bill.steps(bill.kept_step)).state
 
         interrupt_at_each_opcode(run, check, prepare=Bill, modules=RUN_MODULES)
 
-    # A coroutine that was interrupted before it was awaited says so.
+    # A coroutine that was interrupted before it was awaited is warned about.
     @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
     @pytest.mark.parametrize("backend", ["asyncio", "trio"])
     def test_tasks(self, backend):

@@ -15,9 +15,9 @@ from conversation_state._wording import with_article
 from conversation_state.errors import BranchError, FanOutError
 from conversation_state.testing import laws
 from tests import branches
-from tests.branches import USAGE, Refused, say, say_slowly
+from tests.branches import USAGE, Refused, add_text, add_text_slowly
 
-# Much here is handed over wrongly; what is right is for typing_tests to say.
+# Much here is handed over wrongly; what is right is for typing_tests to add_text.
 fan_out: Any = parallel.fan_out
 
 CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
@@ -57,7 +57,7 @@ class TestProcesses:
         What came from other processes follows in the order of the steps, with
         identities of its own; the bill is the sum.
         """
-        steps = [partial(say_slowly, (3 - n) * 0.02, str(n)) for n in range(4)]
+        steps = [partial(add_text_slowly, (3 - n) * 0.02, str(n)) for n in range(4)]
         done = fan_out(CHAT, [*steps, branches.process], executor=pool)
         *answers, process = texts(done.state)
 
@@ -73,7 +73,7 @@ class TestProcesses:
         It equals running the steps one by one and joining them.
         """
         laws.fan_out_is_a_fold(
-            CHAT.fork(), [partial(say, text) for text in "abc"], executor=pool
+            CHAT.fork(), [partial(add_text, text) for text in "abc"], executor=pool
         )
 
     def test_turns_know_what_they_have_nothing_of(self, pool):
@@ -82,7 +82,7 @@ class TestProcesses:
         never left.
         """
         turns: list[Any] = []
-        fan_out(CHAT, [partial(say, "a")], executor=pool, on_turn=turns.append)
+        fan_out(CHAT, [partial(add_text, "a")], executor=pool, on_turn=turns.append)
 
         assert CHAT.entries is turns[0].base_log()
         assert CHAT.ledger is turns[0].base_ledger()
@@ -92,7 +92,7 @@ class TestProcesses:
         The error and the step's saved progress come back together; the error has the
         place where it was raised.
         """
-        steps = [partial(say, "a"), branches.refused, partial(say, "c")]
+        steps = [partial(add_text, "a"), branches.refused, partial(add_text, "c")]
         done = fan_out(CHAT, steps, executor=pool, on_error="keep")
         (failure,) = done.failures
 
@@ -124,7 +124,7 @@ class TestProcesses:
         An error that can't be pickled, or not be unpickled, comes back as one that
         describes it, with the step's saved progress.
         """
-        steps = [partial(branches.fail, kind), partial(say, "b")]
+        steps = [partial(branches.fail, kind), partial(add_text, "b")]
         done = fan_out(CHAT, steps, executor=pool, on_error="keep")
         (failure,) = done.failures
 
@@ -140,7 +140,7 @@ class TestProcesses:
         An error that takes no notes, or can't be shown, comes back itself, and affects
         no other branch.
         """
-        steps = [partial(branches.fail, kind), partial(say, "b")]
+        steps = [partial(branches.fail, kind), partial(add_text, "b")]
         done = fan_out(CHAT, steps, executor=pool, on_error="keep")
         (failure,) = done.failures
 
@@ -160,7 +160,7 @@ class TestProcesses:
         """
         A step that can't be pickled is named, with what to do; others run.
         """
-        steps = [partial(say, "a"), lambda state: state]
+        steps = [partial(add_text, "a"), lambda state: state]
         done = fan_out(CHAT, steps, executor=pool, on_error="keep")
         (failure,) = done.failures
 
@@ -190,7 +190,7 @@ class TestProcesses:
         with pytest.raises(SystemExit):
             fan_out(CHAT, [branches.leave], executor=pool)
 
-        assert 2 == len(fan_out(CHAT, [partial(say, "a")], executor=pool).state)
+        assert 2 == len(fan_out(CHAT, [partial(add_text, "a")], executor=pool).state)
 
     def test_a_process_dies(self):
         """
@@ -198,14 +198,20 @@ class TestProcesses:
         back before is there.
         """
         with new_pool() as pool:
-            ready = fan_out(CHAT, [partial(say, "x")], executor=pool)
+            ready = fan_out(CHAT, [partial(add_text, "x")], executor=pool)
             assert 2 == len(ready.state)
-            steps = [partial(say, "a"), partial(say_slowly, 0.5, "b"), branches.die]
+            steps = [
+                partial(add_text, "a"),
+                partial(add_text_slowly, 0.5, "b"),
+                branches.die,
+            ]
             turns: list[Any] = []
             done = fan_out(
                 CHAT, steps, executor=pool, on_error="keep", on_turn=turns.append
             )
-            broken = fan_out(CHAT, [partial(say, "a")], executor=pool, on_error="keep")
+            broken = fan_out(
+                CHAT, [partial(add_text, "a")], executor=pool, on_error="keep"
+            )
 
         assert "a" in texts(done.state)
         assert 2 == done.failures[-1].step
@@ -227,7 +233,7 @@ class TestProcesses:
             2, mp_context=multiprocessing.get_context("fork")
         ) as pool:
             done = fan_out(
-                CHAT, [partial(say, str(n)) for n in range(6)], executor=pool
+                CHAT, [partial(add_text, str(n)) for n in range(6)], executor=pool
             )
 
         assert ["Go!", *"012345"] == texts(done.state)

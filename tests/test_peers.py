@@ -74,7 +74,7 @@ class TestExamples:
         assert {} == {**used.globals, **used.nonlocals}
 
     @pytest.mark.parametrize("name", PEERS)
-    def test_says_what_is_kept(self, name):
+    def test_reports_what_is_kept(self, name):
         """
         Each peer is shown with laws that it breaks and with laws that it keeps.
         """

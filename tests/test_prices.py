@@ -276,7 +276,7 @@ class TestPrice:
         """
         assert Decimal(dollars) == price(usage, name)
 
-    def test_charges_long_prompts_as_the_registry_says(self, registry):
+    def test_charges_long_prompts_as_in_the_registry(self, registry):
         """
         Tiers go by the prompt of one request.
         """
@@ -640,14 +640,14 @@ def branches(draw):
 ENTRY = LedgerEntry("id", Usage(5), "")
 
 
-def paid(amount):
+def priced(amount):
     """
     A line with a price.
     """
     return CostLine(ENTRY, Decimal(amount))
 
 
-def unpaid(why):
+def unpriced(why):
     """
     A line without one.
     """
@@ -802,7 +802,7 @@ class TestCost:
             ),
         ] == [line.why for line in found.unpriced]
 
-    def test_tells_what_a_fork_cost(self, registry):
+    def test_cost_of_a_fork(self, registry):
         """
         A turn has a ledger, too: what came since the fork.
         """
@@ -932,22 +932,22 @@ class TestCost:
         ("shown", "found"),
         [
             ("$0.00", Cost()),
-            ("$0.00", Cost((paid("0E-9"),))),
-            ("$12.50", Cost((paid("12.5000"),))),
-            ("$1,234.00", Cost((paid(1234),))),
-            ("$1,200.00", Cost((paid("1.2E+3"),))),
-            ("$0.0000375", Cost((paid("3.75E-5"),))),
+            ("$0.00", Cost((priced("0E-9"),))),
+            ("$12.50", Cost((priced("12.5000"),))),
+            ("$1,234.00", Cost((priced(1234),))),
+            ("$1,200.00", Cost((priced("1.2E+3"),))),
+            ("$0.0000375", Cost((priced("3.75E-5"),))),
             (
                 "$1.00 and 1 entry without a price: who knows",
-                Cost((paid(1), unpaid("who knows"))),
+                Cost((priced(1), unpriced("who knows"))),
             ),
             (
                 "unknown: 1 entry without a price: who knows",
-                Cost((unpaid("who knows"),)),
+                Cost((unpriced("who knows"),)),
             ),
             (
                 "$1.00 and 1 response (1,005 tokens) not in the ledger",
-                Cost((paid(1),), (ANSWERED,)),
+                Cost((priced(1),), (ANSWERED,)),
             ),
             (
                 "unknown: 2 responses (2,010 tokens) not in the ledger",
@@ -958,15 +958,15 @@ class TestCost:
                     "unknown: 1 entry without a price: a and 1 response (1,005 "
                     "tokens) not in the ledger"
                 ),
-                Cost((unpaid("a"),), (ANSWERED,)),
+                Cost((unpriced("a"),), (ANSWERED,)),
             ),
             (
                 "$1.00 and 3 entries without a price: a; b",
-                Cost((paid(1), *map(unpaid, "aba"))),
+                Cost((priced(1), *map(unpriced, "aba"))),
             ),
             (
                 "$1.00 and 5 entries without a price: a; b; c; 2 more reasons",
-                Cost((paid(1), *map(unpaid, "abcde"))),
+                Cost((priced(1), *map(unpriced, "abcde"))),
             ),
         ],
     )

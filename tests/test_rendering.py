@@ -95,7 +95,7 @@ hostile_messages = st.one_of(
 some = st.lists(our.messages() | hostile_messages, max_size=5)
 
 
-def speakers(text):
+def list_roles(text):
     """
     The roles in a text, in order.
     """
@@ -114,7 +114,7 @@ def check_text(messages):
     """
     See to it that there are as many turns as messages, of the same roles.
     """
-    assert [message.role for message in messages] == speakers(
+    assert [message.role for message in messages] == list_roles(
         render_transcript(messages)
     )
 
@@ -364,14 +364,14 @@ class TestRenderTranscript:
         assert shown == render_transcript(tuple(messages), format=style)
 
     @given(some)
-    def test_nobody_speaks_for_others_in_text(self, messages):
+    def test_no_text_passes_for_a_message(self, messages):
         """
         There are as many turns as messages, of the same roles.
         """
         check_text(messages)
 
     @given(some)
-    def test_nobody_speaks_for_others_in_markdown(self, messages):
+    def test_no_markdown_passes_for_a_message(self, messages):
         """
         Outside of quotes there are as many headings as messages, of the same
         roles, and what else is there is ours; nothing is HTML, loads an image,

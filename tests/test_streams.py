@@ -34,7 +34,7 @@ from conversation_state.streams import (
     SourceEnd,
 )
 
-# Much here is handed over wrongly; what is right is for typing_tests to say.
+# Wrong arguments are passed on purpose; typing_tests holds the right ones.
 Stream: Any = streams.Stream
 collect: Any = streams.collect
 merge: Any = streams.merge
@@ -309,7 +309,7 @@ class TestOf:
         with pytest.raises(TypeError, match=r"can.t call .*; use"):
             kind(3)
 
-    def test_says_what_it_is(self):
+    def test_repr_has_its_state(self):
         """
         A stream shows whether it is open, and reads nothing for that.
         """
@@ -853,7 +853,7 @@ class TestPipe:
         thread.join(20)
         assert not thread.is_alive()
 
-    def test_tells_senders_that_nobody_reads(self):
+    def test_senders_learn_that_no_reader_is_left(self):
         """
         Without a reader nothing is sent, before, while and after waiting.
         """
@@ -1048,7 +1048,7 @@ class TestPipe:
         for thread in threads:
             thread.join(20)
 
-    def test_nobody_overtakes_while_an_element_is_taken(self):
+    def test_no_reader_overtakes_while_an_element_is_taken(self):
         """
         Room that a reader just made belongs to the sender that waits for it.
         """
@@ -1294,7 +1294,7 @@ class TestMerge:
             merge(sent(1, boom, 2), Stream.of([3])).results()
         )
 
-    def test_tells_each_named_end_once(self):
+    def test_reports_each_named_end_once(self):
         """
         Each source's end is reported after its last element, inner ones, too.
         """
@@ -1369,7 +1369,7 @@ class TestClose:
 
         assert [["A", "B"], ["a", "b"], ["a", "b"]] == [list(each) for each in made]
 
-    def test_tells_the_sender_at_once(self):
+    def test_the_sender_learns_at_once(self):
         """
         A block around a stream ends it, whatever still refers to it.
         """
@@ -1628,7 +1628,7 @@ class TestAbort:
             list(source)
 
     @pytest.mark.parametrize("capacity", [0, 1])
-    def test_tells_a_sender_that_waits(self, capacity):
+    def test_a_waiting_sender_learns_of_it(self, capacity):
         """
         Senders that wait, and later ones, get False, and readers what was sent.
         """
@@ -2705,7 +2705,7 @@ class TestCollect:
         with pytest.raises(Closed):
             collect(sent(self.CHUNKS[0], Closed()))
 
-    def test_closes_the_pipe_nobody_holds(self):
+    def test_closes_an_unreferenced_pipe(self):
         """
         Collecting the only reference to a stream closes its sender.
         """
@@ -2843,7 +2843,7 @@ class TestAnyOrder:
                 assert accepted == numbers
 
 
-def test_says_what_it_has():
+def test_error_lists_what_there_is():
     """
     Every name in `__all__` is there.
     """

@@ -32,7 +32,7 @@ from conversation_state.streams import (
 
 pytestmark = pytest.mark.anyio
 
-# Much here is handed over wrongly; what is right is for typing_tests to say.
+# Wrong arguments are passed on purpose; typing_tests holds the right ones.
 Stream: Any = streams.Stream
 acollect: Any = streams.acollect
 merge: Any = streams.merge
@@ -594,7 +594,7 @@ class TestPipe:
         _, got = await at_once(send, lambda: anyio.to_thread.run_sync(elsewhere))
         assert (list(range(50)), list(range(50))) == got
 
-    async def test_tells_senders_that_nobody_reads(self):
+    async def test_senders_learn_that_no_reader_is_left(self):
         """
         A task that waits for room learns that there will be none.
         """
@@ -814,7 +814,7 @@ class TestClose:
         assert ["1", "2"] == await listed(other)
         await until(lambda: source.closed == 1)
 
-    async def test_says_when_closing_failed(self, caplog):
+    async def test_reports_when_closing_failed(self, caplog):
         """
         An error while a source closes is logged: no caller is left to raise it to.
         """
@@ -974,7 +974,7 @@ class TestAbort:
         assert [1] == at_return
         assert got == await listed(stream.results())
 
-    async def test_tells_a_task_that_sends(self):
+    async def test_a_sending_task_learns_of_it(self):
         """
         `asend` gives False, to those that wait, too.
         """

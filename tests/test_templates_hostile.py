@@ -707,7 +707,7 @@ def test_all_end_in_a_template_error():
     assert left_out < names
     COUNTS["hostile"] += len(ends)
 
-    # Python itself says something where a generator is dropped at the very end of
+    # Python itself prints something where a generator is dropped at the very end of
     # the stack.
     words = done.stderr.strip()
 

@@ -701,7 +701,7 @@ class TestRedo:
             caught.value
         )
 
-    def test_says_that_nothing_is_ahead(self):
+    def test_reports_that_nothing_is_ahead(self):
         """
         At a tip there is nothing to name.
         """

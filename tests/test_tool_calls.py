@@ -18,7 +18,7 @@ from conversation_state.messages import ToolMessage
 from conversation_state.parts import ImagePart, TextPart
 from conversation_state.tools import ToolCall, acall, call
 
-# Much here is given wrongly; what is right is for typing_tests to say.
+# Wrong arguments are passed on purpose; typing_tests holds the right ones.
 acall_anything: Any = acall
 call_anything: Any = call
 

@@ -708,7 +708,7 @@ class TestKinds:
         assert "can't describe f(): msgspec.Meta(ge=1) does not fit str" in problem
 
 
-# In the styles there are; what is said of them is the same.
+# In the styles there are; the description of them is the same.
 
 
 def ours(to, seats=1):

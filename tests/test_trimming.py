@@ -229,7 +229,7 @@ class TestFit:
 
         assert history == trim(history, TokenBudget(context_window=100)).messages
 
-    def test_says_why_no_view_is_valid(self):
+    def test_explains_why_no_view_is_valid(self):
         """
         A result without its call can't be shown, and the error names it.
         """
@@ -238,7 +238,7 @@ class TestFit:
         with pytest.raises(InvalidTranscriptError, match=r"messages\[1\].*'gone'"):
             trim(history, TokenBudget(context_window=100), fit())
 
-    def test_says_that_no_user_spoke(self):
+    def test_reports_that_there_is_no_user(self):
         """
         A view can't start on a user's message if there is none.
         """
@@ -431,7 +431,7 @@ class TestTrimContext:
             ("repeated call id", (0,), [calls("x", "x")]),
         ],
     )
-    def test_problems_say_what_where_and_what_to_do(self, kind, seqs, history):
+    def test_problems_have_place_and_advice(self, kind, seqs, history):
         """
         Each flaw has a kind, the positions concerned, and a sentence.
         """
@@ -457,7 +457,7 @@ class TestTrimContext:
             with pytest.raises(IndexError):
                 view[len(view)]
 
-    def test_elements_tell_position_weight_and_role(self):
+    def test_elements_have_position_tokens_and_role(self):
         """
         An element is what a step needs to decide.
         """
@@ -495,7 +495,7 @@ class TestTrimContext:
             assert copy.copy(part) is part
             assert copy.deepcopy(part) is part
 
-    def test_says_what_is_wrong_with_its_arguments(self):
+    def test_explains_wrong_arguments(self):
         """
         A number is no budget and a text no message; the error has what was given.
         """

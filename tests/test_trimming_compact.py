@@ -203,7 +203,7 @@ class TestCompact:
             (result("x"), "gave ToolMessage"),
         ],
     )
-    def test_tells_that_a_summary_is_none(self, given_, history):
+    def test_reports_that_a_summary_is_none(self, given_, history):
         """
         The view is what it was, and has the reason.
         """
@@ -229,7 +229,7 @@ class TestCompact:
 
         assert () == trim([UserMessage("a")], None, step).failures
 
-    def test_tells_the_error_of_a_summariser(self):
+    def test_reports_the_error_of_a_summariser(self):
         """
         And goes on: the next steps see the view as it was.
         """
@@ -241,7 +241,7 @@ class TestCompact:
         assert "no model for 2 messages" == str(view.failures[0].error)
         assert isinstance(view.failures[0].error, OSError)
 
-    def test_tells_that_a_text_is_none(self):
+    def test_reports_that_a_text_is_none(self):
         """
         Half of a surrogate pair is no text, from any source.
         """
@@ -356,7 +356,7 @@ class TestCompact:
         assert ["3", "b"] == texts(view)
         views_add_up(view)
 
-    def test_says_what_is_wrong_with_its_arguments(self):
+    def test_explains_wrong_arguments(self):
         """
         When the step is made, not when a model was asked.
         """
@@ -406,7 +406,7 @@ class TestPaid:
 
     META = ResponseMeta(usage=Usage(90, 9), model="gpt-5", id="resp_1")
 
-    def test_reports_what_a_summariser_paid(self):
+    def test_reports_the_usage_of_a_summariser(self):
         """
         The response of a message that it gave, refused ones too, and those of
         this view alone; recorded under the response's id, once.
@@ -559,7 +559,7 @@ class TestAwaited:
             asyncio.run(atrim(history, None, acompact([0], listing)))
         )
 
-    def test_tells_the_error_of_a_summariser(self):
+    def test_reports_the_error_of_a_summariser(self):
         """
         Raised before or after waiting; the view is what it was.
         """
@@ -602,7 +602,7 @@ class TestAwaited:
         with pytest.raises(asyncio.CancelledError):
             asyncio.run(main())
 
-    def test_trim_says_that_it_can_not_wait(self):
+    def test_trim_reports_that_it_can_not_wait(self):
         """
         An awaitable is refused with the name of who takes it, wherever it
         shows.

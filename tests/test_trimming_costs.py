@@ -320,7 +320,7 @@ class TestWhatChanged:
 
         counts = []
         for size in (200, 2_000):
-            # Both end where what is said ends.
+            # Both end where the messages end.
             state = grown(1 + size - size % len(transcript), transcript)
             budget = TokenBudget(context_window=200)
             trim(state, budget, *PIPELINES[name])
@@ -380,7 +380,7 @@ class TestWhatChanged:
 
         counts = {work(lambda f=fork: trim(f, budget)) for fork in forks}  # type: ignore[misc]
 
-        # The first one is told that the state before may forget.
+        # The first one marks what the state before may forget.
         assert 10 > max(counts) - min(counts)
 
     def test_several_models(self):

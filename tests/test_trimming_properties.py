@@ -236,7 +236,7 @@ def valid_runs(history):
     return [(sum(map(by_characters, run)), run) for run in runs if is_valid(run)]
 
 
-def telling(history):
+def list_boundary_budgets(history):
     """
     The budgets that the end of a conversation just fills, or just exceeds, with
     and without its leading system messages.
@@ -280,7 +280,7 @@ class TestAllSmallConversations:
                 contexts = [plain] if repaired is plain else [plain, repaired]
                 for context in contexts:
                     runs = valid_runs(tuple(context.messages))
-                    for limit in telling(context.messages):
+                    for limit in list_boundary_budgets(context.messages):
                         expected = next(
                             (run for total, run in runs if total <= limit), ()
                         )
@@ -611,7 +611,7 @@ class TestTrimmer:
     """
 
     @given(anything, st.integers(0, 40))
-    def test_says_what_trim_says(self, history, limit):
+    def test_reports_what_trim_reports(self, history, limit):
         """
         For every conversation it is given, and with `repair` and `fit` if there
         are no steps.
@@ -641,7 +641,7 @@ class TestTrimmer:
             trimmer.budget = None  # type: ignore[misc]
 
     @pytest.mark.parametrize("make", [Trimmer, lambda *args: trim((), *args)])
-    def test_says_what_is_wrong_with_its_arguments(self, make):
+    def test_explains_wrong_arguments(self, make):
         """
         At once, before there is a conversation.
         """

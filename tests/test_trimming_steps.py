@@ -107,7 +107,7 @@ class TestKeepLast:
         assert () == view.problems()
         assert expected == view.messages
 
-    def test_says_why_messages_went(self):
+    def test_lists_why_messages_were_dropped(self):
         """
         Beyond the count, or behind something that no provider accepts.
         """
@@ -261,7 +261,7 @@ class TestShortenToolResults:
             assert text.startswith(before)
             assert text.endswith(after)
 
-    def test_says_how_much_is_gone(self):
+    def test_marks_how_much_is_gone(self):
         """
         Beginning and end stay, with a note between, and the number is right.
         """
@@ -340,7 +340,7 @@ class TestShortenToolResults:
         assert "\n[… 1,000,000 characters cut …]\n" == view.messages[1].text
         assert view is shorten_tool_results(0)(view)
 
-    def test_says_what_is_wrong_with_its_arguments(self):
+    def test_explains_wrong_arguments(self):
         """
         A limit is a number, a marker a text.
         """
@@ -478,7 +478,7 @@ class TestRepair:
         assert [0, 1, 1, 2, 3] == [one.seq for one in view.elements]
         assert history == list(state.messages)
 
-    def test_answers_calls_at_the_end_if_told(self):
+    def test_answers_calls_at_the_end_if_asked(self):
         """
         They may be about to be run, or never.
         """
@@ -643,7 +643,7 @@ class TestReplace:
         assert context is context.replace(1, UserMessage("b"))
         assert view == pickle.loads(pickle.dumps(view))
 
-    def test_says_what_is_wrong_with_its_arguments(self):
+    def test_explains_wrong_arguments(self):
         """
         A position that is not shown, or something that is no message.
         """

@@ -115,7 +115,7 @@ class TestThreadsOfTasks:
                 await run_in_anyio_thread(call, is_shielded=is_shielded)
 
             del call
-            # The thread lets go of its last call a moment after its end.
+            # The thread releases its last call a moment after its end.
             for _ in range(1_000):
                 if freed() is None:
                     return True
@@ -198,7 +198,7 @@ class TestThreadsOfTasks:
                     await task
                 assert "of the call" == str(caught.value.__cause__)
                 del task, caught
-                # anyio's thread lets go of its last call a moment after its end.
+                # anyio's thread releases its last call a moment after its end.
                 for _ in range(1_000):
                     if freed() is None:
                         break

@@ -46,7 +46,7 @@ class Answer(httpx.AsyncByteStream):
         self.pieces: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.closed = asyncio.Event()
 
-    def say(self, *texts):
+    def send(self, *texts):
         for text in texts:
             self.pieces.put_nowait(event(text, id=self.id))
 
@@ -223,9 +223,9 @@ async def ask(model, browser, text, answer):
     """
     A prompt and its whole answer.
     """
-    await browser.act("say", text=text)
+    await browser.act("send", text=text)
     pages = await model.answers.get()
-    pages.say(answer)
+    pages.send(answer)
     pages.end()
     return await browser.settled(text, answer)
 
@@ -245,12 +245,12 @@ class TestWebChat:
         """
 
         async def scenario(model, browser):
-            await browser.act("say", text="Where to?")
+            await browser.act("send", text="Where to?")
             answer = await model.answers.get()
             await browser.shows("Where to?")
-            answer.say("To the ")
+            answer.send("To the ")
             await browser.shows("Where to?", "To the", " 0 tokens")
-            answer.say("sea.")
+            answer.send("sea.")
             answer.end(tokens=7)
             await browser.settled("Where to?", "To the sea.", " 7 tokens")
             return model.requests
@@ -266,9 +266,9 @@ class TestWebChat:
         """
 
         async def scenario(model, browser):
-            await browser.act("say", text="Where to?")
+            await browser.act("send", text="Where to?")
             answer = await model.answers.get()
-            answer.say("To the ")
+            answer.send("To the ")
             await browser.shows("To the")
             await browser.act("stop")
             await answer.closed.wait()
@@ -288,7 +288,7 @@ class TestWebChat:
         """
 
         async def scenario(model, browser):
-            await browser.act("say", text="Where to?")
+            await browser.act("send", text="Where to?")
             answer = await model.answers.get()
             await browser.act("stop")
             await answer.closed.wait()
@@ -319,13 +319,13 @@ class TestWebChat:
         """
 
         async def scenario(model, browser):
-            await browser.act("say", text="Where to?")
+            await browser.act("send", text="Where to?")
             answer = await model.answers.get()
-            answer.say("To the ")
+            answer.send("To the ")
             await browser.shows("To the")
             await browser.act("undo")
             await browser.shows("tokens", without=["Where to?"])
-            answer.say("sea.")
+            answer.send("sea.")
             answer.end()
             await browser.shows(" 7 tokens", without=["Where to?"])
             await browser.act("redo")
@@ -345,7 +345,7 @@ class TestWebChat:
             assert [] == find_buttons(page, "switch")
             await browser.act("regenerate", first)
             answer = await model.answers.get()
-            answer.say("Hills.")
+            answer.send("Hills.")
             answer.end()
             page = await browser.settled("In May?", "Hills.", "2/2", " 14 tokens")
             assert [first] == find_buttons(page, "switch")
@@ -354,7 +354,7 @@ class TestWebChat:
             [prompt] = find_buttons(page, "edit")
             await browser.act("edit", prompt, "In June?")
             answer = await model.answers.get()
-            answer.say("Lakes.")
+            answer.send("Lakes.")
             answer.end()
             page = await browser.settled("In June?", "2/2", "Lakes.", " 21 tokens")
             await browser.act("switch", prompt)
@@ -396,7 +396,7 @@ class TestWebChat:
                 for body in (
                     {"act": "switch", "id": "none"},
                     {"act": "switch", "id": [1]},
-                    {"act": "say", "id": "", "text": 5},
+                    {"act": "send", "id": "", "text": 5},
                     {"act": "edit", "id": "none", "text": "Hi"},
                 )
             ]
@@ -420,9 +420,9 @@ class TestWebChat:
         async def scenario(server):
             client = httpx.AsyncClient(base_url=server.url, timeout=PATIENCE_S)
             async with opened(web, client) as browser:
-                await browser.act("say", text="Where to?")
+                await browser.act("send", text="Where to?")
                 await browser.settled("Where to?", "To the sea.", " 10 tokens")
-                await browser.act("say", text="And then?")
+                await browser.act("send", text="And then?")
                 await browser.settled("And then?", "overloaded", " 10 tokens")
 
         failed = {"error": {"message": "overloaded"}}

@@ -50,7 +50,7 @@ class Kid:
         self.pid = os.fork()
         if not self.pid:
             try:
-                speak(url, name, who, until, write_end)
+                append_until(url, name, who, until, write_end)
             except BaseException as error:  # noqa: BLE001 - a child has no caller
                 os.write(write_end, f"!{error!r}\n".encode())
             finally:
@@ -82,7 +82,7 @@ class Kid:
         self.waits = [float(line[1:]) for line in lines if line.startswith("w")]
 
 
-def speak(url, name, who, until, write_end):
+def append_until(url, name, who, until, write_end):
     """
     Append until the time is up, and report everything at the end: + is a save, - a head
     that another writer moved, ? an unknown outcome, x an error.
@@ -93,16 +93,16 @@ def speak(url, name, who, until, write_end):
     while time.time() < until or i < LEAST:
         text, tries, start = f"{who} {i}", 0, time.perf_counter()
 
-        def say(state, text=text):
+        def add_text(state, text=text):
             nonlocal tries
             tries += 1
             return state.add_user_prompt(text)
 
         try:
-            store.update(name, say, start=Aggregator.new())
+            store.update(name, add_text, start=Aggregator.new())
         except UnknownOutcomeError:
             os.write(write_end, b"?\n")
-            if not is_said(store, name, text):
+            if not has_text(store, name, text):
                 continue
         except StoreError:
             os.write(write_end, b"x\n")
@@ -131,7 +131,7 @@ def open_again(url, until):
             time.sleep(0.05)
 
 
-def is_said(store, name, text):
+def has_text(store, name, text):
     """
     Whether it is there after all, as soon as one can know.
     """

@@ -27,7 +27,7 @@ from tests.profiles import is_thorough
 
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 LARGE = bytes(range(256)) * 20
-# Which damage is told of which table: the row's own, or those beside it.
+# Which damage is reported of which table: the row's own, or those beside it.
 REPORTED = {
     "branches": {"branches", "entries", "ledger"},
     "revisions": {"revisions", "labels", "timelines", "moments"},
@@ -100,7 +100,7 @@ def damaged(value):
             yield value[:-1]
 
 
-def is_told(states, store):
+def check_reported(states, store):
     """
     Whether everything that is loaded is what was saved, or a StoreError.
     """
@@ -165,7 +165,7 @@ class TestEveryByte:
                         key,
                         other,
                     )
-                    is_told(states, fresh)
+                    check_reported(states, fresh)
 
                 with backend.writing() as rows:
                     rows.set(table, key, **{column.name: value})
@@ -197,7 +197,7 @@ class TestEveryByte:
                         rows.add(table, others)
 
                 fresh = Store(backend)
-                # Nothing else tells that there was a newest one.
+                # Nothing else shows that there was a newest one.
                 newest = (
                     row[0] >> 32 not in {key >> 32 for key in before if key > row[0]}
                     if table == "revisions"
@@ -207,7 +207,7 @@ class TestEveryByte:
                     table == "records" or (newest and table in {"changes", "revisions"})
                 )
                 assert fresh.verify() or unseen, (row, others)
-                is_told(states, fresh)
+                check_reported(states, fresh)
                 with backend.writing() as rows:
                     for other in others:
                         _drop_row(rows._tables[table], other[0])
@@ -261,7 +261,7 @@ class TestEveryRow:
                 fresh = Store(backend)
                 found += 1
                 assert fresh.verify(), (chosen, a, b)
-                is_told(states, fresh)
+                check_reported(states, fresh)
                 with backend.writing() as rows:
                     rows.set(table, a, **mine)
                     rows.set(table, b, **other)
@@ -550,7 +550,7 @@ class TestFile:
             try:
                 with open_store(f"sqlite:///{path}") as store:
                     damages = store.verify()
-                    is_told(states, store)
+                    check_reported(states, store)
             except StoreError:
                 damages = (Damage("medium", "", "it can't be opened"),)
 
@@ -582,7 +582,7 @@ class TestFile:
         path.write_bytes(data[:at] + data[at : at + 1].upper() + data[at + 1 :])
         with refused_as_damage(), open_store(f"sqlite:///{path}") as store:
             found = [damage for damage in store.verify() if "schema" in damage.what]
-            is_told(states, store)
+            check_reported(states, store)
 
             assert [("medium", "")] == [(each.where, each.id) for each in found]
             assert found[0].what.endswith(f"at the tables {table}")
@@ -623,7 +623,7 @@ class TestFile:
         for size in (50, 100, 4095, 4096, 8192, len(data) // 2, len(data) - 1):
             path.write_bytes(data[:size])
             with refused_as_damage(), open_store(f"sqlite:///{path}") as store:
-                is_told(states, store)
+                check_reported(states, store)
                 there = {head.name for head in states} == {*store.names()}
                 assert store.verify() or there, size
 

@@ -185,14 +185,14 @@ class TestWorks:
 
             counts = {"one": 0, "two": 0}
 
-            def speak(store, name):
+            def append_texts(store, name):
                 while not stop.is_set():
                     append(store, name, f"{counts[name]}")
                     counts[name] += 1
 
             threads = [
-                threading.Thread(target=speak, args=(store, "one")),
-                threading.Thread(target=speak, args=(other, "two")),
+                threading.Thread(target=append_texts, args=(store, "one")),
+                threading.Thread(target=append_texts, args=(other, "two")),
             ]
             for thread in threads:
                 thread.start()
@@ -436,11 +436,11 @@ class TestRefused:
             holder = threading.Thread(target=hold)
             holder.start()
             opened.wait(60)
-            told, tell = os.pipe()
+            reader, writer = os.pipe()
             pid = os.fork()
             if not pid:
-                os.close(tell)
-                os.read(told, 1)
+                os.close(writer)
+                os.read(reader, 1)
                 try:
                     store.load("chat")
                 except StoreError:
@@ -454,7 +454,7 @@ class TestRefused:
             store.close()
             other = open_store(url)
             append(other, "chat", "more")
-            os.close(tell)
+            os.close(writer)
             print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
             append(other, "chat", "last")
         """

@@ -359,7 +359,7 @@ class TestServerIsGone:
             assert () == store.verify()
             store.close()
 
-    def test_nobody_listens(self):
+    def test_no_server_listens(self):
         """
         A server that is not there is reported as such.
         """
@@ -1101,14 +1101,14 @@ class TestProcesses:
         with open_store(f"{pg_url}&pool_size=3") as store:
             store.save("shared", Aggregator.new())
 
-            def speak(who):
+            def append_texts(who):
                 for i in range(10):
                     for name in ("shared", f"own {who}"):
                         step = partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
                         store.update(name, step, start=Aggregator.new())
 
             with ThreadPoolExecutor(6) as threads:
-                list(threads.map(speak, range(6)))
+                list(threads.map(append_texts, range(6)))
 
             texts = [message.text for message in store.load("shared")]
             for who in range(6):

@@ -529,7 +529,7 @@ class TestThreads:
 
             assert CHAT == store.load("chat")
 
-    def test_readers_wait_for_nobody(self, url):
+    def test_readers_do_not_wait(self, url):
         """
         Readers don't wait for writers.
         """

@@ -355,11 +355,11 @@ class TestAsync:
 
             assert kept.revision == (await store.arollback("chat", "kept")).revision
 
-            async def say(state):
+            async def add_text(state):
                 await anyio.lowlevel.checkpoint()
                 return state.add_user_prompt("and?")
 
-            updated = await store.aupdate("chat", say)
+            updated = await store.aupdate("chat", add_text)
             assert updated == await store.aload("chat")
             assert 1 == (await store.aerase(CHAT.entries[0].id, reason="asked")).rows
             await store.adelete("chat")
@@ -401,16 +401,16 @@ class TestAsync:
         """
         await store.asave("chat", Aggregator.new())
 
-        async def speak(who):
-            async def say(state):
+        async def append_text(who):
+            async def add_text(state):
                 await anyio.lowlevel.checkpoint()
                 return state.add_user_prompt(str(who))
 
-            await store.aupdate("chat", say)
+            await store.aupdate("chat", add_text)
 
         async with anyio.create_task_group() as tasks:
             for who in range(8):
-                tasks.start_soon(speak, who)
+                tasks.start_soon(append_text, who)
 
         texts = {message.text for message in await store.aload("chat")}
         assert {str(who) for who in range(8)} == texts
@@ -436,20 +436,20 @@ class TestAsync:
         monkeypatch.setattr(_store, "UPDATE_ATTEMPTS", 5)
         calls = 0
 
-        def say(state):
+        def add_text(state):
             nonlocal calls
             calls += 1
             store.save("chat", state.add_user_prompt("twice"))
             return state.add_user_prompt("once")
 
-        async def asay(state):
-            return say(state)
+        async def async_add_text(state):
+            return add_text(state)
 
         with pytest.raises(StoreError, match="saves nothing under this name"):
-            await store.aupdate("chat", asay, start=CHAT)
+            await store.aupdate("chat", async_add_text, start=CHAT)
 
         with pytest.raises(StoreError, match="saves nothing under this name"):
-            store.update("chat", say)
+            store.update("chat", add_text)
 
         assert 10 == calls
         assert ["twice"] * 10 == [m.text for m in store.load("chat")[1:]]
@@ -486,7 +486,7 @@ class TestErrors:
         assert vars(error) == vars(copy)
         assert isinstance(copy, ConversationStateError)
 
-    def test_say_what_to_do(self, store):
+    def test_errors_have_advice(self, store):
         """
         A stale head is an error with the present head, and with how to go on.
         """

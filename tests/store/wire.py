@@ -111,12 +111,12 @@ class _Connection:
             # Query and Sync, after which the client waits for the answer.
             self._wire.trips += head[:1] in b"QS"
             # Execute, Query, and the end of what is copied.
-            if head[:1] in b"EQc" and self._says_cut(message):
+            if head[:1] in b"EQc" and self._is_cut_at(message):
                 return
 
             self._server.sendall(message)
 
-    def _says_cut(self, message):
+    def _is_cut_at(self, message):
         wire = self._wire
         number, wire.statements = wire.statements, wire.statements + 1
         if number != wire._cut_at:

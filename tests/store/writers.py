@@ -53,7 +53,7 @@ def change_own_names(url: str, who: int, turns: int) -> dict[str, list[Aggregato
                 kept[new] = [store.load(new)]
                 continue
 
-            # Also what others let go of a moment ago, which may be garbage.
+            # Also what others released a moment ago, which may be garbage.
             state = states[-1] if states else CHAT.add_user_prompt(f"{turn % 4}")
             state = state.add_user_prompt(f"{who} {turn}").add_usage(Usage(1, 1))
             store.save(name, state)
