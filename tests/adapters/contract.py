@@ -87,6 +87,16 @@ def refusal(read: Callable[[Any], Any], document: Any) -> DecodeError | None:
     return None
 
 
+def problem_paths(read: Callable[[Any], Any], document: Any) -> list[str]:
+    """
+    The paths of all that is wrong with *document*, which *read* refuses.
+    """
+    with pytest.raises(DecodeError) as caught:
+        read(document)
+
+    return [problem.path for problem in caught.value.problems]
+
+
 def empty_all(value: Any) -> None:
     """
     Remove everything from *value* and from all that is in it.

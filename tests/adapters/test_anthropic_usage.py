@@ -13,6 +13,7 @@ from conversation_state.usage import (
     Usage,
 )
 from tests.adapters.anthropic import PING, cost, last, several, start
+from tests.adapters.contract import problem_paths
 from tests.adapters.tables import table
 
 BLOCK = {
@@ -269,10 +270,7 @@ class TestRefuses:
         """
         Each with its path.
         """
-        with pytest.raises(DecodeError) as caught:
-            load_block(**block)
-
-        assert [path] == [problem.path for problem in caught.value.problems]
+        assert [path] == problem_paths(lambda given: load_block(**given), block)
 
     @pytest.mark.parametrize("payload", [5, "a", []])
     def test_no_payload(self, payload):

@@ -50,7 +50,7 @@ from tests.adapters.bubo import (
     several,
     user,
 )
-from tests.adapters.contract import FormatContract, as_json, bare
+from tests.adapters.contract import FormatContract, as_json, bare, problem_paths
 from tests.adapters.kept import as_go, lines, normalise
 
 RUN_ID = UUID(RUN)
@@ -631,10 +631,7 @@ class TestRefuses:
         """
         What bubo guesses at, or would not read, is refused, with its path.
         """
-        with pytest.raises(DecodeError) as caught:
-            load([raw])
-
-        assert [f"$[0]{path}"] == [each.path for each in caught.value.problems]
+        assert [f"$[0]{path}"] == problem_paths(load, [raw])
 
     @pytest.mark.parametrize(
         "text",
@@ -686,15 +683,14 @@ class TestRefuses:
         """
         All problems are reported at once.
         """
-        with pytest.raises(DecodeError) as caught:
-            load({"messages": [user(5), None, 7, user(sender=1, run_id="x")]})
-
         assert [
             "$.messages[0].content",
             "$.messages[2]",
             "$.messages[3].sender",
             "$.messages[3].run_id",
-        ] == [each.path for each in caught.value.problems]
+        ] == problem_paths(
+            load, {"messages": [user(5), None, 7, user(sender=1, run_id="x")]}
+        )
 
 
 class TestCrossing:

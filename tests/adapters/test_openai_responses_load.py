@@ -26,7 +26,7 @@ from conversation_state.parts import (
     UnknownPart,
 )
 from conversation_state.tools import ToolCall
-from tests.adapters.contract import as_json, bare
+from tests.adapters.contract import as_json, bare, problem_paths
 from tests.adapters.openai_chat import PNG, PNG_URL
 from tests.adapters.openai_responses import (
     call,
@@ -695,10 +695,7 @@ class TestRefuses:
             assert (UserMessage("a"),) == load(payload)
             return
 
-        with pytest.raises(DecodeError) as found:
-            load(payload)
-
-        assert [path] == [problem.path for problem in found.value.problems]
+        assert [path] == problem_paths(load, payload)
 
     @pytest.mark.parametrize("kind", ["web_search_call", "shell_call_output"])
     def test_too_deep(self, kind):

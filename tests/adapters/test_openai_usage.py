@@ -19,6 +19,7 @@ from conversation_state.usage import (
     PromptTokensDetails,
     Usage,
 )
+from tests.adapters.contract import problem_paths
 from tests.adapters.openai_chat import answer
 from tests.adapters.openai_chat import notes as chat_notes
 from tests.adapters.openai_chat import several as chat_several
@@ -246,11 +247,10 @@ class TestLoadUsage:
         Every invalid count is named.
         """
         for adapter in adapters:
-            with pytest.raises(DecodeError) as found:
-                adapter.load_usage(rename(adapter, document))
-
             expected = sorted(map(partial(named, adapter), paths))
-            assert expected == sorted(each.path for each in found.value.problems)
+            assert expected == sorted(
+                problem_paths(adapter.load_usage, rename(adapter, document))
+            )
 
     @EACH
     @given(st.dictionaries(texts(max_size=4), json_values()))
