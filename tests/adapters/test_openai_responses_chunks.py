@@ -801,6 +801,21 @@ class TestItems:
         for events in ([piece("Hel"), done(whole)], [done(whole)]):
             assert "Hello" == collected(*events).text
 
+    def test_nothing_announced_and_no_end(self):
+        """
+        A message may be announced without content, and then the stream ends.
+        """
+        kinds = ("output_item.added", "output_item.done")
+        empty = {"type": "message", "role": "assistant", "id": "msg_1"}
+        first, last = [event(kind, item=empty, output_index=0) for kind in kinds]
+        merged = collected(first)
+        chunks, error = given_before([first, last], DecodeError)
+
+        assert () == merged.parts
+        assert "interrupted" == merged.response.finish_reason
+        assert ["$[1].item.content"] == [each.path for each in error.problems]
+        assert "interrupted" == concat(chunks).response.finish_reason
+
 
 def bare_parts(one):
     """

@@ -212,14 +212,17 @@ class StreamedMessage(StreamedItem):
         if not self._blocks:
             logprobs: list[LogProb] = []
             found = read_item(item, self.index or 0, self.made_id, logprobs)
-            places = [self.index, *(self.places.take() for _ in found[1:])]
-            placed: list[Any] = [
-                attrs.evolve(cast(Any, one), index=place)
-                for one, place in zip(found, places, strict=True)
-            ]
             # Neither a message nor a thought has calls.
+            placed = [
+                attrs.evolve(
+                    cast(Any, one), index=self.places.take() if at else self.index
+                )
+                for at, one in enumerate(found)
+            ]
+            # There is none where a server announces a message without content, and
+            # the stream ends.
             response = _make_logprobs_meta(logprobs)
-            return [AssistantMessage(placed, response=response)]
+            return [AssistantMessage(placed, response=response)] if placed else []
 
         content = item.raw.get("content")
         if self.type == "message" and isinstance(content, str):
