@@ -98,14 +98,18 @@ _SPELT = {"async_": "async", "from_": "from"}
 _WITH_SPELT = ("custom_tool_call", "fallback", "function_call")
 
 
-def as_sent(raw: Any) -> Any:
+def as_sent(raw: Any, depth: int = 0) -> Any:
     """
     *raw*, an answer in a response, as the provider sent it: without the values that
     an SDK added to it, and under the provider's own keys; the same object if it is
     so already.
     """
+    # What is nested deeper is refused when it is read, with its path.
+    if depth > _MOST_LEVELS:
+        return raw
+
     if is_list(raw):
-        items = [as_sent(item) for item in raw]
+        items = [as_sent(item, depth + 1) for item in raw]
         return items if any(map(is_not, items, raw)) else raw
 
     if not is_map(raw):
@@ -118,8 +122,11 @@ def as_sent(raw: Any) -> Any:
     if kind not in _WITH_PARSED:
         return raw
 
+    inside = depth + 1
     changed = {
-        key: as_sent(raw[key]) for key in _AROUND_PARSED & raw.keys() if raw[key]
+        key: as_sent(raw[key], inside)
+        for key in _AROUND_PARSED & raw.keys()
+        if raw[key]
     }
     if _PARSED.isdisjoint(raw) and all(raw[key] is changed[key] for key in changed):
         return raw

@@ -225,6 +225,20 @@ class TestLoad:
         assert "$: and 9,900 more problems" == str(found.problems[-1])
         assert "nested more than 90 levels deep" in str(too_deep)
 
+    @pytest.mark.parametrize("key", ["content", "tool_calls"])
+    def test_an_answer_nested_too_deep(self, openai, key):
+        """
+        A response is bounded, too: what is wrong with it is a `DecodeError`.
+        """
+        deep = json.loads(f'{{"{key}":[' * 400 + "]}" * 400)
+        whole = (
+            responses.response({**responses.message("a"), key: [deep]})
+            if openai.adapter is openai_responses
+            else {"choices": [{"message": chat.answer(**{key: [deep]})}]}
+        )
+
+        assert refusal(openai.adapter.load, whole) is not None
+
     def test_problems_of_content(self, openai):
         """
         One mistake does not hide the next, and each says what it should be.
