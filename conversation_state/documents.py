@@ -96,10 +96,14 @@ class Document:
     def __str__(self) -> str:
         return self.content
 
-    def _with_metadata(self, key: str, value: Any) -> Document:
+    def _with_metadata(self, key: str, value: Any, current: Any = None) -> Document:
         """
         This document with *value*, which is frozen, under *key*; None removes it.
+        Itself if that is what its property reads, *current*.
         """
+        if value is not None and value == current:
+            return self
+
         metadata = dict(self.metadata)
         if value is not None:
             metadata[key] = value
@@ -114,7 +118,6 @@ class Document:
             object.__setattr__(changed, field, getattr(self, field))
 
         object.__setattr__(changed, "metadata", make_map(metadata))
-
         return changed
 
     @property
@@ -124,6 +127,7 @@ class Document:
         which is not the same as 0.
         """
         score: Any = self.metadata.get(_SCORE)
+        # By type: True is an int, too, and no score.
         return float(score) if type(score) in _NUMBERS else None
 
     def with_score(self, score: float | None) -> Document:
@@ -138,7 +142,7 @@ class Document:
             return self._with_metadata(_SCORE, None)
 
         (number,) = _convert_floats([score], "score is")
-        return self if number == self.score else self._with_metadata(_SCORE, number)
+        return self._with_metadata(_SCORE, number, self.score)
 
     @property
     def sub_indexes(self) -> tuple[str, ...] | None:
@@ -171,11 +175,7 @@ class Document:
             check_text(name, "one of the sub_indexes", InvalidDocumentError)
             for name in names
         )
-        return (
-            self
-            if kept == self.sub_indexes
-            else self._with_metadata(_SUB_INDEXES, kept)
-        )
+        return self._with_metadata(_SUB_INDEXES, kept, self.sub_indexes)
 
     @property
     def dense_vector(self) -> tuple[float, ...] | None:
@@ -212,11 +212,7 @@ class Document:
             )
 
         kept = _convert_floats(vector, "dense_vector has")
-        return (
-            self
-            if kept == self.dense_vector
-            else self._with_metadata(_DENSE_VECTOR, kept)
-        )
+        return self._with_metadata(_DENSE_VECTOR, kept, self.dense_vector)
 
     @property
     def sparse_vector(self) -> Mapping[int, float] | None:
@@ -258,10 +254,9 @@ class Document:
         keys = [str(_check_dimension(each)) for each in vector]
         numbers = _convert_floats(vector.values(), "sparse_vector has")
         kept = make_map(dict(zip(keys, numbers, strict=True)))
-        return (
-            self
-            if kept == self.metadata.get(_SPARSE_VECTOR)
-            else self._with_metadata(_SPARSE_VECTOR, kept)
+        # Compared with the metadata, whose keys are strings as well.
+        return self._with_metadata(
+            _SPARSE_VECTOR, kept, self.metadata.get(_SPARSE_VECTOR)
         )
 
     @property
@@ -285,6 +280,7 @@ class Document:
             return self._with_metadata(_DSL, None)
 
         kept = freeze_map(dsl, "dsl", InvalidDocumentError)
+        # A query with 1 is not the one with 1.0 or true, though they are equal.
         return self if is_same_json(kept, self.dsl) else self._with_metadata(_DSL, kept)
 
     @property
@@ -307,16 +303,16 @@ class Document:
             return self._with_metadata(_EXTRA_INFO, None)
 
         kept = check_text(info, "extra_info", InvalidDocumentError)
-        return (
-            self if kept == self.extra_info else self._with_metadata(_EXTRA_INFO, kept)
-        )
+        return self._with_metadata(_EXTRA_INFO, kept, self.extra_info)
 
 
 _NUMBERS = {int, float}
+# What yields numbers too, but no coordinates in their order.
 _NOT_SEQUENCES = (str, bytes, Mapping, AbstractSet)
 
 
 def _is_iterable(value: object) -> bool:
+    # Some libraries' arrays have no __iter__: Python then counts from item 0.
     return isinstance(value, Iterable) or hasattr(value, "__getitem__")
 
 
@@ -331,8 +327,10 @@ def _convert_floats(given: Iterable[Any], what: str) -> tuple[float, ...]:
     All of *given* as finite floats.
     """
     values = tuple(given)
+    # By type and not by value: an embedding has thousands of floats, of one type.
     kinds = {*map(type, values)}
     if kinds - {float}:
+        # `float` would accept a text that holds a number, and True.
         for value in values if not all(map(_is_number, kinds)) else ():
             if not _is_number(type(value)):
                 raise InvalidDocumentError(
@@ -357,6 +355,8 @@ def _parse_dimension(key: str) -> int | None:
     """
     The integer that *key* is the text of, if it is one as `str` writes it.
     """
+    # Neither "01" nor "+1": one dimension could stand there under several keys. And
+    # `int` refuses or takes long for thousands of digits.
     try:
         number = int(key) if len(key) <= _MAX_DIGITS else None
     except ValueError:
