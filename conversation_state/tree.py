@@ -303,12 +303,10 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        return Node(
-            entry_id,
-            self._find_parent(entry_id),
-            self._find_entry(entry_id).message,
-            self._children.get(entry_id, ()),
-        )
+        place = self._find_place(entry_id)
+        parent = _id_before(place.log, place.position)
+        message = place.log[place.position].message
+        return Node(entry_id, parent, message, self._children.get(entry_id, ()))
 
     def siblings(self, entry_id: str) -> tuple[int, tuple[str, ...]]:
         """
@@ -319,7 +317,8 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        ids = self._children[self._find_parent(entry_id) or _ROOT]
+        place = self._find_place(entry_id)
+        ids = self._children[_id_before(place.log, place.position) or _ROOT]
         return ids.index(entry_id), ids
 
     def switch(self, entry_id: str) -> MessageTree:
@@ -333,7 +332,7 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        self._find_entry(entry_id)
+        self._find_place(entry_id)
         head: str | None = entry_id
         below: str | None = entry_id
         while below is not None:
@@ -342,6 +341,7 @@ class MessageTree:
             # above it here: that way does not lead through the entry.
             below = next((e for e in children if self._is_on_way(entry_id, e)), None)
 
+        # After a join, the same head may be shown with a past without the entry.
         if head == self._head and (
             not self._joined or any(each.id == entry_id for each in self._shown.entries)
         ):
@@ -366,11 +366,11 @@ class MessageTree:
     # Implementation
 
     def _find_path(self, entry_id: str | None) -> Aggregator:
+        # There is a first state: it is kept even if it has no messages.
         if entry_id is None:
             return self._states[0].rollback(0)
 
-        self._find_entry(entry_id)
-        place = self._places[entry_id]
+        place = self._find_place(entry_id)
         return place.state.rollback(place.position + 1)
 
     def _with_ledger(self, state: Aggregator) -> Aggregator:
@@ -381,6 +381,7 @@ class MessageTree:
         if ledger is state.ledger:
             return state
 
+        # By a join, so that the state keeps its id and where it was forked.
         bill = Aggregator.rebuild_from_logs(
             id=state.id,
             parent_id=None,
@@ -392,30 +393,25 @@ class MessageTree:
         )
         return state.join(bill)
 
-    def _find_entry(self, entry_id: str) -> Entry:
+    def _find_place(self, entry_id: str) -> _EntryPosition:
         place = self._places.get(entry_id)
         if place is None:
             shown = shorten_repr(entry_id)
             msg = f"this tree has no entry {shown}; tree.nodes lists those it has"
             raise LookupError(msg)
 
-        return place.state.entries[place.position]
+        return place
 
     def _is_on_way(self, entry_id: str, below: str) -> bool:
         """
         Whether the path to *below* has the entry. O(log n), or O(n) after a join.
         """
         place, position = self._places[below], self._places[entry_id].position
-        entries = place.state.entries
-        if position <= place.position and entries[position].id == entry_id:
+        # Without joins an entry has the same position wherever it stands.
+        if position <= place.position and place.log[position].id == entry_id:
             return True
 
-        return any(each.id == entry_id for each in entries.take(place.position))
-
-    def _find_parent(self, entry_id: str) -> str | None:
-        self._find_entry(entry_id)
-        place = self._places[entry_id]
-        return _id_before(place.state.entries, place.position)
+        return any(each.id == entry_id for each in place.log.take(place.position))
 
     def _with_head(self, head: str | None, shown: Aggregator) -> MessageTree:
         if head == self._head and shown == self._shown:
@@ -443,7 +439,7 @@ class MessageTree:
             if entry.id in places:
                 found = places[entry.id]
                 others = joined.get(entry.id, ())
-                first = _id_before(found.state.entries, found.position)
+                first = _id_before(found.log, found.position)
                 if parent != first and parent not in others:
                     joined = joined.set(entry.id, (*others, parent))
 
