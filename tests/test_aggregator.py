@@ -54,6 +54,7 @@ from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import UnknownMessage, make_tombstone
 from conversation_state.rendering import escape_line
 from conversation_state.testing.laws import states_add_up, unchanged
+from tests.processes import count_calls, count_lines
 
 NIL = UUID(int=0)
 ONE = UUID(int=1)
@@ -520,20 +521,7 @@ class TestAddUsage:
         for n in range(1_000):
             state = state.add_usage(Usage(1), key=str(n))
 
-        calls = 0
-
-        def count(_frame: object, event: str, _arg: object) -> None:
-            nonlocal calls
-            calls += event in {"call", "c_call"}
-
-        before = sys.getprofile()
-        sys.setprofile(count)
-        try:
-            state.add_usage(Usage(1), key="new")
-        finally:
-            sys.setprofile(before)
-
-        assert 300 > calls
+        assert 300 > count_calls(lambda: state.add_usage(Usage(1), key="new"))
 
     def test_known_keys_cost(self):
         """
@@ -545,21 +533,10 @@ class TestAddUsage:
             state = state.add_usage(Usage(1), key=str(n))
 
         state.add_usage(Usage(1), key="0")
-        steps = 0
+        again: list[Any] = []
+        steps = count_lines(lambda: again.append(state.add_usage(Usage(1), key="0")))
 
-        def count(_frame: object, event: str, _arg: object) -> Any:
-            nonlocal steps
-            steps += event == "line"
-            return count
-
-        before = sys.gettrace()
-        sys.settrace(count)
-        try:
-            again = state.add_usage(Usage(1), key="0")
-        finally:
-            sys.settrace(before)
-
-        assert again is state
+        assert again[0] is state
         assert 100 > steps
 
     def test_equal_keys(self):

@@ -3,10 +3,8 @@ Cells in tasks, under asyncio and trio, and between tasks and threads.
 """
 
 import gc
-import subprocess
 import sys
 import weakref
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,12 +16,11 @@ from conversation_state import Aggregator, Usage, UserMessage, _waiting, cells
 from conversation_state.cells import _cell
 from conversation_state.cells._versions import Attempts
 from conversation_state.errors import MissingExtraError
+from tests.processes import run_script
 
 pytestmark = pytest.mark.anyio
 
 Cell: Any = cells.Cell
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -495,9 +492,5 @@ def test_sync_code_takes_no_anyio():
         "cell.swap(lambda n: n + 1)\n"
         "print({'anyio', 'asyncio'} & {*sys.modules})"
     )
-    run = [sys.executable, "-c", script]
-    output = subprocess.run(
-        run, capture_output=True, check=True, cwd=ROOT, text=True
-    ).stdout
 
-    assert "set()" == output.strip()
+    assert "set()" == run_script(script).strip()

@@ -1,5 +1,4 @@
 import json
-import subprocess
 import sys
 from collections import deque
 from collections.abc import Sequence
@@ -86,6 +85,7 @@ from conversation_state.usage import (
     PromptTokensDetails,
     Usage,
 )
+from tests.processes import run_script
 
 GOLDEN = Path(__file__).parent / "golden" / "v1"
 
@@ -224,16 +224,7 @@ class TestEncode:
             "more = dict.fromkeys(names, dict.fromkeys(names));"
             "print(encode(UserMessage('', metadata=more, unknown=more)).decode())"
         )
-        outputs = {
-            subprocess.run(
-                [sys.executable, "-c", script],
-                capture_output=True,
-                check=True,
-                cwd=GOLDEN.parents[2],
-                env={"PYTHONHASHSEED": seed},
-            ).stdout
-            for seed in ("1", "2", "3")
-        }
+        outputs = {run_script(script, PYTHONHASHSEED=seed) for seed in ("1", "2", "3")}
 
         assert 1 == len(outputs)
 

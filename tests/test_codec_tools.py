@@ -3,10 +3,7 @@ Tools and documents on the wire.
 """
 
 import json
-import subprocess
-import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +15,7 @@ from conversation_state.documents import Document
 from conversation_state.errors import DecodeError
 from conversation_state.testing.strategies import documents, tool_infos
 from conversation_state.tools import Parameter, ToolInfo
-
-ROOT = Path(__file__).parent.parent
+from tests.processes import run_script
 
 # What the fields of tools, parameters and documents are called.
 NAMES = st.sampled_from(
@@ -153,16 +149,7 @@ class TestRoundTrip:
             "tool = ToolInfo('t', '', each)\n"
             "print(encode(tool), encode(ToolInfo('t', '', tool.schema)))"
         )
-        seen = {
-            subprocess.run(
-                [sys.executable, "-c", script],
-                capture_output=True,
-                check=True,
-                cwd=ROOT,
-                env={"PYTHONHASHSEED": seed},
-            ).stdout
-            for seed in ("1", "2", "3")
-        }
+        seen = {run_script(script, PYTHONHASHSEED=seed) for seed in ("1", "2", "3")}
 
         assert 1 == len(seen)
 

@@ -8,7 +8,6 @@ import base64
 import hashlib
 import pickle
 import socket
-import subprocess
 import sys
 from importlib import import_module
 
@@ -43,6 +42,7 @@ from conversation_state.parts import ImagePart, ReasoningPart, TextPart
 from conversation_state.testing import strategies as our
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import trim
+from tests.processes import run_script
 
 O200K = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
 WORDS = (b"ab", b"abab", b"user", b"us", b"er")
@@ -427,8 +427,6 @@ def test_importing_the_room_loads_no_extra():
         "print({'tiktoken', 'mistral_common', 'genai_prices', 'numpy', 'pydantic'}"
         " & {name.partition('.')[0] for name in sys.modules})"
     )
-    loaded = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=True, text=True
-    ).stdout
+    loaded = run_script(script)
 
     assert "set()" == loaded.strip()

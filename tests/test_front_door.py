@@ -4,12 +4,9 @@ programs that this library grew from, without their mistakes.
 """
 
 import pickle
-import subprocess
-import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
-from pathlib import Path
 
 import pytest
 
@@ -25,8 +22,7 @@ from conversation_state import (
     Usage,
     join,
 )
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.processes import ROOT, run_script
 
 
 class Provider:
@@ -216,15 +212,7 @@ def loaded():
         "import sys; before = {*sys.modules}; import conversation_state; "
         "print(*({*sys.modules} - before))"
     )
-    return {
-        *subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            check=True,
-            cwd=ROOT,
-            text=True,
-        ).stdout.split()
-    }
+    return {*run_script(script).split()}
 
 
 class TestImport:

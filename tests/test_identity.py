@@ -6,7 +6,6 @@ import itertools
 import multiprocessing
 import os
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -22,6 +21,7 @@ from conversation_state._identity import (
     new_entry_id,
     new_uuid_number,
 )
+from tests.processes import run_script
 
 # Forks while it has threads would be warned of in this process, which pytest
 # makes an error; so does a process of its own.
@@ -99,12 +99,10 @@ class TestEntryId:
         A process and what was forked from it, over generations, count on from
         different places.
         """
-        done = subprocess.run(
-            [sys.executable, "-c", FORKS], capture_output=True, check=True, text=True
-        )
+        done = run_script(FORKS)
 
         # Before and after in the parent, three children, three grandchildren.
-        assert f"{8 * 103} {8 * 103}" == done.stdout.strip()
+        assert f"{8 * 103} {8 * 103}" == done.strip()
 
 
 class TestUuidNumber:

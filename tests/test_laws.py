@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,8 +44,7 @@ from conversation_state.testing.strategies import (
     turns,
     usages,
 )
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.processes import ROOT, run_script
 
 SPEECHES = st.lists(texts().map(UserMessage), max_size=3)
 
@@ -646,15 +644,9 @@ class TestRegister:
         script = (
             "import sys, conversation_state.testing; print('hypothesis' in sys.modules)"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            check=True,
-            cwd=ROOT,
-            text=True,
-        )
+        done = run_script(script)
 
-        assert "False" == done.stdout.strip()
+        assert "False" == done.strip()
 
     def test_knows_every_class(self):
         """

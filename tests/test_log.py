@@ -7,7 +7,6 @@ version keeps alive, and `test_log_peers.py` for why it isn't pyrsistent's.
 
 import copy
 import pickle
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
 from itertools import accumulate
@@ -18,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state._persistent import Log
+from tests.processes import count_calls, count_lines
 
 # Around one block, one node of blocks, and one node of nodes of blocks, each
 # with and without a full tail.
@@ -567,47 +567,6 @@ class TestFold:
         assert [] != calls
 
 
-def steps(run: Callable[[], object]) -> int:
-    """
-    How many functions are called in a *run*: what it costs, but for noise.
-    """
-    calls = 0
-
-    def count(_frame: object, event: str, _arg: object) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        run()
-    finally:
-        sys.setprofile(before)
-
-    return calls
-
-
-def lines(run: Callable[[], object]) -> int:
-    """
-    How many lines of code a *run* executes: loops that call nothing count.
-    """
-    count = 0
-
-    def watch(_frame: object, event: str, _arg: object) -> Any:
-        nonlocal count
-        count += event == "line"
-        return watch
-
-    before = sys.gettrace()
-    sys.settrace(watch)
-    try:
-        run()
-    finally:
-        sys.settrace(before)
-
-    return count
-
-
 class TestCost:
     """
     What should not depend on the length does not; what may, does by a level.
@@ -638,7 +597,7 @@ class TestCost:
         for log in (short, long):
             log.fold(max, 0, key="largest")
 
-        few, more = steps(lambda: run(short)), steps(lambda: run(long))
+        few, more = count_calls(lambda: run(short)), count_calls(lambda: run(long))
 
         assert 200 > more
         assert 60 > more - few
@@ -653,7 +612,7 @@ class TestCost:
         for size in (1_100, 110_000):
             start = make(range(size))
             one, two = (start.extend([n] * apart) for n in (-1, -2))
-            counts.append(lines(partial(one.common_prefix, two)))
+            counts.append(count_lines(partial(one.common_prefix, two)))
 
             assert size == one.common_prefix(two)
             assert size == one.take(size + apart // 2).common_prefix(two)

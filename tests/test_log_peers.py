@@ -8,11 +8,11 @@ from a running function, has as many visits as references, so it looks unreachab
 is cleared.
 """
 
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import pytest
+
+from tests.processes import run_script
 
 SCRIPT = """
 import gc
@@ -54,10 +54,7 @@ def run(script: str) -> str:
     """
     What *script* prints; a process of its own, for what it does is harmful.
     """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=True, text=True
-    )
-    return done.stdout.strip()
+    return run_script(script).strip()
 
 
 def has_c_vector() -> bool:

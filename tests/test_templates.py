@@ -5,14 +5,12 @@ Templates: messages from variables, in three syntaxes, strict in all of them.
 
 import copy
 import pickle
-import subprocess
 import sys
 import threading
 from collections import OrderedDict, UserDict
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import IntEnum, StrEnum
-from pathlib import Path
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -60,8 +58,7 @@ from conversation_state.templates import (
 )
 from conversation_state.testing import strategies as our
 from conversation_state.tools import ToolCall
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.processes import run_script
 
 SYNTAXES = ("fstring", "jinja2", "go")
 
@@ -800,15 +797,9 @@ class TestRender:
             "    render('{x}', {'x': 1}, syntax=syntax)\n"
             "print(*{'jinja2', 'gotpl'} & {*sys.modules})"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            check=True,
-            cwd=ROOT,
-            text=True,
-        )
+        done = run_script(script)
 
-        assert ["", "", "jinja2"] == done.stdout.splitlines()
+        assert ["", "", "jinja2"] == done.splitlines()
 
 
 class TestFormat:

@@ -2,7 +2,6 @@ import copy
 import gc
 import pickle
 import re
-import sys
 import tracemalloc
 import weakref
 from collections.abc import Callable
@@ -32,6 +31,7 @@ from conversation_state.testing.laws import (
 )
 from conversation_state.testing.strategies import aggregators, moments, timelines
 from conversation_state.timeline import Moment, Moments, Timeline, _timeline
+from tests.processes import count_calls
 
 QUICK = settings(
     max_examples=2_000,
@@ -339,7 +339,7 @@ class TestCost:
             for i in range(size):
                 timeline = timeline.commit(i)
 
-            counts.append(steps(partial(self.USES[use], timeline)))
+            counts.append(count_calls(partial(self.USES[use], timeline)))
 
         few, more = counts
         assert 60 > more - few
@@ -363,26 +363,6 @@ class TestCost:
         assert 800 == len(timeline.moments)
         assert 2_000 / 100 >= len(copied) > 0
         assert 8 * 2_000 >= sum(copied)
-
-
-def steps(run: Callable[[], object]) -> int:
-    """
-    How many functions are called in a *run*, and how many items are yielded.
-    """
-    calls = 0
-
-    def count(_frame: object, event: str, _arg: object) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        run()
-    finally:
-        sys.setprofile(before)
-
-    return calls
 
 
 class TestFilter:

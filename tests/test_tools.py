@@ -6,11 +6,8 @@ import copy
 import json
 import math
 import pickle
-import subprocess
-import sys
 import typing
 from collections.abc import Callable
-from pathlib import Path
 from typing import (
     Any,
 )
@@ -40,8 +37,8 @@ from conversation_state.tools import (
     ToolInfo,
     parameters_schema,
 )
+from tests.processes import run_script
 
-ROOT = Path(__file__).parent.parent
 TYPES = "array, boolean, integer, null, number, object, string"
 TEXT = Parameter("string")
 # As Pydantic describes a model that holds itself.
@@ -104,15 +101,9 @@ class TestRoom:
             "import sys, conversation_state.tools as t; t.ToolInfo('t');"
             "print({'msgspec', 'docstring_parser'} & {*sys.modules})"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            check=True,
-            cwd=ROOT,
-            text=True,
-        )
+        done = run_script(script)
 
-        assert "set()" == done.stdout.strip()
+        assert "set()" == done.strip()
 
 
 class TestToolCall:

@@ -9,7 +9,6 @@ import inspect
 import json
 import math
 import pickle
-import subprocess
 import sys
 import typing
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -56,8 +55,7 @@ from conversation_state.testing.strategies import (
 from conversation_state.tools import (
     ToolInfo,
 )
-
-ROOT = Path(__file__).parent.parent
+from tests.processes import run_script
 
 
 def refused(make: Callable[[], object]) -> str:
@@ -1322,16 +1320,7 @@ class TestFromFunction:
             "assert tool == ToolInfo.from_function(f)\n"
             "print(json.dumps(thaw(tool.schema)))"
         )
-        seen = {
-            subprocess.run(
-                [sys.executable, "-c", script],
-                capture_output=True,
-                check=True,
-                cwd=ROOT,
-                env={"PYTHONHASHSEED": seed},
-            ).stdout
-            for seed in ("1", "2")
-        }
+        seen = {run_script(script, PYTHONHASHSEED=seed) for seed in ("1", "2")}
 
         assert 1 == len(seen)
 

@@ -3,8 +3,6 @@ Message trees: siblings, the message that is shown, and the way to it.
 """
 
 import pickle
-import sys
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,6 +17,7 @@ from conversation_state.testing.laws import message_trees_add_up, paths_lead_to_
 from conversation_state.testing.machines import MessageTreeMachine
 from conversation_state.testing.strategies import aggregators, message_trees, timelines
 from conversation_state.tree import MessageTree
+from tests.processes import count_calls
 
 TestTrees = MessageTreeMachine.TestCase
 
@@ -306,7 +305,7 @@ class TestBill:
 
             tree = MessageTree.of(timeline)
             state = ASKED.add_usage(Usage(1)) if is_branch else timeline.present
-            counts.append(steps(partial(tree.add, state.add_usage(Usage(1)))))
+            counts.append(count_calls(partial(tree.add, state.add_usage(Usage(1)))))
 
         assert counts[1] < 2 * counts[0]
 
@@ -410,7 +409,7 @@ class TestValue:
 
             tree = MessageTree.of(timeline)
             copy = change_message(timeline.present, size // 2)
-            counts.append(steps(partial(tree.add, copy)) / size)
+            counts.append(count_calls(partial(tree.add, copy)) / size)
             assert size + 1 == len(tree.add(copy))
 
         assert counts[1] < 2 * counts[0]
@@ -432,23 +431,3 @@ def change_message(state: Aggregator, at: int) -> Aggregator:
         entries=entries,
         ledger=state.ledger,
     )
-
-
-def steps(run: Callable[[], object]) -> int:
-    """
-    How many functions are called in a *run*, and how many messages compared.
-    """
-    calls = 0
-
-    def count(_frame: object, event: str, _arg: object) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        run()
-    finally:
-        sys.setprofile(before)
-
-    return calls

@@ -4,7 +4,6 @@ Trimming the next state costs what is new in it, and leaves little behind.
 
 import gc
 import pickle
-import sys
 import tracemalloc
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -41,6 +40,7 @@ from conversation_state.trimming import (
     shorten_tool_results,
     trim,
 )
+from tests.processes import count_calls, count_lines
 from tests.test_trimming import calls, pool, result
 
 REFUSED = BudgetExceededError, CompactionError, InvalidTranscriptError
@@ -77,27 +77,6 @@ steps = st.one_of(
     ),
 )
 pipelines = st.lists(steps, min_size=1, max_size=4)
-
-
-def count_lines(run: Callable[[], object]) -> int:
-    """
-    How many lines of Python a *run* executes, rounds of loops included.
-    """
-    lines = 0
-
-    def trace(_frame: object, event: str, _arg: object) -> object:
-        nonlocal lines
-        lines += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)  # type: ignore[arg-type]  # a function that returns itself
-    try:
-        run()
-    finally:
-        sys.settrace(before)
-
-    return lines
 
 
 def views(conversation, budget, pipeline):
@@ -238,26 +217,6 @@ def grown(size: int, transcript: Sequence[Message] = CHAT) -> Aggregator:
     return Aggregator.new(messages=messages)  # type: ignore[arg-type]
 
 
-def work(run: Callable[[], object]) -> int:
-    """
-    How many functions and comparisons a *run* is made of.
-    """
-    calls = 0
-
-    def watch(_frame: object, event: str, _arg: object) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        run()
-    finally:
-        sys.setprofile(before)
-
-    return calls
-
-
 class TestEveryBudget:
     """
     Steps on a whole log, and `fit` behind them, as on what they show.
@@ -326,7 +285,7 @@ class TestWhatChanged:
             trim(state, budget, *PIPELINES[name])
             later = state.add(UserMessage("Thanks."))
             counts.append(
-                work(lambda s=later, b=budget: trim(s, b, *PIPELINES[name]))  # type: ignore[misc]
+                count_calls(lambda s=later, b=budget: trim(s, b, *PIPELINES[name]))  # type: ignore[misc]
             )
 
         few, more = counts
@@ -378,7 +337,7 @@ class TestWhatChanged:
         trim(state, budget)
         forks = [state.fork().add(UserMessage(f"{n}")) for n in range(100)]
 
-        counts = {work(lambda f=fork: trim(f, budget)) for fork in forks}  # type: ignore[misc]
+        counts = {count_calls(lambda f=fork: trim(f, budget)) for fork in forks}  # type: ignore[misc]
 
         # The first one marks what the state before may forget.
         assert 10 > max(counts) - min(counts)
@@ -401,7 +360,7 @@ class TestWhatChanged:
 
         show_all()
         state = state.add(UserMessage("Thanks."))
-        assert 4 * 1_500 > work(show_all)
+        assert 4 * 1_500 > count_calls(show_all)
 
 
 COUNTERS: list[Callable[[Message], int]] = [

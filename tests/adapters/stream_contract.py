@@ -8,10 +8,8 @@ stream of its provider looks: made ones (`made`), and plain ones (`pieces`,
 
 import asyncio
 import copy
-import gc
 import json
-import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -24,31 +22,9 @@ from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage
 from conversation_state.testing.contracts._adapters import put_junk
 from tests.adapters.contract import JUNK, as_json, as_text
+from tests.processes import count_calls
 
 RaisedError = TypeVar("RaisedError", bound=Exception)
-
-
-def calls_made_by(function: Callable[[], object]) -> int:
-    """
-    How many functions are called while *function* runs, Python's own included, and
-    without what the collector would call.
-    """
-    calls = 0
-
-    def count(_frame: object, event: str, _arg: object) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    before = sys.getprofile()
-    gc.disable()
-    sys.setprofile(count)
-    try:
-        function()
-    finally:
-        sys.setprofile(before)
-        gc.enable()
-
-    return calls
 
 
 def events_of(path: Any) -> list[Any]:
@@ -344,7 +320,7 @@ class StreamContract:
         """
 
         def cost(events: list[Any]) -> int:
-            return calls_made_by(lambda: list(self.adapter.load_chunks(events)))
+            return count_calls(lambda: list(self.adapter.load_chunks(events)))
 
         for events_with in (self.pieces, self.asked):
             sizes = [100, 200, 300]
@@ -361,7 +337,7 @@ class StreamContract:
         """
 
         def cost(events: list[Any]) -> int:
-            return calls_made_by(lambda: list(self.adapter.load_chunks(events)))
+            return count_calls(lambda: list(self.adapter.load_chunks(events)))
 
         for events_with in (self.pieces, self.asked)[: 1 + self.has_pieces_of_calls]:
             short, long = events_with(100), events_with(200)

@@ -6,11 +6,8 @@ store adds.
 import asyncio
 import gc
 import pickle
-import subprocess
-import sys
 import threading
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,8 +43,8 @@ from conversation_state.usage import PromptTokensDetails, Usage
 from tests.adapters.contract import as_json
 from tests.adapters.openai_responses import INPUTS, call, result, thought
 from tests.adapters.test_agents_items import PARALLEL
+from tests.processes import run_script
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 run = asyncio.run
 
 
@@ -234,13 +231,7 @@ class TestMaking:
             "try: StoreSession(session.store, 'a', session_settings={'limit': 1})\n"
             "except ImportError as error: print(error)\n"
         )
-        printed = subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            check=True,
-            cwd=ROOT,
-            text=True,
-        ).stdout.splitlines()
+        printed = run_script(script).splitlines()
 
         assert "[{'role': 'user', 'content': 'hi'}]" == printed[0]
         assert "conversation-state[agents]" in printed[1]

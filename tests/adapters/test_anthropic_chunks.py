@@ -43,8 +43,9 @@ from tests.adapters.anthropic import (
     text,
 )
 from tests.adapters.golden import without_notes
-from tests.adapters.stream_contract import StreamContract, calls_made_by
+from tests.adapters.stream_contract import StreamContract
 from tests.adapters.tables import table
+from tests.processes import count_calls
 
 RECORDED = recorded.streams("anthropic")
 given_before = partial(stream_contract.given_before, anthropic)
@@ -437,7 +438,7 @@ class TestResponse:
 
         def cost(size):
             events = [last(usage={f"k{at}": at + 1}) for at in range(size)]
-            return calls_made_by(lambda: collected(*events))
+            return count_calls(lambda: collected(*events))
 
         message = collected(*[last(usage={f"k{at}": at + 1}) for at in range(3)])
 

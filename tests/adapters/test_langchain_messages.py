@@ -3,8 +3,6 @@ LangChain's messages into ours and back.
 """
 
 import copy
-import subprocess
-import sys
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 from uuid import UUID
@@ -59,6 +57,7 @@ from conversation_state.usage import (
 from tests.adapters.contract import bare as without_notes
 from tests.adapters.kept import lines
 from tests.adapters.langchain import LANGCHAIN_MESSAGES
+from tests.processes import run_script
 
 dump, dump_message = _langchain.dump, _langchain.dump_message
 # What is loaded is of many kinds, and a test knows of which.
@@ -1195,9 +1194,7 @@ def test_imports_without_langchain():
         "except ImportError as error:\n"
         "    print(type(error).__name__, error)\n"
     )
-    text_of = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=True, text=True
-    ).stdout
+    text_of = run_script(script)
 
     assert text_of.startswith("MissingExtraError")
     assert "conversation-state[langchain]" in text_of

@@ -13,7 +13,8 @@ from conversation_state.adapters import anthropic, openai_chat, openai_responses
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError
 from tests import recorded
-from tests.adapters.stream_contract import calls_made_by, events_of
+from tests.adapters.stream_contract import events_of
+from tests.processes import count_calls
 
 # No JSON: what is derived is not even looked at.
 SNAPSHOT = object()
@@ -332,7 +333,7 @@ class TestHelpers:
         """
         adapter, *_ = HELPERS[name]
         small, large = (
-            calls_made_by(partial(list, adapter.load_chunks(repeated(name, size))))
+            count_calls(partial(list, adapter.load_chunks(repeated(name, size))))
             for size in (200, 400)
         )
 

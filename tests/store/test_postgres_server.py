@@ -14,7 +14,6 @@ import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -31,13 +30,13 @@ from conversation_state.store.backend import ConflictError
 from conversation_state.store.backends.postgres import Address, _tables
 from conversation_state.store.backends.postgres._block import PostgresBlock
 from conversation_state.store.schema import SCHEMA_VERSION
+from tests.processes import ROOT, run_script
 from tests.store import injection, older
 from tests.store import server as servers
 from tests.store.injection import PLAIN
 from tests.store.wire import Wire
 from tests.store.writers import open_and_save
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 OPEN = "SELECT pid FROM pg_stat_activity WHERE application_name = %s"
 
@@ -572,13 +571,7 @@ class TestServerRefuses:
             "try: open_store('postgresql://me@host/db')\n"
             "except MissingExtraError as error: print(error)\n"
         )
-        output = subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            check=True,
-            cwd=ROOT,
-            text=True,
-        ).stdout
+        output = run_script(script)
 
         assert issubclass(MissingExtraError, ImportError)
         assert "conversation-state[postgres]" in output

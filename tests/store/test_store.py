@@ -5,12 +5,10 @@ What is true of every store: its twins for event loops, its errors, its values.
 import inspect
 import json
 import pickle
-import subprocess
 import sys
 import threading
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -51,9 +49,9 @@ from conversation_state.testing.strategies import (
     windows,
 )
 from conversation_state.usage import Usage
+from tests.processes import run_script
 from tests.recorded import is_large
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 
 
@@ -735,15 +733,9 @@ class TestMemory:
             "import sys, conversation_state.store as s; s.open_store('memory:'); "
             "print({'sqlite3', 'anyio', 'asyncio', 'cattrs'} & {*sys.modules})"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            check=True,
-            cwd=ROOT,
-            text=True,
-        )
+        done = run_script(script)
 
-        assert "set()" == done.stdout.strip()
+        assert "set()" == done.strip()
 
 
 class TestRealConversations:

@@ -7,8 +7,6 @@ is used, and subclasses `HostContract`, whose tests run on every kind of store.
 """
 
 import asyncio
-import subprocess
-import sys
 import threading
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol
@@ -29,6 +27,7 @@ from conversation_state.store import Store, open_store
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.stores import Call, RecordingBackend
 from tests.adapters.kept import lines
+from tests.processes import run_script
 
 KEYS = (
     "plain",
@@ -516,12 +515,10 @@ class HostContract:
             ]
         )
 
-        found = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, check=True, text=True
-        )
+        found = run_script(script)
 
         assert case.uses
-        assert [case.extra] * len(case.uses) == found.stdout.split()
+        assert [case.extra] * len(case.uses) == found.split()
 
 
 # The same tests run for several hosts in one process. An example of one that is
