@@ -13,6 +13,8 @@ from conversation_state.adapters import anthropic, openai_chat, openai_responses
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError
 from tests import recorded
+from tests.adapters import anthropic as said
+from tests.adapters import openai_responses as responses
 from tests.adapters.stream_contract import events_of
 from tests.processes import count_calls
 
@@ -111,80 +113,22 @@ def with_parsed(item: Any) -> Any:
 
 
 ANTHROPIC: list[Any] = [
-    {
-        "type": "message_start",
-        "message": {
-            "id": "msg_1",
-            "type": "message",
-            "role": "assistant",
-            "content": [],
-            "model": "claude",
-            "stop_reason": None,
-            "usage": {"input_tokens": 9, "output_tokens": 1},
-        },
-    },
-    {
-        "type": "content_block_start",
-        "index": 0,
-        "content_block": {"type": "thinking", "thinking": "", "signature": ""},
-    },
-    {
-        "type": "content_block_delta",
-        "index": 0,
-        "delta": {"type": "thinking_delta", "thinking": "Hm."},
-    },
-    {
-        "type": "content_block_delta",
-        "index": 0,
-        "delta": {"type": "signature_delta", "signature": "c2ln"},
-    },
-    {"type": "content_block_stop", "index": 0},
-    {
-        "type": "content_block_start",
-        "index": 1,
-        "content_block": {"type": "text", "text": ""},
-    },
-    {
-        "type": "content_block_delta",
-        "index": 1,
-        "delta": {"type": "text_delta", "text": "Half "},
-    },
-    {
-        "type": "content_block_delta",
-        "index": 1,
-        "delta": {"type": "text_delta", "text": "past."},
-    },
-    {
-        "type": "content_block_delta",
-        "index": 1,
-        "delta": {
-            "type": "citations_delta",
-            "citation": {"type": "char_location", "cited_text": "12:30"},
-        },
-    },
-    {"type": "content_block_stop", "index": 1},
-    {
-        "type": "content_block_start",
-        "index": 2,
-        "content_block": {"type": "tool_use", "id": "c1", "name": "f", "input": {}},
-    },
-    {
-        "type": "content_block_delta",
-        "index": 2,
-        "delta": {"type": "input_json_delta", "partial_json": '{"a":'},
-    },
-    {
-        "type": "content_block_delta",
-        "index": 2,
-        "delta": {"type": "input_json_delta", "partial_json": " 1}"},
-    },
-    {"type": "content_block_stop", "index": 2},
-    {
-        "type": "message_delta",
-        "delta": {"stop_reason": "tool_use"},
-        "usage": {"output_tokens": 12},
-    },
-    {"type": "message_stop"},
+    said.start(),
+    said.begin({"type": "thinking", "thinking": "", "signature": ""}),
+    said.delta("thinking", thinking="Hm."),
+    said.delta("signature", signature="c2ln"),
+    said.stop(),
+    said.begin(said.text(""), 1),
+    said.more("Half ", 1),
+    said.more("past.", 1),
+    said.delta("citations", 1, citation={"type": "char_location", "cited_text": "12"}),
+    said.stop(1),
+    said.begin(said.call("c1"), 2),
+    said.given('{"a":', 2),
+    said.given(" 1}", 2),
+    said.stop(2),
+    said.last("tool_use"),
+    said.END,
 ]
 
 
@@ -197,87 +141,31 @@ def chat_event(reason: str | None = None, **delta: Any) -> Any:
     return {**fields, "choices": [choice]}
 
 
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": ""}}
 CHAT: list[Any] = [
     chat_event(role="assistant", content=""),
     chat_event(content="Half "),
     chat_event(content="past."),
-    chat_event(
-        tool_calls=[
-            {
-                "index": 0,
-                "id": "c1",
-                "type": "function",
-                "function": {"name": "f", "arguments": ""},
-            }
-        ]
-    ),
+    chat_event(tool_calls=[{"index": 0, **CALL}]),
     chat_event(tool_calls=[{"index": 0, "function": {"arguments": '{"a":'}}]),
     chat_event(tool_calls=[{"index": 0, "function": {"arguments": " 1}"}}]),
     chat_event("tool_calls"),
     {**chat_event(), "choices": [], "usage": {"prompt_tokens": 9}},
 ]
 
-SPOKEN = {
-    "type": "message",
-    "id": "msg_1",
-    "role": "assistant",
-    "content": [{"type": "output_text", "text": "Half past.", "annotations": []}],
-}
-CALLED = {
-    "type": "function_call",
-    "id": "fc_1",
-    "call_id": "c1",
-    "name": "f",
-    "arguments": '{"a": 1}',
-}
+SPOKEN = responses.message("Half past.")
+CALLED = responses.call(id="fc_1", arguments='{"a": 1}')
 RESPONSES: list[Any] = [
-    {
-        "type": "response.output_item.added",
-        "output_index": 0,
-        "item": {**SPOKEN, "content": []},
-    },
-    *(
-        {
-            "type": "response.output_text.delta",
-            "item_id": "msg_1",
-            "output_index": 0,
-            "content_index": 0,
-            "delta": piece,
-        }
-        for piece in ("Half ", "past.")
-    ),
-    {
-        "type": "response.output_text.done",
-        "item_id": "msg_1",
-        "output_index": 0,
-        "content_index": 0,
-        "text": "Half past.",
-    },
-    {"type": "response.output_item.done", "output_index": 0, "item": SPOKEN},
-    {
-        "type": "response.output_item.added",
-        "output_index": 1,
-        "item": {**CALLED, "arguments": ""},
-    },
-    *(
-        {
-            "type": "response.function_call_arguments.delta",
-            "item_id": "fc_1",
-            "output_index": 1,
-            "delta": piece,
-        }
-        for piece in ('{"a":', " 1}")
-    ),
-    {"type": "response.output_item.done", "output_index": 1, "item": CALLED},
-    {
-        "type": "response.completed",
-        "response": {
-            "id": "resp_1",
-            "model": "gpt",
-            "status": "completed",
-            "output": [SPOKEN, CALLED],
-        },
-    },
+    responses.added(responses.message()),
+    responses.piece("Half "),
+    responses.piece("past."),
+    responses.event("output_text.done", text="Half past.", output_index=0),
+    responses.done(SPOKEN),
+    responses.added({**CALLED, "arguments": ""}, 1),
+    responses.asked('{"a":', 1),
+    responses.asked(" 1}", 1),
+    responses.done(CALLED, 1),
+    responses.end(SPOKEN, CALLED),
 ]
 
 HELPERS: dict[str, tuple[Any, Callable[[Iterable[Any]], Iterator[Any]], list[Any]]] = {
