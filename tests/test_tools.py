@@ -532,6 +532,23 @@ class TestToolInfo:
 
         assert "has \"type\": 'string'" in refused(lambda: ToolInfo("t", "", schema))
 
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {
+                "$ref": "#/$defs/0",
+                "$defs": {str(n): {"$ref": f"#/$defs/{n + 1}"} for n in range(5_000)},
+            },
+            {"$ref": f"#/allOf/{'1' * 5_000}", "allOf": [{}]},
+        ],
+        ids=["references to references", "a long index"],
+    )
+    def test_takes_what_it_does_not_search(self, given):
+        """
+        Schemas of other programs may refer to anything.
+        """
+        assert given == thaw(ToolInfo("t", "", given).schema)
+
     def test_distinguishes_schemas_from_parameters(self):
         """
         On the wire, too, where both look alike.

@@ -148,6 +148,10 @@ Either = TypeVar("Either", int, str)
 Number = NewType("Number", int)
 
 
+class Register(dict[str, T], Generic[T]):
+    """A map with one type of its own."""
+
+
 @dataclasses.dataclass
 class Tree(Generic[T]):
     """A tree."""
@@ -344,6 +348,7 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
     ),
     (Mapping[str, Any], {"type": "object"}, [{"a": "b"}], [[]]),
     (OrderedDict[Any, Any], {"type": "object"}, [{"a": "b"}], [[]]),
+    (Register[int], {"type": "object"}, [{"a": 1}], [[]]),
     (
         defaultdict[str, int],
         {"type": "object", "additionalProperties": INTEGER},
@@ -916,6 +921,21 @@ class TestFromFunction:
 
         assert {"type": "integer"} == schema["properties"]["x"]
         assert "How far up." == schema["properties"]["y"]["description"]
+
+    def test_documented_in_no_style(self):
+        """
+        A docstring that none of the styles can be read from is the description.
+        """
+
+        def f(x: int):
+            """
+            :   :returns: a
+            :type x: int.
+            """
+
+        tool = ToolInfo.from_function(f)
+
+        assert ":   :returns: a\n:type x: int." == tool.description
 
     def test_doctests_are_left_out(self):
         """

@@ -46,7 +46,7 @@ def parse_docstring(docstring: str | None) -> Docstring:
 
     try:
         parsed = docstring_parser.parse(text)
-    except docstring_parser.ParseError:
+    except Exception:  # noqa: BLE001 - an IndexError, too: the text describes itself
         return Docstring(_join_lines(text.partition("\n\n")[0]), text)
 
     fields = {

@@ -36,6 +36,12 @@ _RESTRICTING = frozenset({"const", "enum", "$ref", "allOf", "anyOf", "oneOf"})
 
 _ARRAYS = (list, tuple)
 
+# References may lead from one to the next without end: what is behind so many
+# schemas, each inside of or behind another, is not searched.
+_MAX_LEVELS = 250
+# A number as long as that is behind the end of a list, and `int` refuses long ones.
+_MAX_DIGITS = 9
+
 
 def find_contradiction(schema: Mapping[str, Any]) -> str:
     """
@@ -60,21 +66,25 @@ class _ContradictionSearch:
         # What was found at the target of each reference; "" while it is searched,
         # which ends the recursion of schemas that refer to themselves.
         self._known: dict[str, str] = {}
+        self._levels = 0
 
     def find(self, schema: Any) -> str:
         if schema is False:
             return "allows nothing at all: false"
 
-        if not isinstance(schema, Mapping):
+        if not isinstance(schema, Mapping) or self._levels == _MAX_LEVELS:
             return ""
 
-        return (
+        self._levels += 1
+        found = (
             _find_in_values(schema)
             or self._find_in_reference(schema.get("$ref"))
             or self._find_in_all(schema.get("allOf"))
             or self._find_in_some(schema, "anyOf")
             or self._find_in_some(schema, "oneOf")
         )
+        self._levels -= 1
+        return found
 
     def _find_in_all(self, schemas: Any) -> str:
         if not isinstance(schemas, _ARRAYS):
@@ -137,8 +147,9 @@ def _resolve_reference(root: Any, reference: str) -> Any:
         key = unquote(step).replace("~1", "/").replace("~0", "~")
         if isinstance(found, Mapping):
             found = found.get(key)
-        elif isinstance(found, _ARRAYS) and key.isdecimal() and int(key) < len(found):
-            found = found[int(key)]
+        elif isinstance(found, _ARRAYS) and key.isdecimal():
+            at = int(key[:_MAX_DIGITS])
+            found = found[at] if at < len(found) else None
         else:
             return None
 

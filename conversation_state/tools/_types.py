@@ -362,7 +362,12 @@ class SchemaWriter:
         if issubclass(base, Counter):
             args = (*(args or (Any,)), int)
 
-        key, value = args or (Any, Any)
+        try:
+            key, value = args or (Any, Any)
+        except ValueError:
+            # A generic subclass has arguments of its own.
+            key, value = Any, Any
+
         names = dict(self.write(key, f"{at}[]"))
         if names.get("type") == "integer" and len(names) == 1:
             names = {"pattern": "^-?[0-9]+$"}  # keys of JSON are text
