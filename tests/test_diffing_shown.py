@@ -27,14 +27,12 @@ from conversation_state.messages import UnknownMessage, make_tombstone
 from conversation_state.pages import draw_difference
 from conversation_state.parts import (
     FilePart,
-    ImagePart,
     ReasoningPart,
-    RefusalPart,
     TextPart,
-    UnknownPart,
 )
 from conversation_state.rendering import escape_invisible
 from conversation_state.testing import strategies as our
+from tests.hostile import messages_from
 
 FORMATS = ["text", "markdown", "html"]
 
@@ -71,30 +69,7 @@ FORGERIES = [
     ", elsewhere in b, too",
 ]
 hostile = st.lists(st.sampled_from(FORGERIES) | our.texts(), max_size=3).map("".join)
-hostile_messages = st.one_of(
-    st.builds(UserMessage, hostile, name=hostile),
-    st.builds(SystemMessage, hostile),
-    st.builds(
-        ToolMessage, hostile, tool_call_id=hostile.filter(bool), tool_name=hostile
-    ),
-    st.builds(
-        AssistantMessage,
-        st.lists(
-            st.builds(TextPart, hostile)
-            | st.builds(ReasoningPart, hostile)
-            | st.builds(RefusalPart, hostile)
-            | st.builds(ImagePart, url=hostile.filter(bool))
-            | st.builds(FilePart, url=hostile.filter(bool), name=hostile)
-            | st.builds(UnknownPart, st.builds(dict, x=hostile), source=hostile),
-            max_size=3,
-        ),
-        tool_calls=st.lists(st.builds(ToolCall, hostile, hostile, hostile), max_size=2),
-        response=st.builds(ResponseMeta, hostile),
-    ),
-    st.builds(
-        UnknownMessage, st.builds(dict, role=hostile), source=hostile.filter(bool)
-    ),
-)
+hostile_messages = messages_from(hostile)
 some = st.lists(our.messages() | hostile_messages, max_size=4)
 
 

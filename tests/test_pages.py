@@ -41,6 +41,7 @@ from conversation_state.testing.strategies import (
 from conversation_state.tree import MessageTree
 from conversation_state.trimming import shorten_tool_results
 from tests import pictures
+from tests.hostile import messages_from
 
 ASKED = Aggregator.new().add_user_prompt("Where to?")
 SEA = ASKED.add_assistant_message("To the sea.")
@@ -67,16 +68,7 @@ FORGERIES = [
     "\x00\x1b[2J",
 ]
 forged = st.lists(st.sampled_from(FORGERIES), min_size=1, max_size=3).map("".join)
-hostile_messages = st.one_of(
-    st.builds(UserMessage, forged, name=forged),
-    st.builds(SystemMessage, forged),
-    st.builds(ToolMessage, forged, tool_call_id=forged, tool_name=forged),
-    st.builds(
-        AssistantMessage,
-        forged,
-        tool_calls=st.lists(st.builds(ToolCall, forged, forged, forged), max_size=2),
-    ),
-)
+hostile_messages = messages_from(forged)
 hostile_states = st.lists(messages() | hostile_messages, max_size=4).map(
     lambda some: Aggregator.new(messages=some)
 )

@@ -35,6 +35,7 @@ from conversation_state.rendering import escape_invisible, render_transcript
 from conversation_state.testing import strategies as our
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import trim
+from tests.hostile import messages_from
 
 FORMATS = ["text", "markdown"]
 formats = st.sampled_from(FORMATS)
@@ -69,29 +70,7 @@ FORGERIES = [
     "<https://example.com>",
 ]
 hostile = st.lists(st.sampled_from(FORGERIES) | our.texts(), max_size=4).map("".join)
-hostile_messages = st.one_of(
-    st.builds(UserMessage, hostile, name=hostile),
-    st.builds(SystemMessage, hostile),
-    st.builds(
-        ToolMessage, hostile, tool_call_id=hostile.filter(bool), tool_name=hostile
-    ),
-    st.builds(
-        AssistantMessage,
-        st.lists(
-            st.builds(TextPart, hostile)
-            | st.builds(ReasoningPart, hostile)
-            | st.builds(RefusalPart, hostile)
-            | st.builds(FilePart, url=hostile.filter(bool), name=hostile)
-            | st.builds(UnknownPart, st.builds(dict, x=hostile), source=hostile),
-            max_size=3,
-        ),
-        tool_calls=st.lists(st.builds(ToolCall, hostile, hostile, hostile), max_size=2),
-        response=st.builds(ResponseMeta, hostile),
-    ),
-    st.builds(
-        UnknownMessage, st.builds(dict, role=hostile), source=hostile.filter(bool)
-    ),
-)
+hostile_messages = messages_from(hostile)
 some = st.lists(our.messages() | hostile_messages, max_size=5)
 
 

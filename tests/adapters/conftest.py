@@ -2,7 +2,7 @@
 Stores of every kind, for the adapters that keep conversations in one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -69,3 +69,21 @@ def place(request, tmp_path) -> Iterator[ObjectReader]:
     yield found
     found.close()
     server.drop(schema)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """
+    A store in memory, whole at the end.
+    """
+    with open_store("memory:") as made:
+        yield made
+        assert () == made.verify()
+
+
+@pytest.fixture
+def stores(place: ObjectReader) -> tuple[Store, Callable[[], Store]]:
+    """
+    A store of each kind, and how to open it once more.
+    """
+    return place.open(), place.open

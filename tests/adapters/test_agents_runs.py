@@ -23,7 +23,6 @@ from openai.types.responses import ResponseOutputMessage
 from conversation_state import AssistantMessage, ToolMessage
 from conversation_state.adapters import anthropic, gemini, openai_chat, openai_responses
 from conversation_state.adapters.agents import StoreSession
-from conversation_state.store import open_store
 from conversation_state.trimming import TrimContext, Trimmer, keep_last
 from tests.adapters.agents import Scripted, calls, says, thinks
 from tests.adapters.contract import as_json
@@ -61,15 +60,6 @@ ANSWERS = (
     [thinks(), calls("add", "c1", a=1, b=2), calls("add", "c2", a=3, b=4)],
     [says("3 and 7.")],
 )
-
-
-@pytest.fixture
-def store():
-    """
-    A store that is gone with the test.
-    """
-    with open_store("memory:") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -49,15 +49,6 @@ run = asyncio.run
 
 
 @pytest.fixture
-def store():
-    """
-    A store that is gone with the test.
-    """
-    with open_store("memory:") as opened:
-        yield opened
-
-
-@pytest.fixture
 def session(store):
     """
     A session nothing was added to.

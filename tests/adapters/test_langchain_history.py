@@ -30,7 +30,6 @@ from conversation_state.errors import (
     StoreError,
 )
 from conversation_state.messages import UserMessage
-from conversation_state.store import open_store
 from conversation_state.trimming import (
     Trimmer,
     fit,
@@ -42,15 +41,6 @@ from conversation_state.usage import Usage
 
 History: Any = langchain.StoreChatMessageHistory
 COUNTS: Any = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
-
-
-@pytest.fixture
-def store():
-    """
-    A store.
-    """
-    with open_store("memory:") as found:
-        yield found
 
 
 @pytest.fixture

@@ -13,15 +13,12 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from conversation_state import Aggregator, AssistantMessage, ResponseMeta, Usage
 from conversation_state.adapters.langgraph import StateChannel, add_to_state
 from conversation_state.aggregator import response_key
-from conversation_state.store import open_store
 from tests.adapters.langgraph import (
     CONFIG,
     ChatState,
     graph_of,
-    opened,
     run_turn,
     saver_of,
-    urls,
 )
 
 
@@ -53,25 +50,6 @@ class Model:
             "total_tokens": 100 * n,
         }
         return AIMessage(f"{n}", response_metadata=metadata, usage_metadata=usage)
-
-
-@pytest.fixture(params=urls())
-def stores(request, tmp_path):
-    """
-    A store, and how to open it once more.
-    """
-    with opened(request.param, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-def store():
-    """
-    A store in memory, whole at the end.
-    """
-    with open_store("memory:") as store:
-        yield store
-        assert () == store.verify()
 
 
 @pytest.fixture(params=[True, False], ids=["ids", "no-ids"])

@@ -189,14 +189,6 @@ class TestWriters:
 
 
 class TestOnPurpose:
-    @pytest.fixture
-    def store(self):
-        """
-        A store in memory.
-        """
-        with open_store("memory:") as store:
-            yield store
-
     def test_error(self, store):
         """
         The error names the thread and both checkpoints, says what to do, is a
@@ -302,15 +294,6 @@ class TestEdits:
     """
     What is saved beside a graph is not lost: it is refused.
     """
-
-    @pytest.fixture
-    def store(self):
-        """
-        A store in memory, whole at the end.
-        """
-        with open_store("memory:") as store:
-            yield store
-            assert () == store.verify()
 
     def test_refused(self, store):
         """

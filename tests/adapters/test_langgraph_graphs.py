@@ -19,38 +19,16 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Send, interrupt
 
 from conversation_state.adapters.langgraph import ConversationStateSaver
-from conversation_state.store import open_store
 from tests.adapters.langgraph import (
     CONFIG,
     ChatState,
     echo,
     graph_of,
-    opened,
     rows_of,
     run_turn,
     saver_of,
     texts_of,
-    urls,
 )
-
-
-@pytest.fixture(params=urls())
-def stores(request, tmp_path):
-    """
-    A store, and how to open it once more.
-    """
-    with opened(request.param, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-def store():
-    """
-    A store in memory, whole at the end.
-    """
-    with open_store("memory:") as store:
-        yield store
-        assert () == store.verify()
 
 
 class TestTurns:

@@ -50,16 +50,6 @@ from tests.adapters.langgraph import (
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def store():
-    """
-    A store in memory, whole at the end.
-    """
-    with open_store("memory:") as store:
-        yield store
-        assert () == store.verify()
-
-
 def put(saver, values, parent=None, *, thread="1", new=None, metadata=None):
     """
     Put a checkpoint of those values; its config.

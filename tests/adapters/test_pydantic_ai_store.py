@@ -53,15 +53,6 @@ def with_usage(number, **fields):
     return {"usage": usage, "provider_response_id": f"msg_{number}", **fields}
 
 
-@pytest.fixture
-def store():
-    """
-    A store in memory.
-    """
-    with open_store("memory:") as opened:
-        yield opened
-
-
 async def grown(backend, turns, conversation_id="chat"):
     """
     A conversation that was saved after each of so many turns.
