@@ -73,6 +73,8 @@ def substitute_variables(kind: Any, variables: Variables) -> Any:
     """
     *kind* with the values of the type variables in it.
     """
+    # A class without arguments has parameters, too: its own, not those of the class
+    # around it, even if both are the same variable.
     free = getattr(kind, "__parameters__", ())
     if not variables or not free or isinstance(kind, type):
         return kind
@@ -85,6 +87,7 @@ def resolve_variables(cls: Any, args: tuple[Any, ...]) -> Variables:
     The values of the type variables of *cls*, subscripted with *args*, and of its
     bases.
     """
+    # By `vars`: a class whose bases are not generic inherits the attribute of one.
     found = dict(zip(getattr(cls, "__parameters__", ()), args, strict=False))
     for base in vars(cls).get("__orig_bases__", cls.__bases__):
         origin = get_origin(base) or base
@@ -122,6 +125,7 @@ def list_constructor(
     """
     hints = dict(hints)
     if attrs.has(cls):
+        # The constructor takes a private field without its underscore.
         for field in attrs.fields(cls):
             hints[field.alias] = hints.get(field.name, field.type or Any)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from inspect import Parameter, getattr_static
 from types import FunctionType, MethodType, SimpleNamespace
-from typing import Any, NamedTuple, Unpack, get_args, get_origin
+from typing import Any, Unpack, get_args, get_origin
 
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidToolError
@@ -17,27 +17,7 @@ from conversation_state.tools._docstrings import Docstring, parse_docstring
 from conversation_state.tools._schemas import annotate_schema
 from conversation_state.tools._types import Schema, SchemaWriter
 
-__all__ = ["FunctionDescription", "describe_function"]
-
-
-_PARAMETERS = "__type_params__"
-
-
-class FunctionDescription(NamedTuple):
-    """
-    The description of a function for a model.
-
-    Attributes:
-        name: The tool's name.
-
-        description: What it does.
-
-        schema: What it takes, as JSON Schema.
-    """
-
-    name: str
-    description: str
-    schema: Schema
+__all__ = ["describe_function"]
 
 
 def describe_function(
@@ -45,9 +25,9 @@ def describe_function(
     name: str | None,
     description: str | None,
     without: Collection[str],
-) -> FunctionDescription:
+) -> tuple[str, str, Schema]:
     """
-    Describe *function* for a model.
+    The name of *function* as a tool, what it does, and what it takes.
     """
     if not callable(function) or isinstance(function, type):
         what = "a class" if isinstance(function, type) else f"{shorten_repr(function)}"
@@ -67,6 +47,8 @@ def describe_function(
         if not name.isidentifier():
             raise InvalidToolError(f"{name} is no valid tool name; pass name=...")
 
+    # An instance that is called does what its method does; `getdoc` gives the
+    # docstring of its class, which says how to make one.
     text = inspect.getdoc(bare)
     if not hasattr(bare, "__name__"):
         calls = [vars(each).get("__call__") for each in kind.__mro__]
@@ -77,7 +59,7 @@ def describe_function(
     if description is None:
         description = docstring.description
 
-    return FunctionDescription(name, description, schema)
+    return name, description, schema
 
 
 def _unwrap_callable(function: Any) -> Any:
@@ -93,6 +75,7 @@ def _unwrap_callable(function: Any) -> Any:
         elif hasattr(function, "__wrapped__"):
             function = inspect.unwrap(function)
         else:
+            # Static: a proxy or a mock has an answer to any name.
             call = getattr_static(type(function), "__call__", None)
             if not isinstance(call, FunctionType):
                 return function
@@ -118,6 +101,7 @@ class _Signature:
                 f"can't describe {shown}: its signature is unknown ({error})"
             ) from None
 
+        # What a partial fills in by name stays in its signature, as a default.
         while isinstance(function, partial):
             for name in function.keywords:
                 parameters.pop(name, None)
@@ -130,7 +114,7 @@ class _Signature:
         """
         All parameters but those in *without*, as JSON Schema.
         """
-        selected = list(self._select_parameters(without).values())
+        selected = self._select_parameters(without)
         is_open = bool(selected) and selected[-1].kind is Parameter.VAR_KEYWORD
         keywords = selected.pop() if is_open else None
 
@@ -164,7 +148,7 @@ class _Signature:
             others = annotate_schema(others, description, Parameter.empty)
             schema["additionalProperties"] = others or True
 
-    def _select_parameters(self, without: Any) -> dict[str, Parameter]:
+    def _select_parameters(self, without: Any) -> list[Parameter]:
         parameters = self._parameters
         if isinstance(without, str) or not isinstance(without, Iterable):
             like = without if isinstance(without, str) else "ctx"
@@ -181,9 +165,9 @@ class _Signature:
                     f"no such parameter; its parameters: {known}"
                 )
 
-        kept = {n: each for n, each in parameters.items() if n not in without}
-        for name, each in kept.items():
-            why = ""
+        kept = [each for name, each in parameters.items() if name not in without]
+        for each in kept:
+            name, why = each.name, ""
             if each.kind is Parameter.POSITIONAL_ONLY:
                 why = (
                     f"{name} is positional-only, and a model gives arguments by name; "
@@ -217,7 +201,9 @@ class _Signature:
 
         # Type parameters by name: before 3.12.4 only those of functions are found.
         names = getattr(self._inner, "__globals__", {})
-        own = {each.__name__: each for each in getattr(self._inner, _PARAMETERS, ())}
+        own = {
+            each.__name__: each for each in getattr(self._inner, "__type_params__", ())
+        }
         hints = self._writer.hints(
             thing, parameter.name, globalns=names, localns={**names, **own}
         )

@@ -223,8 +223,7 @@ class ToolInfo:
         except ImportError as error:
             raise MissingExtraError("ToolInfo.from_function", "tools") from error
 
-        described = _functions.describe_function(function, name, description, without)
-        return cls(described.name, described.description, described.schema)
+        return cls(*_functions.describe_function(function, name, description, without))
 
 
 def _freeze_tool_parameters(given: Any) -> Mapping[str, Any]:
@@ -250,6 +249,7 @@ def _freeze_tool_parameters(given: Any) -> Mapping[str, Any]:
             field,
         )
 
+    # Most likely the properties alone, without the object around them.
     if KEYWORDS.isdisjoint(given):
         frozen = EMPTY_MAP
         contradiction = 'has no "type"'

@@ -18,7 +18,7 @@ from conversation_state._persistent import (
     freeze,
     make_map,
 )
-from conversation_state._wording import shorten_repr
+from conversation_state._wording import shorten_repr, with_article
 from conversation_state.errors import InvalidToolError
 
 __all__ = [
@@ -142,6 +142,7 @@ class Parameter:
 
         what = "Parameter.enum has a value that"
         values = [freeze(each, what, InvalidToolError) for each in given]
+        # By class: True is an int, and equal to 1.
         for at, value in enumerate(values):
             if value.__class__ not in _VALUE_TYPES[self.type]:
                 shown = shorten_repr(given[at])
@@ -197,8 +198,7 @@ def _make_unexpected_error(
 
 
 def _make_misplaced_error(field: str, kind: str, rule: str) -> InvalidToolError:
-    article = "an" if kind[0] in "aeio" else "a"
-    return _make_invalid_error(field, f"are given for {article} {kind}; {rule}")
+    return _make_invalid_error(field, f"are given for {with_article(kind)}; {rule}")
 
 
 def freeze_parameters(given: Any, owner: str, field: str) -> Mapping[str, Parameter]:

@@ -157,9 +157,6 @@ def _resolve_reference(root: Any, reference: str) -> Any:
 
 
 def _allows_null(schema: Mapping[str, Any]) -> bool:
-    """
-    Whether *schema* allows null.
-    """
     return (
         not schema
         or schema.get("type") == "null"

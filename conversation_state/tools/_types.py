@@ -64,6 +64,8 @@ __all__ = ["Schema", "SchemaWriter"]
 Schema: TypeAlias = "dict[str, Any]"
 
 _NO_VARIABLES: Variables = {}
+# Without references, classes that have several fields of the next class double a
+# schema at each level.
 _MAX_PARTS = 5_000
 _MAX_LEVELS = 50
 
@@ -93,7 +95,6 @@ _BOUNDED: dict[str, Any] = {
     "array": list[Any],
     "boolean": bool,
     "integer": int,
-    "null": None,
     "number": float,
     "object": dict[str, Any],
     "string": str,
@@ -268,12 +269,8 @@ class SchemaWriter:
             if isinstance(note, str):
                 schema["description"] = note
             elif isinstance(note, msgspec.Meta):
-                inner = (
-                    bare
-                    if bare in _TEXT_FORMATS
-                    else _BOUNDED.get(schema.get("type", ""))
-                )
-                inner = Any if inner is None else inner
+                inner = _BOUNDED.get(schema.get("type", ""), Any)
+                inner = bare if bare in _TEXT_FORMATS else inner
                 try:
                     schema |= msgspec.json.schema(Annotated[inner, note])
                 except TypeError as error:
@@ -301,6 +298,7 @@ class SchemaWriter:
         if {"type": "number"} in found and {"type": "integer"} in found:
             found.remove({"type": "integer"})  # is a number, too
 
+        # `int | None` and `None | int` are one schema.
         found.sort(key={"type": "null"}.__eq__)
         return found[0] if len(found) == 1 else {"anyOf": found}
 
@@ -466,6 +464,7 @@ class SchemaWriter:
         }
 
     def _resolve_alias(self, alias: Any, at: str) -> Any:
+        # As an annotation, in which names in quotes are resolved.
         here = SimpleNamespace(__annotations__={"it": alias.__value__})
         return self.hints(here, at)["it"]
 
