@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import anyio
@@ -31,7 +32,10 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:coroutine .* was never awaited:RuntimeWarning",
 )
 
-MODULES = ["conversation_state.streams", "conversation_state._waiting"]
+interrupt_anywhere = partial(
+    interrupt_at_each_opcode,
+    modules=["conversation_state.streams", "conversation_state._waiting"],
+)
 
 
 class Boom(Exception):  # noqa: N818 - a word to look for
@@ -83,6 +87,45 @@ def filled_pipe(*items):
     return stream
 
 
+def read_pipe(capacity):
+    """
+    A sender, an empty list for what it sends, and a thread that reads it all into
+    another list.
+    """
+    sender, stream = pipe(capacity)
+    sent: list[int] = []
+    got: list[Any] = []
+    return sender, sent, got, start(lambda: got.extend(stream))
+
+
+def check_sent(subject, completed):
+    """
+    What was sent of 0, 1 and so on was read once, in order, and others send on.
+    """
+    sender, sent, got, thread = subject
+    assert sender.send("more")
+    sender.close()
+    finish(thread)
+
+    assert "more" == got.pop()
+    assert list(range(len(got))) == got
+    assert sent == got[: len(sent)]
+
+
+def sent_pipe(capacity, size):
+    """
+    A stream, and a thread that sends *size* numbers to it.
+    """
+    sender, stream = pipe(capacity)
+
+    def send():
+        with sender:
+            for n in range(size):
+                assert sender.send(n)
+
+    return stream, start(send)
+
+
 BOOM = Boom()
 
 # Streams, and what is read from each.
@@ -121,7 +164,7 @@ class TestRead:
             assert expected == list(stream)
             assert expected == list(stream)
 
-        interrupt_at_each_opcode(list, check, prepare=make, modules=MODULES)
+        interrupt_anywhere(list, check, prepare=make)
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_leaves_all_to_one_that_waits(self, kind):
@@ -140,9 +183,7 @@ class TestRead:
 
             assert expected == got == list(stream)
 
-        interrupt_at_each_opcode(
-            lambda subject: list(subject[0]), check, prepare=prepare, modules=MODULES
-        )
+        interrupt_anywhere(lambda subject: list(subject[0]), check, prepare=prepare)
 
     @pytest.mark.parametrize("kind", ["collection", "iterator", "generator"])
     def test_leaves_all_to_itself(self, kind):
@@ -170,11 +211,8 @@ class TestRead:
 
             assert got in (items, items[:at] + items[at + 1 :])
 
-        moments = interrupt_at_each_opcode(
-            lambda subject: subject[1].extend(subject[0]),
-            check,
-            prepare=prepare,
-            modules=MODULES,
+        moments = interrupt_anywhere(
+            lambda subject: subject[1].extend(subject[0]), check, prepare=prepare
         )
 
         # Between the item's leaving the box and the return: a few of the moments.
@@ -200,11 +238,10 @@ class TestRead:
             lost.append(got != items)
 
         lost: list[bool] = []
-        interrupt_at_each_opcode(
+        interrupt_anywhere(
             lambda subject: subject[2].extend(itertools.islice(subject[1], 2)),
             check,
             prepare=prepare,
-            modules=MODULES,
         )
 
         # Between the step to the next place and the return.
@@ -245,11 +282,10 @@ class TestRead:
 
             assert [1] == closed
 
-        interrupt_at_each_opcode(
+        interrupt_anywhere(
             lambda subject: [next(subject[0][-1]) for _ in range(2)],
             check,
             prepare=prepare,
-            modules=MODULES,
         )
 
     def test_leaves_all_to_the_rest(self):
@@ -267,11 +303,10 @@ class TestRead:
             assert read == list(rest)
             assert read in (items[at:], items[at + 1 :])
 
-        interrupt_at_each_opcode(
+        interrupt_anywhere(
             lambda subject: subject[1].extend(itertools.islice(subject[0], 2)),
             check,
             prepare=lambda: (iter(Stream.of(iter(items))), []),
-            modules=MODULES,
         )
 
     def test_wakes_those_that_found_the_turn_taken(self):
@@ -311,11 +346,8 @@ class TestRead:
 
             assert [0, 1] == got
 
-        interrupt_at_each_opcode(
-            lambda subject: next(iter(subject[0])),
-            check,
-            prepare=prepare,
-            modules=MODULES,
+        interrupt_anywhere(
+            lambda subject: next(iter(subject[0])), check, prepare=prepare
         )
 
     def test_waits_for_the_turn(self):
@@ -351,11 +383,8 @@ class TestRead:
             assert [0, 1] == got == list(stream)
             assert not streams._pull._wanted
 
-        interrupt_at_each_opcode(
-            lambda subject: next(iter(subject[0])),
-            check,
-            prepare=prepare,
-            modules=MODULES,
+        interrupt_anywhere(
+            lambda subject: next(iter(subject[0])), check, prepare=prepare
         )
 
     def test_calls_a_function_once(self):
@@ -375,9 +404,7 @@ class TestRead:
             assert [None] * 3 == list(stream)
             assert [0, 1, 2] == calls
 
-        interrupt_at_each_opcode(
-            lambda subject: list(subject[0]), check, prepare=prepare, modules=MODULES
-        )
+        interrupt_anywhere(lambda subject: list(subject[0]), check, prepare=prepare)
 
     def test_an_error_is_no_end(self):
         """
@@ -395,11 +422,10 @@ class TestRead:
             assert Ok(1) == first
             assert isinstance(failed.error, Boom if completed else Exception)
 
-        interrupt_at_each_opcode(
+        interrupt_anywhere(
             lambda stream: list(stream.results()),
             check,
             prepare=lambda: Stream.of(fails()),
-            modules=MODULES,
         )
 
     def test_of_a_merge_that_waits(self):
@@ -421,7 +447,7 @@ class TestRead:
         # Python 3.12 crashes where one thread begins to trace the functions that
         # another one is in: only signals come there.
         if sys.version_info[:2] != (3, 12):
-            interrupt_at_each_opcode(list, check, prepare=prepare, modules=MODULES)
+            interrupt_anywhere(list, check, prepare=prepare)
 
     @pytest.mark.parametrize(
         ("kind", "backend"),
@@ -440,11 +466,10 @@ class TestRead:
             assert expected == anyio.run(read, stream, backend=backend)
             assert expected == list(stream)
 
-        interrupt_at_each_opcode(
+        interrupt_anywhere(
             lambda stream: anyio.run(read, stream, backend=backend),
             check,
             prepare=make,
-            modules=MODULES,
             only_where_signals_arrive=True,
         )
 
@@ -471,11 +496,10 @@ class TestRead:
                 assert isinstance(last.error, StreamClosedError)
             assert [Ok(n) for n in range(2)][: len(items)] == items
 
-        interrupt_at_each_opcode(
+        interrupt_anywhere(
             lambda stream: anyio.run(read, stream),
             check,
             prepare=lambda: Stream.of(source()),
-            modules=MODULES,
             only_where_signals_arrive=True,
         )
 
@@ -492,12 +516,6 @@ class TestSend:
         order, and others go on sending.
         """
 
-        def prepare():
-            sender, stream = pipe(capacity)
-            sent: list[int] = []
-            got: list[Any] = []
-            return sender, sent, got, start(lambda: got.extend(stream))
-
         def send(subject):
             sender, sent, *_ = subject
             for n in range(3):
@@ -505,17 +523,12 @@ class TestSend:
                 sent.append(n)
 
         def check(subject, completed):
-            sender, sent, got, thread = subject
-            assert sender.send("more")
-            sender.close()
-            finish(thread)
+            _, sent, got, _ = subject
+            check_sent(subject, completed)
 
-            assert "more" == got.pop()
-            assert list(range(len(got))) == got
-            assert sent == got[: len(sent)]
             assert len(got) <= len(sent) + 1
 
-        interrupt_at_each_opcode(send, check, prepare=prepare, modules=MODULES)
+        interrupt_anywhere(send, check, prepare=partial(read_pipe, capacity))
 
     @pytest.mark.parametrize("capacity", [0, 1])
     def test_lets_those_behind_it_send(self, capacity):
@@ -552,11 +565,8 @@ class TestSend:
             assert got.count("first") <= 1
             assert not completed or "first" in got
 
-        interrupt_at_each_opcode(
-            lambda subject: subject[0].send("first"),
-            check,
-            prepare=prepare,
-            modules=MODULES,
+        interrupt_anywhere(
+            lambda subject: subject[0].send("first"), check, prepare=prepare
         )
 
     @pytest.mark.parametrize("capacity", [0, 1])
@@ -565,24 +575,16 @@ class TestSend:
         A sender that waits for room sends all, wherever its reader stops.
         """
 
-        def prepare():
-            sender, stream = pipe(capacity)
-
-            def send():
-                with sender:
-                    for n in range(2):
-                        assert sender.send(n)
-
-            return stream, start(send)
-
         def check(subject, completed):
             stream, thread = subject
 
             assert [0, 1] == list(stream)
             finish(thread)
 
-        interrupt_at_each_opcode(
-            lambda subject: list(subject[0]), check, prepare=prepare, modules=MODULES
+        interrupt_anywhere(
+            lambda subject: list(subject[0]),
+            check,
+            prepare=partial(sent_pipe, capacity, 2),
         )
 
     @pytest.mark.parametrize("how", ["close", "block", "failed block", "drop"])
@@ -623,7 +625,7 @@ class TestSend:
             assert Ok(1) == got[0]
             assert len(got) <= 2
 
-        interrupt_at_each_opcode(close, check, prepare=prepare, modules=MODULES)
+        interrupt_anywhere(close, check, prepare=prepare)
 
     @pytest.mark.parametrize("backend", ["asyncio", "trio"])
     def test_in_tasks(self, backend):
@@ -637,27 +639,10 @@ class TestSend:
                 assert await sender.asend(n)
                 sent.append(n)
 
-        def prepare():
-            sender, stream = pipe(1)
-            sent: list[int] = []
-            got: list[Any] = []
-            return sender, sent, got, start(lambda: got.extend(stream))
-
-        def check(subject, completed):
-            sender, sent, got, thread = subject
-            assert sender.send("more")
-            sender.close()
-            finish(thread)
-
-            assert "more" == got.pop()
-            assert list(range(len(got))) == got
-            assert sent == got[: len(sent)]
-
-        interrupt_at_each_opcode(
+        interrupt_anywhere(
             lambda subject: anyio.run(send, *subject[:2], backend=backend),
-            check,
-            prepare=prepare,
-            modules=MODULES,
+            check_sent,
+            prepare=partial(read_pipe, 1),
             only_where_signals_arrive=True,
         )
 
@@ -683,9 +668,7 @@ class TestClose:
 
             finish(thread)
 
-        interrupt_at_each_opcode(
-            lambda subject: subject[0].close(), check, prepare=prepare, modules=MODULES
-        )
+        interrupt_anywhere(lambda subject: subject[0].close(), check, prepare=prepare)
 
     def test_collect_keeps_no_source(self):
         """
@@ -766,9 +749,7 @@ class TestAbort:
             if kind != "generator":
                 assert sender.send(1) is False
 
-        interrupt_at_each_opcode(
-            lambda subject: subject[1].abort(), check, prepare=prepare, modules=MODULES
-        )
+        interrupt_anywhere(lambda subject: subject[1].abort(), check, prepare=prepare)
 
     @pytest.mark.parametrize("kind", ["generator", "pipe", "convert"])
     def test_while_a_reader_is_interrupted(self, kind):
@@ -809,11 +790,8 @@ class TestAbort:
             if kind != "pipe":
                 assert [1] == closed
 
-        interrupt_at_each_opcode(
-            lambda subject: list(subject[2].results()),
-            check,
-            prepare=prepare,
-            modules=MODULES,
+        interrupt_anywhere(
+            lambda subject: list(subject[2].results()), check, prepare=prepare
         )
 
     def test_one_that_reads_alone(self):
@@ -840,7 +818,7 @@ class TestAbort:
             assert all("aborted" in each for each in failed)
             assert len(failed) <= 1
 
-        interrupt_at_each_opcode(read, check, prepare=prepare, modules=MODULES)
+        interrupt_anywhere(read, check, prepare=prepare)
 
     def test_an_async_source(self):
         """
@@ -872,11 +850,10 @@ class TestAbort:
             with contextlib.suppress(StreamClosedError):
                 anyio.run(read_and_abort, stream)
 
-        interrupt_at_each_opcode(
+        interrupt_anywhere(
             run,
             check,
             prepare=lambda: Stream.of(counted()),
-            modules=MODULES,
             only_where_signals_arrive=True,
         )
 
@@ -912,30 +889,14 @@ class TestSignals:
         After each others send and read what was sent.
         """
 
-        def prepare():
-            sender, stream = pipe(capacity)
-            sent: list[int] = []
-            got: list[Any] = []
-            return sender, sent, got, start(lambda: got.extend(stream))
-
         def send(subject):
             sender, sent, *_ = subject
             for n in itertools.count():
                 sender.send(n)
                 sent.append(n)
 
-        def check(subject, completed):
-            sender, sent, got, thread = subject
-            assert sender.send("more")
-            sender.close()
-            finish(thread)
-
-            assert "more" == got.pop()
-            assert list(range(len(got))) == got
-            assert sent == got[: len(sent)]
-
         assert self.TIMES == interrupt_by_signals(
-            send, check, prepare=prepare, times=self.TIMES
+            send, check_sent, prepare=partial(read_pipe, capacity), times=self.TIMES
         )
 
     @pytest.mark.parametrize("capacity", [0, 1, 10])
@@ -943,16 +904,6 @@ class TestSignals:
         """
         After each the sender goes on, and the next reader gets everything.
         """
-
-        def prepare():
-            sender, stream = pipe(capacity)
-
-            def send():
-                with sender:
-                    for n in range(200):
-                        assert sender.send(n)
-
-            return stream, start(send)
 
         def check(subject, completed):
             stream, thread = subject
@@ -963,7 +914,7 @@ class TestSignals:
         interrupt_by_signals(
             lambda subject: list(subject[0]),
             check,
-            prepare=prepare,
+            prepare=partial(sent_pipe, capacity, 200),
             times=self.TIMES,
             within_s=0.005,
         )
