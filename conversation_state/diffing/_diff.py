@@ -105,12 +105,8 @@ class Diff:
         """
         The same from the other side: ``diff(b, a)``.
         """
-        return Diff(
-            entries=self.entries.reversed(),
-            ledger=self.ledger.reversed(),
-            context=self.context,
-            identical=self.identical,
-            related=self.related,
+        return attrs.evolve(
+            self, entries=self.entries.reversed(), ledger=self.ledger.reversed()
         )
 
     def text(self, *, names: tuple[str, str] = ("a", "b"), limit: int = 40) -> str:
@@ -233,6 +229,7 @@ def diff(a: Aggregator, b: Aggregator) -> Diff:
     ledger: Divergence[LedgerEntry] = Divergence.of(a.ledger, b.ledger)
     common = entries.common
     start = max(0, common - _CONTEXT)
+    # Not by ==, which would compare all entries once more.
     return Diff(
         entries=entries,
         ledger=ledger,

@@ -89,6 +89,7 @@ class Divergence(Generic[I]):
     reordered: bool = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        # What a join brought stands on both sides, in different places.
         only_a, only_b = self.rest_a, self.rest_b
         both: tuple[Pair[I], ...] = ()
         reordered = False
@@ -307,6 +308,7 @@ def pair_equivalent(a: Iterable[Entry], b: Iterable[Entry]) -> tuple[Pair[Entry]
         theirs[make_content_key(entry.message)].append(entry)
 
     pairs = []
+    # Where only *a* went on, no key is made: it hashes all of a message.
     for entry in a if theirs else ():
         unpaired = theirs.get(make_content_key(entry.message))
         if unpaired:

@@ -81,6 +81,7 @@ def find_window(ours: Sequence[Any], theirs: Sequence[Any], most: int) -> Excerp
 
     stop, differs = min(start + most, len(ours)), False
     if theirs and at < longest:
+        # Not back over the first difference: "aab" and "ab" end alike before it, too.
         least = min(len(ours), len(theirs)) - at
         ending = find_first_difference(ours[::-1][:least], theirs[::-1][:least])
         after = max(longest - start - most, 0)
@@ -186,6 +187,7 @@ def mark_differences(a: str, b: str) -> tuple[MarkedText, MarkedText]:
     least = min(len(ours), len(theirs))
     start = find_first_difference(ours, theirs)
     ending = find_first_difference(ours[::-1], theirs[::-1])
+    # What repeats may be counted at both ends: "a a" begins and ends as "a" does.
     ending = min(ending, least - start)
     middle = ours[start : len(ours) - ending], theirs[start : len(theirs) - ending]
     runs = _find_common_runs(*middle)
@@ -218,6 +220,7 @@ def _find_common_runs(ours: list[str], theirs: list[str]) -> list[tuple[int, int
 
     from difflib import SequenceMatcher  # noqa: PLC0415 - only HTML needs it
 
+    # By default a word that is frequent among two hundred or more is ignored.
     found = SequenceMatcher(None, ours, theirs, autojunk=False)
     return [tuple(block) for block in found.get_matching_blocks() if block.size]  # type: ignore[misc]  # of three
 

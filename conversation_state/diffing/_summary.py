@@ -127,6 +127,7 @@ def list_differing_fields(a: Message, b: Message) -> str:
     if type(a) is not type(b):
         return "role"
 
+    # `_common` holds what few messages have; its fields are read by their own names.
     names = [name for name in attrs.fields_dict(type(a)) if name != "_common"]
     differ = [n for n in (*names, *COMMON) if getattr(a, n) != getattr(b, n)]
     return ", ".join(differ)
@@ -198,6 +199,7 @@ def order_messages(
 
         if a and b and kind not in (APART, CHANGED):
             yield ShownMessage("", kind, write_heading(a, ours, quote), a)
+            # The same calls have other ids there, which results on that side refer to.
             theirs |= collect_call_names(b)
             continue
 
