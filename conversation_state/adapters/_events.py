@@ -83,10 +83,6 @@ async def aevents(
 
 
 class _EventReader:
-    """
-    The data of the event that is being read.
-    """
-
     __slots__ = ("_count", "_data", "_is_first", "_others")
 
     def __init__(self) -> None:
@@ -162,6 +158,7 @@ class _EventReader:
             self._count += 1
             yield event
 
+        # A proxy may put a line before the events; only a body without any is wrong.
         if self._others and not self._count:
             msg = (
                 "expected server-sent events, got a body that starts with "

@@ -83,10 +83,13 @@ def merge_kept_keys(keys: Mapping[str, Any], raw: dict[str, Any]) -> dict[str, A
 
     Current values go before kept ones, which replace only what is empty.
     """
+    # Most messages have none, and each is asked.
     if keys is EMPTY_MAP:
         return raw
 
     for key in sorted(keys):
+        # What is there now was written from the value's fields, which users may have
+        # changed since the keys were noted.
         if key not in raw or is_empty_value(raw[key]):
             raw[key] = thaw(keys[key])
         elif isinstance(raw[key], dict):
@@ -102,6 +105,7 @@ def in_order(
     *parts* and *calls* of the message at *path*, and where they are: both in
     their own order, and a call before the parts that came after it.
     """
+    # Not sorted: what a user makes has no index, and stays where it is.
     todo = [(call, f"{path}.tool_calls[{at}]") for at, call in enumerate(calls)]
     todo.reverse()
     for at, part in enumerate(parts):
@@ -116,9 +120,6 @@ def in_order(
 
 
 def _is_before(call: ToolCall, part: Part) -> bool:
-    """
-    Whether *call* came before *part* in the response, by their positions.
-    """
     return call.index is not None and part.index is not None and call.index < part.index
 
 
@@ -152,9 +153,10 @@ class PayloadWriter:
 
     def export(self, payload: dict[str, Any]) -> Export:
         """
-        The *payload* that was written, and what is lost in the order it was
-        said in.
+        The *payload* that was written, and what is lost in the order of the messages.
         """
+        # Anthropic's writer knows where a system message may stand when it has seen
+        # what is behind it, and lists its position as lost that late.
         return Export(payload, tuple(sorted(self.lost, key=_get_message_index)))
 
     def each(self, messages: Iterable[Message]) -> Iterator[tuple[Message, str]]:
@@ -195,6 +197,7 @@ class PayloadWriter:
             self.lose(path, name, NEWER)
 
         for other, key, kept in other_keys_of(metadata, self.provider):
+            # "refusal": null is kept for its own format, and says nothing elsewhere.
             if not is_empty_value(kept):
                 self.lose(path, key, whose(other))
 

@@ -83,6 +83,8 @@ def write_extra(
     extra = own_of(metadata)
     theirs = thaw(map_of(notes, key))
     marks = extra.get(RESERVED)
+    # Both may stand under the reserved key: what was there when it was loaded, and
+    # the marks of a view that was made since.
     if isinstance(marks, dict) and isinstance(theirs.get(RESERVED), dict):
         theirs[RESERVED] |= marks
 

@@ -51,11 +51,13 @@ async def run_in_thread(
     when the task ends. A cancel scope of anyio cancels at the next `await` then, so
     the result is not lost.
     """
+    # As `asyncio.to_thread` does, so that a tracer's span reaches the thread.
     call: Any = partial(copy_context().run, _call_function, function, *args, **kwargs)
     failure: BaseException | None = None
     future: asyncio.Future[T]
     future = asyncio.get_running_loop().run_in_executor(None, call)
     try:
+        # It is optional: where nothing has imported it, nothing has opened a scope.
         if sys.modules.get("anyio") is None:
             return await _Uncancelled(future)
 
@@ -187,6 +189,7 @@ class StoreHost:
         store = open_store(url, remembered=remembered)
         try:
             host = cls(store, *args, **options)  # type: ignore[call-arg]  # a subclass
+        # An interrupt, too: the connection is ours as long as no host has it.
         except BaseException:
             store.close()
             raise
@@ -217,6 +220,7 @@ class StoreHost:
     async def __aenter__(self) -> Self:
         return self
 
+    # Closing writes to the disk, for which a loop must not wait.
     async def __aexit__(self, *_error: object) -> None:
         await run_in_thread(self.close)
 
@@ -306,6 +310,7 @@ class RollingTrimmer:
         return view
 
     def _remember_summaries(self, error: BaseException) -> None:
+        # Those of the steps before the one that failed: they are billed already.
         summaries: Any = getattr(error, "summaries", ())
         if summaries:
             self._previous = tuple(summaries)
@@ -338,6 +343,7 @@ def _rebuild_state(state: Aggregator, entries: Log[Entry], ledger: Any) -> Aggre
         id=state.id,
         parent_id=state.parent_id,
         root_id=state.root_id,
+        # A host may have removed entries that were there when the state was forked.
         init_len=min(state.init_len, len(entries)),
         init_ledger_len=state.init_ledger_len,
         entries=entries,

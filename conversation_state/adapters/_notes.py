@@ -26,7 +26,7 @@ and writing it (`_export`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP, thaw
 
@@ -145,6 +145,7 @@ def own_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(kept, dict):
         marks = {name: kept[name] for name in kept if name not in FORMATS}
         own.pop(RESERVED)
+        # An empty map is no note of a format's, so it is the caller's.
         if marks or not kept:
             own[RESERVED] = marks
 
@@ -158,8 +159,8 @@ def has_own(metadata: Mapping[str, Any]) -> bool:
     if metadata is EMPTY_MAP:
         return False
 
-    kept: Any = metadata.get(RESERVED)
-    if len(metadata) > 1 or not _is_map(kept):
+    kept = metadata.get(RESERVED)
+    if len(metadata) > 1 or not isinstance(kept, Mapping):
         return True
 
     return any(name not in FORMATS for name in kept)
@@ -169,16 +170,16 @@ def map_of(notes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """
     The map that *notes* have under *name*; empty if missing or invalid.
     """
-    found: Any = notes.get(name)
-    return found if _is_map(found) else EMPTY_MAP
+    found = notes.get(name)
+    return found if isinstance(found, Mapping) else EMPTY_MAP
 
 
 def list_of(notes: Mapping[str, Any], name: str) -> tuple[Any, ...]:
     """
     The list that *notes* have under *name*; empty if missing or invalid.
     """
-    found: Any = notes.get(name)
-    return found if _is_tuple(found) else ()
+    found = notes.get(name)
+    return found if isinstance(found, tuple) else ()
 
 
 def signer_of(metadata: Mapping[str, Any], source: str) -> str:
@@ -190,14 +191,3 @@ def signer_of(metadata: Mapping[str, Any], source: str) -> str:
     """
     formats = formats_of(metadata)
     return "" if source in formats or not formats else formats[0]
-
-
-def _is_map(value: Any) -> TypeGuard[Mapping[str, Any]]:
-    """
-    Whether *value* is a map.
-    """
-    return isinstance(value, Mapping)
-
-
-def _is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
-    return isinstance(value, tuple)

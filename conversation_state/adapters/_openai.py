@@ -65,6 +65,7 @@ def content_of(text: str, kind: str) -> Content | None:
     if found:
         return Content(None, *found)
 
+    # Dialects take a url where OpenAI has bytes (OpenRouter's `file_data`).
     if kind not in SLOTS or text.startswith(("https://", "http://")):
         return Content(text, None, "") if text else None
 
@@ -250,9 +251,6 @@ def _read_logprob(read: DocumentReader, raw: Any, path: str, *, top: bool) -> Lo
 
 
 def is_octet(value: Any) -> bool:
-    """
-    Whether *value* is the number of a byte.
-    """
     return value.__class__ is int and value in range(256)
 
 

@@ -31,6 +31,7 @@ __all__ = [
 
 # Ten less than a frozen value may have: what is kept is wrapped in notes.
 _MOST_LEVELS = 90
+# Of hostile input each item may be wrong: an error with all of it would be as large.
 _MOST_LISTED = 100
 _MOST_SHOWN = 40  # characters of a text in an error
 _LEAST, _MOST = -(2**63), 2**64 - 1
@@ -62,9 +63,12 @@ def mended(text: str) -> str:
     *text* as valid Unicode: pairs of surrogates are joined, a half that is
     alone becomes U+FFFD.
     """
+    # Python knows without looking whether a text is ASCII, as most texts are.
     if text.isascii():
         return text
 
+    # JSON escapes a character outside the first plane as two halves. Where these come
+    # in two texts, `json` leaves them apart; in UTF-16 they are one character.
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -90,7 +94,6 @@ def describe_failure(error: object) -> str:
 _PARSED = frozenset({"parsed", "parsed_arguments", "parsed_output"})
 _WITH_PARSED = (None, "function", "function_call", "message", "output_text", "text")
 _AROUND_PARSED = frozenset({"content", "function", "tool_calls"})
-
 
 # Keys of a provider's that are words of Python, as these SDKs spell them, and the
 # types of the objects they are in. An SDK adds them, as null, where there are none.
@@ -136,6 +139,7 @@ def as_sent(raw: Any, depth: int = 0) -> Any:
 
 
 def _with_own_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
+    # Null is what the SDK adds: a provider refuses the key where it is sent back.
     spelt = {
         name: raw[key]
         for key, name in _SPELT.items()
@@ -226,11 +230,7 @@ class DocumentReader:
         """
         value = raw.get(key)
         if not isinstance(value, str):
-            if key in raw:
-                self.wrong(f"{path}.{key}", value, "a text")
-            else:
-                self.problem(f"{path}.{key}", "is missing; expected a text")
-
+            ObjectReader(self, raw, path).wrong(key, "a text")
             return ""
 
         text = mended(value)
@@ -295,6 +295,7 @@ class DocumentReader:
             name = mended(key)
             if name is not key:
                 self.mended.append(f"{path}.{name}")
+                # Two broken keys may be mended to one, whose first value would go.
                 if name in raw or name in rest:
                     self.problem(
                         path, f"has two keys that are mended to {shorten_repr(name)}"
@@ -377,9 +378,6 @@ class ObjectReader:
         return ""
 
     def wrong(self, key: str, expected: str) -> None:
-        """
-        Note that what is under *key* is not what was *expected*.
-        """
         path = f"{self.path}.{key}"
         if key in self.raw:
             self.reading.wrong(path, self.raw[key], expected)
@@ -394,9 +392,6 @@ class ObjectReader:
             self.keys.update(self.reading.rest(self.raw, known, self.path))
 
     def child(self, key: str) -> Self:
-        """
-        The object that stands under *key*.
-        """
         return self.__class__(self.reading, self.raw[key], f"{self.path}.{key}")
 
     def inside(self, key: str) -> Self | None:
@@ -405,7 +400,7 @@ class ObjectReader:
         """
         given = self.raw.get(key)
         if is_map(given):
-            return self.__class__(self.reading, given, f"{self.path}.{key}")
+            return self.child(key)
 
         if given is not None:
             self.wrong(key, "an object or null")
@@ -416,9 +411,8 @@ class ObjectReader:
         """
         The object under *key*, which must be there; None if it is not, or wrong.
         """
-        given = self.raw.get(key)
-        if is_map(given):
-            return self.__class__(self.reading, given, f"{self.path}.{key}")
+        if is_map(self.raw.get(key)):
+            return self.child(key)
 
         self.wrong(key, "an object")
         return None

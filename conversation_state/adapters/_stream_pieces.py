@@ -53,6 +53,7 @@ class SurrogateBuffer:
 
     def _repair_text(self, text: str) -> str:
         whole = mended(text)
+        # A text may have U+FFFD of its own: only more of it than was sent is harm.
         if whole.count("\ufffd") > text.count("\ufffd"):
             self.is_harmed = True
 
@@ -66,9 +67,6 @@ class SurrogateBuffer:
         return "" if self.held or mended(piece) is not piece else piece
 
     def rest(self) -> str:
-        """
-        What still waits, as valid Unicode.
-        """
         rest, self.held = self.held, ""
         return self._repair_text(rest) if rest else ""
 
@@ -152,9 +150,6 @@ class PieceTemplate:
         self._expected = expected
 
     def forget(self) -> None:
-        """
-        Remember nothing: the next one has to be read.
-        """
         self._expected = None
 
     def take(self, event: Any) -> AssistantMessage | None:
@@ -222,9 +217,8 @@ _ANYTHING = _Anything()
 
 # Chunks of one piece, made without the checks of their constructors, which are two
 # thirds of the time a chunk takes: the piece is an exact `str` and valid Unicode,
-# and all else is what such a chunk had before.
-
-
+# and all else is what such a chunk had before. The class is set last: attributes of a
+# draft can be set, those of a message can't.
 _PARTS = (TextPart, ReasoningPart, RefusalPart)
 _new_chunk: Any = make_draft(AssistantMessage)
 _new_part: Any = {kind: make_draft(kind) for kind in _PARTS}

@@ -81,6 +81,8 @@ def chunks_of(
     failure: Exception | None = None
     ended = False
     take, read = streaming.template.take, streaming.read
+    # An interrupt, and the close of this generator, pass at once: it may not yield any
+    # more then.
     try:
         for number, event in enumerate(events):
             chunk = take(event)
@@ -196,6 +198,7 @@ class ChangeFilter:
         Whether *value* under *key*, of a *kind*, is its last value.
         """
         before = self._seen.get((kind, key), _NOTHING)
+        # The class, because 1, 1.0 and True are equal in Python, and not in JSON.
         return (
             before.__class__ is value.__class__
             and not isinstance(value, list)
@@ -209,9 +212,6 @@ class ChangeFilter:
         known: frozenset[str],
         kind: object,
     ) -> None:
-        """
-        Add the same to *notes*.
-        """
         add_to(notes, self.of(node, known, kind))
 
 
@@ -230,6 +230,7 @@ class IndexedLists:
     def __init__(self) -> None:
         self._lists: dict[str, list[Any]] = {}
         self._at: dict[tuple[str, int], dict[str, Any]] = {}
+        # Joined at the end: a text that grows is copied with each piece.
         self._pieces: list[tuple[dict[str, Any], str, list[str]]] = []
 
     def add(self, key: str, pieces: Sequence[Any], texts: frozenset[str]) -> None:
@@ -328,4 +329,5 @@ def add_to(notes: dict[str, Any], news: Mapping[str, Any]) -> None:
         elif isinstance(before, list) and isinstance(value, list):
             before.extend(value)
         else:
+            # A copy, to which more is added: `ChangeFilter` compares with *value*.
             notes[key] = value.copy() if isinstance(value, (dict, list)) else value

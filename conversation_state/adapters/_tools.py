@@ -102,6 +102,7 @@ def write_tools(
             written[tool.name] = write_tool(tool, schema)
 
     choice = _check_choice(choice)
+    # Providers refuse a choice without tools.
     if not written:
         if choice is ToolChoice.FORCED:
             lost.append(Lost("choice", choice.value, "there is no tool to call"))
@@ -112,6 +113,7 @@ def write_tools(
 
 
 def _check_tools(tools: Any) -> Iterable[ToolInfo]:
+    # Texts and maps are iterable, too: their first item would be named, not they.
     if isinstance(tools, (ToolInfo, str, bytes, Mapping)):
         like = "; put it into a list" if isinstance(tools, ToolInfo) else ""
         msg = f"tools is {shorten_repr(tools)}; expected several ToolInfo{like}"

@@ -127,6 +127,7 @@ def read_usage_block(
     problems = read.count
     totals, details, extra, left = count(read, block, path)
     usage = None
+    # With a count left out, what is billed would be too low.
     if read.count == problems:
         usage = _make_usage(read, totals, details, extra, path)
 
@@ -149,6 +150,7 @@ def _split_counts(
                 counts[key] = value
             elif value is not None:
                 read.wrong(f"{path}.{key}", value, "an integer from 0 to 2**63 - 1")
+        # A broken name is mended, and noted, where the rest is read.
         elif isinstance(key, str) and mended(key) == key and is_count(value):
             others[key] = value
         else:
@@ -195,9 +197,6 @@ def read_counts(
 
 
 def read_count(node: ObjectReader, key: str) -> int:
-    """
-    The count under *key*; 0 if it is missing.
-    """
     given = node.raw.get(key)
     if is_count(given):
         return given
@@ -232,6 +231,7 @@ def _make_usage(
     first two; None if they come to more than a count can be.
     """
     within, written = details
+    # Details that are all 0, as most are, need not be made and checked again.
     try:
         return Usage(
             *counts,

@@ -90,6 +90,8 @@ def decode_base64(text: str, *, padded: bool = False, urlsafe: bool = False) -> 
         text = text.rstrip("=")
         text += "=" * (-len(text) % 4)
 
+    # Without *validate* Python leaves out what is not in the alphabet, and any text
+    # is bytes.
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:  # of which binascii.Error is one
@@ -182,6 +184,7 @@ def _refuse_constant(constant: str) -> NoReturn:
 
 def _parse_finite(digits: str) -> float:
     number = float(digits)
+    # `json` makes infinity of 1e999, which it would write as no JSON.
     if not isfinite(number):
         _refuse_constant(digits)
 
@@ -201,6 +204,7 @@ class CallPairing:
 
     def __init__(self) -> None:
         self.has_results = False
+        # Those of all groups: a result may come after the next calls were made.
         self._known: set[str] = set()
         self._open: set[str] = set()
         # Calls that are not queued yet: most results have an id, and need no queue.
@@ -356,9 +360,6 @@ class MessageLoader(DocumentReader):
         raise NotImplementedError
 
     def history(self, raws: Sequence[Any], path: str) -> list[Message]:
-        """
-        The messages of a list.
-        """
         found = [
             self.message(raw, f"{path}[{at}]", f"message_{at}")
             for at, raw in enumerate(raws)
