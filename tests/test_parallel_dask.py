@@ -12,29 +12,15 @@ from typing import Any
 
 import pytest
 
-from conversation_state import Aggregator, parallel
 from conversation_state.errors import BranchError, FanOutError
 from conversation_state.parallel import save_progress
-from conversation_state.testing import laws
 from tests import branches
-from tests.branches import USAGE, Refused, add_text, add_text_slowly
+from tests.branches import add_text
+from tests.executor_contract import CHAT, ExecutorContract, fan_out, texts
 from tests.test_parallel import time_is_up  # noqa: F401 - a fixture
 
 distributed = pytest.importorskip("distributed", reason="needs Dask (extra dask)")
 dask: Any = pytest.importorskip("dask", reason="needs Dask (extra dask)")
-
-# Much here is handed over wrongly; what is right is for typing_tests to add_text.
-fan_out: Any = parallel.fan_out
-
-CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
-
-
-def texts(state):
-    return [message.text for message in state]
-
-
-def tokens(state):
-    return state.total_usage.total_tokens
 
 
 @pytest.fixture(scope="module")
@@ -80,31 +66,10 @@ def executor(client):
     return client.get_executor()
 
 
-class TestDask:
+class TestDask(ExecutorContract):
     """
     `fan_out` on a cluster.
     """
-
-    def test_joins_in_the_order_of_the_steps(self, executor):
-        """
-        What came from the workers follows in the order of the steps, with
-        identities of its own; the bill is the sum.
-        """
-        steps = [partial(add_text_slowly, (3 - n) * 0.05, str(n)) for n in range(4)]
-        done = fan_out(CHAT, [*steps, branches.process], executor=executor)
-        *answers, process = texts(done.state)
-
-        assert ["Go!", "0", "1", "2", "3"] == answers
-        assert int(process) != os.getpid()
-        assert 60 == tokens(done.state)
-        assert CHAT.id == done.state.id
-
-    def test_is_a_fold(self, executor):
-        """
-        It equals running the steps one by one and joining them.
-        """
-        steps = [partial(add_text, text) for text in "abc"]
-        laws.fan_out_is_a_fold(CHAT.fork(), steps, executor=executor)
 
     def test_equal_steps_are_run_each(self, executor):
         """
@@ -116,33 +81,6 @@ class TestDask:
 
         assert ["Go!", "a", "a"] == texts(once)
         assert ["Go!", "a", "a", "a", "a"] == texts(once.join(again))
-
-    def test_failures(self, executor):
-        """
-        The error and what the step had kept come back together.
-        """
-        steps = [partial(add_text, "a"), branches.refused, partial(add_text, "c")]
-        done = fan_out(CHAT, steps, executor=executor, on_error="keep")
-        (failure,) = done.failures
-
-        assert ["Go!", "a", "half of it", "c"] == texts(done.state)
-        assert isinstance(failure.error, Refused)
-        assert "where step 1 (refused) ran" in failure.error.__notes__[0]
-
-    def test_a_fan_out_that_failed_there(self, executor):
-        """
-        The error of a fan-out in a step comes back whole, and what its
-        branches had is kept.
-        """
-        done = fan_out(
-            CHAT, [branches.fan_out_and_fail], executor=executor, on_error="keep"
-        )
-        (failure,) = done.failures
-
-        assert isinstance(failure.error, FanOutError)
-        assert [0] == [inner.step for inner in failure.error.failures]
-        assert ["Go!", "half of it", "inner"] == texts(failure.error.state)
-        assert ["Go!", "half of it", "inner"] == texts(done.state)
 
     def test_the_error_pickles_as_dask_does_it(self):
         """
@@ -163,18 +101,6 @@ class TestDask:
         assert ["noted"] == copy.__notes__
         assert ["Go!", "half of it"] == texts(copy.state)
         assert caught.value.failures == copy.failures
-
-    def test_an_error_that_cannot_travel(self, executor):
-        """
-        An error that can't be unpickled comes back as one that describes it.
-        """
-        step = partial(branches.fail, branches.Unreadable)
-        done = fan_out(
-            CHAT, [step, partial(add_text, "b")], executor=executor, on_error="keep"
-        )
-
-        assert ["Go!", "half of it", "b"] == texts(done.state)
-        assert "raised an Unreadable" in str(done.failures[0].error)
 
     def test_steps_that_only_dask_can_send(self, executor):
         """

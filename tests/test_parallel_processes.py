@@ -3,32 +3,16 @@ Branches in other processes, which share nothing and may die.
 """
 
 import multiprocessing
-import os
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Any
 
 import pytest
 
-from conversation_state import Aggregator, parallel
-from conversation_state._wording import with_article
 from conversation_state.errors import BranchError, FanOutError
-from conversation_state.testing import laws
 from tests import branches
-from tests.branches import USAGE, Refused, add_text, add_text_slowly
-
-# Much here is handed over wrongly; what is right is for typing_tests to add_text.
-fan_out: Any = parallel.fan_out
-
-CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
-
-
-def texts(state):
-    return [message.text for message in state]
-
-
-def tokens(state):
-    return state.total_usage.total_tokens
+from tests.branches import Refused, add_text, add_text_slowly
+from tests.executor_contract import CHAT, ExecutorContract, fan_out, texts, tokens
 
 
 def new_pool():
@@ -39,7 +23,7 @@ def new_pool():
 
 
 @pytest.fixture(scope="module")
-def pool():
+def executor():
     """
     One for all tests that let it live.
     """
@@ -47,121 +31,50 @@ def pool():
         yield shared
 
 
-class TestProcesses:
+class TestProcesses(ExecutorContract):
     """
     `fan_out` in processes.
     """
 
-    def test_joins_in_the_order_of_the_steps(self, pool):
-        """
-        What came from other processes follows in the order of the steps, with
-        identities of its own; the bill is the sum.
-        """
-        steps = [partial(add_text_slowly, (3 - n) * 0.02, str(n)) for n in range(4)]
-        done = fan_out(CHAT, [*steps, branches.process], executor=pool)
-        *answers, process = texts(done.state)
-
-        assert ["Go!", "0", "1", "2", "3"] == answers
-        assert int(process) != os.getpid()
-        assert 60 == tokens(done.state)
-        assert 6 == len({entry.id for entry in done.state.entries})
-        assert CHAT.id == done.state.id
-        assert done.state.join(done.state.fork().turn) is done.state
-
-    def test_is_a_fold(self, pool):
-        """
-        It equals running the steps one by one and joining them.
-        """
-        laws.fan_out_is_a_fold(
-            CHAT.fork(), [partial(add_text, text) for text in "abc"], executor=pool
-        )
-
-    def test_turns_know_what_they_have_nothing_of(self, pool):
+    def test_turns_know_what_they_have_nothing_of(self, executor):
         """
         A turn that came back is joined without a look at the past, as one that
         never left.
         """
         turns: list[Any] = []
-        fan_out(CHAT, [partial(add_text, "a")], executor=pool, on_turn=turns.append)
+        fan_out(CHAT, [partial(add_text, "a")], executor=executor, on_turn=turns.append)
 
         assert CHAT.entries is turns[0].base_log()
         assert CHAT.ledger is turns[0].base_ledger()
 
-    def test_failures(self, pool):
-        """
-        The error and the step's saved progress come back together; the error has the
-        place where it was raised.
-        """
-        steps = [partial(add_text, "a"), branches.refused, partial(add_text, "c")]
-        done = fan_out(CHAT, steps, executor=pool, on_error="keep")
-        (failure,) = done.failures
-
-        assert ["Go!", "a", "half of it", "c"] == texts(done.state)
-        assert 40 == tokens(done.state)
-        assert isinstance(failure.error, Refused)
-        assert "too many requests" == str(failure.error)
-        assert "where step 1 (refused) ran" in failure.error.__notes__[0]
-        assert "branches.py" in failure.error.__notes__[0]
-
-    def test_a_fan_out_that_failed_there(self, pool):
-        """
-        The error of a fan-out in a step comes back whole, and what its
-        branches had is kept.
-        """
-        done = fan_out(
-            CHAT, [branches.fan_out_and_fail], executor=pool, on_error="keep"
-        )
-        (failure,) = done.failures
-
-        assert isinstance(failure.error, FanOutError)
-        assert [0] == [inner.step for inner in failure.error.failures]
-        assert ["Go!", "half of it", "inner"] == texts(failure.error.state)
-        assert ["Go!", "half of it", "inner"] == texts(done.state)
-
-    @pytest.mark.parametrize("kind", [branches.Unpicklable, branches.Unreadable])
-    def test_an_error_that_cannot_travel(self, pool, kind):
-        """
-        An error that can't be pickled, or not be unpickled, comes back as one that
-        describes it, with the step's saved progress.
-        """
-        steps = [partial(branches.fail, kind), partial(add_text, "b")]
-        done = fan_out(CHAT, steps, executor=pool, on_error="keep")
-        (failure,) = done.failures
-
-        assert ["Go!", "half of it", "b"] == texts(done.state)
-        assert isinstance(failure.error, BranchError)
-        raised = with_article(kind.__name__)
-        assert f"raised {raised} that can't be pickled" in str(failure.error)
-        assert "branches.py" in str(failure.error)
-
     @pytest.mark.parametrize("kind", [branches.Unchangeable, branches.Unsayable])
-    def test_an_error_that_is_hard_to_handle(self, pool, kind):
+    def test_an_error_that_is_hard_to_handle(self, executor, kind):
         """
         An error that takes no notes, or can't be shown, comes back itself, and affects
         no other branch.
         """
         steps = [partial(branches.fail, kind), partial(add_text, "b")]
-        done = fan_out(CHAT, steps, executor=pool, on_error="keep")
+        done = fan_out(CHAT, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
 
         assert ["Go!", "half of it", "b"] == texts(done.state)
         assert isinstance(failure.error, kind)
         assert (3, "words") == failure.error.args
 
-    def test_returns_no_state(self, pool):
+    def test_returns_no_state(self, executor):
         """
         What is no state of the branch is refused there.
         """
-        done = fan_out(CHAT, [branches.turn], executor=pool, on_error="keep")
+        done = fan_out(CHAT, [branches.turn], executor=executor, on_error="keep")
 
         assert "returned a Turn" in str(done.failures[0].error)
 
-    def test_a_step_that_cannot_travel(self, pool):
+    def test_a_step_that_cannot_travel(self, executor):
         """
         A step that can't be pickled is named, with what to do; others run.
         """
         steps = [partial(add_text, "a"), lambda state: state]
-        done = fan_out(CHAT, steps, executor=pool, on_error="keep")
+        done = fan_out(CHAT, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
 
         assert ["Go!", "a"] == texts(done.state)
@@ -170,27 +83,29 @@ class TestProcesses:
         assert "<lambda>" in str(failure.error)
         assert "top level" in str(failure.error)
 
-    def test_a_group(self, pool):
+    def test_a_group(self, executor):
         """
         What is raised is a group of the errors that came back.
         """
         taken: list[Any] = []
         try:
-            fan_out(CHAT, [branches.refused, branches.refused], executor=pool)
+            fan_out(CHAT, [branches.refused, branches.refused], executor=executor)
         except* Refused as group:
             taken.append(group)
 
         assert isinstance(taken[0], FanOutError)
         assert 30 == tokens(taken[0].state)
 
-    def test_an_exit_goes_through(self, pool):
+    def test_an_exit_goes_through(self, executor):
         """
         A step that leaves the program leaves it, as it would here.
         """
         with pytest.raises(SystemExit):
-            fan_out(CHAT, [branches.leave], executor=pool)
+            fan_out(CHAT, [branches.leave], executor=executor)
 
-        assert 2 == len(fan_out(CHAT, [partial(add_text, "a")], executor=pool).state)
+        assert 2 == len(
+            fan_out(CHAT, [partial(add_text, "a")], executor=executor).state
+        )
 
     def test_a_process_dies(self):
         """
