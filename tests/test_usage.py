@@ -146,71 +146,48 @@ class TestNew:
         assert Usage(extra={"a": 1}) == Usage(extra={"a": 1, "b": 0})
 
 
+of_each_kind = pytest.mark.parametrize(
+    "kind",
+    [usages(), prompt_tokens_details(), completion_tokens_details()],
+    ids=["usage", "prompt", "completion"],
+)
+
+
+def filled(factor):
+    """
+    A usage whose counts are all different multiples of *factor*.
+    """
+    accepted, audio, reasoning, rejected = (factor * n for n in (6, 7, 8, 9))
+    return Usage(
+        1 * factor,
+        2 * factor,
+        30 * factor,
+        PromptTokensDetails(audio_tokens=4 * factor, cached_tokens=5 * factor),
+        CompletionTokensDetails(
+            accepted_prediction_tokens=accepted,
+            audio_tokens=audio,
+            reasoning_tokens=reasoning,
+            rejected_prediction_tokens=rejected,
+        ),
+    )
+
+
 class TestAdd:
-    @given(usages(), usages(), usages())
-    def test_usage(self, a, b, c):
+    @of_each_kind
+    @given(data=st.data())
+    def test_law(self, kind, data):
         """
-        Usages are a commutative monoid.
+        Usages, and details of prompts and of completions, are commutative monoids.
         """
-        adding_is_a_commutative_monoid(a, b, c)
-
-    @given(*[prompt_tokens_details()] * 3)
-    def test_prompt(self, a, b, c):
-        """
-        So are details of prompts.
-        """
-        adding_is_a_commutative_monoid(a, b, c)
-
-    @given(*[completion_tokens_details()] * 3)
-    def test_completion(self, a, b, c):
-        """
-        So are details of completions.
-        """
-        adding_is_a_commutative_monoid(a, b, c)
+        adding_is_a_commutative_monoid(*[data.draw(kind) for _ in range(3)])
 
     def test_field_by_field(self):
         """
         Every count is added to its like; totals are added, not recomputed.
         """
-        one = Usage(
-            1,
-            2,
-            30,
-            PromptTokensDetails(audio_tokens=4, cached_tokens=5),
-            CompletionTokensDetails(
-                accepted_prediction_tokens=6,
-                audio_tokens=7,
-                reasoning_tokens=8,
-                rejected_prediction_tokens=9,
-            ),
-            {"a": 10, "b": 11},
-        )
-        two = Usage(
-            100,
-            200,
-            3000,
-            PromptTokensDetails(audio_tokens=400, cached_tokens=500),
-            CompletionTokensDetails(
-                accepted_prediction_tokens=600,
-                audio_tokens=700,
-                reasoning_tokens=800,
-                rejected_prediction_tokens=900,
-            ),
-            {"b": 1100, "c": 1200},
-        )
-        both = Usage(
-            101,
-            202,
-            3030,
-            PromptTokensDetails(audio_tokens=404, cached_tokens=505),
-            CompletionTokensDetails(
-                accepted_prediction_tokens=606,
-                audio_tokens=707,
-                reasoning_tokens=808,
-                rejected_prediction_tokens=909,
-            ),
-            {"a": 10, "b": 1111, "c": 1200},
-        )
+        one = attrs.evolve(filled(1), extra={"a": 10, "b": 11})
+        two = attrs.evolve(filled(100), extra={"b": 1100, "c": 1200})
+        both = attrs.evolve(filled(101), extra={"a": 10, "b": 1111, "c": 1200})
 
         assert both == one + two
 
@@ -253,26 +230,13 @@ class TestAdd:
 
 
 class TestOr:
-    @given(usages(), usages(), usages())
-    def test_usage(self, a, b, c):
+    @of_each_kind
+    @given(data=st.data())
+    def test_law(self, kind, data):
         """
         Taking the larger counts is idempotent, commutative, associative.
         """
-        larger_is_a_semilattice(a, b, c)
-
-    @given(*[prompt_tokens_details()] * 3)
-    def test_prompt(self, a, b, c):
-        """
-        Of details of prompts, too.
-        """
-        larger_is_a_semilattice(a, b, c)
-
-    @given(*[completion_tokens_details()] * 3)
-    def test_completion(self, a, b, c):
-        """
-        Of details of completions, too.
-        """
-        larger_is_a_semilattice(a, b, c)
+        larger_is_a_semilattice(*[data.draw(kind) for _ in range(3)])
 
     def test_field_by_field(self):
         """

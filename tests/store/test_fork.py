@@ -38,6 +38,19 @@ PRELUDE = """
     def append(store, name, text):
         store.update(name, lambda it: it.add_user_prompt(text), start=start)
 
+    def hold(store):
+        opened, over = threading.Event(), threading.Event()
+
+        def read():
+            with store._core.backend.reading():
+                opened.set()
+                over.wait(60)
+
+        holder = threading.Thread(target=read)
+        holder.start()
+        opened.wait(60)
+        return holder, over
+
     def texts(store, name):
         return [message.text for message in store.load(name)][1:]
 
@@ -288,16 +301,7 @@ class TestRefused:
             _connection.PATIENCE_S = 0
             store = open_store(url)
             append(store, "chat", "before")
-            opened, over = threading.Event(), threading.Event()
-
-            def hold():
-                with store._core.backend.reading():
-                    opened.set()
-                    over.wait(60)
-
-            holder = threading.Thread(target=hold)
-            holder.start()
-            opened.wait(60)
+            holder, over = hold(store)
             for work in (
                 lambda: append(store, "chat", "child"),
                 lambda: store.load("chat"),
@@ -426,16 +430,7 @@ class TestRefused:
             _connection.PATIENCE_S = 0
             store = open_store(url)
             append(store, "chat", "before")
-            opened, over = threading.Event(), threading.Event()
-
-            def hold():
-                with store._core.backend.reading():
-                    opened.set()
-                    over.wait(60)
-
-            holder = threading.Thread(target=hold)
-            holder.start()
-            opened.wait(60)
+            holder, over = hold(store)
             reader, writer = os.pipe()
             pid = os.fork()
             if not pid:
