@@ -27,6 +27,7 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 from tests.adapters.contract import as_json, bare, problem_paths
+from tests.adapters.kept import without_notes
 from tests.adapters.openai_chat import PNG, PNG_URL
 from tests.adapters.openai_responses import (
     call,
@@ -61,6 +62,33 @@ def kinds(messages):
     ]
 
 
+URL = "https://a.b/c"
+CUSTOM = {"type": "custom_tool_call", "call_id": "c1"}
+PICTURE = ImagePart(data=PNG, media_type="image/png")
+MP3 = AudioPart(data=b"ID3", media_type="audio/mpeg")
+
+
+def image(url, **fields):
+    """
+    A block with an image.
+    """
+    return {"type": "input_image", "image_url": url, **fields}
+
+
+def sound(data, **fields):
+    """
+    A block with sound.
+    """
+    return {"type": "input_audio", "input_audio": {"data": data, **fields}}
+
+
+def file(**fields):
+    """
+    A block with a file.
+    """
+    return {"type": "input_file", **fields}
+
+
 class TestLoad:
     """
     What our model has a word for is said in it.
@@ -78,12 +106,7 @@ class TestLoad:
             ({"role": "assistant", "content": ""}, AssistantMessage("")),
             (call(), AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}", index=0)])),
             (
-                {
-                    "type": "custom_tool_call",
-                    "call_id": "c1",
-                    "name": "run",
-                    "input": "ls",
-                },
+                {**CUSTOM, "name": "run", "input": "ls"},
                 AssistantMessage(
                     tool_calls=[ToolCall("c1", "run", "ls", index=0, type="custom")]
                 ),
@@ -135,26 +158,15 @@ class TestLoad:
     @pytest.mark.parametrize(
         ("block", "part"),
         [
+            (image(URL, detail="low"), ImagePart(url=URL, detail="low")),
+            (image(PNG_URL), PICTURE),
             (
-                {"type": "input_image", "image_url": "https://a.b/c", "detail": "low"},
-                ImagePart(url="https://a.b/c", detail="low"),
-            ),
-            (
-                {"type": "input_image", "image_url": PNG_URL},
-                ImagePart(data=PNG, media_type="image/png"),
-            ),
-            (
-                {
-                    "type": "input_file",
-                    "file_data": "data:application/pdf;base64,JVBERg==",
-                    "filename": "a.pdf",
-                },
+                file(
+                    file_data="data:application/pdf;base64,JVBERg==", filename="a.pdf"
+                ),
                 FilePart(data=b"%PDF", media_type="application/pdf", name="a.pdf"),
             ),
-            (
-                {"type": "input_file", "file_url": "https://a.b/c"},
-                FilePart(url="https://a.b/c"),
-            ),
+            (file(file_url=URL), FilePart(url=URL)),
         ],
     )
     def test_media(self, block, part):
@@ -165,76 +177,40 @@ class TestLoad:
         assert {"input": [user(block)]} == dump([UserMessage([part])]).payload
 
     @pytest.mark.parametrize(
-        ("block", "kind", "field", "value"),
+        ("block", "part"),
         [
-            (
-                {
-                    "type": "input_image",
-                    "image_url": PNG_URL.rstrip("="),
-                    "file_id": None,
-                },
-                ImagePart,
-                "data",
-                PNG,
-            ),
-            (
-                {"type": "input_file", "file_data": "JVBE\nRg=="},
-                FilePart,
-                "data",
-                b"%PDF",
-            ),
-            (
-                {
-                    "type": "input_audio",
-                    "input_audio": {"data": "data:;base64,SUQz", "format": "mpeg"},
-                },
-                AudioPart,
-                "media_type",
-                "audio/mpeg",
-            ),
-            (
-                {
-                    "type": "input_audio",
-                    "input_audio": {"data": "SUQz", "format": "mp3"},
-                },
-                AudioPart,
-                "media_type",
-                "audio/mpeg",
-            ),
-            (
-                {"type": "input_audio", "input_audio": {"data": "SUQz", "rate": 8}},
-                AudioPart,
-                "data",
-                b"ID3",
-            ),
-            ({"type": "output_text", "text": "hi"}, TextPart, "text", "hi"),
+            (image(PNG_URL.rstrip("="), file_id=None), PICTURE),
+            (file(file_data="JVBE\nRg=="), FilePart(data=b"%PDF")),
+            (sound("data:;base64,SUQz", format="mpeg"), MP3),
+            (sound("SUQz", format="mp3"), MP3),
+            (sound("SUQz", rate=8), AudioPart(data=b"ID3")),
+            ({"type": "output_text", "text": "hi"}, TextPart("hi")),
         ],
     )
-    def test_unusual_blocks(self, block, kind, field, value):
+    def test_unusual_blocks(self, block, part):
         """
         So are media in unusual base64, and words of another role; they are
         written as they were.
         """
         found = one(user(block))
 
-        assert kind is type(found.parts[0])
-        assert value == getattr(found.parts[0], field)
+        assert part == without_notes(found.parts[0])
         assert {"input": [user(block)]} == dump([found]).payload
 
     @pytest.mark.parametrize(
         "block",
         [
             {"type": "hologram", "of": "you"},
-            {"type": "input_file", "file_id": "file-1"},
+            file(file_id="file-1"),
             {"type": "input_image", "file_id": "file-1", "detail": "auto"},
-            {"type": "input_image", "image_url": ""},
-            {"type": "input_file", "file_data": "?"},
-            {"type": "input_file", "file_data": "https://a.b/c"},
-            {"type": "input_file", "file_data": "JVBERg==", "file_url": "https://a"},
-            {"type": "input_audio", "input_audio": {"data": "https://a.b/c"}},
+            image(""),
+            file(file_data="?"),
+            file(file_data=URL),
+            file(file_data="JVBERg==", file_url=URL),
+            sound(URL),
             {"type": "input_audio"},
             {"type": "refusal", "refusal": "a user's"},
-            {"type": "computer_screenshot", "image_url": "https://a.b/c"},
+            {"type": "computer_screenshot", "image_url": URL},
         ],
     )
     def test_unknown_blocks(self, block):
@@ -250,9 +226,9 @@ class TestLoad:
         """
         A tool's result may hold images and files.
         """
-        raw = result([{"type": "input_image", "image_url": PNG_URL}])
+        raw = result([image(PNG_URL)])
 
-        assert [ImagePart(data=PNG, media_type="image/png")] == list(one(raw).parts)
+        assert [PICTURE] == list(one(raw).parts)
 
     def test_message(self):
         """
@@ -402,7 +378,7 @@ class TestLoad:
             {"type": "message", "role": "critic", "content": "bad"},
             {
                 "role": "system",
-                "content": [{"type": "input_image", "image_url": PNG_URL}],
+                "content": [image(PNG_URL)],
             },
         ],
         ids=as_json,
@@ -448,7 +424,7 @@ class TestLoad:
         """
         raw = result(type="custom_tool_call_output")
 
-        asked = {"type": "custom_tool_call", "call_id": "c1", "name": "f", "input": ""}
+        asked = {**CUSTOM, "name": "f", "input": ""}
 
         assert ToolMessage("12", tool_call_id="c1") == bare(one(raw))
         for raws in ([raw], [asked, raw], [asked, result()], [call(), raw]):
