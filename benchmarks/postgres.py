@@ -54,7 +54,7 @@ class _Bare:
 
     def close(self) -> None:
         """
-        Let go of it.
+        Close it.
         """
         self._connection.close()
 

@@ -49,7 +49,7 @@ class Closes(Protocol):
 
     def close(self) -> object:
         """
-        Let go of it.
+        Close it.
         """
         ...
 

@@ -37,7 +37,7 @@ class State(TypedDict):
 
 def model(state: State) -> dict[str, Any]:
     """
-    Asks for the timetable when a town is named, and tells what it says.
+    Asks for the timetable when a town is named, and answers with what it says.
     """
     last = state["messages"][-1]
     if isinstance(last, ToolMessage):

@@ -28,7 +28,7 @@ from conversation_state.adapters.pydantic_ai import StoreBackend, TrimmedRequest
 
 def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
     """
-    What the scripted model says: a call for each question, then an answer.
+    The responses of the scripted model: a call for each question, then an answer.
     """
     newest = messages[-1].parts[-1]
     if isinstance(newest, ToolReturnPart):

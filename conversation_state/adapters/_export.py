@@ -187,7 +187,7 @@ class PayloadWriter:
     def notes(self, value: Message | Part | ToolCall, path: str) -> Mapping[str, Any]:
         """
         The notes on *value*. Other keys next to its fields are lost:
-        fields of a newer version, and words of other providers.
+        fields of a newer version, and keys of other providers.
         """
         metadata, unknown = value.metadata, value.unknown
         if metadata is EMPTY_MAP and unknown is EMPTY_MAP:

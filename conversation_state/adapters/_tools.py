@@ -29,7 +29,7 @@ class ToolRules(NamedTuple):
 
         names: What a tool's name matches as a whole.
 
-        name_rule: The same in words.
+        name_rule: The same for people.
 
         refused: Keywords it refuses at the top of a schema.
     """

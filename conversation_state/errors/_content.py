@@ -139,7 +139,7 @@ class ProviderStreamError(ConversationStateError, RuntimeError):
     A provider reported a failure in the middle of a response.
 
     Attributes:
-        reason: The failure, in the provider's words.
+        reason: The provider's own message.
 
         event: The event that reported it, as plain JSON.
     """

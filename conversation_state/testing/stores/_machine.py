@@ -1,6 +1,6 @@
 """
-A machine that saves, forks, steps, goes back, rolls back, joins, deletes, collects and
-erases, compared with a plain dict of states.
+A machine that saves, labels, annotates, forks, steps, goes back, rolls back, joins,
+deletes, collects and erases, compared with a model (`_model`).
 """
 
 from __future__ import annotations
@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import Bundle, initialize, rule
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.messages import Message
-from conversation_state.store import ERASED, Store
-from conversation_state.store.backends.memory import MemoryBackend
+from conversation_state.testing.stores._model import StoreModel
 from conversation_state.testing.strategies import messages, usages
 from conversation_state.tree import MessageTree
 from conversation_state.usage import Usage
@@ -27,72 +26,12 @@ _LABELS = st.sampled_from(["first", "second"])
 _NOTES = st.dictionaries(st.sampled_from("ab"), st.none() | st.integers(0, 9))
 
 
-class StoreMachine(RuleBasedStateMachine):
+class StoreMachine(StoreModel):
     """
-    Three stores over the same rows, as three processes have them, and a
-    dict of all states that were ever saved under each name.
-
-    One of the stores remembers nothing. The test of a backend overrides
-    `opened`.
+    All verbs of a store in any order, each compared with the model.
     """
 
     states = Bundle[Aggregator]("states")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._saved: dict[str, list[Aggregator]] = {}
-        # What each of them grew from.
-        self._parents: dict[str, list[int | None]] = {}
-        # Notes by name, and by name and revision.
-        self._notes: dict[tuple[str, int | None], dict[str, Any]] = {}
-        # The revisions that steps made, by name and label.
-        self._steps: dict[tuple[str, str], int] = {}
-        self._erased: set[str] = set()
-        self._stores = self.opened()
-
-    def opened(self) -> list[Store]:
-        """
-        Three stores over the same rows. To be overridden.
-        """
-        backend = MemoryBackend()
-        return [Store(backend), Store(backend), Store(backend, remembered=0)]
-
-    def _is_same_state(self, state: Aggregator, loaded: Aggregator) -> bool:
-        """
-        Whether what was loaded is what was saved, with tombstones where
-        something was erased.
-        """
-        stones = [
-            ERASED in entry.message.metadata
-            for entry in loaded.entries
-            if entry.id in self._erased
-        ]
-        return self._make_comparable(state) == self._make_comparable(loaded) and all(
-            stones
-        )
-
-    def _make_comparable(self, state: Aggregator) -> tuple[Any, ...]:
-        """
-        All a state says, but for what was erased, of which there is the id.
-        """
-        erased = self._erased
-        entries = [entry.id if entry.id in erased else entry for entry in state.entries]
-        return entries, list(state.ledger), state._origin
-
-    def _check_name(self, who: int, name: str) -> None:
-        store, saved = self._stores[who], self._saved.get(name)
-        if saved is None:
-            try:
-                store.load(name)
-            except NotSavedError:
-                return
-
-            raise AssertionError(f"{name} is there, but was not saved")
-
-        assert self._is_same_state(saved[-1], store.load(name)), (
-            "another head was loaded"
-        )
-        assert store.latest(name).revision == len(saved), "another number"
 
     @initialize(target=states)
     def begin(self) -> Aggregator:
@@ -102,7 +41,7 @@ class StoreMachine(RuleBasedStateMachine):
         return Aggregator.new()
 
     @rule(target=states, state=states, message=messages(), times=st.integers(1, 40))
-    def say(self, state: Aggregator, message: Message, times: int) -> Aggregator:
+    def extend(self, state: Aggregator, message: Message, times: int) -> Aggregator:
         """
         A message, or many.
         """
@@ -156,7 +95,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert head == self._stores[who].latest(name), "another head"
 
     @rule(target=states, who=_WHO, name=_NAMES, message=messages())
-    def say_more(self, who: int, name: str, message: Message) -> Aggregator:
+    def save_next(self, who: int, name: str, message: Message) -> Aggregator:
         """
         A save of what was loaded and one message more, which always fits.
         """
@@ -167,6 +106,143 @@ class StoreMachine(RuleBasedStateMachine):
         # What is loaded after an erasure holds tombstones, and so does this.
         self._remember_saved(name, state)
         return state
+
+    @rule(who=_WHO, name=_NAMES, message=messages())
+    def update(self, who: int, name: str, message: Message) -> None:
+        """
+        A function of the head, whatever that is.
+        """
+        state = self._stores[who].update(
+            name, lambda state: state.add(message), start=Aggregator.new()
+        )
+        self._remember_saved(name, state)
+
+    @rule(
+        who=_WHO,
+        names=st.sets(_NAMES, min_size=1),
+        message=messages(),
+        conflicting=st.none() | _NAMES,
+    )
+    def save_all(
+        self, who: int, names: set[str], message: Message, conflicting: str | None
+    ) -> None:
+        """
+        The next states of several names: all of them, or none if one head is another.
+        """
+        store = self._stores[who]
+        states = {
+            name: (store.load(name) if name in self._saved else Aggregator.new()).add(
+                message
+            )
+            for name in sorted(names)
+        }
+        expecting = {
+            name: len(self._saved.get(name, ())) + 1
+            for name in names
+            if name == conflicting
+        }
+        try:
+            heads = store.save_all(states, expecting=expecting)
+        except StaleHeadError:
+            assert expecting, "refused, though nothing else was expected"
+            return
+
+        assert not expecting, "a head was replaced that was not expected"
+        for name, state in states.items():
+            self._remember_saved(name, state)
+            assert heads[name].revision == len(self._saved[name]), "another number"
+
+    @rule(
+        who=_WHO,
+        name=_NAMES,
+        label=_LABELS,
+        notes=_NOTES,
+        more=st.none() | messages(),
+    )
+    def save_with_label(
+        self,
+        who: int,
+        name: str,
+        label: str,
+        notes: dict[str, Any],
+        more: Message | None,
+    ) -> None:
+        """
+        The head, or the next one, with a label and notes.
+        """
+        store = self._stores[who]
+        state = store.load(name) if name in self._saved else Aggregator.new()
+        if more is not None:
+            state = state.add(more)
+
+        head = store.save(name, state, label=label, notes=notes)
+        self._remember_saved(name, state)
+        number = len(self._saved[name])
+        self._set_label(name, label, number)
+        assert head.revision == number, "another number"
+        assert head.labels == self._list_labels(name, number), "other labels"
+        assert head.notes == self._set_notes(name, number, notes), "other notes"
+
+    @rule(who=_WHO, name=_NAMES, label=_LABELS, data=st.data())
+    def label(self, who: int, name: str, label: str, data: st.DataObject) -> None:
+        """
+        A label on any revision, which moves there.
+        """
+        saved = self._saved.get(name)
+        if saved is None:
+            return
+
+        at = data.draw(st.none() | st.integers(1, len(saved)))
+        head = self._stores[who].label(name, label, at=at)
+        self._set_label(name, label, at or len(saved))
+        assert head.revision == (at or len(saved)), "another revision"
+        assert head.labels == self._list_labels(name, head.revision), "other labels"
+
+    @rule(who=_WHO, name=_NAMES, label=_LABELS)
+    def unlabel(self, who: int, name: str, label: str) -> None:
+        """
+        A label that goes.
+        """
+        expected = self._labels.pop((name, label), None)
+        try:
+            head = self._stores[who].unlabel(name, label)
+        except NotSavedError:
+            assert expected is None, "it was there"
+            return
+
+        assert head.revision == expected, "another revision"
+        assert head.labels == self._list_labels(name, head.revision), "other labels"
+
+    @rule(who=_WHO, name=_NAMES, label=_LABELS)
+    def load_label(self, who: int, name: str, label: str) -> None:
+        """
+        The revision with a label.
+        """
+        number = self._labels.get((name, label))
+        try:
+            loaded = self._stores[who].load(name, at=label)
+        except NotSavedError:
+            assert number is None, "it is there"
+            return
+
+        assert number is not None, "it is not there"
+        saved = self._saved[name][number - 1]
+        assert self._is_same_state(saved, loaded), "another state"
+
+    @rule(who=_WHO, name=_NAMES, last=st.integers(0, 3), data=st.data())
+    def load_window(self, who: int, name: str, last: int, data: st.DataObject) -> None:
+        """
+        The newest messages of any revision.
+        """
+        saved = self._saved.get(name)
+        if saved is None:
+            return
+
+        at = data.draw(st.none() | st.integers(1, len(saved)))
+        store = self._stores[who]
+        window, state = store.load(name, at=at, last=last), store.load(name, at=at)
+        assert (window.start, window.length) == (max(len(state) - last, 0), len(state))
+        assert window.entries == state.entries[window.start :], "another window"
 
     @rule(target=states, who=_WHO, name=_NAMES, label=_LABELS, message=messages())
     def step(self, who: int, name: str, label: str, message: Message) -> Aggregator:
@@ -180,11 +256,11 @@ class StoreMachine(RuleBasedStateMachine):
             return state.add(message)
 
         state = self._stores[who].step(name, label, add_message)
-        number = self._steps.get((name, label))
+        number = self._labels.get((name, label))
         assert len(given) == (number is None), "done another number of times"
         if number is None:
             self._remember_saved(name, state)
-            self._steps[name, label] = len(self._saved[name])
+            self._set_label(name, label, len(self._saved[name]))
         else:
             saved = self._saved[name][number - 1]
             assert self._is_same_state(saved, state), "another step"
@@ -240,37 +316,6 @@ class StoreMachine(RuleBasedStateMachine):
             return
 
         raise AssertionError("a head was replaced that was not expected")
-
-    def _remember_saved(
-        self, name: str, state: Aggregator, parent: int | None = None
-    ) -> None:
-        saved = self._saved.setdefault(name, [])
-        # The same state once more is no new revision.
-        if not saved or self._make_comparable(saved[-1]) != self._make_comparable(
-            state
-        ):
-            parents = self._parents.setdefault(name, [])
-            parents.append(parent or self._find_parent(saved, state))
-            saved.append(state)
-
-    def _find_parent(self, saved: list[Aggregator], state: Aggregator) -> int | None:
-        """
-        The number of the saved state that another one grew from.
-        """
-        entries, _, origin = self._make_comparable(state)
-        best, most = 0, -1
-        for number in range(len(saved), 0, -1):
-            there, _, its_origin = self._make_comparable(saved[number - 1])
-            if there != entries[: len(there)]:
-                continue
-
-            if number == len(saved):
-                return number
-
-            if len(there) > most and (there or origin == its_origin):
-                best, most = number, len(there)
-
-        return best or None
 
     @rule(who=_WHO, name=_NAMES, data=st.data())
     def roll_back(self, who: int, name: str, data: st.DataObject) -> None:
@@ -349,12 +394,7 @@ class StoreMachine(RuleBasedStateMachine):
             return
 
         assert expecting in {None, len(saved)}, "it is not the head"
-        there = self._notes.setdefault((name, at), {})
-        there |= notes
-        for key in [key for key, value in there.items() if value is None]:
-            del there[key]
-
-        assert there == found, "other notes"
+        assert self._set_notes(name, at, notes) == found, "other notes"
 
     @rule(who=_WHO, name=_NAMES)
     def delete(self, who: int, name: str) -> None:
@@ -364,7 +404,7 @@ class StoreMachine(RuleBasedStateMachine):
         if self._saved.pop(name, None) is not None:
             self._parents.pop(name)
             self._notes = {k: v for k, v in self._notes.items() if k[0] != name}
-            self._steps = {k: v for k, v in self._steps.items() if k[0] != name}
+            self._labels = {k: v for k, v in self._labels.items() if k[0] != name}
             self._stores[who].delete(name)
 
     @rule(who=_WHO)
@@ -401,6 +441,10 @@ class StoreMachine(RuleBasedStateMachine):
             history = reversed(store.history(name))
             notes = self._notes.get((name, None), {})
             assert notes == store.notes(name), "other notes"
+            for head in store.history(name):
+                labels = self._list_labels(name, head.revision)
+                assert head.labels == labels, "other labels"
+
             assert self._parents[name] == [head.parent for head in history], "parents"
             loaded = [store.load(name, at=i) for i in range(1, len(saved) + 1)]
             assert MessageTree.of(*loaded) == store.message_tree(name), "another tree"
@@ -415,6 +459,10 @@ class StoreMachine(RuleBasedStateMachine):
                     assert notes == store.latest(name, at=i).notes, "other notes"
 
                 self._check_name(who, name)
+
+        for (name, label), number in self._labels.items():
+            for store in self._stores:
+                assert store.latest(name, at=label).revision == number, "another label"
 
         assert store.verify() == (), "damaged"
         for each in self._stores:

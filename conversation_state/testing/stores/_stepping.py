@@ -21,9 +21,9 @@ __all__ = ["StepPromises"]
 StepFunction = Callable[[Aggregator], Aggregator]
 
 
-def spend(key: str, calls: list[str]) -> StepFunction:
+def add_billed(key: str, calls: list[str]) -> StepFunction:
     """
-    A function that says *key* and pays a token for it.
+    A function that adds a message *key*, and a usage of a token under that key.
     """
 
     def function(state: Aggregator) -> Aggregator:
@@ -39,7 +39,7 @@ def keys(state: Aggregator) -> list[str]:
 
 class StepPromises(StoreFixtures):
     """
-    Each step of a pipeline is done, and paid, once.
+    Each step of a pipeline is done, and billed, once.
     """
 
     def test_step(self, store: Store) -> None:
@@ -48,16 +48,16 @@ class StepPromises(StoreFixtures):
         under its label, and is what it gives from then on, everywhere.
         """
         calls: list[str] = []
-        first = store.step("chat", "first", spend("a", calls))
-        second = store.step("chat", "second", spend("b", calls))
+        first = store.step("chat", "first", add_billed("a", calls))
+        second = store.step("chat", "second", add_billed("b", calls))
 
         assert (["a"], ["a", "b"]) == (keys(first), keys(second))
         assert ["a", "b"] == [message.text for message in second]
         assert second == store.load("chat")
         for each in (store, self.other(store)):
             assert first == each.load("chat", at="first")
-            assert first == each.step("chat", "first", spend("never", calls))
-            assert second == each.step("chat", "second", spend("never", calls))
+            assert first == each.step("chat", "first", add_billed("never", calls))
+            assert second == each.step("chat", "second", add_billed("never", calls))
 
         assert [("second",), ("first",)] == [
             head.labels for head in store.history("chat")
@@ -70,26 +70,26 @@ class StepPromises(StoreFixtures):
         A step whose label is removed, or whose name is deleted, is done again.
         """
         calls: list[str] = []
-        store.step("chat", "first", spend("a", calls))
+        store.step("chat", "first", add_billed("a", calls))
         store.unlabel("chat", "first")
-        again = store.step("chat", "first", spend("b", calls))
+        again = store.step("chat", "first", add_billed("b", calls))
 
         assert ["a", "b"] == keys(again)
 
         store.delete("chat")
 
-        assert ["c"] == keys(store.step("chat", "first", spend("c", calls)))
+        assert ["c"] == keys(store.step("chat", "first", add_billed("c", calls)))
 
     def test_step_fails(self, store: Store) -> None:
         """
-        Of a step that fails, what it had noted is paid, once, and nothing else is
-        there; it can be tried again.
+        Of a step that fails, the usage it had recorded is in the ledger, once, and
+        nothing else is there; it can be tried again.
         """
         calls: list[str] = []
 
         def fail(state: Aggregator) -> Aggregator:
-            save_progress(spend("a", calls)(state))
-            fan_out(state, [lambda fork: save_progress(spend("b", calls)(fork))])
+            save_progress(add_billed("a", calls)(state))
+            fan_out(state, [lambda fork: save_progress(add_billed("b", calls)(fork))])
             raise TimeoutError("no answer")
 
         for expected in (["a", "b"], ["a", "b"]):
@@ -98,22 +98,22 @@ class StepPromises(StoreFixtures):
 
             assert (0, expected) == (len(store.load("chat")), keys(store.load("chat")))
 
-        done = store.step("chat", "first", spend("c", calls))
+        done = store.step("chat", "first", add_billed("c", calls))
 
         assert (["c"], ["a", "b", "c"]) == ([m.text for m in done], keys(done))
         assert 2 == len(store.history("chat"))
         assert () == self.other(store).verify()
 
-    def test_step_spends_what_it_drops(self, store: Store) -> None:
+    def test_step_keeps_usage_it_drops(self, store: Store) -> None:
         """
-        What a step noted, and what there was before, stays paid where the state
-        that it returns has it no more.
+        The usage that a step recorded, and what there was before, stays in the ledger
+        where the state that it returns has it no more.
         """
         calls: list[str] = []
-        first = store.step("chat", "first", spend("a", calls))
+        first = store.step("chat", "first", add_billed("a", calls))
 
         def go_back(state: Aggregator) -> Aggregator:
-            save_progress(spend("b", calls)(state))
+            save_progress(add_billed("b", calls)(state))
             return CONVERSATION
 
         back = store.step("chat", "second", go_back)
@@ -125,16 +125,16 @@ class StepPromises(StoreFixtures):
 
     def test_step_was_done_meanwhile(self, store: Store) -> None:
         """
-        Of two that do one step at a time, the state of the first counts, and both
-        are paid.
+        Of two that do one step at a time, the state of the first counts, and the
+        usage of both.
         """
         calls: list[str] = []
         other = self.other(store)
         store.save("chat", CONVERSATION)
 
         def second(state: Aggregator) -> Aggregator:
-            other.step("chat", "first", spend("theirs", calls))
-            return spend("ours", calls)(state)
+            other.step("chat", "first", add_billed("theirs", calls))
+            return add_billed("ours", calls)(state)
 
         done = store.step("chat", "first", second)
 
@@ -154,7 +154,7 @@ class StepPromises(StoreFixtures):
 
         def work(state: Aggregator) -> Aggregator:
             other.save("chat", CONVERSATION.add_user_prompt("and?"))
-            return spend("a", calls)(state)
+            return add_billed("a", calls)(state)
 
         done = store.step("chat", "first", work)
 
@@ -177,7 +177,7 @@ class StepPromises(StoreFixtures):
         new = Aggregator.new().add_user_prompt("Something else.")
 
         def work(state: Aggregator) -> Aggregator:
-            done = spend("b", calls)(save_progress(spend("a", calls)(state)))
+            done = add_billed("b", calls)(save_progress(add_billed("a", calls)(state)))
             other.delete("chat")
             if is_back:
                 other.save("chat", new)
@@ -207,12 +207,13 @@ class StepPromises(StoreFixtures):
 
     def test_step_that_makes_no_state(self, store: Store) -> None:
         """
-        What is no state is refused, and what was noted before is paid all the same.
+        What is no state is refused, and the usage recorded before is in the ledger all
+        the same.
         """
         calls: list[str] = []
 
         def work(state: Aggregator) -> Any:
-            save_progress(spend("a", calls)(state))
+            save_progress(add_billed("a", calls)(state))
 
         async def later(state: Aggregator) -> Any:
             return state
@@ -227,9 +228,9 @@ class StepPromises(StoreFixtures):
 
         for name, label in (("", "first"), ("chat", ""), ("chat", "x" * 501)):
             with pytest.raises(ValueError, match="1 to 500 characters"):
-                store.step(name, label, spend("never", calls))
+                store.step(name, label, add_billed("never", calls))
 
         with pytest.raises(MirroredNameError):
-            store.step("langgraph/thread/x", "first", spend("never", calls))
+            store.step("langgraph/thread/x", "first", add_billed("never", calls))
 
         assert ["a"] == calls

@@ -132,7 +132,7 @@ def system_messages() -> SearchStrategy[SystemMessage]:
 @once
 def user_messages() -> SearchStrategy[UserMessage]:
     """
-    What users say: texts, and parts of every kind a user may send.
+    Messages of users: texts, and parts of every kind a user may send.
 
     Shrinks to an empty text and nothing else.
     """
@@ -191,7 +191,7 @@ def tool_messages(
 @once
 def unknown_messages() -> SearchStrategy[UnknownMessage]:
     """
-    Messages that this version has no word for: a newer one's (no source), or
+    Messages of kinds that this version doesn't know: a newer one's (no source), or
     a provider's, whose role may be one of ours.
 
     Shrink to an empty object without a source.

@@ -238,7 +238,7 @@ def foreign_fields(key: str, known: Iterable[str]) -> SearchStrategy[Fields]:
 @once
 def unknown_parts() -> SearchStrategy[UnknownPart]:
     """
-    Parts that this version has no word for: a newer one's (no source), or a
+    Parts of kinds that this version doesn't know: a newer one's (no source), or a
     provider's, which may go by a name that we use for something else.
 
     Shrink to an empty object without a source.
