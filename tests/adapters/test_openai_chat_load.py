@@ -351,19 +351,17 @@ class TestLoad:
         assert right == export.payload["messages"][0]["content"][0]["text"]
 
 
+ROLES = "expected assistant, developer, function, system, tool, user"
+
 # Messages, and all that is wrong with them.
 WRONG = [
     (
         {"content": "hi"},
-        """
-    .role: is missing; expected assistant, developer, function, system, tool, user
-    """,
+        f".role: is missing; {ROLES}",
     ),
     (
         {"role": "critic"},
-        """
-    .role: is 'critic'; expected assistant, developer, function, system, tool, user
-    """,
+        f".role: is 'critic'; {ROLES}",
     ),
     (
         {"role": "user", "content": 3, "name": [], "x": float("nan")},
@@ -448,7 +446,7 @@ class TestRefuses:
         with pytest.raises(DecodeError) as found:
             load({"messages": [raw, {"role": "user", "content": "hi"}, 4]})
 
-        lines = dedent(problems).split("\n")[1:-1]
+        lines = dedent(problems).strip().split("\n")
         assert [
             *[f"$.messages[0]{line}" for line in lines],
             "$.messages[2]: is 4; expected an object",

@@ -562,30 +562,13 @@ class TestAnswers:
 
 # Items, and all that is wrong with them.
 WRONG = [
-    (
-        {"content": "hi"},
-        """
-    .type: is missing; expected the type of an item
-    """,
-    ),
-    (
-        {"type": "", "content": "hi"},
-        """
-    .type: is ''; expected the type of an item
-    """,
-    ),
+    ({"content": "hi"}, ".type: is missing; expected the type of an item"),
+    ({"type": "", "content": "hi"}, ".type: is ''; expected the type of an item"),
     (
         {"type": "message", "content": "hi"},
-        """
-    .role: is missing; expected assistant, developer, system, user
-    """,
+        ".role: is missing; expected assistant, developer, system, user",
     ),
-    (
-        {"type": 3, "role": "user"},
-        """
-    .type: is 3; expected the type of an item
-    """,
-    ),
+    ({"type": 3, "role": "user"}, ".type: is 3; expected the type of an item"),
     (
         {"role": "user", "content": None, "x": float("nan")},
         """
@@ -603,9 +586,7 @@ WRONG = [
     ),
     (
         {"role": "assistant", "content": {}},
-        """
-    .content: is an object; expected a text or a list of parts
-    """,
+        ".content: is an object; expected a text or a list of parts",
     ),
     (
         {"type": "function_call", "call_id": 1, "name": None, "arguments": {}},
@@ -622,12 +603,7 @@ WRONG = [
     .x: is a Python bytes, which can't be kept as JSON; use model_dump(mode='json')
     """,
     ),
-    (
-        result(3),
-        """
-    .output: is 3; expected a text or a list of parts
-    """,
-    ),
+    (result(3), ".output: is 3; expected a text or a list of parts"),
 ]
 
 
@@ -644,7 +620,7 @@ class TestRefuses:
         with pytest.raises(DecodeError) as found:
             load({"input": [raw, {"role": "user", "content": "hi"}, 4]})
 
-        lines = dedent(problems).split("\n")[1:-1]
+        lines = dedent(problems).strip().split("\n")
         assert [
             *[f"$.input[0]{line}" for line in lines],
             "$.input[2]: is 4; expected an object",
