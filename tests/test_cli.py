@@ -30,6 +30,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
+from conversation_state.store import open_store
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import TrimContext
 from tests.recorded import is_large
@@ -1121,6 +1122,39 @@ class TestProcess:
 
         assert b"standard output: Bad file descriptor\n" == result.stderr
         assert 2 == result.returncode
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+    @pytest.mark.parametrize(
+        ("stream", "args", "status"),
+        [
+            ("<", ["import", "-"], 2),
+            ("<", ["delete", "chat"], 2),
+            ("2>", ["import", "FILE"], 0),
+        ],
+    )
+    def test_no_other_stream(self, write, tmp_path, stream, args, status):
+        """
+        Nor does it fail without a stdin, which is empty, or a stderr.
+        """
+        path, store = write(line()), str(tmp_path / "chats.db")
+        if stream == "<":
+            subprocess.run(
+                [*MAIN, "--store", store, "import", path], check=True, cwd=ROOT
+            )
+
+        result = subprocess.run(
+            ["sh", "-c", f'exec "$@" {stream}&-', "sh", *MAIN]
+            + [path if each == "FILE" else each for each in args],
+            check=False,
+            cwd=ROOT,
+            env={**os.environ, "CONVERSATION_STATE_STORE": store},
+            stderr=subprocess.PIPE,
+        )
+
+        assert b"Traceback" not in result.stderr
+        assert status == result.returncode
+        with open_store(store) as saved:
+            assert ("chat",) == tuple(saved.names())
 
     @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
     def test_interrupted(self):

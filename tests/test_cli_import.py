@@ -546,6 +546,30 @@ class TestExport:
             each.name for each in run.folder.iterdir()
         )
 
+    @pytest.mark.skipif(sys.platform == "win32", reason="needs links and pipes")
+    def test_other_than_a_file(self, run, chat):
+        """
+        A link still leads to the file, whose permissions stay; a pipe stays one.
+        """
+        path, link = run.write("old", name="out.jsonl"), run.folder / "link"
+        pipe = run.folder / "pipe"
+        path.chmod(0o600)
+        link.symlink_to(path)
+        os.mkfifo(pipe)
+
+        run("export", "chat", "-o", link)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            run("export", "chat", "-o", pipe)
+            piped = os.read(reader, 10_000)
+        finally:
+            os.close(reader)
+
+        assert chat == decode(path.read_bytes()) == decode(piped)
+        assert link.is_symlink()
+        assert pipe.is_fifo()
+        assert 0o600 == path.stat().st_mode & 0o777
+
     def test_no_such_folder(self, run, chat):
         """
         A folder that can't be written is reported, with status 2.

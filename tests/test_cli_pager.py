@@ -113,6 +113,7 @@ class TestPager:
             ([], {"NO_PAGER": "1"}),
             ([], {"PAGER": ""}),
             ([], {"PAGER": "no-such-pager-anywhere -x"}),
+            ([], {"PAGER": "less 'unbalanced"}),
             ([], {"TERM": "dumb"}),
             (["--json"], {}),
         ],

@@ -494,7 +494,12 @@ class TestAnnotate:
         assert rows[3].endswith("  n:=1")
 
     @pytest.mark.parametrize(
-        "given", ["title", "=x", ":=1", "a:=", "a:={", "a:=NaN", f"a={'x' * 17_000}"]
+        "given",
+        [
+            *("title", "=x", ":=1", "a:=", "a:={", "a:=NaN", f"a={'x' * 17_000}"),
+            f"a:={'[' * 5_000}",
+        ],
+        ids=lambda given: given[:10],
     )
     def test_refused(self, run, store, given):
         """
@@ -796,6 +801,16 @@ class TestCheckpoint:
         )
 
         assert () == store.latest("travel").labels
+
+    def test_long(self, run, store):
+        """
+        A label may be as long as a name, and both together longer.
+        """
+        run("label", "travel@1", "x" * 500)
+
+        assert (
+            run("show", "travel@1").stdout == run("show", f"travel@{'x' * 500}").stdout
+        )
 
     def test_twice(self, run, store):
         """

@@ -36,7 +36,7 @@ __all__ = [
     "exit_on_error",
     "exit_on_output_error",
     "is_stdout_terminal",
-    "open_closed_stdout",
+    "open_closed_streams",
     "page_output",
     "paint",
     "print_error",
@@ -52,8 +52,6 @@ FAILED = 2
 
 # 128 plus the number of SIGPIPE, which ends most programs there.
 BROKEN_PIPE = 141
-
-_STDOUT = 1
 
 
 class RefusedError(click.ClickException):
@@ -189,19 +187,19 @@ def _start_pager() -> subprocess.Popen[bytes] | None:
     if environment.get("NO_PAGER") or environment.get("TERM") == "dumb":
         return None
 
-    command = shlex.split(environment.get("PAGER", "less"))
-    path = shutil.which(command[0]) if command else None
-    if path is None:
-        return None
-
     try:
+        command = shlex.split(environment.get("PAGER", "less"))
+        path = shutil.which(command[0]) if command else None
+        if path is None:
+            return None
+
         return subprocess.Popen(  # noqa: S603 - the user's own command
             [path, *command[1:]],
             stdin=subprocess.PIPE,
             # Colours, and no pager for one screen; unless the user wants others.
             env={"LESS": "FRX", **environment},
         )
-    except OSError:
+    except (OSError, ValueError):  # of quotes without an end
         return None
 
 
@@ -260,18 +258,26 @@ def exit_on_output_error(error: OSError) -> int:
     return FAILED
 
 
-def open_closed_stdout() -> None:
+def open_closed_streams() -> None:
     """
-    Where the program was started without a stdout (``>&-``), one on which every
-    write fails: what a command prints must not be lost in silence. Nor must a file
-    get its descriptor.
+    Open those of stdin, stdout and stderr that the program was started without
+    (``>&-``), so that no file gets their descriptors.
+
+    Stdin is empty, and what is written to stderr is dropped. On stdout every write
+    fails: what a command prints must not be lost in silence.
     """
-    if sys.stdout is not None:
-        return
+    for wanted, name, mode, flags in (
+        (0, "stdin", "r", os.O_RDONLY),
+        (1, "stdout", "w", os.O_RDONLY),
+        (2, "stderr", "w", os.O_WRONLY),
+    ):
+        if getattr(sys, name) is not None:
+            continue
 
-    descriptor = os.open(os.devnull, os.O_RDONLY)
-    if descriptor != _STDOUT:
-        os.dup2(descriptor, _STDOUT)
-        os.close(descriptor)
+        descriptor = os.open(os.devnull, flags)
+        if descriptor != wanted:
+            os.dup2(descriptor, wanted)
+            os.close(descriptor)
 
-    sys.stdout = open(_STDOUT, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        stream = open(wanted, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+        setattr(sys, name, stream)

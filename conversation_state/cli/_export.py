@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -137,9 +138,22 @@ def _replace_file(output: str, text: str) -> None:
     Write the file *output* atomically: on errors an existing one is unchanged.
     """
     path = Path(output)
-    partial = path.with_name(f".{path.name}.partial")
     try:
+        is_new = not path.exists()
+        if not is_new and not path.is_file():
+            # A pipe or a device is written to: renaming would put a file in its place.
+            path.write_text(text, encoding="utf-8", newline="\n")
+            return
+
+        # What is behind a link is replaced, and not the link.
+        path = path.resolve()
+        partial = path.with_name(f".{path.name}.partial")
         try:
+            partial.touch()
+            if not is_new:
+                # Before the content: the file may be for the eyes of its owner.
+                shutil.copymode(path, partial)
+
             partial.write_text(text, encoding="utf-8", newline="\n")
             partial.replace(path)
         except BaseException:

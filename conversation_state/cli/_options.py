@@ -239,7 +239,9 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
         except NotSavedError as error:
             unknown = _prefer_near_matches(unknown, error)
         except ValueError as error:
-            raise RefusedError(str(error)) from None
+            # Too long for a name, which may be what comes after the @.
+            if "@" not in name:
+                raise RefusedError(str(error)) from None
         else:
             break
 
@@ -351,7 +353,7 @@ def parse_notes(given: Iterable[str]) -> dict[str, Any]:
 
         try:
             notes[key] = json.loads(text) if is_json else text
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RefusedError(
                 f"{shorten_repr(each)} has no JSON after := ({error})"
             ) from None

@@ -48,10 +48,10 @@ def _run_command() -> int:
     from conversation_state.cli._exit import (
         BROKEN_PIPE,
         exit_on_output_error,
-        open_closed_stdout,
+        open_closed_streams,
     )
 
-    open_closed_stdout()
+    open_closed_streams()
     try:
         # Standalone, click would turn an interruption into status 1.
         status = cli.main(prog_name="conversation-state", standalone_mode=False)
