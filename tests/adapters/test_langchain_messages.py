@@ -57,6 +57,7 @@ from conversation_state.usage import (
 from tests.adapters.contract import bare as without_notes
 from tests.adapters.kept import lines
 from tests.adapters.langchain import LANGCHAIN_MESSAGES
+from tests.adapters.tables import table
 from tests.processes import run_script
 
 dump, dump_message = _langchain.dump, _langchain.dump_message
@@ -231,6 +232,26 @@ class TestRoundTrip:
         found.tool_calls[0]["args"]["a"].append(2)
 
         assert {"a": [1]} == found.content[0]["args"]
+
+
+DATA_URL = "data:image/png;base64,aGk="
+IMAGE = ImagePart(data=b"hi", media_type="image/png")
+BYTES = {"type": "base64", "data": "aGk="}
+WAV = {"data": "aGk=", "format": "wav"}
+
+
+def use(call_id):
+    """
+    A block that says a call once more.
+    """
+    return {"type": "tool_use", "id": call_id, "name": "f", "input": {}}
+
+
+def call(call_id, **args):
+    """
+    A call as LangChain has it.
+    """
+    return {"id": call_id, "name": "f", "args": args}
 
 
 class TestLoad:
@@ -453,110 +474,97 @@ class TestLoad:
         assert [message] == export.payload
         assert () == export.lost
 
-    def test_parts(self):
+    @pytest.mark.parametrize(
+        ("block", "part"),
+        [
+            ("bare", TextPart("bare")),
+            ({"type": "text", "text": "a", "cache_control": {"a": 1}}, TextPart("a")),
+            ({"type": "image_url", "image_url": {"url": DATA_URL}}, IMAGE),
+            ({"type": "image", "base64": "aGk=", "mime_type": "image/png"}, IMAGE),
+            (
+                {"type": "image", "url": "http://x", "extras": {"detail": "low"}},
+                ImagePart(url="http://x", detail="low"),
+            ),
+            (
+                {"type": "image", "source": {"type": "url", "url": "http://y"}},
+                ImagePart(url="http://y"),
+            ),
+            (
+                {"type": "audio", "source_type": "base64", "data": "aGk="},
+                AudioPart(data=b"hi"),
+            ),
+            (
+                {
+                    "type": "input_audio",
+                    "input_audio": {"data": "aGk=", "format": "wav"},
+                },
+                AudioPart(data=b"hi", media_type="audio/wav"),
+            ),
+            (
+                {"type": "file", "file": {"file_data": DATA_URL, "filename": "a"}},
+                FilePart(data=b"hi", media_type="image/png", name="a"),
+            ),
+            (
+                {"type": "file", "file_id": "f"},
+                UnknownPart({"type": "file", "file_id": "f"}, source="langchain"),
+            ),
+            (
+                {"type": "document", "source": {**BYTES, "media_type": "a/b"}},
+                FilePart(data=b"hi", media_type="a/b"),
+            ),
+        ],
+    )
+    def test_parts(self, block, part):
         """
-        Blocks become parts, whichever provider's format they have.
+        A block becomes a part, whichever provider's format it has.
         """
-        image = "data:image/png;base64,aGk="
-        (loaded,) = load(
-            [
-                HumanMessage(
-                    [
-                        "bare",
-                        {"type": "text", "text": "text", "cache_control": {"a": 1}},
-                        {"type": "image_url", "image_url": {"url": image}},
-                        {"type": "image", "base64": "aGk=", "mime_type": "image/png"},
-                        {
-                            "type": "image",
-                            "url": "http://x",
-                            "extras": {"detail": "low"},
-                        },
-                        {"type": "image", "source": {"type": "url", "url": "http://y"}},
-                        {"type": "audio", "source_type": "base64", "data": "aGk="},
-                        {
-                            "type": "input_audio",
-                            "input_audio": {"data": "aGk=", "format": "wav"},
-                        },
-                        {"type": "file", "file": {"file_data": image, "filename": "a"}},
-                        {"type": "file", "file_id": "f"},
-                        {
-                            "type": "document",
-                            "source": {
-                                "type": "base64",
-                                "data": "aGk=",
-                                "media_type": "a/b",
-                            },
-                        },
-                    ]
-                )
-            ]
-        )
-        content = bare(loaded).content
+        (loaded,) = load([HumanMessage(["first", block])])
 
-        assert (
-            TextPart("bare"),
-            TextPart("text"),
-            ImagePart(data=b"hi", media_type="image/png"),
-            ImagePart(data=b"hi", media_type="image/png"),
-            ImagePart(url="http://x", detail="low"),
-            ImagePart(url="http://y"),
-            AudioPart(data=b"hi"),
-            AudioPart(data=b"hi", media_type="audio/wav"),
-            FilePart(data=b"hi", media_type="image/png", name="a"),
-            UnknownPart({"type": "file", "file_id": "f"}, source="langchain"),
-            FilePart(data=b"hi", media_type="a/b"),
-        ) == content
+        assert (TextPart("first"), part) == bare(loaded).content
 
-    def test_thoughts(self):
+    @pytest.mark.parametrize(
+        ("block", "part"),
+        [
+            (
+                {"type": "reasoning", "reasoning": "a", "extras": {"signature": "A"}},
+                ReasoningPart("a", "A"),
+            ),
+            (
+                {"type": "thinking", "thinking": "b", "signature": "B"},
+                ReasoningPart("b", "B"),
+            ),
+            ({"type": "redacted_thinking", "data": "C"}, ReasoningPart("", "C")),
+            (
+                {"type": "reasoning_content", "reasoning_content": {"text": "d"}},
+                ReasoningPart("d"),
+            ),
+            (
+                {"type": "reasoning", "summary": [{"text": "e"}, {"text": "f"}]},
+                ReasoningPart("e\n\nf"),
+            ),
+            ({"type": "refusal", "refusal": "g"}, RefusalPart("g")),
+        ],
+    )
+    def test_thoughts(self, block, part):
         """
-        Thoughts are parts with their signatures, in whatever words, and so is
-        a refusal, also where they stand beside the content.
+        A thought is a part with its signature, in whatever words, and so is a refusal.
         """
-        (blocks,) = load(
-            [
-                AIMessage(
-                    [
-                        {
-                            "type": "reasoning",
-                            "reasoning": "a",
-                            "extras": {"signature": "A"},
-                        },
-                        {"type": "thinking", "thinking": "b", "signature": "B"},
-                        {"type": "redacted_thinking", "data": "C"},
-                        {
-                            "type": "reasoning_content",
-                            "reasoning_content": {"text": "d"},
-                        },
-                        {
-                            "type": "reasoning",
-                            "summary": [{"text": "e"}, {"text": "f"}],
-                        },
-                        {"type": "refusal", "refusal": "g"},
-                    ]
-                )
-            ]
-        )
-        beside = AIMessage(
+        (loaded,) = load([AIMessage([block])])
+
+        assert (part,) == bare(loaded).content
+
+    def test_thoughts_beside_the_content(self):
+        """
+        Also where they stand beside the content.
+        """
+        message = AIMessage(
             "text", additional_kwargs={"reasoning_content": "hm", "refusal": "no"}
         )
 
-        assert (
-            ReasoningPart("a", "A"),
-            ReasoningPart("b", "B"),
-            ReasoningPart("", "C"),
-            ReasoningPart("d"),
-            ReasoningPart("e\n\nf"),
-            RefusalPart("g"),
-        ) == bare(blocks).content
-        assert ("hm", "text", "no") == (
-            load_message(beside).reasoning,
-            load_message(beside).text,
-            load_message(beside).refusal,
-        )
-        assert ["reasoning", "text", "refusal"] == [
-            part.kind for part in load_message(beside).parts
+        assert [("reasoning", "hm"), ("text", "text"), ("refusal", "no")] == [
+            (part.kind, part.text) for part in load_message(message).parts
         ]
-        assert same(beside, back(beside))
+        assert same(message, back(message))
 
     def test_calls_among_the_content(self):
         """
@@ -576,24 +584,32 @@ class TestLoad:
         assert [None, None] == [first.parts[0].index, first.tool_calls[0].index]
         assert [1, 0] == [last.parts[0].index, last.tool_calls[0].index]
 
-    def test_in_another_order(self):
+    @table(
+        "message",
+        {
+            "calls in another order than the blocks that say them": AIMessage(
+                [use("a"), use("b"), "so"], tool_calls=[call("b"), call("a")]
+            ),
+            "two blocks that say one call": AIMessage(
+                [use("c"), {**use("c"), "again": True}], tool_calls=[call("c")]
+            ),
+            "arguments of many items": AIMessage(
+                "", tool_calls=[call("c", rows=[[{"n": n}] for n in range(500)])]
+            ),
+            **{
+                f"a text of {what}": HumanMessage(text, additional_kwargs={"a": text})
+                for what, text in {
+                    "a null character": "\x00",
+                    "the character for what was mended": "\ufffd",
+                    "a million characters": "a" * 1_000_000,
+                }.items()
+            },
+        },
+    )
+    def test_comes_back(self, message):
         """
-        The calls may be in another order than the blocks that say them.
+        What is odd, and valid, comes back as it is.
         """
-        uses = [{"type": "tool_use", "id": id, "name": "f", "input": {}} for id in "ab"]
-        calls = [{"id": id, "name": "f", "args": {}} for id in "ba"]
-        message = AIMessage([*uses, "so"], tool_calls=calls)
-
-        assert same(message, back(message))
-
-    def test_said_twice(self):
-        """
-        Of two blocks that say one call, both come back.
-        """
-        use = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
-        call = {"id": "c", "name": "f", "args": {}}
-        message = AIMessage([use, {**use, "again": True}], tool_calls=[call])
-
         assert same(message, back(message))
 
     def test_arguments_as_the_model_wrote_them(self):
@@ -778,15 +794,6 @@ class TestRefusals:
             with pytest.raises(DecodeError, match=r"nested|JSON"):
                 load([wrong])
 
-    def test_many_and_not_deep(self):
-        """
-        Arguments may be as many as they like.
-        """
-        args = {"rows": [[{"n": number}] for number in range(500)]}
-        message = AIMessage("", tool_calls=[{"id": "c", "name": "f", "args": args}])
-
-        assert same(message, back(message))
-
     def test_notes_of_somebody_else(self):
         """
         Metadata under our name that no adapter wrote is refused, not guessed
@@ -873,15 +880,6 @@ class TestHostileText:
         assert '{"q": "\\ud800"}' == load_message(message).tool_calls[0].arguments
         assert same(message, back(message))
 
-    @pytest.mark.parametrize("text", ["\x00", "\ufffd", "a" * 1_000_000])
-    def test_odd_but_valid(self, text):
-        """
-        What is odd, and valid, stays as it is.
-        """
-        message = HumanMessage(text, additional_kwargs={"a": text})
-
-        assert same(message, back(message))
-
 
 class TestDump:
     """
@@ -947,18 +945,13 @@ class TestDump:
         """
         A signed block goes to the provider that signed it, has no provider, or is lost.
         """
-        mine, theirs, others = (
-            ReasoningPart("hm", "sig"),
+        mine = ReasoningPart("hm", "sig")
+        signed = {"signed": True}
+        theirs, others = (
             ReasoningPart(
-                "hm",
-                "sig",
-                metadata={"conversation_state": {"anthropic": {"signed": True}}},
-            ),
-            ReasoningPart(
-                "hm",
-                "sig",
-                metadata={"conversation_state": {"gemini": {"signed": True}}},
-            ),
+                "hm", "sig", metadata={"conversation_state": {provider: signed}}
+            )
+            for provider in ("anthropic", "gemini")
         )
 
         export = dump([AssistantMessage([mine, theirs, others])])
