@@ -162,8 +162,12 @@ def _put_beside(
             why = "reasoning is one text before the content; this part was moved"
             write.lose(path, "reasoning", why)
 
+        # Held by one name, a text grows in place; otherwise each of thousands of parts
+        # copies those before it.
         for key in keys:
-            raw[key] = raw.get(key, "") + part.text
+            text, raw[key] = raw.get(key, ""), ""
+            text += part.text
+            raw[key] = text
     else:
         # Audio that the provider made is with the provider, under its id.
         name = map_of(notes, "keys").get("id")
@@ -206,6 +210,7 @@ def _put_call(
     if not call.arguments and key in without:
         del body[key]
 
+    # The key holds one call; another one is sent with the others.
     if legacy and not custom and "function_call" not in raw:
         raw["function_call"] = merge_kept_keys(keys, body)
         return
