@@ -99,7 +99,8 @@ def note_mended(node: ObjectReader, before: int, within: str = "") -> None:
     """
     harmed = node.reading.mended[before:]
     if harmed:
-        # A message that is the whole document has nothing before the dot.
+        # A message that is the whole document has nothing before the dot. One that is
+        # kept whole is read twice: as what it might be, and as it is.
         start = len(within or node.path) + 1
         node.notes["mended"] = [path[start:] for path in dict.fromkeys(harmed)]
 

@@ -28,6 +28,8 @@ from conversation_state.messages import LogProb
 from conversation_state.parts import MediaPart
 
 __all__ = [
+    "COMPLETION_DETAILS",
+    "PROMPT_DETAILS",
     "SLOTS",
     "Content",
     "content_of",
@@ -40,6 +42,18 @@ __all__ = [
     "write_audio",
     "written_text",
 ]
+
+# What the breakdowns of a usage block are of, and the counts in them that have a field.
+PROMPT_DETAILS = ("prompt", ("audio_tokens", "cached_tokens"))
+COMPLETION_DETAILS = (
+    "completion",
+    (
+        "accepted_prediction_tokens",
+        "audio_tokens",
+        "reasoning_tokens",
+        "rejected_prediction_tokens",
+    ),
+)
 
 # Where the content is in the blocks that hold no url.
 SLOTS = {"file": "file_data", "input_audio": "data"}

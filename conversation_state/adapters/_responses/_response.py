@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from conversation_state.adapters._openai import COMPLETION_DETAILS, PROMPT_DETAILS
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -102,16 +103,8 @@ def read_response(node: ObjectReader) -> ResponseInfo:
 
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 _DETAILS = {
-    "input_tokens_details": ("prompt", ("audio_tokens", "cached_tokens")),
-    "output_tokens_details": (
-        "completion",
-        (
-            "accepted_prediction_tokens",
-            "audio_tokens",
-            "reasoning_tokens",
-            "rejected_prediction_tokens",
-        ),
-    ),
+    "input_tokens_details": PROMPT_DETAILS,
+    "output_tokens_details": COMPLETION_DETAILS,
 }
 
 

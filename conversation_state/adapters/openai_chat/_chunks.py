@@ -157,10 +157,6 @@ def aload_chunks(
 
 
 class ChatStream:
-    """
-    One stream while it is read.
-    """
-
     def __init__(self, choice: int) -> None:
         self.template = PieceTemplate()
         self._choice = checked_choice(choice)
@@ -211,6 +207,7 @@ class ChatStream:
         elif found == "content":
             cut = self._texts["content"]
             self.template.remember(event, path, cut, make_text_chunk)
+        # The first piece of reasoning has a note on its key, and the next ones none.
         elif found in self._thinking and len(self._thinking) == 1:
             make = part_chunks(ReasoningPart, None)
             self.template.remember(event, path, self._texts[found], make)
@@ -237,22 +234,20 @@ class ChatStream:
         return found, piece
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
-        """
-        The chunks that *event* brings.
-        """
         read = DocumentReader()
         check_event(read, event, path)
         given = event
         self._is_wrapped = False
         if "type" in event and "choices" not in event:
-            if _is_derived(event["type"]):
+            kind = event["type"]
+            if isinstance(kind, str) and kind in _DERIVED:
                 if not self._is_begun:
                     read.problem(path, ALONE)
                     read.finish()
 
                 return
 
-            if event["type"] == _WRAPPER and is_map(event.get(_WRAPPER)):
+            if kind == _WRAPPER and is_map(event.get(_WRAPPER)):
                 self._is_wrapped = True
                 given, path = event[_WRAPPER], f"{path}.{_WRAPPER}"
 
@@ -283,9 +278,6 @@ class ChatStream:
             raise ProviderStreamError(describe_failure(error or event), event)
 
     def _read_response(self, event: ObjectReader) -> None:
-        """
-        Read the metadata of the whole response.
-        """
         block, where = find_usage(event.raw)
         # Only the first answer has the usage of all, as in a whole response.
         if block and not self._choice:
@@ -304,6 +296,7 @@ class ChatStream:
         if raw.get("finish_reason") is not None:
             self._finish_reason = choice.text("finish_reason") or self._finish_reason
 
+        # OpenRouter reports here that its provider failed.
         self._error = raw.get("error")
         response = None
         if raw.get("logprobs") is not None:
@@ -347,6 +340,7 @@ class ChatStream:
         else:
             content = read_content(delta, "assistant")
 
+        # A refusal behind a text has a note that it stands next to it, as in `load`.
         self._has_text = self._has_text or bool(content)
         after = [*self._audio.read(delta), *self._read_refusal(delta)]
         if content or after:
@@ -387,9 +381,6 @@ class ChatStream:
         return f"{prefix}_{self._choice}" if self._choice else prefix
 
     def _read_text(self, delta: ObjectReader, key: str) -> str:
-        """
-        The text under *key*, as far as no half of a character waits.
-        """
         piece = delta.raw.get(key)
         if piece is None:
             return ""
@@ -463,10 +454,6 @@ class ChatStream:
             response=ResponseMeta(reason, self._usage, None, self._model, response_id),
             metadata=metadata,
         )
-
-
-def _is_derived(kind: object) -> bool:
-    return isinstance(kind, str) and kind in _DERIVED
 
 
 def _note_keys(keys: dict[str, bool]) -> Any:

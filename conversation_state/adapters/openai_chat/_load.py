@@ -133,7 +133,8 @@ class ChatLoader(MessageLoader):
             node.notes.update(info.notes)
 
         if role == "system" and not _is_text(content):
-            # Mistral has thoughts there, an example for the model to follow.
+            # Mistral has thoughts there, an example for the model to follow. It is kept
+            # whole, so what was noted about it would be sent twice.
             node.notes.clear()
             node.keys.clear()
             content, fields = self.json(raw, path), dict[str, Any](source=SOURCE)
@@ -172,6 +173,7 @@ class ChatLoader(MessageLoader):
             if not node.raw.keys().isdisjoint(_BESIDE):
                 content = _add_beside(node, content)
 
+            # As the provider writes a message that has something besides its content.
             if fields["tool_calls"] or content is not parts:
                 empty = None
 
@@ -188,8 +190,7 @@ class ChatLoader(MessageLoader):
             name, arguments = _read_function(body, "arguments")
             made = body.notes["made_id"] = f"{prefix}_call_{len(calls)}"
             body.notes["under"] = {"function_call": True}
-            metadata = body.metadata(SOURCE)
-            call = ToolCall(made, name, arguments, metadata=metadata)
+            call = ToolCall(made, name, arguments, metadata=body.metadata(SOURCE))
             self.pairing.open_calls([call], more=bool(calls))
             calls.append(call)
         elif "function_call" in node.raw:
@@ -305,6 +306,7 @@ def _add_beside(node: ObjectReader, content: str | list[Part]) -> str | list[Par
 
     refusal = node.optional("refusal")
     if refusal:
+        # `dump` puts a refusal that is alone next to the content, without a note.
         under = {"under": {"refusal": True}} if content else {}
         after.append(RefusalPart(refusal, metadata=with_notes(SOURCE, under)))
 

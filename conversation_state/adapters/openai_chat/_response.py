@@ -9,7 +9,12 @@ from functools import partial
 from typing import Any
 
 from conversation_state.adapters._notes import without_empty
-from conversation_state.adapters._openai import is_odd, read_logprob_list
+from conversation_state.adapters._openai import (
+    COMPLETION_DETAILS,
+    PROMPT_DETAILS,
+    is_odd,
+    read_logprob_list,
+)
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -107,6 +112,7 @@ def read_logprobs(
     if not is_list(content):
         if content is not None:
             node.wrong("content", "a list or null")
+    # One odd token keeps the whole list: its place among the others is part of it.
     elif any(map(is_odd, content)):
         known = frozenset()
 
@@ -122,16 +128,8 @@ def read_logprobs(
 
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 _DETAILS = {
-    "prompt_tokens_details": ("prompt", ("audio_tokens", "cached_tokens")),
-    "completion_tokens_details": (
-        "completion",
-        (
-            "accepted_prediction_tokens",
-            "audio_tokens",
-            "reasoning_tokens",
-            "rejected_prediction_tokens",
-        ),
-    ),
+    "prompt_tokens_details": PROMPT_DETAILS,
+    "completion_tokens_details": COMPLETION_DETAILS,
 }
 
 # What others call `cached_tokens`: DeepSeek, and Moonshot.
@@ -184,6 +182,7 @@ def _read_chat_counts(
     within, written = details
     for name in _CACHED:
         count = extra.get(name)
+        # DeepSeek gives it under both names. Two that differ are kept apart.
         if count is not None and within.get("cached_tokens", 0) in {0, count}:
             within["cached_tokens"] = extra.pop(name)
 

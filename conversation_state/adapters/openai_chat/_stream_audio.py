@@ -21,10 +21,6 @@ _AUDIO = frozenset({"data", "transcript"})
 
 
 class AudioAssembler:
-    """
-    Audio that arrives in pieces.
-    """
-
     def __init__(self, news: ChangeFilter) -> None:
         self._news = news
         self._repair = SurrogateBuffer()
@@ -100,6 +96,7 @@ class AudioAssembler:
         encoded, self._encoded = self._encoded, ""
         self._transcript.append(self._repair.rest())
         octets = decode_base64(encoded)
+        # One character is no byte; it is kept as it came.
         if encoded and not octets:
             self._keys["data"] = encoded
 

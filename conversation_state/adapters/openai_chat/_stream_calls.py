@@ -27,10 +27,6 @@ _MOST = 2**63 - 1
 
 
 class _ChatCall:
-    """
-    A call that has been opened.
-    """
-
     def __init__(self, index: int, call_id: str, made_id: str) -> None:
         self.index = index
         self.id = call_id or made_id
@@ -67,9 +63,6 @@ class _BracketDepth:
         self.is_whole = False
 
     def read(self, piece: str) -> None:
-        """
-        Read the next piece.
-        """
         for character in piece:
             if self._is_escaped:
                 self._is_escaped = False
@@ -131,6 +124,8 @@ class CallAssembler:
             return None
 
         make = call_chunks(call.index)
+        # The id tells where the next call begins. Without one the arguments do, which
+        # have to be looked through, a character at a time.
         if not call.made_id:
             return call.arguments, make
 
@@ -236,6 +231,7 @@ class CallAssembler:
         if name and call.name and name != call.name:
             return None
 
+        # The arguments of a call are one object, so after its end another one begins.
         again = name and call.made_id and call.brackets.is_whole
         return None if again else call
 
