@@ -1,6 +1,6 @@
 """
-A model that says what it was told to, for runs without any network, and short
-ways to write what it says.
+A model with prepared answers, for runs without any network, and short ways to write
+them.
 """
 
 import json
@@ -64,7 +64,7 @@ def thinks(number=1):
 
 class Scripted(Model):
     """
-    Says each of *answers* once, and remembers what it was asked.
+    Gives each of *answers* once, and keeps the requests.
     """
 
     def __init__(self, *answers, named=True):

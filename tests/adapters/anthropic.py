@@ -264,7 +264,7 @@ def several(payload):
 
 def cost(payload):
     """
-    What *payload* tells that it cost; it does.
+    The usage of *payload*, which has one.
     """
     usage = load_usage(payload)
     assert usage is not None
@@ -344,7 +344,7 @@ def stop(at=0):
 
 def last(reason="end_turn", usage=None, **fields):
     """
-    The event that tells how a response ended.
+    The event with the end of a response.
     """
     end = {"stop_reason": reason, "stop_sequence": None, **fields}
     used = {"output_tokens": 5} if usage is None else usage

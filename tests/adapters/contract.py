@@ -40,8 +40,8 @@ def as_json(value: Any) -> str:
 
 def bare(message: Message) -> Message:
     """
-    *message* without what no provider is told: times, runs, positions, what
-    the response said, and the caller's own metadata.
+    *message* without what is sent to no provider: times, runs, positions, the
+    response's metadata, and the caller's own metadata.
     """
     if isinstance(message, UnknownMessage):
         return UnknownMessage(message.raw, source=message.source)
@@ -146,7 +146,7 @@ class FormatContract:
 
     def normalise(self, message: Message) -> Message:
         """
-        *message* in the words that come back from this format's round trip.
+        *message* as it comes back from this format's round trip.
         """
         return bare(message)
 

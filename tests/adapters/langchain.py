@@ -160,8 +160,8 @@ ASIDE = some(reasoning_content=TEXTS | st.none(), refusal=TEXTS | st.none(), oth
 @st.composite
 def answers(draw, kind=AIMessage):
     """
-    What a model answers: calls, said once more among the content or not, and
-    what was told of the response.
+    A model's answer: calls, repeated among the content or not, and the metadata of the
+    response.
     """
     calls = draw(st.lists(CALLS, max_size=3))
     content = draw(CONTENTS)

@@ -264,7 +264,7 @@ def result(output="12", **fields):
 
 def response(*output, **fields):
     """
-    A response that says *output*.
+    A response with *output*.
     """
     return {
         "id": "resp_1",
@@ -286,7 +286,7 @@ def one(raw):
 
 def answer(*output):
     """
-    The message of a response that says *output*.
+    The message of a response with *output*.
     """
     (loaded,) = load(response(*output))
     return loaded

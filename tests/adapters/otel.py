@@ -27,7 +27,7 @@ def part(kind, required, **optional):
 
 def medium(kind, where):
     """
-    A part that holds media, or says *where* they are.
+    A part that holds media, or the url in *where*.
     """
     return part(kind, {"modality": MODALITY, where: TEXT}, mime_type=TEXT)
 

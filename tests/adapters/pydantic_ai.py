@@ -65,14 +65,14 @@ def written(messages):
 
 def asks(text, **fields):
     """
-    A request that says *text*.
+    A request with *text*.
     """
     return ModelRequest(parts=[UserPromptPart(text, timestamp=NEW_YEAR)], **fields)
 
 
 def says(text, **fields):
     """
-    A response that says *text*.
+    A response with *text*.
     """
     return ModelResponse(parts=[TextPart(text)], timestamp=NEW_YEAR, **fields)
 

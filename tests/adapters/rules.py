@@ -185,9 +185,8 @@ def _check_reasoning(items: list[dict[str, Any]]) -> Iterator[str]:
 
 def _check_gemini(payload: Any, *, complete: bool) -> Iterator[str]:
     """
-    Contents are the user's and the model's, and have parts; the content after
-    calls has as many results, of the same names; calls stand behind what the
-    user said, or results.
+    Contents are the user's and the model's, and have parts; the content after calls has
+    as many results, of the same names; calls stand behind a user's content, or results.
     """
     before: list[dict[str, Any]] = []
     # Who begins with calls asked for them elsewhere.

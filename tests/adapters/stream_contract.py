@@ -86,7 +86,7 @@ class StreamContract:
 
     def pieces(self, size: int) -> list[Any]:
         """
-        The events of a stream that says a text in as many pieces.
+        The events of a stream with a text in as many pieces.
         """
         raise NotImplementedError
 
@@ -99,13 +99,13 @@ class StreamContract:
 
     def is_end(self, event: Any) -> bool:
         """
-        Whether *event* tells how the stream ends.
+        Whether *event* ends the stream.
         """
         raise NotImplementedError
 
     def check(self, whole: Any, message: Any) -> None:
         """
-        See that the *message* of a stream is what the *whole* response says.
+        Check that the *message* of a stream is that of the *whole* response.
         """
         assert self.adapter.load(whole) == (message,)
 
@@ -141,7 +141,7 @@ class StreamContract:
     @given(data=st.data())
     def test_a_stream_is_its_response(self, data):
         """
-        However it is cut, a stream says what the whole response says.
+        However it is cut, a stream gives the message of the whole response.
         """
         whole, events = data.draw(self.made)
 
@@ -204,10 +204,9 @@ class StreamContract:
     @given(data=st.data())
     def test_hostile_events(self, data):
         """
-        Of events with something wrong in them come chunks that make a message
-        which can be sent, and a `DecodeError` with paths, or what the provider
-        said. What can be read quickly is what is read with care, and nothing
-        is changed.
+        Invalid events give chunks that make a message which can be sent, and a
+        `DecodeError` with paths, or the provider's error. The fast way of reading gives
+        the same as the slow one, and nothing is changed.
         """
         _, events = data.draw(self.made)
         path = data.draw(st.lists(st.integers(0, 9), max_size=8))
@@ -305,7 +304,7 @@ class StreamContract:
 
     def test_refuses_objects(self):
         """
-        Objects of an SDK are invalid JSON; the message says what was given.
+        Objects of an SDK are invalid JSON; the message has what was given.
         """
         _, error = self.read_all([object()])
 
@@ -377,7 +376,7 @@ class StreamContract:
 
     def test_recorded_and_cut(self, recordings):
         """
-        Wherever a real stream breaks off, what was said until then is there.
+        Wherever a real stream breaks off, the message up to then is there.
         """
         for path in sorted((recordings / "streams" / self.provider).glob("*.sse")):
             events = events_of(path)

@@ -2,7 +2,7 @@
 Tables of small facts: one test function, and one row for each fact.
 
 The key of a row is the sentence that it holds, and the id of its test, so that a
-failure says which promise is broken.
+failure names the promise that is broken.
 """
 
 from collections.abc import Mapping

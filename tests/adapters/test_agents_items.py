@@ -207,8 +207,7 @@ class TestLoadAndDump:
 
     def test_results_tell_their_tool(self):
         """
-        Results tell the name of the tool they are of, behind what can't be
-        read, too.
+        Results have the name of their tool, behind what can't be read, too.
         """
         loaded = load([*PARALLEL[:4], {"type": 5}, *PARALLEL[4:]])
 
@@ -290,7 +289,7 @@ class TestLoadAndDump:
 
     def test_halves_of_pairs(self):
         """
-        Half of a surrogate pair becomes U+FFFD, and a note says where.
+        Half of a surrogate pair becomes U+FFFD, and a note has its place.
         """
         (loaded,) = load([{"role": "user", "content": "a\ud83d"}])
 
@@ -416,8 +415,8 @@ class TestShortened:
 
     def test_results_of_other_kinds(self):
         """
-        The item is the one that was there, though only its call tells what
-        kind of result it is.
+        The item is the one that was there, though only its call has the kind of its
+        result.
         """
         state = (
             Aggregator.new()

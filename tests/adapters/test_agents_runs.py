@@ -1,6 +1,6 @@
 """
-Real runs of the OpenAI Agents SDK on sessions in a store, with a model that
-says what it was told to.
+Real runs of the OpenAI Agents SDK on sessions in a store, with a model of prepared
+answers.
 """
 
 import asyncio
@@ -116,8 +116,8 @@ class TestRun:
 
     def test_is_a_conversation(self, session, runs):
         """
-        A response of the model's is one message, whatever it called, and
-        every adapter has valid words for it.
+        A response of the model's is one message, whatever it called, and every adapter
+        can dump it.
         """
         desk, _ = agent(*ANSWERS)
         run(runs(desk, "Add.", session))
@@ -142,7 +142,7 @@ class TestRun:
 
     def test_handoff(self, session, runs):
         """
-        Who takes over goes on in the same session.
+        The agent that takes over goes on in the same session.
         """
         clerk = Agent("clerk", model=(model := Scripted([says("Here.")])))
         desk, _ = agent([calls("transfer_to_clerk")], handoffs=[clerk])
@@ -208,8 +208,7 @@ class TestRun:
 
     def test_view(self, store, runs):
         """
-        The model sees what the view shows, and what it says then is stored
-        with all the rest.
+        The model sees what the view shows, and its answer is stored with all the rest.
         """
         session = StoreSession(store, "alice", view=Trimmer(None, keep_last(1)))
         desk, model = agent(*ANSWERS, [says("Bye.", 2)])
@@ -223,7 +222,7 @@ class TestRun:
 
     def test_record(self, session, runs):
         """
-        A run is paid once, however often it is recorded.
+        A run is billed once, however often it is recorded.
         """
         desk, _ = agent(*ANSWERS)
         result = run(runs(desk, "Add.", session))
@@ -249,7 +248,7 @@ class TestRun:
 
     def test_record_a_failure(self, session, runs):
         """
-        What a run spent before it failed is spent.
+        The usage of a run before it failed is in the ledger.
         """
         desk, _ = agent(*[[calls("add", f"c{n}", a=n, b=n)] for n in range(20)])
         with pytest.raises(MaxTurnsExceeded) as caught:
@@ -263,8 +262,8 @@ class TestRun:
 
     def test_hooks(self, session, runs):
         """
-        With the session's hooks each response is paid when it is there, once, also
-        if the run is recorded afterwards.
+        With the session's hooks each response is billed when it is there, once, also if
+        the run is recorded afterwards.
         """
         desk, _ = agent(*ANSWERS)
         result = run(runs(desk, "Add.", session, hooks=session.hooks(model="gpt-5")))
@@ -297,7 +296,7 @@ class TestRun:
 
     def test_failed(self, session, runs):
         """
-        After a model that failed the session has what was said, and the next
+        After a model that failed the session has the messages up to then, and the next
         run goes on from there.
         """
         with pytest.raises(IndexError):
@@ -416,7 +415,7 @@ class Compacting:
         @staticmethod
         async def compact(**_):
             """
-            One item for all that was said.
+            One item for the whole conversation.
             """
 
             class Compacted:

@@ -59,7 +59,7 @@ def session(store):
 @pytest.fixture
 def chat(session):
     """
-    A session in which something was said.
+    A session with some messages.
     """
     run(session.add_items(PARALLEL))
     return session
@@ -74,7 +74,7 @@ def user(text):
 
 def contents(items):
     """
-    What users' items say.
+    The contents of users' items.
     """
     return [item["content"] for item in items]
 
@@ -390,8 +390,8 @@ class TestItems:
 
     def test_erased(self, store, chat):
         """
-        Where what was said is erased, the session goes on: calls and results
-        have their ids still.
+        Where content is erased, the session goes on: calls and results have their ids
+        still.
         """
         for entry in store.load("alice").entries:
             store.erase(entry.id, reason="asked for")
@@ -505,7 +505,7 @@ class TestClear:
 
     def test_stays_in_the_history(self, chat):
         """
-        What was there is a revision ago, and what was spent is spent.
+        What was there is a revision ago, and its usage stays in the ledger.
         """
         run(chat.record(a_run("r1")))
         run(chat.clear_session())
@@ -774,8 +774,8 @@ class TestView:
 
     def test_goes_on_from_the_view_before(self, store):
         """
-        A summary that was paid for is not paid for again at the next run, nor
-        after a run in which nothing fitted; the last view is there to look at.
+        A summary that was billed is not billed again at the next run, nor after a run
+        in which nothing fitted; the last view is there to look at.
         """
         asked = []
 
@@ -852,8 +852,8 @@ class TestView:
 class TestHistory:
     def test_label_and_rollback(self, chat):
         """
-        A label is a place to go back to; what came after stays in the
-        history, and what was spent is spent.
+        A label is a place to go back to; what came after stays in the history, and its
+        usage in the ledger.
         """
         head = run(chat.label("before booking"))
         run(chat.add_items([user("Book it.")]))
@@ -881,8 +881,8 @@ class TestHistory:
 
     def test_rollback_to_what_had_more(self, chat):
         """
-        What was spent stays in the bill also where a state with a shorter ledger
-        took the place of the head.
+        Usage stays in the bill also where a state with a shorter ledger took the place
+        of the head.
         """
         (head,) = run(chat.history())
         state = run(chat.state()).add_usage(Usage(5), key="spent")
@@ -911,7 +911,7 @@ class TestHistory:
 
     def test_rollback_nowhere(self, chat):
         """
-        Where it can't go it says so, and stays.
+        A rollback to an unknown label is an error, and changes nothing.
         """
         with pytest.raises(TypeError, match="before_turn"):
             run(chat.rollback())
@@ -975,7 +975,7 @@ class TestFork:
 
     def test_edit_and_ask_again(self, chat):
         """
-        From before a user's message on, another one is said.
+        From before a user's message on, with another one in its place.
         """
         run(chat.add_items([user("Book it."), *PARALLEL[-1:]]))
         retry = run(chat.fork("retry", before_turn=-1))
@@ -1053,7 +1053,7 @@ def a_run(*ids, **counts):
 class TestRecord:
     def test_once(self, chat):
         """
-        A run that is recorded again, here or in a fork, is paid once.
+        A run that is recorded again, here or in a fork, is billed once.
         """
         billed = a_run("r1", "r2")
         run(chat.record(billed, model="gpt-5"))
@@ -1067,8 +1067,8 @@ class TestRecord:
     @pytest.mark.parametrize("nameless", [None, "", "__fake_id__"])
     def test_without_ids(self, chat, nameless):
         """
-        Responses without an id are told apart, and known again, by what they
-        are and not by what they say.
+        Responses without an id are distinguished, and recognised, by their object and
+        not by their content.
         """
         one, two = a_run(nameless, nameless), a_run(nameless)
         run(chat.record(one))
@@ -1122,7 +1122,7 @@ class TestRecord:
 
     def test_nothing_cached(self, chat):
         """
-        A zero that says nothing is left out.
+        A zero without meaning is left out.
         """
         details = SimpleNamespace(cached_tokens=0, cache_write_tokens=0)
         counted = run(chat.record(a_run("r1", input_tokens_details=details)))
@@ -1138,7 +1138,7 @@ class TestRecord:
 
     def test_without_usage(self, chat):
         """
-        A response that does not say what it cost is no entry.
+        A response without usage is no entry.
         """
         counts = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 

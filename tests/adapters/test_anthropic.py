@@ -36,7 +36,7 @@ from tests.recorded import is_large
 
 def meaning(arguments):
     """
-    *arguments* without what JSON does not tell apart.
+    *arguments* without what JSON does not distinguish.
     """
     with suppress(ValueError, RecursionError):
         value = json.loads(arguments or "{}")

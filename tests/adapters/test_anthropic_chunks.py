@@ -1,5 +1,5 @@
 """
-Streams of Anthropic Messages: chunks that concatenate to what was said.
+Streams of Anthropic Messages: chunks that concatenate to the message.
 """
 
 import copy
@@ -374,8 +374,8 @@ class TestContent:
 class TestResponse:
     def test_usage_once(self):
         """
-        With the provider's last numbers, also smaller ones; what is not told
-        again stands.
+        With the provider's last numbers, also smaller ones; what is not repeated
+        stands.
         """
         usage = {
             "input_tokens": 9,
@@ -433,7 +433,7 @@ class TestResponse:
 
     def test_usage_that_grows(self):
         """
-        What is told anew of the usage is read once, however much there is.
+        Usage that is repeated is read once, however much there is.
         """
 
         def cost(size):
@@ -448,7 +448,7 @@ class TestResponse:
 
     def test_too_much_together(self):
         """
-        Counts that are too large together are kept as they were told.
+        Counts that are too large together are kept as they were sent.
         """
         message = collected(
             start(usage={"input_tokens": 2**62}),
@@ -487,7 +487,7 @@ class TestResponse:
 
     def test_nulls_at_the_end(self):
         """
-        A client's null at the end says nothing about what came at the start.
+        A client's null at the end does not replace what came at the start.
         """
         message = collected(
             start(container={"id": "c"}, stop_sequence=None),
@@ -531,7 +531,7 @@ class TestResponse:
     @pytest.mark.parametrize("raw", [{"type": "hologram"}, TEXT, THOUGHT])
     def test_deltas_of_no_type(self, raw, kind):
         """
-        A piece that does not say what it is, is kept with its block.
+        A piece without a type is kept with its block.
         """
         message = collected(
             begin(raw), {**delta("x"), "delta": {**kind, "of": [1]}}, stop()
@@ -587,7 +587,7 @@ class TestResponse:
 
     def test_another_model(self):
         """
-        Who answers after another model declined is known by a block.
+        The model that answers after another model declined is known by a block.
         """
         raw = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}
 
@@ -631,7 +631,7 @@ class TestEnds:
     )
     def test_provider_fails(self, failure, reason):
         """
-        In its own words, after everything before it was given.
+        With the provider's message, after everything before it was given.
         """
         chunks, error = given_before(
             [start(), begin(TEXT), more("a"), begin(SEARCH, 1), failure, more("b")],
@@ -725,8 +725,8 @@ class TestRefuses:
 
 def plain(message):
     """
-    *message* without what JSON does not tell apart in arguments, and without
-    what only one of a stream and its response tells.
+    *message* without what JSON does not distinguish in arguments, and without what only
+    one of a stream and its response has.
     """
     calls = [
         attrs.evolve(one, arguments=json.dumps(json.loads(one.arguments)))
@@ -820,7 +820,7 @@ class TestStreams(StreamContract):
 
     def is_end(self, event):
         """
-        A reason to stop is told, or that it did.
+        A reason to stop is there, or a stop event.
         """
         reason = event.get("delta", {}).get("stop_reason")
         return event["type"] == "message_stop" or bool(reason)
@@ -840,7 +840,7 @@ class TestRecorded:
 
     def test_collects(self, path):
         """
-        To what its events say, down to the last citation and count.
+        To the content of its events, down to the last citation and count.
         """
         events = stream_contract.events_of(path)
         response = response_of(events)

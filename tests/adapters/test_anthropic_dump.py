@@ -129,8 +129,8 @@ class TestSystem:
 
     def test_moved_behind(self):
         """
-        Nothing stands between what the user says, and between calls and
-        results: it waits for the answer, and that is told.
+        Nothing stands between a user's messages, and between calls and results: it
+        waits for the answer, and is listed as moved.
         """
         payload, lost = dumped(
             asks(),
@@ -168,8 +168,8 @@ class TestSystem:
     )
     def test_after_a_tool_of_the_provider(self, kind):
         """
-        An assistant that pauses for one of the provider's tools may be told
-        something.
+        An assistant that pauses for one of the provider's tools may be followed by a
+        system message.
         """
         history = [user(text("a")), answer({"type": kind}), system(text("b"))]
 
@@ -207,7 +207,7 @@ class TestSystem:
 
     def test_nothing(self):
         """
-        What is not there is not sent, and an empty one neither.
+        Missing content is not sent, and empty content neither.
         """
         assert "system" not in dumped(UserMessage("a"))[0]
         assert ({"messages": []}, [("messages[0]", "content")]) == dumped(
@@ -218,7 +218,7 @@ class TestSystem:
 class TestTurns:
     def test_results_and_what_follows(self):
         """
-        Results, and what the user says to them, are one message.
+        Results, and the user's message after them, are one message.
         """
         assert [
             answer(call(), call("toolu_2")),
@@ -234,8 +234,7 @@ class TestTurns:
 
     def test_results_first(self):
         """
-        What the user says before the results stands behind them, and that is
-        told.
+        A user's message before the results stands behind them, and is listed as moved.
         """
         payload, lost = dumped(asks(), UserMessage("a"), answers())
 
@@ -298,7 +297,7 @@ class TestTurns:
 
     def test_empty(self):
         """
-        Nothing that is empty is sent, and all of it is told.
+        Nothing that is empty is sent, and all of it is listed.
         """
         payload, lost = dumped(
             UserMessage(""),
@@ -346,7 +345,7 @@ class TestTurns:
 
     def test_nothing_in_between(self):
         """
-        What is not sent stands between nothing.
+        What is not sent separates nothing.
         """
         assert [
             user(text("a"), text("b")),
@@ -387,7 +386,7 @@ class TestTurns:
     @given(st.lists(messages(), max_size=6))
     def test_rules(self, given):
         """
-        Whatever was said: results come first, no text is empty, and a system
+        Whatever the messages are: results come first, no text is empty, and a system
         message stands between a user and an answer.
         """
         payload = dump(given).payload
@@ -523,7 +522,7 @@ class TestCalls:
 
     def test_kinds(self):
         """
-        All calls are of functions; what is none is told.
+        All calls are of functions; any other is listed.
         """
         payload, lost = dumped(asks(type="custom"))
 
@@ -544,7 +543,7 @@ class TestCalls:
 
     def test_errors(self):
         """
-        A failure needs a word, or it can't be told.
+        A failure without content can't be sent, and is listed.
         """
         payload, lost = dumped(
             answers(content="no", is_error=True),
@@ -714,7 +713,7 @@ class TestMedia:
 class TestOthers:
     def test_refusals(self):
         """
-        A refusal is said as a text, and told to be none.
+        A refusal is sent as a text, and listed as lost.
         """
         assert (text("no"), ["refusal"]) == block(RefusalPart("no"), "assistant")
         assert (None, ["refusal"]) == block(RefusalPart(""), "assistant")
@@ -771,7 +770,7 @@ class TestOthers:
 
     def test_after_an_unknown_message(self):
         """
-        A system message may follow one, and what the user says next is apart.
+        A system message may follow one, and the user's next message is separate.
         """
         addition = system({"type": "tool_addition"})
         history = [user(text("a")), addition, system(text("b")), answer(text("c"))]
@@ -792,7 +791,7 @@ class TestOthers:
 
     def test_keys_of_others(self):
         """
-        What another provider's own keys say is lost.
+        Another provider's own keys are lost.
         """
         part = TextPart(
             "a",
@@ -805,7 +804,7 @@ class TestOthers:
 
     def test_notes_yield(self):
         """
-        What is said now goes before what was noted.
+        A field of the message wins over a note.
         """
         message = one(user(result(is_error=False, content=None)))
         changed = message.replace(is_error=True, content="no")

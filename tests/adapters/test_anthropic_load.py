@@ -112,7 +112,7 @@ class TestText:
     @pytest.mark.parametrize("content", [{}, {"content": []}, {"content": ""}])
     def test_system_of_effort_alone(self, content):
         """
-        A change of the effort need not say anything, and goes back where it stood.
+        A change of the effort need not have content, and goes back where it stood.
         """
         effort = {"role": "system", **content, "output_config": {"effort": "low"}}
         history = [user(text("a")), effort, answer(text("b"))]
@@ -124,7 +124,7 @@ class TestText:
     @pytest.mark.parametrize("config", [{}, {"output_config": {}}])
     def test_system_of_nothing(self, config):
         """
-        One that says and changes nothing is a problem, as it is for the provider.
+        One without content or a change is a problem, as it is for the provider.
         """
         with pytest.raises(DecodeError, match="content: is missing"):
             several([user(text("a")), {"role": "system", **config}])
@@ -144,8 +144,8 @@ class TestText:
 
     def test_index(self):
         """
-        What an assistant says and calls has its place among the blocks; what
-        a user says has none.
+        An assistant's texts and calls have their places among the blocks; a user's
+        texts have none.
         """
         message = one(answer(text("a"), call(), text("b"), call("toolu_2")))
 
@@ -189,7 +189,7 @@ class TestThinking:
 
     def test_of_a_user(self):
         """
-        A thought that a user says is none.
+        A thought in a user's message is an unknown part.
         """
         block = {"type": "thinking", "thinking": "hm", "signature": "x"}
 
@@ -221,7 +221,7 @@ class TestCalls:
 
     def test_caller(self):
         """
-        Who called is noted, and sent back.
+        The caller is noted, and sent back.
         """
         block = call(caller={"type": "direct"})
         message = one(answer(block))
@@ -263,7 +263,7 @@ class TestCalls:
     )
     def test_no_arguments(self, given, what):
         """
-        What is no JSON object is told, with its path.
+        Arguments that are no JSON object are reported, with the path.
         """
         (problem,) = problems([answer({**call(), "input": given})])
 
@@ -281,7 +281,7 @@ class TestCalls:
 
     def test_too_deep(self):
         """
-        What no reader of JSON would take is told, and nothing crashes.
+        What no reader of JSON would take is reported, and nothing crashes.
         """
         given: dict[str, Any] = {}
         for _ in range(200_000):
@@ -295,8 +295,7 @@ class TestCalls:
 class TestResults:
     def test_several(self):
         """
-        Each result is a message, with the tool's name; so is what else the
-        user says.
+        Each result is a message, with the tool's name; so is the user's other content.
         """
         history = [
             answer(call("toolu_1", "f"), call("toolu_2", "g")),
@@ -334,7 +333,7 @@ class TestResults:
     )
     def test_errors(self, fields, failed):
         """
-        Whether a tool failed is kept, and how that was said.
+        Whether a tool failed is kept, and the form in which it was sent.
         """
         history = [user(result(**fields))]
         loaded = several(history)
@@ -434,7 +433,7 @@ class TestMedia:
 
     def test_title(self):
         """
-        A document's title is its name; what else is said of it is noted.
+        A document's title is its name; its other keys are noted.
         """
         part = document(title="a.txt", context="c", citations={"enabled": True})
 
@@ -444,7 +443,7 @@ class TestMedia:
     @pytest.mark.parametrize("title", [None, "", 5])
     def test_no_title(self, title):
         """
-        A title that says nothing goes back as it was.
+        An empty title goes back as it was.
         """
         part = document(title=title)
         (sent,) = dump([UserMessage([part])]).payload["messages"][0]["content"]
@@ -590,7 +589,7 @@ class TestResponse:
     @pytest.mark.parametrize("reason", ["end_turn", "refusal", "tool_use"])
     def test_reasons(self, reason):
         """
-        All reasons are the provider's own words.
+        All reasons are the provider's own values.
         """
         (message,) = several({**RESPONSE, "stop_reason": reason})
 

@@ -1,5 +1,5 @@
 """
-What a response cost, in Anthropic's words.
+The usage of a response, in Anthropic's fields.
 """
 
 import pytest
@@ -46,7 +46,7 @@ USAGE = Usage(
 
 def load_block(**block):
     """
-    The usage that a *block* tells.
+    The usage of a *block*.
     """
     return cost({"usage": block})
 
@@ -80,19 +80,19 @@ class TestFinds:
     )
     def test_nowhere(self, payload):
         """
-        Where nothing is said, nothing was told.
+        Where nothing is given, nothing is known.
         """
         assert load_usage(payload) is None
 
     def test_running_totals(self):
         """
-        An event near the end may tell of output only.
+        An event near the end may have output only.
         """
         assert Usage(0, 5) == load_usage(last())
 
     def test_counting(self):
         """
-        What only counts tokens tells of input only.
+        What only counts tokens has input only.
         """
         assert Usage(671) == load_usage({"input_tokens": 671})
 

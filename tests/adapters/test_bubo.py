@@ -75,14 +75,14 @@ def written(*messages):
 
 def lost(*messages):
     """
-    Where and what of *messages* bubo can't say.
+    The paths and names of what bubo can't represent in *messages*.
     """
     return [(one.path, one.what) for one in dump(messages).lost]
 
 
 def halves(message):
     """
-    What *message* is there: what an assistant says, and what it calls.
+    The halves of *message*: an assistant's text, and its calls.
     """
     if isinstance(message, AssistantMessage) and message.text and message.tool_calls:
         calls = message.replace(content="")
@@ -118,8 +118,7 @@ class TestContract(FormatContract):
 
     def normalise(self, message):
         """
-        More than other providers are told: times, runs and metadata are said
-        here, too.
+        More than other providers get: times, runs and metadata are written here, too.
         """
         message = normalise(message, "bubo")
         if isinstance(getattr(message, "content", ""), str):
@@ -213,7 +212,7 @@ class TestWire:
     )
     def test_content_of_users(self, content, message):
         """
-        Text, parts, or null: told apart, white space and all.
+        Text, parts, or null: distinguished, white space and all.
         """
         raw = user(content)
 
@@ -222,8 +221,8 @@ class TestWire:
 
     def test_content_of_assistants(self):
         """
-        An assistant that says nothing has no content; null, and an empty list,
-        come back as they were.
+        An assistant without content has none; null, and an empty list, come back as
+        they were.
         """
         assert AssistantMessage() == one({"type": "assistant"})
         assert AssistantMessage([]) == one({"type": "assistant", "content": []})
@@ -331,8 +330,8 @@ class TestWire:
 
     def test_says_and_calls(self):
         """
-        What an assistant says and calls in one message becomes two, of one
-        envelope, and that is told.
+        An assistant's text and calls in one message become two, of one envelope, which
+        is listed.
         """
         message = AssistantMessage(
             "Let me see.",
@@ -473,8 +472,8 @@ class TestTimes:
     )
     def test_written(self, time, text, why):
         """
-        Times are written in milliseconds, with their offset in minutes; what
-        that does not say is lost.
+        Times are written in milliseconds, with their offset in minutes; the rest is
+        lost.
         """
         export = dump([UserMessage("hi", timestamp=time)])
 
@@ -522,7 +521,7 @@ class TestLost:
     )
     def test_listed(self, message, path, what):
         """
-        What bubo has no word for is listed, and nothing else is.
+        What bubo can't represent is listed, and nothing else is.
         """
         assert [(f"messages[0]{path}", what)] == lost(message)
 
@@ -696,8 +695,8 @@ class TestRefuses:
 class TestCrossing:
     def test_recorded(self, recordings):
         """
-        Real conversations cross over and back: texts, roles, ids, names and
-        arguments; where an assistant says and calls, that is two messages.
+        Real conversations cross over and back: texts, roles, ids, names and arguments;
+        an assistant's text and calls are two messages.
         """
         for chat in lines(recordings / "transcripts" / "airline.jsonl"):
             loaded = openai_chat.load(chat)
@@ -712,7 +711,7 @@ class TestCrossing:
     @given(st.lists(MESSAGES, max_size=4))
     def test_to_openai(self, raws):
         """
-        What bubo said can be sent to OpenAI, its metadata apart.
+        Messages of bubo can be sent to OpenAI, their metadata apart.
         """
         export = openai_chat.dump(load(raws))
 

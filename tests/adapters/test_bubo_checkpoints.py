@@ -102,8 +102,8 @@ class TestLoad:
     @given(checkpoints(), st.lists(MESSAGES, max_size=2))
     def test_joins_once(self, document, later):
         """
-        The same checkpoint twice brings nothing; a later one of the same
-        conversation brings what was said since.
+        The same checkpoint twice adds nothing; a later one of the same conversation
+        adds the messages since.
         """
         document = {**document, "usage": NO_USAGE}
         grown = {**document, "messages": document["messages"] + later}
@@ -308,8 +308,8 @@ class TestDump:
 
     def test_fork(self):
         """
-        A fork's usage is what was spent since, and its fork point counts the
-        messages that bubo has.
+        A fork's usage is the usage since, and its fork point counts the messages that
+        bubo has.
         """
         call = AssistantMessage("Let me see.", tool_calls=[ToolCall("c1", "f")])
         trunk = (
@@ -370,7 +370,7 @@ class TestDump:
 class TestUsage:
     def test_where_it_is(self):
         """
-        A checkpoint tells what it cost, and so does the block in it.
+        A checkpoint has its usage, and so does the block in it.
         """
         usage = {**NO_USAGE, "prompt_tokens": 3, "total_tokens": 4}
         expected = Usage(3, 0, 4)
@@ -384,6 +384,6 @@ class TestUsage:
 
     def test_names(self):
         """
-        What is public is what the package says.
+        What is public is what the package documents.
         """
         assert sorted(bubo.__all__) == list(bubo.__all__)

@@ -120,11 +120,11 @@ def chats(data: Path, source: str) -> list[tuple[str, tuple[Message, ...]]]:
 
 def differences(before, export, after, target):
     """
-    What *after*, loaded from the *export* of *before* to *target*, has no more,
-    or has besides, and is not listed.
+    What *after*, loaded from the *export* of *before* to *target*, has no more, or has
+    besides, and is not listed.
 
-    What is called is compared apart from what is said: which of both came
-    first in an answer, not every format can tell.
+    Calls are compared apart from content: which of both came first in an answer, not
+    every format can represent.
     """
     valued = target in VALUED
     departed, arrived = (
@@ -369,7 +369,7 @@ class TestMade:
     @given(data=st.data())
     def test_written(self, source, data):
         """
-        Whatever a provider's request says, other formats say, or list as lost;
+        Whatever is in a provider's request, other formats represent, or list as lost;
         there and back.
         """
         adapter = PROVIDERS[source]
@@ -408,7 +408,7 @@ class TestMade:
     @given(message=any_messages())
     def test_any_message(self, target, message):
         """
-        All that any message says arrives, or is listed with its place.
+        All that is in any message arrives, or is listed with its place.
         """
         # One that has no id gets one.
         assume(all(call.id for call in getattr(message, "tool_calls", ())))

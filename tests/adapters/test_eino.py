@@ -67,7 +67,7 @@ def written(*messages):
 
 def lost(*messages):
     """
-    Where and what of *messages* eino can't say.
+    The paths and names of what eino can't represent in *messages*.
     """
     return [(one.path, one.what) for one in dump(messages).lost]
 
@@ -112,7 +112,7 @@ class TestContract(FormatContract):
 
     def normalise(self, message):
         """
-        More than other providers are told: metadata are said here, too.
+        More than other providers get: metadata are written here, too.
         """
         return normalise(message, "eino")
 
@@ -322,8 +322,8 @@ class TestContent:
 
     def test_the_older_list(self):
         """
-        The deprecated list is read, and written where it was, as long as it
-        can say it all.
+        The deprecated list is read, and written where it was, as long as it can hold
+        everything.
         """
         raw = user(
             "",
@@ -419,8 +419,8 @@ class TestContent:
 
     def test_reasoning(self):
         """
-        Thoughts are beside the text, or in the list with all else, as they
-        were; those said twice were thought once.
+        Thoughts are beside the text, or in the list with all else, as they were; those
+        that are in both are one part.
         """
         beside = answer("a", reasoning_content="hm")
         thought = {"type": "reasoning", "reasoning": {"text": "hm"}}
@@ -670,13 +670,13 @@ class TestLost:
     )
     def test_listed(self, message, path, what):
         """
-        What eino has no word for is listed, and nothing else is.
+        What eino can't represent is listed, and nothing else is.
         """
         assert [(f"messages[0]{path}", what)] == lost(message)
 
     def test_refusals_become_text(self):
         """
-        A refusal is lost as one, and said as a text.
+        A refusal is lost as one, and written as a text.
         """
         message = AssistantMessage([RefusalPart("no")])
 
@@ -805,7 +805,7 @@ class TestRefuses:
     )
     def test_no_map(self, extra, shown):
         """
-        Metadata that are no object are said to be none.
+        Metadata that are no object are reported.
         """
         with pytest.raises(
             DecodeError, match=f"is {shown}; expected an object or null"
@@ -878,7 +878,7 @@ class TestRefuses:
 
     def test_no_document(self):
         """
-        What is neither a message nor several says so.
+        What is neither a message nor several is an error.
         """
         for raw in ({"messages": 5}, {"x": 1}):
             with pytest.raises(DecodeError, match="messages"):
@@ -910,8 +910,7 @@ class TestRefuses:
 class TestUsage:
     def test_where_it_is(self):
         """
-        A message tells what it cost, and so do its response and the usage in
-        that.
+        A message has its usage, and so do its response and the usage in that.
         """
         usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
         expected = Usage(3, 1, 4)
@@ -937,8 +936,7 @@ class TestUsage:
 
     def test_logprobs_of_odd_bytes(self):
         """
-        Log-probs that ours can't hold whole are kept beside them, while they
-        say the same.
+        Log-probs that ours can't hold whole are kept beside them, while they are equal.
         """
         given = {
             "content": [
@@ -989,7 +987,7 @@ class TestCrossing:
     @given(st.lists(MESSAGES, max_size=4))
     def test_to_openai(self, raws):
         """
-        What eino said can be sent to OpenAI.
+        Messages of eino can be sent to OpenAI.
         """
         export = openai_chat.dump(load(raws))
 

@@ -52,7 +52,7 @@ class TestContract(FormatContract):
 
 def test_public_contract():
     """
-    And what the contract for everybody's adapters says.
+    And the public contract for adapters.
     """
     check_adapter(example)
 

@@ -28,7 +28,7 @@ from tests.recorded import is_large
 
 def in_other_words(part):
     """
-    *part* as it comes back: data: urls as bytes, and types that say nothing.
+    *part* as it comes back: data: urls as bytes, and without default types.
     """
     head, found, body = (part.url or "").partition(";base64,")
     if found and head.startswith("data:"):

@@ -1,5 +1,5 @@
 """
-Streams of Gemini's responses: chunks that concatenate to what was said.
+Streams of Gemini's responses: chunks that concatenate to the message.
 """
 
 import base64
@@ -170,7 +170,7 @@ class TestParts:
 
     def test_empty_texts(self):
         """
-        An empty text says nothing, and does not come between others.
+        An empty text adds nothing, and does not come between others.
         """
         message = collected(
             event(thought("a")),
@@ -285,7 +285,7 @@ class TestParts:
 
     def test_half_in_a_whole_part(self):
         """
-        A half in a part that is not joined is told, too.
+        A half in a part that is not joined is reported, too.
         """
         message = collected(event(text("\ud83d", thoughtSignature="c2ln")))
 
@@ -378,7 +378,7 @@ class TestPartialCalls:
 
     def test_whole(self):
         """
-        All pieces are one call, in the order they were first said.
+        All pieces are one call, in the order of their first mention.
         """
         message = collected(
             event(text("x")),
@@ -507,7 +507,7 @@ class TestPartialCalls:
     )
     def test_refuses(self, args, path):
         """
-        What is no piece is told, with its path.
+        An invalid piece is reported, with its path.
         """
         made = event(
             {"functionCall": {"name": "f", "willContinue": True, "partialArgs": args}}
@@ -590,7 +590,7 @@ class TestResponse:
     @pytest.mark.parametrize("count", [-1, 2.0, "3", True, 2**63])
     def test_no_count(self, count):
         """
-        A count that is none is told, wherever it comes.
+        An invalid count is reported, wherever it comes.
         """
         events = [event(text("a"), written=at) for at in range(3)]
         events[2]["usageMetadata"]["candidatesTokenCount"] = count
@@ -603,7 +603,7 @@ class TestResponse:
 
     def test_too_much_together(self):
         """
-        Counts that are too large together are told.
+        Counts that are too large together are reported.
         """
         events = [event(text("a"), written=1), event(text("a"), written=2**63 - 6)]
         del events[1]["usageMetadata"]["totalTokenCount"]
@@ -673,8 +673,8 @@ class TestResponse:
     @pytest.mark.parametrize("key", ["citationMetadata", "url_context_metadata"])
     def test_what_was_cited(self, key):
         """
-        What was cited is listed once, whether each event tells all of it or
-        what is new.
+        Each citation is listed once, whether each event has all of them or the new
+        ones.
         """
         message = collected(
             event(text("a"), **{key: {"sources": [{"uri": "a"}], "n": 1}}),
@@ -691,7 +691,7 @@ class TestResponse:
 
     def test_repeated_text(self):
         """
-        What every event says is kept once, also if it changes in between.
+        What every event repeats is kept once, also if it changes in between.
         """
         low, high = [{"probability": "LOW"}], [{"probability": "HIGH"}]
         events = [
@@ -727,7 +727,7 @@ class TestResponse:
 
     def test_keys_of_contents(self):
         """
-        What a content says beside its parts is written back.
+        The other keys of a content are written back.
         """
         made = event(text("a"))
         made["candidates"][0]["content"]["mood"] = "good"
@@ -814,7 +814,7 @@ class TestEnds:
 
     def test_provider_fails(self):
         """
-        What the provider says of its failure is told after all before it.
+        The provider's message about its failure is raised after all before it.
         """
         failure = {"error": {"code": 503, "message": "overloaded", "status": "A"}}
         events = [event(text("a"), written=3), failure, event(text("b"))]
@@ -834,7 +834,7 @@ class TestEnds:
     )
     def test_words_of_a_failure(self, payload, reason):
         """
-        Its words, if it has some; an empty error is none.
+        Its message, if it has some; an empty error is none.
         """
         if reason is None:
             assert "a" == collected({**event(text("a")), "error": payload}).text
@@ -845,7 +845,7 @@ class TestEnds:
 
 class TestRefuses:
     """
-    What is no event is told, with its path.
+    An invalid event is reported, with its path.
     """
 
     @pytest.mark.parametrize(
@@ -1020,7 +1020,7 @@ class TestRecorded:
 
     def test_collects(self, path):
         """
-        What is collected is what the events say.
+        What is collected is the content of the events.
         """
         events = events_of(path)
         candidates = [each["candidates"][0] for each in events]

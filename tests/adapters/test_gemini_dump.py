@@ -392,7 +392,7 @@ class TestDump:
 
 class TestLost:
     """
-    What the format can't say is listed.
+    What the format can't represent is listed.
     """
 
     @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ class TestLost:
     )
     def test_reasons(self, arguments, why):
         """
-        The reason says what the arguments have to be.
+        The reason has what the arguments have to be.
         """
         message = AssistantMessage(tool_calls=[ToolCall("c", "f", arguments)])
 

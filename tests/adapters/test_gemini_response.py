@@ -1,5 +1,5 @@
 """
-What Gemini's responses tell beside their message, and what they cost.
+What Gemini's responses have beside their message, and their usage.
 """
 
 import pytest
@@ -130,7 +130,7 @@ class TestResponse:
     @pytest.mark.parametrize("index", [1, True, None])
     def test_another_index(self, index):
         """
-        An index that says more than the place is kept.
+        An index that is not the place is kept.
         """
         payload = response({"text": "a"})
         payload["candidates"] *= 1 + (index is True)
@@ -145,7 +145,7 @@ class TestResponse:
     @pytest.mark.parametrize("candidates", [{}, {"candidates": []}])
     def test_blocked(self, key, reason, candidates):
         """
-        A prompt that was blocked gives an empty message, which says why.
+        A prompt that was blocked gives an empty message, with the reason.
         """
         feedback = {reason: "PROHIBITED_CONTENT"}
 
@@ -160,7 +160,7 @@ class TestResponse:
 
     def test_no_candidates(self):
         """
-        A response that says nothing at all is one.
+        A response without any content is one.
         """
         message = only({"usageMetadata": {"promptTokenCount": 5}})
 
@@ -220,7 +220,7 @@ class TestResponse:
     )
     def test_refuses(self, payload, path):
         """
-        What is not what it should be is told, with its path.
+        What is not what it should be is reported, with its path.
         """
         assert [path] == problem_paths(load, payload)
 
@@ -232,7 +232,7 @@ class TestLogprobs:
 
     def logprobs(self, raw):
         """
-        What is said of the tokens.
+        The log-probs of the tokens.
         """
         payload = response({"text": "a"})
         payload["candidates"][0]["logprobsResult"] = raw
@@ -302,7 +302,7 @@ class TestLogprobs:
     )
     def test_refuses(self, payload, path):
         """
-        What is not what it should be is told, with its path.
+        What is not what it should be is reported, with its path.
         """
         expected = f"$.candidates[0].logprobsResult{path}"
         assert [expected] == problem_paths(self.logprobs, payload)
@@ -483,6 +483,6 @@ class TestUsage:
     )
     def test_refuses(self, payload, path):
         """
-        A count that is none is told, with its path.
+        An invalid count is reported, with its path.
         """
         assert [path] == problem_paths(usage_of, payload)

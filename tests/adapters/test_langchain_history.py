@@ -46,14 +46,14 @@ COUNTS: Any = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
 @pytest.fixture
 def history(store):
     """
-    A history in which nothing was said.
+    A history without messages.
     """
     return History(store, "chat")
 
 
 def texts(messages):
     """
-    What LangChain's messages say.
+    The texts of LangChain's messages.
     """
     return [str(message.text) for message in messages]
 
@@ -71,7 +71,7 @@ def with_usage(id, **more):
 class TestMaking:
     def test_is_one(self, history):
         """
-        It is a history of LangChain's, and says what it is.
+        It is a history of LangChain's, with a repr.
         """
         assert isinstance(history, BaseChatMessageHistory)
         assert "<StoreChatMessageHistory 'chat' in memory:>" == repr(history)
@@ -128,7 +128,7 @@ class TestMaking:
 class TestAdding:
     def test_every_way(self, history):
         """
-        One at a time, several, and in words alone.
+        One at a time, several, and as text alone.
         """
         history.add_message(SystemMessage("a"))
         history.add_user_message("b")
@@ -198,7 +198,7 @@ class TestUsage:
 
     def test_without_id(self, history):
         """
-        Answers that have no id cost what each of them says.
+        Each answer without an id is billed.
         """
         history.add_messages([with_usage(None), with_usage(None)])
 
@@ -206,7 +206,7 @@ class TestUsage:
 
     def test_pieces(self, history):
         """
-        The pieces of a stream have one id, and each says what it cost.
+        The pieces of a stream have one id, and each has its own usage.
         """
         counts: list[Any] = [{**COUNTS, "output_tokens": count} for count in (1, 2)]
         pieces = [
@@ -220,7 +220,7 @@ class TestUsage:
 class TestState:
     def test_nothing_yet(self, history):
         """
-        Where nothing was said there is an empty state, and nothing is saved.
+        Without messages there is an empty state, and nothing is saved.
         """
         assert 0 == len(history.state)
         assert 0 == len(asyncio.run(history.astate()))
@@ -279,7 +279,7 @@ class TestFork:
 class TestClear:
     def test_is_gone(self, history):
         """
-        All states the conversation was in are let go of; forks are not.
+        All states the conversation was in are deleted; forks are not.
         """
         history.add_user_message("a")
         history.fork("again")
@@ -291,7 +291,7 @@ class TestClear:
 
     def test_another_conversation(self, history):
         """
-        What is said next is another conversation.
+        The next message begins another conversation.
         """
         history.add_user_message("a")
         before = history.state.id
@@ -334,8 +334,8 @@ class TestTrimmed:
 
     def test_a_stopped_call_hides_nothing(self):
         """
-        All that was said before a call without a result is shown, as
-        `trim_messages` does; and the call has an answer.
+        All messages before a call without a result are shown, as `trim_messages` does;
+        and the call has an answer.
         """
         messages: list[Any] = [HumanMessage(f"q{n}") for n in range(40)]
         messages += [AIMessage("", tool_calls=[CALL]), HumanMessage("still there?")]
@@ -347,7 +347,7 @@ class TestTrimmed:
 
     def test_goes_on_from_the_view_before(self, store):
         """
-        A history with a view pays for a summary once, and has the last view.
+        A history with a view is billed for a summary once, and has the last view.
         """
         asked = []
 
@@ -465,7 +465,7 @@ class TestInLangChain:
 
     def model(self, *answers):
         """
-        A model that says *answers*, one after the other.
+        A model that gives *answers*, one after the other.
         """
         responses: Any = [AIMessage(text, usage_metadata=COUNTS) for text in answers]
         return FakeMessagesListChatModel(responses=responses)
@@ -517,7 +517,8 @@ class TestInLangChain:
 
 def test_what_langchain_has_no_word_for(store, history):
     """
-    What others said and LangChain can't say is left out, and `dump` tells.
+    Messages of others that LangChain can't represent are left out, and `dump` lists
+    them.
     """
     history.add_user_message("a")
     message = UserMessage("b", metadata={"mine": 1})

@@ -223,7 +223,7 @@ class TestRoundTrip:
 
     def test_call_and_its_block(self):
         """
-        A call and the block that says it once more are two things to change.
+        A call and the block that repeats it are two things to change.
         """
         call = {"type": "tool_call", "id": "c", "name": "f", "args": {"a": [1]}}
         loaded = load([AIMessage([dict(call)], tool_calls=[call])])
@@ -256,12 +256,12 @@ def call(call_id, **args):
 
 class TestLoad:
     """
-    What LangChain's messages are in our words.
+    LangChain's messages as ours.
     """
 
     def test_roles(self):
         """
-        A role each, and the words they say.
+        A role each, and the text.
         """
         loaded = load(
             [
@@ -333,7 +333,7 @@ class TestLoad:
 
     def test_short_notes(self):
         """
-        Notes say what is not in our fields, and repeat nothing that is: of a block its
+        Notes hold what is not in our fields, and repeat nothing that is: of a block its
         shape, of the usage which of its counts are zeros, of numbers that fit nothing.
         """
         usage: Any = {
@@ -547,7 +547,8 @@ class TestLoad:
     )
     def test_thoughts(self, block, part):
         """
-        A thought is a part with its signature, in whatever words, and so is a refusal.
+        Thoughts are parts with their signatures, in whatever form, and so is a refusal,
+        also where they stand beside the content.
         """
         (loaded,) = load([AIMessage([block])])
 
@@ -568,8 +569,8 @@ class TestLoad:
 
     def test_calls_among_the_content(self):
         """
-        A block that only says a call once more is no part; where something
-        comes after it, all have their places.
+        A block that only repeats a call is no part; where something comes after it, all
+        have their places.
         """
         use = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
         call = {"id": "c", "name": "f", "args": {"a": 1}}
@@ -646,7 +647,7 @@ class TestLoad:
 
     def test_other_words(self):
         """
-        What we have no word for is kept, and says whose it is.
+        What our model can't represent is kept, with its source.
         """
         given = [
             FunctionMessage(content="3", name="f"),
@@ -830,12 +831,12 @@ class TestRefusals:
 
 class TestHostileText:
     """
-    Text that no bytes can hold is mended, and told.
+    Text that can't be encoded is mended, and listed.
     """
 
     def test_mended(self):
         """
-        Half of a pair becomes U+FFFD, wherever it was said, and is lost.
+        Half of a pair becomes U+FFFD, wherever it was, and is lost.
         """
         loaded = load(
             [
@@ -883,7 +884,7 @@ class TestHostileText:
 
 class TestDump:
     """
-    Our messages in LangChain's words, wherever they come from.
+    Our messages as LangChain's, wherever they come from.
     """
 
     @given(message=messages())
@@ -965,7 +966,7 @@ class TestDump:
 
     def test_what_was_edited(self):
         """
-        What a message says by now goes before what was noted about it.
+        What a message has now wins over what was noted about it.
         """
         (loaded,) = load(
             [HumanMessage([{"type": "image", "base64": "aG\nk="}], id="i")]
@@ -1000,7 +1001,7 @@ class TestDump:
 
     def test_what_was_taken_away(self):
         """
-        What a message says no more is not written either.
+        What a message has no more is not written either.
         """
         about = {"finish_reason": "stop", "model_name": "m", "id": "chat-1"}
         fields = {**about, "system_fingerprint": "fp"}
@@ -1032,8 +1033,8 @@ class TestDump:
     )
     def test_id_of_a_response(self, message_id, fields, response_id):
         """
-        The id of a response is what its metadata says or, where integrations
-        say it there, the message's own; both come back as they were.
+        The id of a response is that in its metadata or, where integrations put it
+        there, the message's own; both come back as they were.
         """
         message = AIMessage(
             "hi", id=message_id, response_metadata={**fields, "finish_reason": "stop"}
@@ -1048,8 +1049,8 @@ class TestDump:
 
     def test_standard_blocks(self):
         """
-        Media from elsewhere are blocks of LangChain's standard, which it turns
-        into the words of every provider.
+        Media from elsewhere are blocks of LangChain's standard, which it converts to
+        the format of every provider.
         """
         parts = [
             ImagePart(url="http://x", detail="low"),
@@ -1072,7 +1073,7 @@ class TestDump:
 
 def text_of(message):
     """
-    *message* in the words that come back from LangChain.
+    *message* as it comes back from LangChain.
     """
     plain = bare(message)
     if isinstance(plain, UnknownMessage):
@@ -1097,7 +1098,7 @@ def text_of(message):
 
 class TestCrossing:
     """
-    Conversations of others in LangChain's words, and LangChain's in theirs.
+    Conversations of others as LangChain's, and LangChain's as theirs.
     """
 
     @pytest.mark.parametrize("adapter", [anthropic, gemini, openai_chat])

@@ -101,7 +101,7 @@ class TestTurns:
 
     def test_answers_of_one_update(self, store):
         """
-        Of several answers in one update each is paid.
+        Of several answers in one update each is billed.
         """
         model = Model()
 
@@ -130,7 +130,7 @@ class TestOnce:
 
     def test_run_again(self, store, model):
         """
-        A step that is run again costs again: the provider is paid twice.
+        A step that is run again is billed again, as the provider does.
         """
         graph = graph_of(saver_of(store), model)
         run_turn(graph, "a")
@@ -144,7 +144,7 @@ class TestOnce:
 
     def test_rewritten(self, stores, model):
         """
-        An answer whose text is changed was paid once, in whatever process.
+        An answer whose text is changed is billed once, in whatever process.
         """
         store, again = stores
         run_turn(graph_of(saver_of(store), model), "a")
@@ -261,8 +261,8 @@ class TestGoingBack:
 class TestInside:
     def test_graphs_in_graphs(self, store):
         """
-        What a graph inside of another spent is paid in the outer one once, and
-        the two together cost no more.
+        The usage of a graph inside of another is counted in the outer one once, and
+        that of the two together is no more.
         """
         model = Model()
         inner: Any = StateGraph(ChatState)
@@ -294,7 +294,7 @@ class State(TypedDict):
 class TestChannel:
     def test_answers(self, model):
         """
-        An answer that reports its usage is paid when it is added, ours or
+        An answer that reports its usage is billed when it is added, ours or
         LangChain's, each once.
         """
         model.calls = 1
@@ -324,8 +324,8 @@ class TestChannel:
 
     def test_goes_back(self, stores):
         """
-        The graph's state is as it was, and what is saved keeps what was spent
-        since, also where the thread goes on and is pruned.
+        The graph's state is as it was, and the saved ledger keeps the usage since, also
+        where the thread goes on and is pruned.
         """
         store, again = stores
         model = Model()

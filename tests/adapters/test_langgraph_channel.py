@@ -42,7 +42,7 @@ def built(*nodes, **options):
 
 def texts(state):
     """
-    What was said.
+    The texts of the messages.
     """
     return [message.text for message in state]
 
@@ -68,7 +68,7 @@ class TestAdd:
     @given(aggregators(), messages(), messages())
     def test_branches(self, state, one, two):
         """
-        Branches that say different things are joined in order, each once.
+        Branches with different messages are joined in order, each once.
         """
         left, right = state.add(one), state.fork().add(two)
         joined = add_to_state(add_to_state(state, left), right)
@@ -106,8 +106,8 @@ class TestAdd:
 class TestChannel:
     def test_side_by_side(self):
         """
-        What nodes said that ran side by side is joined in their order, once,
-        whatever they gave; and the bill is the sum.
+        Messages of nodes that ran side by side are joined in their order, once,
+        whatever they gave; and the usage is the sum.
         """
         graph = built(
             lambda state: {"chat": state["chat"].add_assistant_message("b")},

@@ -74,8 +74,8 @@ def both(turn: Any) -> list[Any]:
 class TestTwoRuns:
     def test_from_one_checkpoint(self, kind, durability, tmp_path):
         """
-        Of two savers that read one checkpoint one is refused; what the other
-        said is there, once, and after it the refused one may go on.
+        Of two savers that read one checkpoint one is refused; the other's messages are
+        there, once, and after it the refused one may go on.
         """
         with opened(kind, tmp_path) as (store, again):
             run_turn(graph_of(saver_of(store)), "a")
@@ -272,8 +272,7 @@ class TestOnPurpose:
 
     def test_siblings(self, store):
         """
-        Who asks for LangGraph's own way has it: both are there, and the last
-        one is the thread's.
+        A saver with LangGraph's own way keeps both, and the last one is the thread's.
         """
         saver = saver_of(store, allow_siblings=True)
 
@@ -297,7 +296,7 @@ class TestEdits:
 
     def test_refused(self, store):
         """
-        A save under the name of a thread says how to change the thread; the
+        A save under the name of a thread is an error with how to change the thread; the
         graph goes on as if nothing was.
         """
         saver = saver_of(store)

@@ -35,8 +35,8 @@ class TestTurns:
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     def test_goes_on(self, stores, durability):
         """
-        A thread goes on where it was, also in a store that is opened again;
-        what was said is under its name.
+        A thread goes on where it was, also in a store that is opened again; its
+        messages are under its name.
         """
         store, again = stores
         first = run_turn(graph_of(saver_of(store)), "a", durability=durability)
@@ -402,7 +402,7 @@ class TestCopies:
 class TestGraphsInGraphs:
     def test_namespaces(self, store):
         """
-        Graphs in graphs have checkpoints of their own, and share what was said
+        Graphs in graphs have checkpoints of their own, and share the messages from
         outside of them.
         """
         inner: Any = StateGraph(ChatState)
@@ -426,7 +426,7 @@ class TestGraphsInGraphs:
     @pytest.mark.parametrize("durability", ["sync", "exit"])
     def test_interrupt_inside(self, store, durability):
         """
-        A graph in a graph is interrupted, told of, and resumed.
+        A graph in a graph is interrupted, listed as such, and resumed.
         """
 
         def ask(_state):
@@ -493,7 +493,7 @@ class TestGraphsInGraphs:
 
 def extend(old, new):
     """
-    What was said, and then all that is *new*.
+    The messages, and then all that is *new*.
     """
     return [*old, *(message for each in new for message in each)]
 

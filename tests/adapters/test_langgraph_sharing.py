@@ -75,7 +75,7 @@ def got(saver, config):
 class TestDelta:
     def test_a_turn(self, store):
         """
-        A turn writes as many rows and bytes, however much was said before.
+        A turn writes as many rows and bytes, however long the conversation is.
         """
         graph = graph_of(saver_of(store), lambda _: {"messages": [AIMessage("y" * 50)]})
         rows, size = [], []
@@ -349,7 +349,7 @@ class TestMessages:
     )
     def test_odd_ones(self, store, odd):
         """
-        A list that can't be said in our words is kept as LangGraph would: what
+        A list that can't be converted to our messages is kept as LangGraph would: what
         comes back is what came back from its own checkpointer.
         """
         messages = [HumanMessage("a", id="a"), odd]
@@ -411,8 +411,8 @@ class TestMessages:
 
     def test_not_sayable(self, store):
         """
-        Where a conversation can't be said any more, none is under its name,
-        rather than an old one.
+        Where a conversation can't be converted any more, none is under its name, rather
+        than an old one.
         """
         saver = saver_of(store)
         odd = HumanMessage("b", additional_kwargs={"at": datetime.now(UTC)})
@@ -697,7 +697,7 @@ class TestMessages:
 
     def test_encrypted(self, store):
         """
-        Who gives a serde that encrypts has nothing in plain text there.
+        With a serde that encrypts, nothing is there in plain text.
         """
 
         class Cipher:
@@ -896,8 +896,8 @@ class TestWrites:
 class TestAtomic:
     def test_killed_anywhere(self):
         """
-        Killed at any call, a store has the checkpoint and what was said in it,
-        or neither; and the next one goes on.
+        Killed at any call, a store has the checkpoint and its messages, or neither; and
+        the next one goes on.
         """
         backend = MemoryBackend()
         first = put(saver_of(Store(backend)), {"messages": MESSAGES[:1], "x": "x" * 99})
@@ -1077,7 +1077,7 @@ class TestLettingGo:
 
     def test_copy_refused(self, store):
         """
-        What is not there can't be copied, and what is there is not passed over.
+        What is not there can't be copied, and what is there is not overwritten.
         """
         saver = saver_of(store)
         put(saver, {"x": 1})

@@ -77,7 +77,7 @@ def openai(request) -> OpenAIFormat:
 
 class TestDump:
     """
-    What neither format can say is listed.
+    What neither format can represent is listed.
     """
 
     @table(
@@ -171,7 +171,7 @@ class TestDump:
 
     def test_ours_is_not_lost(self, openai):
         """
-        What was never for a model to hear is neither sent nor listed.
+        What is never sent to a model is neither sent nor listed.
         """
         plain = AssistantMessage(
             [TextPart("hi"), RefusalPart("no")], tool_calls=[ToolCall("c1", "f", "{}")]
@@ -199,7 +199,7 @@ class TestLoad:
 
     def test_a_whole_request(self, openai):
         """
-        Of a request only what was said is read; the bare list will do.
+        Of a request only the messages are read; the bare list will do.
         """
         messages = [{"role": "user", "content": "hi"}]
         request = {"model": "m", openai.key: messages, "tools": []}
@@ -241,7 +241,7 @@ class TestLoad:
 
     def test_problems_of_content(self, openai):
         """
-        One mistake does not hide the next, and each says what it should be.
+        One mistake does not hide the next, and each has what was expected.
         """
         kind = openai.block
         content = [

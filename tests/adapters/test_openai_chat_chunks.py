@@ -1,5 +1,5 @@
 """
-Streams of Chat Completions: chunks that concatenate to what was said.
+Streams of Chat Completions: chunks that concatenate to the message.
 """
 
 import base64
@@ -347,8 +347,8 @@ class TestIndexedLists:
     @pytest.mark.parametrize("again", ["", "Hm."])
     def test_blocks_of_thoughts(self, again):
         """
-        What LiteLLM tells of thoughts has no index: a text ends with its signature,
-        which may come with the whole text again.
+        LiteLLM's thoughts have no index: a text ends with its signature, which may come
+        with the whole text again.
         """
         pieces = [("H", ""), ("m.", ""), (again, "s"), ("Aha!", ""), (None, "t")]
         hidden = {"type": "redacted_thinking", "data": "c2ln"}
@@ -782,8 +782,8 @@ class TestResponse:
 
     def test_keys_of_deltas(self):
         """
-        What a dialect adds to a message is sent back to it: what is said with
-        every piece is said once, and lists come in pieces.
+        What a dialect adds to a message is sent back to it: what is repeated with every
+        piece is kept once, and lists come in pieces.
         """
         events = [
             event(content=text, annotations=[{"url": "x"}], served={"by": "x"})
@@ -807,7 +807,7 @@ class TestResponse:
     @pytest.mark.parametrize("choice", [-1, None, "0", True])
     def test_no_choice(self, choice):
         """
-        Answers are numbered; told at once, not with the first chunk.
+        Answers are numbered; another one is reported at once, not with the first chunk.
         """
         with pytest.raises(ValueError, match="index of a response"):
             load_chunks([], choice=choice)
@@ -866,7 +866,7 @@ class TestEnds:
     )
     def test_provider_fails(self, failure, reason):
         """
-        In its own words, after all it said before.
+        With the provider's message, after everything before it.
         """
         events = [event(content="a"), event(content="b"), {"error": failure}]
         chunks, error = given_before(events, ProviderStreamError)
@@ -895,7 +895,7 @@ class TestEnds:
     )
     def test_provider_fails_elsewhere(self, failure):
         """
-        Some servers say it in other places.
+        Some servers report it in other places.
         """
         chunks, error = given_before([event(content="a"), failure], ProviderStreamError)
 
@@ -1090,7 +1090,7 @@ def straightforward(events):
 class TestRecorded:
     def test_collects(self, path):
         """
-        Recorded streams collect to what their events say.
+        Recorded streams collect to the content of their events.
         """
         expected = straightforward(events_of(path))
         chunks: list[Any] = []

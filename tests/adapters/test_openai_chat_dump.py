@@ -69,7 +69,7 @@ CONTENTS: list[dict[str, Any]] = [
 
 class TestWrittenAsItWas:
     """
-    How something was not said is remembered, and forgotten when it is said.
+    The form of an absent value is remembered, and forgotten when there is a value.
     """
 
     @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ class TestWrittenAsItWas:
     )
     def test_key_for_key(self, raw):
         """
-        Missing, null and "" are told apart, and nothing is added.
+        Missing, null and "" are distinguished, and nothing is added.
         """
         export = dump(load([raw]))
 
@@ -196,7 +196,7 @@ class TestWrittenAsItWas:
 
     def test_plain_medium_with_more(self):
         """
-        A medium that was a plain text is an object where it has more to say.
+        A medium that was a plain text is an object where it has more keys.
         """
         raw = {"role": "user", "content": [{"type": "image_url", "image_url": PNG_URL}]}
         message = one(raw)
@@ -208,7 +208,7 @@ class TestWrittenAsItWas:
 
     def test_type_of_audio(self):
         """
-        A format that was in the data alone is said where it is another by now.
+        A format that was in the data alone is written where it is another by now.
         """
         body = {"data": "data:audio/wav;base64,UklGRg=="}
         block = {"type": "input_audio", "input_audio": body}
@@ -277,7 +277,7 @@ class TestWrittenAsItWas:
 
 class TestDump:
     """
-    What the format can't say is listed.
+    What the format can't represent is listed.
     """
 
     @pytest.mark.parametrize(

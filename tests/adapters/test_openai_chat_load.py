@@ -74,7 +74,7 @@ def file(data, **fields):
 
 class TestLoad:
     """
-    What our model has a word for is said in it.
+    What our model can represent is in its fields.
     """
 
     @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ class TestLoad:
     )
     def test_unknown_parts(self, block):
         """
-        What there is no word for is kept as it is.
+        What our model can't represent is kept as it is.
         """
         message = one({"role": "user", "content": [block]})
 
@@ -275,8 +275,8 @@ class TestLoad:
 
     def test_calls_without_ids(self):
         """
-        Results that don't say which call they answer are paired by the tool's
-        name, then by place; an orphan has an id all the same.
+        Results without the id of a call are paired by the tool's name, then by place;
+        an orphan has an id all the same.
         """
         calls = [
             {"type": "function", "function": {"name": name, "arguments": ""}}
@@ -299,7 +299,7 @@ class TestLoad:
 
     def test_result_that_knows_its_call(self):
         """
-        Who says which call it answers is believed, and that call is done.
+        A result with the id of its call is paired with that, and the call is done.
         """
         raws = [
             answer(content=None, tool_calls=[call(id="a"), call(id="b")]),
@@ -441,7 +441,7 @@ class TestRefuses:
     @pytest.mark.parametrize(("raw", "problems"), WRONG)
     def test_every_problem(self, raw, problems):
         """
-        One mistake does not hide the next, and each says what it should be.
+        One mistake does not hide the next, and each has what was expected.
         """
         with pytest.raises(DecodeError) as found:
             load({"messages": [raw, {"role": "user", "content": "hi"}, 4]})
@@ -462,7 +462,7 @@ class TestRefuses:
 
     def test_one_message_alone(self):
         """
-        A message that is not in a list is told what is expected.
+        A message that is not in a list is an error that says what is expected.
         """
         with pytest.raises(DecodeError, match="neither messages nor choices"):
             load({"role": "user", "content": "hi"})

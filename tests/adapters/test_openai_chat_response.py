@@ -99,7 +99,7 @@ class TestResponse:
 
     def test_several(self):
         """
-        Of several answers each is a message, and the price is paid once.
+        Of several answers each is a message, and the usage counts once.
         """
         choices = [{"index": at, "message": answer(content="hi")} for at in (0, 2)]
 
@@ -192,7 +192,7 @@ class TestResponse:
     )
     def test_refused(self, document, path):
         """
-        What is no response says so, in the provider's words if there are any.
+        What is no response is an error, with the provider's message if there is any.
         """
         with pytest.raises(DecodeError) as found:
             load(document)

@@ -21,7 +21,7 @@ from tests.recorded import is_large
 
 def in_order(message):
     """
-    *message* with its parts, and its calls, in the places they say they have.
+    *message* with its parts, and its calls, in the order of their indexes.
     """
     parts, calls = message.content, message.tool_calls
     if isinstance(parts, str) or any(one.index is None for one in (*parts, *calls)):
@@ -44,8 +44,8 @@ class TestContract(FormatContract):
 
     def normalise(self, message):
         """
-        An id that was made up is as good as none, no parts are no text, and
-        places tell the order.
+        An id that was made up is as good as none, no parts are no text, and indexes
+        give the order.
         """
         if isinstance(message, AssistantMessage):
             message = in_order(message)

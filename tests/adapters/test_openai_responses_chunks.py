@@ -1,5 +1,5 @@
 """
-Streams of OpenAI's Responses: chunks that concatenate to what was said.
+Streams of OpenAI's Responses: chunks that concatenate to the message.
 """
 
 from functools import partial
@@ -59,8 +59,8 @@ def said_by(*events):
 class TestText:
     def test_pieces(self):
         """
-        The text of all pieces once, as they come; then what the end tells of
-        the item, and of the response.
+        The text of all pieces once, as they come; then the item's other keys at its
+        end, and the response's.
         """
         events = [
             added(BEGUN),
@@ -97,7 +97,7 @@ class TestText:
 
     def test_another_end(self):
         """
-        What was given can't be taken back; what the end said is noted.
+        What was given can't be taken back; the text at the end is noted.
         """
         merged = collected(added(BEGUN), piece("Hello"), done(message("Bye")))
 
@@ -172,7 +172,7 @@ class TestText:
 
     def test_surrogates_at_the_end(self):
         """
-        Also where only the end of a text says it.
+        Also where only the end of a text has it.
         """
         merged = collected(event("refusal.done", refusal="a\ud800", output_index=0))
 
@@ -181,7 +181,7 @@ class TestText:
 
     def test_mended_elsewhere(self):
         """
-        So is what the end tells.
+        So are the other keys of the end.
         """
         merged = collected(
             done(message("a"), 0),
@@ -198,7 +198,7 @@ class TestText:
 
     def test_without_places(self):
         """
-        Pieces that don't say what they are of are of what came last.
+        Pieces without a place are of what came last.
         """
         kind = "response.output_text.delta"
 
@@ -208,7 +208,7 @@ class TestText:
 class TestThoughts:
     def test_pieces(self):
         """
-        Each text is a part; signed, once, with what the end says.
+        Each text is a part; signed, once, with the keys of the end.
         """
         whole = thought(
             "Hm.",
@@ -273,7 +273,7 @@ class TestThoughts:
 
     def test_broken_off(self):
         """
-        Without an end, with what the beginning said.
+        Without an end, with the keys of the beginning.
         """
         merged = collected(
             added(thought(encrypted_content="begin")),
@@ -551,7 +551,7 @@ class TestCalls:
 
     def test_another_end(self):
         """
-        What was given can't be taken back; what the end said is noted.
+        What was given can't be taken back; the arguments at the end are noted.
         """
         (merged,) = collected(
             added(call()), asked("{}"), done(call(arguments="[]"))
@@ -652,7 +652,7 @@ class TestBuiltIn:
 
     def test_done_late(self):
         """
-        Who is done late is given late, and stands where it stood.
+        An item that is done late is given late, and stands where it stood.
         """
         lists = [{"type": "mcp_list_tools", "id": f"mcpl_{at}"} for at in (0, 1)]
         ended = [{**each, "tools": [{"name": "t"}]} for each in lists]
@@ -673,7 +673,8 @@ class TestBuiltIn:
 
     def test_done_between_pieces(self):
         """
-        Who is done while a message is open waits for it, and tears it not.
+        An item that is done while a message is open waits for it, and does not divide
+        it.
         """
         search = {"type": "web_search_call", "id": "ws_1"}
         merged = collected(
@@ -715,7 +716,7 @@ class TestBuiltIn:
 class TestItems:
     def test_other_ids(self):
         """
-        Where ids differ from event to event, places tell.
+        Where ids differ from event to event, places decide.
         """
         merged = collected(
             added(message(id="x")),
@@ -729,7 +730,7 @@ class TestItems:
 
     def test_one_place_for_all(self):
         """
-        Where places are the same, ids tell.
+        Where places are the same, ids decide.
         """
         merged = collected(
             added(thought()),
@@ -747,7 +748,7 @@ class TestItems:
 
     def test_again(self):
         """
-        An item that is told twice is said once.
+        An item that is announced twice is given once.
         """
         events = [added(BEGUN), piece("a"), done(message("a"))]
         merged = collected(*events[:2], *events, *events[2:], end(message("a")))
@@ -879,8 +880,8 @@ class TestResponse:
 
     def test_unknown_events(self):
         """
-        What there is no word for is kept by the type of the event, but for
-        numbers, padding, and events that say nothing.
+        What our model can't represent is kept by the type of the event, but for
+        numbers, padding, and events without content.
         """
         merged = collected(
             {"type": "keepalive", "sequence_number": 1},
@@ -913,7 +914,7 @@ class TestResponse:
 
     def test_unknown_blocks(self):
         """
-        A block there is no word for is kept in its place.
+        A block of an unknown type is kept in its place.
         """
         odd = {"type": "output_audio", "data": "iVBO"}
         whole = message("a", odd, "b")
@@ -963,7 +964,7 @@ class TestEnds:
 
     def test_empty_response(self):
         """
-        What says nothing is not sent back.
+        An empty response is not sent back.
         """
         assert [] == dump([collected()]).payload["input"]
         assert answer() == collected(end())
@@ -984,7 +985,7 @@ class TestEnds:
     )
     def test_provider_fails(self, failure, reason):
         """
-        In its own words, after all it said before.
+        With the provider's message, after everything before it.
         """
         chunks, error = given_before(
             [piece("a"), piece("b"), failure], ProviderStreamError
@@ -1172,7 +1173,7 @@ class TestStreams(StreamContract):
 
     def is_end(self, event):
         """
-        The whole response is told.
+        The event has the whole response.
         """
         return event["type"] in {"response.completed", "response.failed"}
 
@@ -1202,7 +1203,7 @@ class TestLaws:
 
 def in_places(one):
     """
-    The parts of *one* in the places they say they have.
+    The parts of *one* in the order of their indexes.
     """
     return sorted(one.parts, key=lambda part: part.index)
 
@@ -1214,7 +1215,7 @@ def in_places(one):
 class TestRecorded:
     def test_collects(self, path):
         """
-        Recorded streams collect to what their pieces say.
+        Recorded streams collect to the content of their pieces.
         """
         texts: dict[str, str] = {}
         done_items: dict[int, Any] = {}
@@ -1241,9 +1242,9 @@ class TestRecorded:
 
     def test_is_its_response(self, path):
         """
-        And to what the whole response at their end says, but for what the
-        provider says in other words there: what thoughts are signed with, and
-        how likely a token was, which is rounded.
+        And to the whole response at their end, but for what the provider sends in
+        another form there: the signatures of thoughts, and the probabilities of tokens,
+        which are rounded.
         """
         *_, last = events_of(path)
 

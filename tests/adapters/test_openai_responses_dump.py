@@ -86,7 +86,7 @@ CONTENTS: list[Any] = [
 
 class TestWrittenAsItWas:
     """
-    How something was not said is remembered, and forgotten when it is said.
+    The form of an absent value is remembered, and forgotten when there is a value.
     """
 
     @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ class TestWrittenAsItWas:
     )
     def test_key_for_key(self, raws):
         """
-        Missing, null and "" are told apart, and nothing is added.
+        Missing, null and "" are distinguished, and nothing is added.
         """
         export = dump(load(raws))
 
@@ -150,8 +150,8 @@ class TestWrittenAsItWas:
 
     def test_parts_that_were_added(self):
         """
-        Are messages of their own before and behind others, and nothing is
-        said in another's name.
+        Are messages of their own before and behind others, and no text gets another's
+        name.
         """
         made = answer(message("b"), call())
         more = made.replace(
@@ -310,7 +310,7 @@ class TestThoughts:
 
     def test_noted_by_both(self):
         """
-        Who has a note of its own has signed.
+        A part with a note of its own is signed.
         """
         hm = ReasoningPart("Hm.", "s", metadata=as_given(BOTH))
 
@@ -386,7 +386,7 @@ class TestThoughts:
 
 class TestDump:
     """
-    What the format can't say is listed.
+    What the format can't represent is listed.
     """
 
     @pytest.mark.parametrize(
@@ -433,7 +433,7 @@ class TestDump:
 
     def test_leaves_a_message_behind(self):
         """
-        Who spoke when is said still where all that was said is lost.
+        The role of a message is still there where all its content is lost.
         """
         video = VideoPart(url="https://a.b/c")
 
@@ -478,7 +478,7 @@ class TestDump:
 
     def test_results_of_custom_tools(self):
         """
-        Are told by their call, too.
+        Are recognised by their call, too.
         """
         asked = AssistantMessage(
             tool_calls=[ToolCall("c1", "run", "ls", type="custom")]

@@ -91,7 +91,7 @@ def file(**fields):
 
 class TestLoad:
     """
-    What our model has a word for is said in it.
+    What our model can represent is in its fields.
     """
 
     @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ class TestLoad:
 
     def test_bare_text(self):
         """
-        An input that is a text is what the user says.
+        An input that is a text is a user's message.
         """
         assert (UserMessage("hi"),) == load({"input": "hi", "instructions": None})
 
@@ -189,8 +189,8 @@ class TestLoad:
     )
     def test_unusual_blocks(self, block, part):
         """
-        So are media in unusual base64, and words of another role; they are
-        written as they were.
+        So are media in unusual base64, and texts of another role; they are written as
+        they were.
         """
         found = one(user(block))
 
@@ -215,7 +215,7 @@ class TestLoad:
     )
     def test_unknown_blocks(self, block):
         """
-        What there is no word for is kept as it is.
+        What our model can't represent is kept as it is.
         """
         found = one(user(block))
 
@@ -304,8 +304,8 @@ class TestLoad:
     )
     def test_thoughts_as_they_were(self, raw):
         """
-        Missing, null and "" are told apart in a thought, too, and what it is
-        signed with is in one of its parts.
+        Missing, null and "" are distinguished in a thought, too, and its signature is
+        in one of its parts.
         """
         found = one_of([raw, call()])
 
@@ -385,8 +385,8 @@ class TestLoad:
     )
     def test_of_the_caller(self, raw):
         """
-        So is what a caller says that there is no word for: it parts what the
-        model said before from what it says then.
+        So is an item of the caller's that our model can't represent: it separates the
+        model's messages before and after it.
         """
         raws = [message("a"), raw, message("b")]
 
@@ -398,7 +398,7 @@ class TestLoad:
 
     def test_system_message_of_more_than_text(self):
         """
-        Is kept whole, and says nothing twice.
+        Is kept whole, and repeats nothing.
         """
         raw = {
             "role": "developer",
@@ -409,7 +409,7 @@ class TestLoad:
 
     def test_names_of_results(self):
         """
-        A result has the name of the tool that was called, or that it says.
+        A result has the name of the tool that was called, or its own.
         """
         raws = [call(), result(), result(call_id="c2"), result(call_id="c3", name="g")]
 
@@ -615,7 +615,7 @@ class TestRefuses:
     @pytest.mark.parametrize(("raw", "problems"), WRONG)
     def test_every_problem(self, raw, problems):
         """
-        One mistake does not hide the next, and each says what it should be.
+        One mistake does not hide the next, and each has what was expected.
         """
         with pytest.raises(DecodeError) as found:
             load({"input": [raw, {"role": "user", "content": "hi"}, 4]})
@@ -663,7 +663,7 @@ class TestRefuses:
 class TestKinds:
     def test_thought_and_text(self):
         """
-        What a message says of its thoughts and its text.
+        The thoughts and the text of a message.
         """
         found = one_of([thought("Hm. ", "Aha!"), message("hi")])
 

@@ -166,7 +166,7 @@ class TestResponse:
 
     def test_compaction(self):
         """
-        What was kept is said by whom it was said, and the rest is one item.
+        What was kept has the role it had, and the rest is one item.
         """
         kept = message({"type": "input_text", "text": "2+2?"}, role="user")
         rest = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"}
@@ -185,7 +185,7 @@ class TestResponse:
 
     def test_nothing_but_kept(self):
         """
-        What it cost is told also where the model said nothing.
+        The usage is there also without any content.
         """
         whole = response(message(role="user"), usage={"input_tokens": 9})
 
@@ -234,7 +234,7 @@ class TestResponse:
     )
     def test_refused(self, document, path):
         """
-        What is no response says so, in the provider's words if there are any.
+        What is no response is an error, with the provider's message if there is any.
         """
         with pytest.raises(DecodeError) as found:
             load(document)

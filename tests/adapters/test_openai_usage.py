@@ -324,7 +324,7 @@ class TestLoadUsage:
     @EACH
     def test_no_object(self, adapter):
         """
-        Usage that is something else is refused, and said to be no object.
+        Usage that is no object is refused, with an error that says so.
         """
         with pytest.raises(DecodeError, match=r"is 3; expected an object$"):
             adapter.load_usage({"usage": 3})

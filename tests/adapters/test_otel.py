@@ -74,7 +74,7 @@ def call(arguments, **fields):
 
 def lost(*given):
     """
-    Where and what of messages can't be said.
+    The paths and names of what can't be represented in messages.
     """
     return [(one.path, one.what) for one in dump(given).lost]
 
@@ -94,8 +94,8 @@ def strings(value):
 
 def shape(value):
     """
-    *value* without what was said: messages' roles and parts' types, tools'
-    names and ids, and media's kinds.
+    *value* without contents: messages' roles and parts' types, tools' names and ids,
+    and media's kinds.
     """
     names = {"type", "id", "role", "modality", "mime_type", "finish_reason"}
     if isinstance(value, list):
@@ -162,8 +162,8 @@ class TestPayload:
     @given(st.lists(messages(), max_size=4), st.data())
     def test_is_valid(self, chat, data):
         """
-        Whatever was said is what the conventions take, with contents and
-        without, and the same each time; each loss has its place.
+        Whatever the messages are, the result is valid by the conventions, with contents
+        and without, and the same each time; each loss has its place.
         """
         output = data.draw(st.none() | st.integers(0, len(chat)))
         contents, apart = data.draw(st.booleans()), data.draw(st.booleans())
@@ -209,8 +209,7 @@ class TestPayload:
     @given(st.lists(messages(), max_size=4))
     def test_without_contents(self, chat):
         """
-        Without contents the structure is the same, and nothing of what was
-        said is there.
+        Without contents the structure is the same, and no text of a message is there.
         """
         whole, bare = dump(chat).payload, dump(chat, contents=False).payload
 
@@ -226,7 +225,7 @@ class TestPayload:
 
     def test_secrets(self):
         """
-        Nothing that a person, a model or a tool said gets through.
+        No text of a person, a model or a tool gets through.
         """
         secret = "s3cret"
         chat = [
@@ -321,8 +320,8 @@ class TestSplit:
 
     def test_reasons(self):
         """
-        Why messages ended is said if all of the output say, in the provider's
-        words; in the messages in the conventions'.
+        The reasons why messages ended are there if all of the output have one, as the
+        provider's values; in the messages as the conventions'.
         """
         given = ["tool_calls", "interrupted", "stop_sequence", "odd"]
         choices = [AssistantMessage(response=ResponseMeta(each)) for each in given]
@@ -452,8 +451,8 @@ class TestParts:
 
     def test_order(self):
         """
-        Text and calls are in the order in which they were streamed, if all of
-        them tell it; else calls come last.
+        Text and calls are in the order in which they were streamed, if all of them have
+        it; else calls come last.
         """
         parts = [TextPart("b", index=2), TextPart("a", index=0)]
         calls = [ToolCall("c", "f", index=1)]
@@ -522,7 +521,7 @@ class TestLost:
     )
     def test_listed(self, message, path, what):
         """
-        What the conventions have no word for is listed, and nothing else is.
+        What the conventions can't represent is listed, and nothing else is.
         """
         assert [(f"messages[0]{path}", what)] == lost(message)
 

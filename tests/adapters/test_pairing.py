@@ -1,6 +1,5 @@
 """
-Which call a result answers that does not say it, in the formats that may leave
-that out.
+Which call a result without its id answers, in the formats that may leave that out.
 """
 
 from typing import Any

@@ -136,7 +136,7 @@ class TestContract(FormatContract):
 
 class TestLoad:
     """
-    What Pydantic AI says, in our words.
+    Pydantic AI's messages as ours.
     """
 
     def test_roles(self):
@@ -156,7 +156,7 @@ class TestLoad:
 
     def test_instructions_once(self):
         """
-        Instructions that stay are said, and kept, once.
+        Instructions that stay are there, and kept, once.
         """
         history = [asks(str(at), instructions="Be kind." * 99) for at in range(9)]
         loaded = ours(history)
@@ -166,7 +166,7 @@ class TestLoad:
 
     def test_instructions_again(self):
         """
-        Those of before, after others, are said again; one without any changes
+        Those of before, after others, are there again; a request without any changes
         nothing.
         """
         history = [asks("?", instructions=text) for text in ("a", None, "a", "b", "a")]
@@ -177,7 +177,7 @@ class TestLoad:
 
     def test_content(self):
         """
-        Each kind of content is a part of its kind; what we have no word for is
+        Each kind of content is a part of its kind; what our model can't represent is
         kept as it is.
         """
         parts = ours(EVERYTHING)[2].parts
@@ -360,7 +360,7 @@ class TestLoad:
 
     def test_says_what_is_wrong(self):
         """
-        All that is wrong is told, each with its path.
+        All that is wrong is reported, each with its path.
         """
         with pytest.raises(DecodeError) as caught:
             load(
@@ -384,14 +384,14 @@ class TestLoad:
 
 class TestDump:
     """
-    What others said, in Pydantic AI's words.
+    Messages of others as Pydantic AI's.
     """
 
     @given(transcripts())
     def test_others(self, chat):
         """
-        Whatever was said anywhere is a history that Pydantic AI takes, with
-        the same calls, answered by the same results.
+        Messages from anywhere are a history that Pydantic AI takes, with the same
+        calls, answered by the same results.
         """
         export = dump(chat)
         parts = [part for message in export.payload for part in message.parts]
@@ -434,7 +434,7 @@ class TestDump:
 
     def test_loses_nothing_in_silence(self):
         """
-        What Pydantic AI has no word for is listed.
+        What Pydantic AI can't represent is listed.
         """
         chat = [
             UserMessage([FilePart(data=b"x", media_type="text/plain", name="a.txt")]),
@@ -458,7 +458,7 @@ class TestDump:
 
     def test_edited(self):
         """
-        What the messages say by now goes before what was noted.
+        What the messages have now wins over what was noted.
         """
         history = [asks("Hi!"), calls("c1"), answers("c1", text={"a": 1}), says("Bye.")]
         loaded = list(load(history))
@@ -476,8 +476,7 @@ class TestDump:
 
     def test_instructions_gone(self):
         """
-        A part of a history without the message that says its instructions
-        says so.
+        A part of a history without the message with its instructions is listed as such.
         """
         history = [asks(text, instructions="Be kind.") for text in "ab"]
         export = dump(load(history)[2:])
@@ -572,7 +571,7 @@ class TestLoadUsage:
 
     def test_run(self):
         """
-        A run's usage tells its requests and calls, too.
+        A run's usage has its requests and calls, too.
         """
         usage = load_usage(RunUsage(requests=2, tool_calls=3, input_tokens=1))
 

@@ -309,7 +309,7 @@ class TestAsTheOwnStore:
 
 def dump_of(messages):
     """
-    What *messages* say, without the classes that JSON narrows.
+    The content of *messages*, without the classes that JSON narrows.
     """
     return [[getattr(part, "content", None) for part in one.parts] for one in messages]
 
@@ -405,7 +405,7 @@ class TestStates:
 
     def test_bill_of_what_was_left(self, store):
         """
-        Who goes back to a branch that was left has paid for both.
+        Going back to a branch that was left keeps the usage of both.
         """
         backend: Any = StoreBackend(store)
 
@@ -614,7 +614,7 @@ class TestStates:
 
     def test_agent(self, store):
         """
-        An agent's runs are saved, and loaded, as Pydantic AI says they are.
+        An agent's runs are saved, and loaded, as Pydantic AI documents.
         """
         backend: Any = StoreBackend(store)
         agent = Agent(TestModel(), instructions="Be kind.")

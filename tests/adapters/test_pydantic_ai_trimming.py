@@ -214,7 +214,7 @@ class TestHistoryProcessor:
 
     def test_goes_on_from_the_view_before(self):
         """
-        Of a history that grew: a summary that is enough is not paid for again.
+        Of a history that grew: a summary that is enough is not billed again.
         """
         asked = []
 
@@ -252,8 +252,8 @@ class TestHistoryProcessor:
 
     def test_other_words(self):
         """
-        What a step says in other words is sent so, in the same request, with
-        all that stood beside it.
+        A message that a step rewrites is sent so, in the same request, with all that
+        stood beside it.
         """
         history = [asks("?"), calls("c1", "c2"), answers("c1", "c2", text="x" * 400)]
         history[2].parts = [*history[2].parts, UserPromptPart("And?")]
@@ -280,7 +280,7 @@ class TestHistoryProcessor:
 
     def test_instructions_count(self):
         """
-        Instructions take up room once, however often they are said.
+        Instructions take up room once, however often they are repeated.
         """
         options = {"instructions": "x" * 80}
         plain = processor(within(100))(chat(9))
@@ -348,7 +348,7 @@ class TestHistoryProcessor:
 
     def test_newest_left_out(self):
         """
-        A view without the newest request is refused, in words.
+        A view without the newest request is refused, with an error that explains it.
         """
         process = processor(lambda messages: TrimContext.of(messages).remove([3, 4]))
 
@@ -357,7 +357,7 @@ class TestHistoryProcessor:
 
     def test_misuse(self):
         """
-        What is no trimmer, and what gives no view, is said at once.
+        What is no trimmer, and what gives no view, is an error at once.
         """
         with pytest.raises(TypeError, match="expected a Trimmer, got a TokenBudget"):
             processor(TokenBudget(context_window=9))

@@ -248,7 +248,7 @@ class TestHelpers:
 
     def test_unknown_keys(self):
         """
-        What a newer SDK says in a derived event is kept, once.
+        What a newer SDK adds to a derived event is kept, once.
         """
         derived = {"type": "text", "text": "Half ", "snapshot": "Half ", "new": 1}
         events = [*ANTHROPIC[:7], derived, derived, *ANTHROPIC[7:]]

@@ -184,7 +184,7 @@ class TestLoad:
     @pytest.mark.parametrize("who", ["from", "role"])
     def test_keys(self, who, what):
         """
-        Who says what is known by either pair of keys, or by one of each.
+        The role of a turn is under either pair of keys, or under one of each.
         """
         assert (UserMessage("hi"),) == load([{who: "user", what: "hi"}])
 
@@ -232,7 +232,7 @@ class TestLoad:
 
     def test_keeps_keys(self):
         """
-        What a turn says beside it is in the notes, but for what says nothing.
+        The other keys of a turn are in the notes, but for empty ones.
         """
         raw = {**TURN, "weight": 0, "name": None, "markdown": None}
 
@@ -278,7 +278,7 @@ class TestLoad:
 
     def test_thoughts(self):
         """
-        Thoughts come before what is said.
+        Thoughts come before the text.
         """
         raw = {"role": "assistant", "content": "4", "reasoning_content": "2+2"}
 
@@ -366,8 +366,8 @@ class TestCalls:
 
     def test_result_with_an_id(self):
         """
-        A call whose result says so is answered, and the next result is for the
-        next one.
+        A call whose result has its id is answered, and the next result is for the next
+        one.
         """
         called, first, second = several(
             chat(
@@ -441,7 +441,7 @@ class TestCalls:
 
     def test_keys_of_calls(self):
         """
-        A call's own id is its id, and what else it says is kept.
+        A call's own id is its id, and its other keys are kept.
         """
         value = '{"name": "f", "arguments": {}, "id": "c1", "thought": "hm"}'
         (call,) = one([{"from": "function_call", "value": value}]).tool_calls
@@ -516,7 +516,7 @@ class TestWrong:
     )
     def test_no_conversation(self, nothing):
         """
-        What is none says what would be one.
+        What is no conversation is an error that says what would be one.
         """
         (found,) = problems(load, nothing)
 
@@ -524,7 +524,7 @@ class TestWrong:
 
     def test_all_of_it(self):
         """
-        All that is wrong is told, each with its path.
+        All that is wrong is reported, each with its path.
         """
         record = chat(
             {"from": "narrator", "value": "x"},
@@ -567,7 +567,7 @@ class TestWrong:
 
     def test_no_list(self):
         """
-        A key of turns that holds none is told.
+        A key of turns that holds none is reported.
         """
         assert ["$.items: is an object; expected a list of messages"] == problems(
             load, {"items": {}}
@@ -609,7 +609,7 @@ class TestLaws:
     @given(LISTED)
     def test_says_it_all(self, turns):
         """
-        Every text that people and models said is in the messages, in order.
+        Every text of people and models is in the messages, in order.
         """
         spoken = [
             next(each[key] for key in ("value", "content", "text") if key in each)
@@ -628,7 +628,7 @@ class TestLaws:
     @given(RECORDS)
     def test_can_be_sent(self, record):
         """
-        All of it can be dumped elsewhere, where what is not said is listed.
+        All of it can be dumped elsewhere, where what can't be is listed.
         """
         export = openai_chat.dump(load(record))
 
@@ -661,7 +661,7 @@ def as_lines(*records):
 class TestLines:
     def test_records(self):
         """
-        A record a line, with its name, its line and what it says beside it.
+        A record a line, with its name, its line and its other keys.
         """
         text = as_lines(chat(ASKED, id="a", tools="[]"), chat(TURN, id=7), [ASKED])
 
@@ -783,8 +783,7 @@ class TestLines:
 
     def test_broken_message(self):
         """
-        A message that is broken is told, and its conversation goes on without
-        it.
+        A broken message is reported, and its conversation goes on without it.
         """
         asked = {"role": "user", "content": "hi"}
 
@@ -852,6 +851,6 @@ class TestLines:
 
 def test_names():
     """
-    What is public is what the package says.
+    What is public is what the package documents.
     """
     assert sorted(transcripts.__all__) == list(transcripts.__all__)

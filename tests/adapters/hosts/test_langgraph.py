@@ -25,7 +25,7 @@ class State(TypedDict):
 
 def graph_on(saver):
     """
-    A graph of one node, which says nothing of itself.
+    A graph of one node, which adds nothing itself.
     """
     builder: Any = StateGraph(State)
     builder.add_node("said", lambda _state: None)
