@@ -20,7 +20,7 @@ from conversation_state.adapters.gemini import (
 )
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
-from conversation_state.messages import AssistantMessage, LogProb
+from conversation_state.messages import LogProb
 from conversation_state.parts import (
     AudioPart,
     ImagePart,
@@ -35,9 +35,14 @@ from tests.adapters import stream_contract
 from tests.adapters.contract import as_json, bare
 from tests.adapters.gemini import PNG, PNG_TEXT, call, model, notes, several, usage_of
 from tests.adapters.stream_contract import StreamContract, cuts, events_of
+from tests.adapters.tables import table
 
 RECORDED = recorded.streams("gemini")
 given_before = partial(stream_contract.given_before, gemini)
+
+
+RAW = "audio/L16;rate=24000"
+CODE = {"executableCode": {"language": "PYTHON", "code": "1"}}
 
 
 def event(*parts, reason=None, written=None, **beside):
@@ -78,12 +83,26 @@ def thought(words, **beside):
     return {"text": words, "thought": True, **beside}
 
 
-def sound(data, media_type="audio/L16;rate=24000"):
+def picture(encoded):
+    """
+    A part with an image.
+    """
+    return {"inlineData": {"mimeType": "image/png", "data": encoded}}
+
+
+def sound(data, media_type=RAW):
     """
     A part with sound.
     """
     encoded = base64.b64encode(data).decode()
     return {"inlineData": {"mimeType": media_type, "data": encoded}}
+
+
+def sent(message):
+    """
+    The contents that *message* is sent in.
+    """
+    return dump([message]).payload["contents"]
 
 
 def collected(*events) -> Any:
@@ -98,32 +117,86 @@ class TestParts:
     Pieces of one thing are joined, and nothing else is.
     """
 
-    def test_text(self):
+    @table(
+        "events, content",
+        {
+            "pieces of a text are one text": (
+                [[text("Hel")], [text("lo")]],
+                "Hello",
+            ),
+            "thoughts and texts have their place": (
+                [
+                    [thought("a")],
+                    [thought("b")],
+                    [text("c"), text("d")],
+                    [thought("e")],
+                    [text("f")],
+                ],
+                (
+                    ReasoningPart("ab", index=0),
+                    TextPart("cd", index=1),
+                    ReasoningPart("e", index=2),
+                    TextPart("f", index=3),
+                ),
+            ),
+            "an empty text adds nothing, and does not come between others": (
+                [
+                    [thought("a")],
+                    [text("")],
+                    [thought("b", thoughtSignature=None)],
+                    [text("", thought=False)],
+                ],
+                (ReasoningPart("ab", index=0),),
+            ),
+            "what the model ran is kept whole, in its place": (
+                [[CODE], [text("a")], [CODE, text("b")]],
+                (
+                    UnknownPart(CODE, source="gemini", index=0),
+                    TextPart("a", index=1),
+                    UnknownPart(CODE, source="gemini", index=2),
+                    TextPart("b", index=3),
+                ),
+            ),
+            "two images are two parts": (
+                [[picture(PNG_TEXT)], [picture(PNG_TEXT)]],
+                (
+                    ImagePart(data=PNG, media_type="image/png", index=0),
+                    ImagePart(data=PNG, media_type="image/png", index=1),
+                ),
+            ),
+            "pieces of raw sound are one sound": (
+                [
+                    [sound(b"ab\xff")],
+                    [sound(b"\xfe\xff")],
+                    [sound(b"c", "audio/pcm")],
+                    [text("a")],
+                    [sound(b"d", "audio/pcm")],
+                ],
+                (
+                    AudioPart(data=b"ab\xff\xfe\xff", media_type=RAW, index=0),
+                    AudioPart(data=b"c", media_type="audio/pcm", index=1),
+                    TextPart("a", index=2),
+                    AudioPart(data=b"d", media_type="audio/pcm", index=3),
+                ),
+            ),
+            "files of sound, which have a head, are several": (
+                [[sound(b"a", "audio/wav")], [sound(b"b", "audio/wav")]],
+                (
+                    AudioPart(data=b"a", media_type="audio/wav", index=0),
+                    AudioPart(data=b"b", media_type="audio/wav", index=1),
+                ),
+            ),
+            "a half of a character that waits stays in its part": (
+                [[thought("a\ud83d")], [text("b")]],
+                (ReasoningPart("a\ufffd", index=0), TextPart("b", index=1)),
+            ),
+        },
+    )
+    def test_content(self, events, content):
         """
-        Pieces of a text are one text, as in a whole response.
+        The content of the message, of the parts of each event.
         """
-        message = collected(event(text("Hel")), event(text("lo"), reason="STOP"))
-
-        assert AssistantMessage("Hello") == bare(message)
-
-    def test_thoughts(self):
-        """
-        Thoughts and texts have their place.
-        """
-        message = collected(
-            event(thought("a")),
-            event(thought("b")),
-            event(text("c"), text("d")),
-            event(thought("e")),
-            event(text("f")),
-        )
-
-        assert message.content == (
-            ReasoningPart("ab", index=0),
-            TextPart("cd", index=1),
-            ReasoningPart("e", index=2),
-            TextPart("f", index=3),
-        )
+        assert content == collected(*[event(*parts) for parts in events]).content
 
     def test_text_around_calls(self):
         """
@@ -135,9 +208,7 @@ class TestParts:
 
         assert (TextPart("a"), TextPart("bc", index=2)) == message.content
         assert [1] == [each.index for each in message.tool_calls]
-        assert [model(text("a"), call(id="c1"), text("bc"))] == dump([message]).payload[
-            "contents"
-        ]
+        assert [model(text("a"), call(id="c1"), text("bc"))] == sent(message)
 
     @pytest.mark.parametrize("key", ["thoughtSignature", "thought_signature"])
     def test_signatures_are_not_joined(self, key):
@@ -151,7 +222,7 @@ class TestParts:
 
         assert ["a", "", "bc", "d", "e"] == [part.text for part in message.parts]
         joined = [*parts[:2], text("bc"), *parts[4:]]
-        assert [model(*joined)] == dump([message]).payload["contents"]
+        assert [model(*joined)] == sent(message)
 
     def test_signed_thoughts_are_not_joined(self):
         """
@@ -168,87 +239,17 @@ class TestParts:
             notes(part) for part in message.parts
         ]
 
-    def test_empty_texts(self):
-        """
-        An empty text adds nothing, and does not come between others.
-        """
-        message = collected(
-            event(thought("a")),
-            event(text("")),
-            event(thought("b", thoughtSignature=None)),
-            event(text("", thought=False)),
-        )
-
-        assert (ReasoningPart("ab", index=0),) == message.content
-
     def test_no_thought(self):
         """
         What is neither a thought nor none is kept beside the text.
         """
         raw = text("a", thought="maybe")
 
-        assert [model(raw)] == dump([collected(event(raw))]).payload["contents"]
-
-    def test_opaque(self):
-        """
-        What the model ran is kept whole, in its place.
-        """
-        code = {"executableCode": {"language": "PYTHON", "code": "1"}}
-        message = collected(event(code), event(text("a")), event(code, text("b")))
-
-        assert message.content == (
-            UnknownPart(code, source="gemini", index=0),
-            TextPart("a", index=1),
-            UnknownPart(code, source="gemini", index=2),
-            TextPart("b", index=3),
-        )
-
-    def test_images(self):
-        """
-        An image is a part, and two are two.
-        """
-        raw = {"inlineData": {"mimeType": "image/png", "data": PNG_TEXT}}
-        message = collected(event(raw), event(raw))
-
-        assert message.content == (
-            ImagePart(data=PNG, media_type="image/png", index=0),
-            ImagePart(data=PNG, media_type="image/png", index=1),
-        )
-
-    def test_raw_sound(self):
-        """
-        Pieces of raw sound are one sound.
-        """
-        message = collected(
-            event(sound(b"ab\xff")),
-            event(sound(b"\xfe\xff")),
-            event(sound(b"c", "audio/pcm")),
-            event(text("a")),
-            event(sound(b"d", "audio/pcm")),
-        )
-
-        assert message.content == (
-            AudioPart(
-                data=b"ab\xff\xfe\xff", media_type="audio/L16;rate=24000", index=0
-            ),
-            AudioPart(data=b"c", media_type="audio/pcm", index=1),
-            TextPart("a", index=2),
-            AudioPart(data=b"d", media_type="audio/pcm", index=3),
-        )
-
-    def test_sound_in_files(self):
-        """
-        Files of sound, which have a head, are not joined.
-        """
-        parts = [sound(b"a", "audio/wav"), sound(b"b", "audio/wav")]
-
-        message = collected(*[event(part) for part in parts])
-
-        assert [b"a", b"b"] == [part.data for part in message.parts]
+        assert [model(raw)] == sent(collected(event(raw)))
 
     def test_sound_with_more(self):
         """
-        Nor is raw sound that is signed.
+        Raw sound that is signed is not joined.
         """
         part = {**sound(b"a"), "thoughtSignature": "c2ln"}
 
@@ -274,14 +275,6 @@ class TestParts:
         assert whole == message.text + message.reasoning
         assert harmed == ("mended" in notes(message))
         assert harmed == bool(dump([message]).lost)
-
-    def test_half_before_others(self):
-        """
-        A half that waits stays in its part.
-        """
-        message = collected(event(thought("a\ud83d")), event(text("b")))
-
-        assert ["a\ufffd", "b"] == [part.text for part in message.parts]
 
     def test_half_in_a_whole_part(self):
         """
@@ -314,23 +307,14 @@ class TestCalls:
         ]
         assert [0, 1, 2] == [each.index for each in message.tool_calls]
 
-    def test_signature(self):
+    @pytest.mark.parametrize("signature", ["c2ln+/=_", ""])
+    def test_signature(self, signature):
         """
-        A call's signature comes back, byte for byte.
+        A call's signature comes back, byte for byte, and none where there was none.
         """
-        raw = call(signature="c2ln+/=_")
+        raw = call(signature=signature)
 
-        message = collected(event(raw), event(text("")))
-
-        assert [model(raw)] == dump([message]).payload["contents"]
-
-    def test_unsigned(self):
-        """
-        A call without one is sent back without.
-        """
-        raw = call(signature="")
-
-        assert [model(raw)] == dump([collected(event(raw))]).payload["contents"]
+        assert [model(raw)] == sent(collected(event(raw), event(text(""))))
 
     def test_snake_case(self):
         """
@@ -407,9 +391,9 @@ class TestPartialCalls:
             (each.name, each.arguments) for each in message.tool_calls
         ]
         assert [1, 2] == [each.index for each in message.tool_calls]
-        assert [text("x"), call("f", args=json.loads(args)), call("g")] == dump(
-            [message]
-        ).payload["contents"][0]["parts"]
+        assert [text("x"), call("f", args=json.loads(args)), call("g")] == sent(
+            message
+        )[0]["parts"]
 
     def test_snake_case(self):
         """
@@ -483,9 +467,8 @@ class TestPartialCalls:
 
         message = collected(self.pieces(*args, name="f", going=False))
 
-        assert ['{"a":1,"b":"c","c":{"d":2}}'] == [
-            each.arguments for each in message.tool_calls
-        ]
+        (found,) = message.tool_calls
+        assert '{"a":1,"b":"c","c":{"d":2}}' == found.arguments
 
     @pytest.mark.parametrize(
         ("args", "path"),
@@ -734,7 +717,7 @@ class TestResponse:
 
         message = collected(made, made)
 
-        assert [model(text("aa"), mood="good")] == dump([message]).payload["contents"]
+        assert [model(text("aa"), mood="good")] == sent(message)
 
     def test_logprobs(self):
         """
@@ -908,8 +891,8 @@ RAW_PARTS = st.one_of(
     texts(max_size=3).map(lambda each: text(each, thoughtSignature="c2ln")),
     st.just(call("f", args={"a": 1})),
     st.just(call("g", id="c1", signature="")),
-    st.just({"executableCode": {"code": "1"}}),
-    st.just({"inlineData": {"mimeType": "image/png", "data": PNG_TEXT}}),
+    st.just(CODE),
+    st.just(picture(PNG_TEXT)),
 )
 
 
