@@ -9,10 +9,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from conversation_state.adapters._notes import notes_of
-from conversation_state.adapters.anthropic import load, load_usage
+from conversation_state.adapters import anthropic
+from conversation_state.adapters.anthropic import load_usage
 from conversation_state.testing.strategies import json_values, texts
 from tests.adapters.objects import both, exactly, some
+from tests.adapters.readers import make_readers
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PNG_BASE64 = "iVBORw0KGgo="
@@ -247,19 +248,7 @@ def result(call_id="toolu_1", content="ok", **fields):
     return {**block, **fields}
 
 
-def one(raw):
-    """
-    The message that *raw* is.
-    """
-    (message,) = load([raw])
-    return message
-
-
-def several(payload):
-    """
-    The messages that *payload* is, of whatever class.
-    """
-    return load(payload)
+one, several, notes = make_readers(anthropic)
 
 
 def cost(payload):
@@ -269,13 +258,6 @@ def cost(payload):
     usage = load_usage(payload)
     assert usage is not None
     return usage
-
-
-def notes(value):
-    """
-    What was noted about *value*.
-    """
-    return notes_of(value.metadata, "anthropic")
 
 
 # Streams

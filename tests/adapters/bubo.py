@@ -7,10 +7,10 @@ from datetime import datetime, timedelta, timezone
 
 from hypothesis import strategies as st
 
-from conversation_state.adapters._notes import notes_of
-from conversation_state.adapters.bubo import load
+from conversation_state.adapters import bubo
 from conversation_state.testing.strategies import json_values, metadata, texts
 from tests.adapters.objects import both, exactly, some
+from tests.adapters.readers import make_readers
 
 PNG = b"\x89PNG\r\n\x1a\n"
 RUN = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -167,26 +167,7 @@ def checkpoints(draw, messages=MESSAGES):
     }
 
 
-def one(raw):
-    """
-    The message that *raw* is.
-    """
-    (message,) = load(raw)
-    return message
-
-
-def several(payload):
-    """
-    The messages that *payload* is, of whatever class.
-    """
-    return load(payload)
-
-
-def notes(value):
-    """
-    What was noted about *value*.
-    """
-    return notes_of(value.metadata, "bubo")
+one, several, notes = make_readers(bubo)
 
 
 def user(content="hi", **fields):

@@ -6,10 +6,10 @@ import base64
 
 from hypothesis import strategies as st
 
-from conversation_state.adapters._notes import notes_of
-from conversation_state.adapters.eino import load
+from conversation_state.adapters import eino
 from conversation_state.testing.strategies import json_values, metadata, texts
 from tests.adapters.objects import both, exactly, some
+from tests.adapters.readers import make_readers
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PNG_TEXT = base64.b64encode(PNG).decode()
@@ -182,23 +182,4 @@ CONVERSATIONS = st.lists(MESSAGES, max_size=4).map(
 )
 
 
-def one(raw):
-    """
-    The message that *raw* is.
-    """
-    (message,) = load(raw)
-    return message
-
-
-def several(payload):
-    """
-    The messages that *payload* is, of whatever class.
-    """
-    return load(payload)
-
-
-def notes(value):
-    """
-    What was noted about *value*.
-    """
-    return notes_of(value.metadata, "eino")
+one, several, notes = make_readers(eino)

@@ -6,10 +6,11 @@ import base64
 
 from hypothesis import strategies as st
 
-from conversation_state.adapters._notes import notes_of
-from conversation_state.adapters.gemini import load, load_usage
+from conversation_state.adapters import gemini
+from conversation_state.adapters.gemini import load_usage
 from conversation_state.testing.strategies import json_values, texts
 from tests.adapters.objects import both, exactly, some
+from tests.adapters.readers import make_readers
 
 PNG = b"\x89PNG\r\n\x1a\n\xff\xfe"
 PNG_TEXT = "iVBORw0KGgr//g=="
@@ -273,19 +274,7 @@ def response(*parts, **fields):
     return {"candidates": [candidate], "responseId": "r1", **fields}
 
 
-def one(raw):
-    """
-    The message that *raw*, a content, is.
-    """
-    (message,) = load([raw])
-    return message
-
-
-def several(payload):
-    """
-    The messages that *payload* is, of whatever class.
-    """
-    return load(payload)
+one, several, notes = make_readers(gemini)
 
 
 def usage_of(payload):
@@ -293,10 +282,3 @@ def usage_of(payload):
     The usage that *payload* reports, or None.
     """
     return load_usage(payload)
-
-
-def notes(value):
-    """
-    What was noted about *value*.
-    """
-    return notes_of(value.metadata, "gemini")

@@ -7,10 +7,10 @@ import base64
 
 from hypothesis import strategies as st
 
-from conversation_state.adapters._notes import notes_of
-from conversation_state.adapters.openai_chat import load
+from conversation_state.adapters import openai_chat
 from conversation_state.testing.strategies import json_values, texts
 from tests.adapters.objects import both, exactly, some
+from tests.adapters.readers import make_readers
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PNG_URL = "data:image/png;base64,iVBORw0KGgo="
@@ -184,19 +184,7 @@ RESPONSES = both(
 )
 
 
-def one(raw):
-    """
-    The message that *raw* is.
-    """
-    (message,) = load([raw])
-    return message
-
-
-def several(payload):
-    """
-    The messages that *payload* is, of whatever class.
-    """
-    return load(payload)
+one, several, notes = make_readers(openai_chat)
 
 
 def answer(**fields):
@@ -212,13 +200,6 @@ def call(name="f", **fields):
     """
     function = {"name": name, "arguments": "{}"}
     return {"id": "c1", "type": "function", "function": function, **fields}
-
-
-def notes(value):
-    """
-    What was noted about *value*.
-    """
-    return notes_of(value.metadata, "openai_chat")
 
 
 def as_given(value):

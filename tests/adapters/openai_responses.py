@@ -7,12 +7,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from conversation_state.adapters._notes import notes_of
+from conversation_state.adapters import openai_responses
 from conversation_state.adapters.openai_responses import load, load_chunks
 from conversation_state.chunks import concat
 from conversation_state.testing.strategies import json_values, texts
 from tests.adapters.objects import both, exactly, some
 from tests.adapters.openai_chat import BASE64, URLS
+from tests.adapters.readers import make_readers
 
 NOTHING = st.sampled_from([None, ""])
 WORDS = st.sampled_from(["a", "low", "wav", "mp3", "mpeg"]) | texts(max_size=4)
@@ -276,12 +277,7 @@ def response(*output, **fields):
     }
 
 
-def one(raw):
-    """
-    The message that *raw*, an item, is.
-    """
-    (loaded,) = load([raw])
-    return loaded
+one, several, notes = make_readers(openai_responses)
 
 
 def answer(*output):
@@ -290,20 +286,6 @@ def answer(*output):
     """
     (loaded,) = load(response(*output))
     return loaded
-
-
-def several(payload):
-    """
-    The messages that *payload* is, of whatever class.
-    """
-    return load(payload)
-
-
-def notes(value):
-    """
-    What was noted about *value*.
-    """
-    return notes_of(value.metadata, "openai_responses")
 
 
 # Events
