@@ -11,30 +11,20 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-from time import monotonic
 
 import click
 
 from conversation_state.cli._cost import cost
-from conversation_state.cli._exit import (
-    BROKEN,
-    FAILED,
-    escape_controls,
-    exit_on_error,
-)
+from conversation_state.cli._exit import BROKEN, FAILED, exit_on_error
 from conversation_state.cli._export import export
 from conversation_state.cli._import import import_
 from conversation_state.cli._inspect import diff, log, names, show, trim
 from conversation_state.cli._maintenance import delete, erase, gc, verify
+from conversation_state.cli._options import max_line_option
 from conversation_state.cli._page import page, serve, tree
 from conversation_state.cli._revisions import annotate, fork, label, rollback
 
 __all__ = ["cli"]
-
-_MEBIBYTE = 1 << 20
-
-# The shortest interval between two redraws of the progress bar.
-_REDRAW_INTERVAL_S = 0.1
 
 
 def _show_version(
@@ -138,14 +128,7 @@ def cli(url: str | None) -> None:
 @click.option(
     "--json", "as_json", is_flag=True, help="Print a JSON object for each conversation."
 )
-@click.option(
-    "--max-line",
-    metavar="MIB",
-    type=click.IntRange(min=1),
-    default=16,
-    show_default=True,
-    help="Skip lines that are longer, in MiB.",
-)
+@max_line_option
 @click.pass_context
 def replay(
     context: click.Context,
@@ -199,28 +182,18 @@ def _replay_files(
     budget = TokenBudget(context_window=window, max_output_tokens=max_output)
     rows: list[_display.ReplayRow] = []
     done = broken = unreadable = 0
-    drawn = monotonic()
     quiet = as_json and sys.stdout.isatty()
     with _display.progress(_input.total_bytes(files), quiet=quiet) as bar:
-        (task,) = bar.task_ids
-        for item in _input.read_files(
-            files,
-            limit=max_line * _MEBIBYTE,
-            advance=lambda size: bar.advance(task, size),
-        ):
+        for item in _input.read_files(files, limit=max_line, advance=bar.advance):
             if isinstance(item, _input.UnreadableInput):
                 unreadable += 1
-                bar.console.print(escape_controls(str(item)), soft_wrap=True)
+                bar.print(str(item))
                 continue
 
             outcome = replay(item.messages, budget)
             done += 1
             broken += bool(outcome.broken)
-            bar.update(task, count=done)
-            if monotonic() - drawn >= _REDRAW_INTERVAL_S:
-                bar.refresh()
-                drawn = monotonic()
-
+            bar.count(done)
             if as_json:
                 click.echo(_display.replay_json(item, outcome))
             else:

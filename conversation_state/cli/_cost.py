@@ -94,6 +94,7 @@ def _compute_bill(state: Aggregator) -> _Bill:
     from conversation_state.counting import cost as price_ledger
 
     found = price_ledger(state)
+    # Nothing at all is recorded where a program saves messages without responses.
     is_recorded = found.usage.total_tokens or found.unpriced or found.unbilled
     return _Bill(
         found,
@@ -134,6 +135,7 @@ def _describe_unknown(bill: _Bill) -> Iterator[str]:
     """
     What the total does not contain, a line for each reason and response.
     """
+    # A ledger may have thousands of entries of one unknown model.
     reasons: dict[str, list[int]] = {}
     for line in bill.cost.unpriced:
         reasons.setdefault(line.why, []).append(line.usage.total_tokens)

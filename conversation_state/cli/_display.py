@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from time import monotonic
 from typing import NamedTuple
 
 from rich.box import SIMPLE
@@ -30,6 +31,7 @@ from conversation_state.cli._input import InputConversation
 from conversation_state.cli.replay import Drop, Replay
 
 __all__ = [
+    "ProgressBar",
     "ReplayRow",
     "describe_drop",
     "progress",
@@ -46,6 +48,9 @@ _MAX_PROBLEMS_SHOWN = 5
 _MAX_NAME_LENGTH = 40
 
 _NO_VALUE = "-"
+
+# The shortest interval between two redraws of the progress bar.
+_REDRAW_INTERVAL_S = 0.1
 
 # On narrower terminals, in columns, the table omits columns: rich would wrap the
 # figures.
@@ -94,17 +99,46 @@ def replay_json(found: InputConversation, outcome: Replay) -> str:
     )
 
 
+class ProgressBar:
+    """
+    A progress bar, made by `progress`.
+    """
+
+    def __init__(self, bar: Progress, total: int | None) -> None:
+        self._bar = bar
+        self._task = bar.add_task("", total=total, count=0)
+        self._drawn = monotonic()
+
+    def advance(self, size: int) -> None:
+        """
+        Fill it by *size* of the total.
+        """
+        self._bar.advance(self._task, size)
+
+    def count(self, done: int) -> None:
+        """
+        Show the number of conversations that are *done*.
+        """
+        self._bar.update(self._task, count=done)
+        if monotonic() - self._drawn >= _REDRAW_INTERVAL_S:
+            self._bar.refresh()
+            self._drawn = monotonic()
+
+    def print(self, line: str) -> None:
+        """
+        Print *line* above it, with control characters escaped.
+        """
+        self._bar.console.print(escape_controls(line), soft_wrap=True)
+
+
 @contextmanager
 def progress(
     total: int | None, *, quiet: bool = False, doing: str = "Replaying"
-) -> Iterator[Progress]:
+) -> Iterator[ProgressBar]:
     """
     A progress bar on stderr, removed at the end; disabled without a terminal.
 
-    Its one task counts bytes where a file is read, because their total is known
-    in advance; the number of conversations is its field *count*. It is redrawn
-    only by `Progress.refresh`: a refresh thread would allocate memory while
-    that of states is measured.
+    Fills by bytes where a file is read, because their total is known in advance.
     """
     idle = quiet or not sys.stderr.isatty()
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -118,13 +152,13 @@ def progress(
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,
+        # A refresh thread would allocate memory while that of states is measured.
         auto_refresh=False,
         disable=idle,
     )
-    bar.add_task("", total=total, count=0)
     # In rich 13 even a disabled bar prints an empty line at its end.
     with nullcontext() if idle else bar:
-        yield bar
+        yield ProgressBar(bar, total)
 
 
 def render_report(rows: Sequence[ReplayRow], *, files: Sequence[str]) -> str:
@@ -205,6 +239,7 @@ def _sum_replays(outcomes: Sequence[Replay]) -> Replay:
     """
     The sum of all outcomes; bytes per state are averaged over all states.
     """
+    # Where no view fits, nothing was kept or dropped, which is not 0.
     shown = [each for each in outcomes if each.kept is not None]
     messages = sum(each.messages for each in outcomes)
     weight = sum((each.bytes_per_state or 0) * each.messages for each in outcomes)

@@ -175,6 +175,7 @@ def page_output(*, disabled: bool = False) -> Iterator[None]:
         with suppress(BrokenPipeError):
             yield
     finally:
+        # Closed before it is waited for: a pager goes on until its input ends.
         sys.stdout = terminal
         with suppress(BrokenPipeError):
             pages.close()

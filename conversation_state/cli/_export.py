@@ -86,14 +86,16 @@ def export(
     states = [find_state(store, name) for name in names]
     written = []
     with progress(len(states), doing="Exporting") as bar:
-        (task,) = bar.task_ids
         for done, each in enumerate(states, 1):
             data, lost = _dump_state(each.load(store), format_name)
             if with_id:
-                data = _with_id(data, each.name)
+                data = json.dumps(
+                    {"id": each.name, **json.loads(data)}, ensure_ascii=False
+                )
 
             written.append(f"{data}\n")
-            bar.update(task, completed=done, count=done, refresh=True)
+            bar.advance(1)
+            bar.count(done)
             _report_lost(each.text, format_name, lost)
 
     if output == "-":
@@ -117,10 +119,6 @@ def _dump_state(state: Aggregator, format_name: str) -> tuple[str, Sequence[Lost
     adapter = importlib.import_module(f"conversation_state.adapters.{format_name}")
     exported = adapter.dump(state)
     return json.dumps(exported.payload, ensure_ascii=False), exported.lost
-
-
-def _with_id(data: str, name: str) -> str:
-    return json.dumps({"id": name, **json.loads(data)}, ensure_ascii=False)
 
 
 def _report_lost(text: str, format_name: str, lost: Sequence[Lost]) -> None:

@@ -8,25 +8,15 @@ files is in `_input`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from conversation_state._wording import format_count
-from conversation_state.cli._exit import (
-    BROKEN,
-    FAILED,
-    escape_controls,
-    print_error,
-)
-from conversation_state.cli._options import (
-    print_json,
-    store_command,
-)
+from conversation_state.cli._exit import BROKEN, FAILED, print_error
+from conversation_state.cli._options import max_line_option, print_json, store_command
 
 if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
@@ -36,9 +26,6 @@ if TYPE_CHECKING:
     from conversation_state.store import Head, Store
 
 __all__ = ["import_"]
-
-_MEBIBYTE = 1 << 20
-_REDRAW_INTERVAL_S = 0.1
 
 IMPORTED = "imported"
 EXTENDED = "extended"
@@ -80,14 +67,7 @@ class ImportResult(NamedTuple):
 @click.option(
     "--strict", is_flag=True, help="Stop at the first line that can't be read."
 )
-@click.option(
-    "--max-line",
-    metavar="MIB",
-    type=click.IntRange(min=1),
-    default=16,
-    show_default=True,
-    help="Skip lines that are longer, in MiB.",
-)
+@max_line_option
 def import_(
     store: Store,
     *,
@@ -126,41 +106,28 @@ def import_(
 
     tally: Counter[str] = Counter()
     unreadable = 0
-    drawn = monotonic()
     quiet = as_json and sys.stdout.isatty()
     total = _input.total_bytes(files)
     try:
         with _display.progress(total, quiet=quiet, doing="Importing") as bar:
-            (task,) = bar.task_ids
-            for item in _input.read_files(
-                files,
-                limit=max_line * _MEBIBYTE,
-                advance=lambda size: bar.advance(task, size),
-            ):
+            for item in _input.read_files(files, limit=max_line, advance=bar.advance):
                 try:
                     found = _name_conversation(item, prefix)
                     result = _import_conversation(store, found, on_conflict)
                 except _CannotImportError as error:
                     unreadable += 1
-                    bar.console.print(escape_controls(str(error)), soft_wrap=True)
+                    bar.print(str(error))
                     if strict:
                         break
 
                     continue
 
                 tally[result.outcome] += 1
-                bar.update(task, count=tally.total())
-                if monotonic() - drawn >= _REDRAW_INTERVAL_S:
-                    bar.refresh()
-                    drawn = monotonic()
-
+                bar.count(tally.total())
                 if as_json:
                     print_json(_result_data(found, result))
                 elif result.outcome == SKIPPED:
-                    bar.console.print(
-                        escape_controls(_describe_conflict(result)),
-                        soft_wrap=True,
-                    )
+                    bar.print(_describe_conflict(result))
 
                 if result.outcome == SKIPPED and on_conflict == "stop":
                     break
@@ -200,25 +167,17 @@ def _name_conversation(item: object, prefix: str) -> InputConversation:
 def _import_conversation(
     store: Store, found: InputConversation, on_conflict: str
 ) -> ImportResult:
-    for name in _candidate_names(found.name, on_conflict):
-        result = _save_as(store, found, name, on_conflict)
-        if result is not None:
-            return result
-
-    raise AssertionError("names never end")
-
-
-def _candidate_names(name: str, on_conflict: str) -> Iterator[str]:
-    yield name
-    if on_conflict == "rename":
-        yield from (f"{name}-{number}" for number in count(2))
+    names = chain([found.name], (f"{found.name}-{number}" for number in count(2)))
+    results = (_save_as(store, found, name, on_conflict) for name in names)
+    return next(filter(None, results))
 
 
 def _save_as(
     store: Store, found: InputConversation, name: str, on_conflict: str
 ) -> ImportResult | None:
     """
-    The result of saving as *name*; None if the next name has to be tried.
+    The result of saving as *name*; None if it has another conversation and the
+    next name is to be tried.
     """
     from conversation_state.aggregator import Aggregator
     from conversation_state.errors import StaleHeadError
@@ -249,6 +208,7 @@ def _save_as(
     if extended is saved:
         return ImportResult(UNCHANGED, name, head, 0)
 
+    # Under the revision that was compared: another import may be running.
     if extended is not None:
         head = store.save(name, extended, expecting=head)
         return ImportResult(EXTENDED, name, head, len(extended) - len(saved))
@@ -303,6 +263,7 @@ def _is_extension(state: Aggregator, saved: Aggregator) -> bool:
     """
     Whether *state* has all entries of *saved* in their order, and more.
     """
+    # A join changes nothing, too, where the order of what both have differs.
     entries = state.entries
     return state.join(saved) is state and all(
         old.id == new.id for old, new in zip(saved.entries, entries, strict=False)

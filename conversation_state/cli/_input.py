@@ -85,7 +85,7 @@ class UnreadableInput(NamedTuple):
 
         line: The line, counted from 1; 0 if this is about the whole file.
 
-        why: What is wrong.
+        reason: What is wrong.
     """
 
     file: str
@@ -118,6 +118,7 @@ def read_lines(stream: BinaryIO, *, limit: int) -> Iterator[tuple[bytes | None, 
     A line of more than *limit* bytes is None: it is read to its end in chunks
     and discarded, so that never more than twice the limit is in memory.
     """
+    # One byte more tells a line that is too long from one that ends the stream.
     while line := stream.readline(limit + 1):
         size = len(line)
         if size <= limit or line.endswith(b"\n"):
@@ -302,6 +303,7 @@ def _load_listed(items: list[Any]) -> tuple[Message, ...]:
     """
     Messages in OpenAI's format or, if they are not, in the one that people share.
     """
+    # If it is neither, the problems are those of the format that most files have.
     try:
         return openai_chat.load({"messages": items})
     except DecodeError:

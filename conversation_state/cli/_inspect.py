@@ -15,7 +15,6 @@ import click
 from conversation_state._wording import format_count
 from conversation_state.cli._exit import (
     BROKEN,
-    DeclinedError,
     paint,
     print_error,
     print_table,
@@ -27,6 +26,7 @@ from conversation_state.cli._options import (
     message_data,
     print_json,
     store_command,
+    trim_to,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def names(store: Store, *, prefix: str, as_json: bool) -> None:
     """
     List the saved names, each with its newest revision.
     """
+    # Page by page, and printed at the end: the width of a column is that of all.
     found: list[NamedHead] = []
     while page := store.heads(prefix=prefix, after=found[-1].name if found else ""):
         found += page
@@ -309,22 +310,12 @@ def trim(store: Store, *, name: str, limit: int, as_json: bool) -> None:
     --limit, with tokens estimated as a quarter of the characters. The exit
     status is 1 if no valid view fits.
     """
-    from conversation_state.counting import TokenBudget
-    from conversation_state.errors import BudgetExceededError
     from conversation_state.trimming import TrimContext
-    from conversation_state.trimming import trim as trim_view
 
     which = find_state(store, name)
     state = which.load(store)
     whole = TrimContext.of(state).total_tokens
-    try:
-        view = trim_view(state, TokenBudget(context_window=limit))
-    except BudgetExceededError as error:
-        raise DeclinedError(
-            f"no valid view of {which.text!r} fits: the smallest needs "
-            f"{error.needed_tokens:,} tokens, and --limit is {limit:,}"
-        ) from None
-
+    view = trim_to(limit, state, which.text)
     if as_json:
         print_json(_view_data(which.head, view, whole, limit))
         return

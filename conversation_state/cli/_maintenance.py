@@ -50,6 +50,7 @@ def _show_status(doing: str) -> Iterator[None]:
 
     from rich.console import Console
 
+    # On stderr: stdout may be a file of JSON.
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     with console.status(doing):
         yield

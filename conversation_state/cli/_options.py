@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
     from conversation_state.aggregator import Aggregator, Entry
     from conversation_state.store import Head, Store
+    from conversation_state.trimming import TrimContext
 
 __all__ = [
     "ENVIRONMENT",
@@ -42,14 +43,27 @@ __all__ = [
     "format_notes",
     "head_data",
     "is_stdin_terminal",
+    "max_line_option",
     "message_data",
     "parse_notes",
     "print_json",
     "revision_or_label",
     "store_command",
+    "trim_to",
 ]
 
 ENVIRONMENT = "CONVERSATION_STATE_STORE"
+
+# Its value is in bytes.
+max_line_option = click.option(
+    "--max-line",
+    metavar="MIB",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    callback=lambda _context, _option, mebibytes: mebibytes << 20,
+    help="Skip lines that are longer, in MiB.",
+)
 
 
 class _StoreOption(click.Option):
@@ -231,13 +245,13 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
         raise RefusedError("invalid name '': expected 1 to 500 characters")
 
     cut = len(text)
-    unknown: NotSavedError | None = None
+    unknown: list[NotSavedError] = []
     while cut > 0:
         name = text[:cut]
         try:
             newest = store.latest(name)
         except NotSavedError as error:
-            unknown = _prefer_near_matches(unknown, error)
+            unknown.append(error)
         except ValueError as error:
             # Too long for a name, which may be what comes after the @.
             if "@" not in name:
@@ -247,8 +261,9 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
 
         cut = text.rfind("@", 0, cut)
     else:
-        if unknown is not None:
-            raise unknown
+        # The longest name is what was meant, unless another one is nearly there.
+        if unknown:
+            raise min(unknown, key=lambda error: not error.near)
 
         raise RefusedError(
             f"{shorten_repr(text)} has no name before the @; expected NAME@REVISION"
@@ -267,13 +282,6 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
 
     head = store.latest(name, at=revision_or_label(newest, which))
     return SavedState(head, head.revision, text)
-
-
-def _prefer_near_matches(first: Any, second: Any) -> Any:
-    """
-    Of the errors for two names, the one to report: the one with near matches.
-    """
-    return second if first is None or (second.near and not first.near) else first
 
 
 def revision_or_label(newest: Head, which: str) -> int | str:
@@ -386,6 +394,27 @@ def _check_label_text(label: str) -> str:
         )
 
     return label
+
+
+def trim_to(limit: int, state: Aggregator, name: str) -> TrimContext:
+    """
+    The view of *state*, saved as *name*, that fits into *limit* tokens.
+
+    Raises:
+        DeclinedError:
+            If no valid view fits.
+    """
+    from conversation_state.counting import TokenBudget
+    from conversation_state.errors import BudgetExceededError
+    from conversation_state.trimming import trim
+
+    try:
+        return trim(state, TokenBudget(context_window=limit))
+    except BudgetExceededError as error:
+        raise DeclinedError(
+            f"no valid view of {name!r} fits: the smallest needs "
+            f"{error.needed_tokens:,} tokens, and --limit is {limit:,}"
+        ) from None
 
 
 def is_stdin_terminal() -> bool:

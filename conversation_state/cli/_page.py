@@ -13,25 +13,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from conversation_state.cli._exit import (
-    DeclinedError,
     RefusedError,
     escape_controls,
     paint,
     print_error,
 )
 from conversation_state.cli._options import (
-    SavedState,
     find_state,
     head_data,
     print_json,
     store_command,
+    trim_to,
 )
 
 if TYPE_CHECKING:
-    # A command imports these when it runs, so that --help is quick.
-    from conversation_state.aggregator import Aggregator
+    # A command imports this when it runs, so that --help is quick.
     from conversation_state.store import Store
-    from conversation_state.trimming import TrimContext
 
 __all__ = ["page", "serve", "tree"]
 
@@ -121,7 +118,7 @@ def page(
     text = make_page(
         history,
         title=title or which.name,
-        view=None if limit is None else _trim_state(history.state, which, limit),
+        view=None if limit is None else trim_to(limit, history.state, which.name),
         redact=redact,
     )
     if output is None:
@@ -174,18 +171,4 @@ def serve(store: Store, *, port: int, write: bool) -> None:
         raise RefusedError(
             f"can't listen on 127.0.0.1:{port}: {error.strerror}; choose another "
             "--port, or 0 for any that is free"
-        ) from None
-
-
-def _trim_state(state: Aggregator, which: SavedState, limit: int) -> TrimContext:
-    from conversation_state.counting import TokenBudget
-    from conversation_state.errors import BudgetExceededError
-    from conversation_state.trimming import trim
-
-    try:
-        return trim(state, TokenBudget(context_window=limit))
-    except BudgetExceededError as error:
-        raise DeclinedError(
-            f"no valid view of {which.name!r} fits: the smallest needs "
-            f"{error.needed_tokens:,} tokens, and --limit is {limit:,}"
         ) from None

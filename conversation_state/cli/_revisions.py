@@ -56,6 +56,7 @@ def label(
 
     label = check_label(label)
     which = find_state(store, name, at)
+    # Only to print it: a store does not record where a label was.
     try:
         before = store.latest(which.name, at=label).revision
     except NotSavedError:
@@ -101,6 +102,7 @@ def annotate(
     stars:=5, and KEY:=null removes it. Others stay. Without any, prints the notes.
     """
     which = find_state(store, name, at)
+    # A name has notes of its own, besides those of its revisions.
     revision = None if which.at is None else which.head
     try:
         left = (
@@ -179,6 +181,7 @@ def rollback(store: Store, *, name: str, to: str, as_json: bool) -> None:
 
     before = newest.head
     target = store.latest(before.name, at=revision_or_label(before, to))
+    # Refused if another program has saved since: it would go back behind that, too.
     head = store.rollback(before.name, target, expecting=before)
     if as_json:
         data = {**head_data(head), "was": before.revision, "to": target.revision}

@@ -174,6 +174,7 @@ def replay(messages: Sequence[Message], budget: TokenBudget) -> Replay:
     to *budget*; the join is encoded and decoded. Every state made on the way is
     kept, and at the end compared with what it contained when it was made.
     """
+    # Before any state is made: what a state would change is not in them.
     digests = [_digest_message(message) for message in messages]
 
     began = perf_counter()
@@ -347,6 +348,7 @@ def _check_kept_states(made: _ReplayStates, digests: list[bytes]) -> tuple[int, 
     every = 1 + total // _MAX_ENTRIES_READ
     now: dict[int, bytes] = {}  # each digest is computed once for all states
     read = changed = 0
+    # From the newest on, so that this one is always read in full.
     for line, contents in expected:
         for number, (state, size) in enumerate(reversed(line.kept)):
             start = max(size - 1, 0) if number % every else 0
