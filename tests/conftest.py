@@ -45,6 +45,15 @@ def interrupts() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """
+    Every async test runs in both kinds of loop.
+    """
+    kind: str = request.param
+    return kind
+
+
 @pytest.fixture(scope="session", params=["own", "large"])
 def recordings(request: pytest.FixtureRequest) -> Path:
     """

@@ -23,14 +23,6 @@ pytestmark = pytest.mark.anyio
 Cell: Any = cells.Cell
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request):
-    """
-    Every test here runs in both kinds of loop.
-    """
-    return request.param
-
-
 class Value:
     """
     Something that can be weakly referred to.

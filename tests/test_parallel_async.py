@@ -32,14 +32,6 @@ fan_out: Any = parallel.fan_out
 CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request):
-    """
-    Every test here runs in both kinds of loop.
-    """
-    return request.param
-
-
 def texts(state):
     return [message.text for message in state]
 

@@ -40,14 +40,6 @@ merge_named: Any = streams.merge_named
 pipe: Any = streams.pipe
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request):
-    """
-    Every test here runs in both kinds of loop.
-    """
-    return request.param
-
-
 class Boom(Exception):  # noqa: N818 - a word to look for
     """
     An error of a source's own.

@@ -26,11 +26,6 @@ ANSWERED = CHAT.add_assistant_message("At noon.").add_usage(Usage(7), key="answe
 NOTED = CHAT.add_usage(Usage(5), key="noted")
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request):
-    return request.param
-
-
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request, tmp_path):
     path = f"sqlite:///{tmp_path}/chats.db?timeout_s=20"

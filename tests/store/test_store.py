@@ -55,14 +55,6 @@ from tests.recorded import is_large
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request):
-    """
-    Every test here runs in both kinds of loop.
-    """
-    return request.param
-
-
 @pytest.fixture
 def store():
     with open_store("memory:") as store:
