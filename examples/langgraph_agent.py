@@ -76,7 +76,7 @@ def agent(saver: ConversationStateSaver) -> Any:
     return builder.compile(checkpointer=saver)
 
 
-def tell(what: str, text: str) -> None:
+def print_line(what: str, text: str) -> None:
     """
     A line of what is to be seen.
     """
@@ -98,11 +98,11 @@ def main(arguments: Sequence[str]) -> None:
             graph = agent(saver)
             asked = graph.get_state(thread).config
             graph.invoke({"messages": [HumanMessage("To Bern.")]}, thread)
-            tell("opened again", store.load(saver.name("ann"))[-1].text)
+            print_line("opened again", store.load(saver.name("ann"))[-1].text)
 
             graph.invoke({"messages": [HumanMessage("No, to Basel.")]}, asked)
             chat = store.load(saver.name("ann"))
-            tell("back in time", " / ".join(m.text for m in chat if m.text))
+            print_line("back in time", " / ".join(m.text for m in chat if m.text))
 
             saver.copy_thread("ann", "bob")
             for _ in range(50):
@@ -112,15 +112,17 @@ def main(arguments: Sequence[str]) -> None:
                 len(message.text) for message in store.load(saver.name("ann"))
             )
             count = len(list(graph.get_state_history(thread)))
-            tell("a long conversation", f"{count} checkpoints, each restorable")
+            print_line("a long conversation", f"{count} checkpoints, each restorable")
 
             left = anthropic.dump(store.load(saver.name("bob")))
             last = left.payload["messages"][-2]["content"][0]
-            tell("for Anthropic", json.dumps(last))
-            tell("damaged", str(store.verify() or "nothing"))
+            print_line("for Anthropic", json.dumps(last))
+            print_line("damaged", str(store.verify() or "nothing"))
 
         kilobytes = path.stat().st_size // 1000
-        tell("the file", f"{kilobytes} kB for {characters} characters and their past")
+        print_line(
+            "the file", f"{kilobytes} kB for {characters} characters and their past"
+        )
 
 
 if __name__ == "__main__":

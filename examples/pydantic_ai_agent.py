@@ -38,7 +38,7 @@ def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[ToolCallPart("next_train", {"to": town})])
 
 
-def tell(line: str) -> None:
+def print_line(line: str) -> None:
     """
     Show a line.
     """
@@ -66,40 +66,40 @@ async def main(url: str) -> None:
 
     async with StoreBackend.from_url(url) as backend:
 
-        async def say(prompt: str, key: str) -> Conversation:
+        async def ask(prompt: str, key: str) -> Conversation:
             """
             One turn: loaded, run, saved.
             """
             chat = await backend.load(key) or Conversation(conversation_id=key)
             result = await agent.run(prompt, conversation=chat)
             await backend.save(result)
-            tell(f"  {prompt}  {result.output}")
+            print_line(f"  {prompt}  {result.output}")
             return result.conversation
 
-        tell("A conversation:")
+        print_line("A conversation:")
         for town in ("Oslo", "Rome", "Bern"):
-            chat = await say(f"When is a train to {town}?", "desk")
+            chat = await ask(f"When is a train to {town}?", "desk")
 
-        tell("A fork, which shares the past:")
+        print_line("A fork, which shares the past:")
         fork = await backend.fork("desk", at=4, new_conversation_id="desk, again")
-        await say("When is a train to Wien?", fork.conversation_id)
+        await ask("When is a train to Wien?", fork.conversation_id)
 
-        tell("Back to before Bern, and on:")
+        print_line("Back to before Bern, and on:")
         await backend.branch("desk", at=8, expected_revision=chat.revision)
-        await say("When is a train to Paris?", "desk")
+        await ask("When is a train to Paris?", "desk")
 
         for key in ("desk", "desk, again"):
             state = await backend.load_state(key)
             saves = backend.store.latest(key).revision
             tokens = state.total_usage.total_tokens
-            tell(f"{key}: {len(state)} messages, {saves} saves, {tokens} tokens")
+            print_line(f"{key}: {len(state)} messages, {saves} saves, {tokens} tokens")
 
         before = await backend.load_state("desk", at=3)
-        tell(f"Save 3 is still there: {before[-1].text}")
+        print_line(f"Save 3 is still there: {before[-1].text}")
 
         export = openai_chat.dump(state.messages)
         roles = ", ".join(message["role"] for message in export.payload["messages"])
-        tell(f"For another provider: {roles}")
+        print_line(f"For another provider: {roles}")
 
 
 if __name__ == "__main__":

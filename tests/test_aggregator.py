@@ -1219,7 +1219,7 @@ class TestJoin:
         assert Usage(3) == one.join(two).usage
         assert one.join(two).join(two) == one.join(two)
 
-    def test_same_words(self):
+    def test_equal_messages(self):
         """
         Equal messages of two branches are two messages.
         """

@@ -64,7 +64,7 @@ class Bills(RuleBasedStateMachine):
         return self.noted(Aggregator.new(), {})
 
     @rule(target=states, one=states, usage=USAGES, key=st.none() | KEYS)
-    def spend(self, one, usage, key):
+    def record_usage(self, one, usage, key):
         state, owed = one
         usage = self.price(key, usage)
         billed = state.add_user_prompt("x").add_usage(usage, key=key)

@@ -587,7 +587,7 @@ class TestInput:
         assert ["oslo"] == names(result)
         assert result.stderr.startswith("standard input:2: ")
 
-    def test_standard_input_in_words(self):
+    def test_standard_input_in_the_table(self):
         """
         The table names the source of the conversations.
         """

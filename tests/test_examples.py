@@ -179,7 +179,7 @@ class TestResearchTeam:
             "Nothing on weather: no forecast for Bern: the service is down.",
         ] == found
 
-    def test_failed_branch_keeps_its_words(self, team):
+    def test_failed_branch_keeps_its_messages(self, team):
         """
         The messages and the usage of the researcher who failed are there.
         """
@@ -562,7 +562,7 @@ class TestTerminalChat:
         assert ["user: hi", "assistant: 2 seen."] == after
         assert decode(path.read_bytes()).can_undo
 
-    def test_harmless_words(self, chat):
+    def test_harmless_text(self, chat):
         """
         A model's answer is text, whatever a terminal would make of it.
         """

@@ -153,7 +153,7 @@ class TestStructure:
     """
 
     @given(values)
-    def test_words_are_no_markup(self, value):
+    def test_text_is_no_markup(self, value):
         """
         A page without content has the same elements, in the same order.
         """
@@ -213,7 +213,7 @@ class TestRedact:
     """
 
     @given(st.lists(hostile_messages, max_size=4), forged)
-    def test_no_word_stays(self, some, label):
+    def test_no_text_stays(self, some, label):
         """
         No text of a message, name or label is in the page.
         """
@@ -514,7 +514,7 @@ class TestViews:
         assert 2 == page.text.count("not sent: over budget")
         assert 4 == page.count("rect")
 
-    def test_in_other_words(self):
+    def test_rewritten_message(self):
         """
         A message that the model gets in other words is shown with both.
         """

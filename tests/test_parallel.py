@@ -297,7 +297,7 @@ class TestFanOut:
         It equals running the steps one by one and joining them.
         """
         laws.fan_out_is_a_fold(
-            state, [partial(_add_and_pay, text) for text in messages]
+            state, [partial(_add_and_record, text) for text in messages]
         )
 
     def test_frees_what_it_used(self):
@@ -326,7 +326,7 @@ class TestFanOut:
         assert 4 == len(gone)
 
 
-def _add_and_pay(text, state):
+def _add_and_record(text, state):
     grown = state.add(UserMessage(text))
     return grown.add_usage(USAGE) if len(text) % 2 else grown
 
@@ -759,7 +759,7 @@ class TestConflictingKeys:
     """
 
     @staticmethod
-    def pay(tokens, state, model="m", *, after_s=0.0):
+    def record_tokens(tokens, state, model="m", *, after_s=0.0):
         time.sleep(after_s)
         key = _equal_text("request")
         return add_text("a", state).add_usage(
@@ -776,8 +776,8 @@ class TestConflictingKeys:
         """
         tokens_, *model = other
         steps = [
-            partial(self.pay, 500, after_s=0.02),
-            lambda state: self.pay(tokens_, state, *model),
+            partial(self.record_tokens, 500, after_s=0.02),
+            lambda state: self.record_tokens(tokens_, state, *model),
         ]
         done = fan_out(CHAT, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
@@ -785,7 +785,7 @@ class TestConflictingKeys:
         assert 1 == failure.step
         assert isinstance(failure.error, InvalidUsageError)
         assert "'request'" in str(failure.error)
-        assert "step 0 (TestConflictingKeys.pay)" in str(failure.error)
+        assert "step 0 (TestConflictingKeys.record_tokens)" in str(failure.error)
         assert shown in str(failure.error)
         assert "500" in str(failure.error)
         assert ["Go!", "a", "a"] == texts(done.state)
@@ -797,7 +797,10 @@ class TestConflictingKeys:
         Unless failures are kept, it is raised, with the state.
         """
         with pytest.raises(FanOutError) as caught:
-            fan_out(CHAT, [partial(self.pay, tokens) for tokens in (500, 300, 500)])
+            fan_out(
+                CHAT,
+                [partial(self.record_tokens, tokens) for tokens in (500, 300, 500)],
+            )
 
         assert [1] == [failure.step for failure in caught.value.failures]
         assert 10 + 3 * 10 + 500 == tokens(caught.value.state)
@@ -806,7 +809,7 @@ class TestConflictingKeys:
         """
         The same payment, in other objects, is one payment and no conflict.
         """
-        steps = [partial(self.pay, 500)] * 3
+        steps = [partial(self.record_tokens, 500)] * 3
         done = fan_out(CHAT, steps, executor=executor)
 
         assert 10 + 3 * 10 + 500 == tokens(done.state)
@@ -816,8 +819,8 @@ class TestConflictingKeys:
         A step that goes on from an older state can't record another usage under a key
         that was recorded since.
         """
-        state = self.pay(500, CHAT)
-        steps = [partial(add_text, "b"), lambda _: self.pay(300, CHAT)]
+        state = self.record_tokens(500, CHAT)
+        steps = [partial(add_text, "b"), lambda _: self.record_tokens(300, CHAT)]
         done = fan_out(state, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
 
@@ -834,8 +837,8 @@ class TestConflictingKeys:
         """
 
         def step(state):
-            save_progress(self.pay(500, state))
-            return self.pay(300, state)
+            save_progress(self.record_tokens(500, state))
+            return self.record_tokens(300, state)
 
         done = fan_out(CHAT, [step], executor=executor, on_error="keep")
         (failure,) = done.failures
@@ -851,10 +854,10 @@ class TestConflictingKeys:
         """
 
         def step(state):
-            save_progress(self.pay(300, state))
+            save_progress(self.record_tokens(300, state))
             raise Refused
 
-        steps = [partial(self.pay, 500), step]
+        steps = [partial(self.record_tokens, 500), step]
         done = fan_out(CHAT, steps, executor=executor, on_error="keep")
         (failure,) = done.failures
 
@@ -1416,7 +1419,7 @@ class TestExecutors:
         assert "was given up by its executor" in str(done.failures[0].error)
 
     @pytest.mark.parametrize("error", [Unsayable(), PicklingError(Unsayable())])
-    def test_whose_errors_have_no_words(self, error):
+    def test_errors_without_text(self, error):
         """
         An executor's error that can't be shown is a failure like any other: the caller
         does not wait for a branch that will never report.

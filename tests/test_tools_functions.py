@@ -608,7 +608,7 @@ class TestKinds:
             of_kind(Lists[str])["properties"]["x"]["properties"]["value"]
         )
 
-    def test_no_word_inside(self):
+    def test_no_text_inside(self):
         """
         The path is reported.
         """

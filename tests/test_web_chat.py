@@ -369,7 +369,7 @@ class TestWebChat:
             [each["content"] for each in messages] for messages in requests
         ]
 
-    def test_hostile_words(self, web):
+    def test_hostile_text(self, web):
         """
         All content is shown as text.
         """

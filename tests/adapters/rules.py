@@ -189,7 +189,7 @@ def _check_gemini(payload: Any, *, complete: bool) -> Iterator[str]:
     as many results, of the same names; calls stand behind a user's content, or results.
     """
     before: list[dict[str, Any]] = []
-    # Who begins with calls asked for them elsewhere.
+    # A request that begins with calls continues another one.
     last = "user"
     instructions = payload.get("systemInstruction", {"parts": [{"text": ""}]})
     for content in [*payload["contents"], instructions]:

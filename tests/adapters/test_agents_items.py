@@ -205,7 +205,7 @@ class TestLoadAndDump:
 
         assert isinstance(loaded, UnknownMessage)
 
-    def test_results_tell_their_tool(self):
+    def test_results_have_their_tool(self):
         """
         Results have the name of their tool, behind what can't be read, too.
         """
@@ -430,7 +430,7 @@ class TestShortened:
         assert popped is not None
         assert "custom_tool_call_output" == popped["type"]
 
-    def test_passes_over_what_no_item_can_say(self):
+    def test_passes_over_what_no_item_can_represent(self):
         """
         What is another provider's own stays; the newest item before it goes.
         """

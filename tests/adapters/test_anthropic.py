@@ -46,7 +46,7 @@ def meaning(arguments):
     return arguments
 
 
-def in_other_words(part, role):
+def as_it_comes_back(part, role):
     """
     *part* as it comes back.
     """
@@ -96,7 +96,7 @@ class TestContract(FormatContract):
                 message = message.replace(content=message.parts)
 
         if not isinstance(getattr(message, "content", ""), str):
-            content = [in_other_words(part, message.role) for part in message.content]
+            content = [as_it_comes_back(part, message.role) for part in message.content]
             message = message.replace(content=content)
 
         return bare(message)

@@ -91,7 +91,7 @@ def halves(message):
     return [message]
 
 
-def in_other_words(part):
+def as_it_comes_back(part):
     """
     *part* as it comes back: data: urls as bytes, audio of the usual type.
     """
@@ -124,7 +124,7 @@ class TestContract(FormatContract):
         if isinstance(getattr(message, "content", ""), str):
             return message
 
-        return message.replace(content=[in_other_words(p) for p in message.content])
+        return message.replace(content=[as_it_comes_back(p) for p in message.content])
 
 
 class TestWire:
@@ -328,7 +328,7 @@ class TestWire:
         assert (AssistantMessage("hello"),) == load(event["response"])
         assert 1 == bubo.load_checkpoint(event["checkpoint"]).state.init_len
 
-    def test_says_and_calls(self):
+    def test_text_and_calls(self):
         """
         An assistant's text and calls in one message become two, of one envelope, which
         is listed.

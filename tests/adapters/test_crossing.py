@@ -147,7 +147,7 @@ def broken_rules(messages, target):
     payload = FORMATS[target].dump(messages).payload
     calls = [call for one in messages for call in getattr(one, "tool_calls", ())]
     results = [one for one in messages if isinstance(one, ToolMessage)]
-    # Who contradicts himself is refused by some, and it is not ours to mend.
+    # Calls under one id with several names are refused by some: not ours to mend.
     names = {call.id: call.name for call in calls}
     complete = (
         is_accepted(messages)
@@ -418,7 +418,7 @@ class TestMade:
         assert [] == differences([message], export, arrived, target)
 
     @given(messages=transcripts())
-    def test_said(self, messages):
+    def test_added(self, messages):
         """
         So it is with conversations that came from nowhere.
         """

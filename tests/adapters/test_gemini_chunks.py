@@ -815,7 +815,7 @@ class TestEnds:
         ("payload", "reason"),
         [("no", "no"), ({}, None), ({"message": 3}, "no reason given")],
     )
-    def test_words_of_a_failure(self, payload, reason):
+    def test_message_of_a_failure(self, payload, reason):
         """
         Its message, if it has some; an empty error is none.
         """

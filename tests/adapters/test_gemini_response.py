@@ -178,7 +178,7 @@ class TestResponse:
         assert AssistantMessage("") == bare(message)
         assert [model({"text": ""})] == dump([message]).payload["contents"]
 
-    def test_no_word_for_a_signature(self):
+    def test_no_field_for_a_signature(self):
         """
         What Gemini did not sign is sent back without a signature.
         """

@@ -158,7 +158,7 @@ class TestAdding:
             history.add_messages([HumanMessage("a"), odd])
         assert () == store.names()
 
-    def test_what_others_say(self, store, history):
+    def test_content_of_others(self, store, history):
         """
         Messages that another program saves under the name are in LangChain's history,
         too.
@@ -515,7 +515,7 @@ class TestInLangChain:
         assert ["1", "yes", "2", "yes", "3", "yes"] == texts(history.messages)
 
 
-def test_what_langchain_has_no_word_for(store, history):
+def test_what_langchain_cannot_represent(store, history):
     """
     Messages of others that LangChain can't represent are left out, and `dump` lists
     them.

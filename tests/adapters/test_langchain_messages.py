@@ -172,7 +172,7 @@ class TestRoundTrip:
         assert same(HumanMessage("hi", id="a"), export.payload[0])
         assert [*more] == [lost.what for lost in export.lost]
 
-    def test_what_json_has_no_word_for(self):
+    def test_what_json_cannot_represent(self):
         """
         It comes back to the last digit, of its own type.
         """
@@ -645,7 +645,7 @@ class TestLoad:
         assert not load_message(message).tool_calls[0].arguments
         assert same(message, back(message))
 
-    def test_other_words(self):
+    def test_other_content(self):
         """
         What our model can't represent is kept, with its source.
         """
@@ -866,7 +866,7 @@ class TestHostileText:
         """
         assert "😀" == load_message(HumanMessage("\ud83d\ude00")).text
 
-    def test_what_nobody_reads_aloud(self):
+    def test_what_is_not_rendered(self):
         """
         In arguments and notes, which are no text that is sent as it is, it is
         kept as it was.
@@ -901,7 +901,7 @@ class TestDump:
             (loaded,) = load(export.payload)
             assert text_of(message) == text_of(loaded)
 
-    def test_what_it_has_no_word_for(self):
+    def test_what_it_cannot_represent(self):
         """
         Each of it is listed, with its place.
         """

@@ -377,7 +377,7 @@ class TestMessages:
         for each in (saver, saver_of(store)):
             assert "half \ufffd" == got(each, config)["messages"][0].content
 
-    def test_said_twice(self, store):
+    def test_repeated_call(self, store):
         """
         One message that is in a list more than once is as many entries, each
         with an identity of its own, whatever the list was before.
@@ -409,7 +409,7 @@ class TestMessages:
         assert messages == got(saver, config)["messages"]
         assert () == store.names()
 
-    def test_not_sayable(self, store):
+    def test_not_convertible(self, store):
         """
         Where a conversation can't be converted any more, none is under its name, rather
         than an old one.

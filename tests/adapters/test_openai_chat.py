@@ -29,7 +29,7 @@ from tests.adapters.openai_chat import (
 from tests.recorded import is_large
 
 
-def in_other_words(part):
+def as_it_comes_back(part):
     """
     *part* as it comes back: data: urls as bytes, audio of the usual type.
     """
@@ -76,7 +76,7 @@ class TestContract(FormatContract):
 
         if not isinstance(getattr(message, "content", ""), str):
             content = [
-                in_other_words(part) if isinstance(part, MediaPart) else part
+                as_it_comes_back(part) if isinstance(part, MediaPart) else part
                 for part in message.content
             ]
             message = message.replace(content=content)

@@ -15,7 +15,7 @@ from conversation_state.parts import MediaPart, ReasoningPart
 from tests.adapters.contract import FormatContract, as_json, bare
 from tests.adapters.kept import lines
 from tests.adapters.openai_responses import REQUESTS, RESPONSES, several
-from tests.adapters.test_openai_chat import in_other_words
+from tests.adapters.test_openai_chat import as_it_comes_back
 from tests.recorded import is_large
 
 
@@ -62,7 +62,7 @@ class TestContract(FormatContract):
 
         if not isinstance(getattr(message, "content", ""), str):
             content = [
-                in_other_words(part) if isinstance(part, MediaPart) else part
+                as_it_comes_back(part) if isinstance(part, MediaPart) else part
                 for part in message.content
             ]
             message = message.replace(content=content)

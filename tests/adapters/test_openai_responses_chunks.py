@@ -49,7 +49,7 @@ given_before = partial(stream_contract.given_before, openai_responses)
 BEGUN = message()
 
 
-def said_by(*events):
+def list_texts(*events):
     """
     The texts of the chunks of *events*, without the last one.
     """
@@ -72,7 +72,7 @@ class TestText:
             end(message("Hello")),
         ]
 
-        assert ["Hel", "lo", ""] == said_by(*events)
+        assert ["Hel", "lo", ""] == list_texts(*events)
         assert answer(message("Hello")) == collected(*events)
 
     @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ class TestText:
             [added(BEGUN), piece("Hell"), end(message("Hello"))],
         ],
     )
-    def test_what_only_the_end_says(self, fields):
+    def test_what_only_the_end_has(self, fields):
         """
         Where no pieces came, or not all, the end's text counts.
         """
@@ -667,7 +667,7 @@ class TestBuiltIn:
 
         merged = collected(*events, end(*ended, message("a")))
 
-        assert "a" in said_by(*events)
+        assert "a" in list_texts(*events)
         assert [1, 2, 0] == [part.index for part in merged.parts]
         assert [*ended, message("a")] == dump([merged]).payload["input"]
 
@@ -710,7 +710,7 @@ class TestBuiltIn:
         assert "abc" == merged.text
         assert [0, 1, 3] == [part.index for part in merged.parts]
         assert [2] == [each.index for each in merged.tool_calls]
-        assert ["a", "b"] == [each for each in said_by(*events[:8]) if each][:2]
+        assert ["a", "b"] == [each for each in list_texts(*events[:8]) if each][:2]
 
 
 class TestItems:

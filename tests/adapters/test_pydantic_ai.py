@@ -358,7 +358,7 @@ class TestLoad:
 
         assert settled(history) == back(history)
 
-    def test_says_what_is_wrong(self):
+    def test_reports_what_is_wrong(self):
         """
         All that is wrong is reported, each with its path.
         """

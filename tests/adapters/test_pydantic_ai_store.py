@@ -668,7 +668,7 @@ class TestWrite:
 
         assert () == store.names()
 
-    def test_nobodys_entry(self, store):
+    def test_entry_of_no_state(self, store):
         """
         A history that continues an unknown one is a conflict.
         """

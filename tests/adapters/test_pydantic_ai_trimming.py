@@ -250,7 +250,7 @@ class TestHistoryProcessor:
         assert ("c1", "failed") == (answer.tool_call_id, answer.outcome)
         assert history == [kept[0], kept[1], kept[3]]
 
-    def test_other_words(self):
+    def test_other_content(self):
         """
         A message that a step rewrites is sent so, in the same request, with all that
         stood beside it.

@@ -301,7 +301,7 @@ class TestParsed:
         )
 
     @pytest.mark.parametrize("is_set", [False, True])
-    def test_words_of_python(self, is_set):
+    def test_keywords_of_python(self, is_set):
         """
         Keys that are words of Python are sent back as the provider spells them, and
         only if it sent them.

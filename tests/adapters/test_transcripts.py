@@ -607,7 +607,7 @@ class TestLaws:
         assert before == as_json(record)
 
     @given(LISTED)
-    def test_says_it_all(self, turns):
+    def test_has_all_texts(self, turns):
         """
         Every text of people and models is in the messages, in order.
         """

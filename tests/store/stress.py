@@ -360,14 +360,14 @@ class PipelineRunner:
 
 
 def run_steps(url, name, write_end):
-    def pay_step(text, state):
+    def billed_step(text, state):
         os.write(write_end, b"<")
         return state.add_assistant_message(text).add_usage(Usage(1), key=text)
 
     with open_store(url) as store:
         for i in range(STEPS):
             text = f"step {i}"
-            store.step(name, text, partial(pay_step, text))
+            store.step(name, text, partial(billed_step, text))
             os.write(write_end, b">")
 
 

@@ -48,7 +48,7 @@ def statements(store):
     return statements_run
 
 
-def words(statements_run):
+def list_first_words(statements_run):
     """
     The first word of each statement; those of triggers are listed as the statement that
     fired them.
@@ -89,7 +89,7 @@ class TestSave:
             last = MORE.add_user_prompt("Thanks!")
             store.save("chat", last)
 
-            assert ["INSERT"] == words(statements_run)
+            assert ["INSERT"] == list_first_words(statements_run)
             assert [3, 2, 1] == [head.revision for head in store.history("chat")]
 
         with open_store(url) as store:
