@@ -766,6 +766,72 @@ class TestRefusals:
         paths = [one.path for one in caught.value.problems]
         assert ["$[0].artifact.a", "$[0].artifact.b", "$[1]"] == paths
 
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("additional_kwargs", 5),
+            ("content", None),
+            ("id", 5),
+            ("invalid_tool_calls", 5),
+            ("name", 5),
+            ("response_metadata", 5),
+            ("tool_calls", 5),
+            ("usage_metadata", 5),
+        ],
+    )
+    def test_changed_fields(self, field, value):
+        """
+        Setting a field validates nothing: what it may not be is reported with its
+        path, and so is a field that is gone.
+        """
+        message = AIMessage("hi", additional_kwargs={"refusal": "no"})
+        setattr(message, field, value)
+        with pytest.raises(DecodeError, match=rf"\$\[0\]\.{field}: is"):
+            load([message])
+
+        del vars(message)[field]
+        if field in {"content", "name"}:
+            with pytest.raises(DecodeError, match=rf"{field}: is missing"):
+                load([message])
+
+    def test_deep_maps_with_other_keys(self):
+        """
+        Maps whose keys are not texts are kept as pairs, on more levels: too many of
+        them are reported as other nesting is.
+        """
+        kept: Any = float("inf")
+        refused: Any = kept
+        for _ in range(20):
+            kept = {1: kept}
+
+        for _ in range(40):
+            refused = {1: refused}
+
+        message = ToolMessage("", tool_call_id="c", artifact=kept)
+        assert same(message, back(message))
+
+        message.artifact = refused
+        with pytest.raises(DecodeError, match=r"artifact.*nested"):
+            load([message])
+
+    @pytest.mark.parametrize("name", [None, "Nope", ["HumanMessage"]])
+    def test_unknown_classes(self, name):
+        """
+        An unknown message that can't have been LangChain's is refused by its path.
+        """
+        message = UnknownMessage({"class": name, "content": ""}, source="langchain")
+
+        with pytest.raises(InvalidMessageError, match=r"messages\[0\]\.raw\['class'\]"):
+            dump([message])
+
+    @pytest.mark.parametrize("wrong", [None, 5])
+    def test_nothing_to_dump(self, wrong):
+        """
+        What is no list of messages is refused by the name of the parameter.
+        """
+        with pytest.raises(TypeError, match="messages: expected a list of Messages"):
+            dump(wrong)
+
     def test_arguments(self):
         """
         Arguments whose keys are no text would come back as others.

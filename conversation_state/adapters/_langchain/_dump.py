@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conversation_state._wording import describe_type
+from conversation_state._persistent import check_iterable
+from conversation_state._wording import describe_type, describe_value
 from conversation_state.adapters._export import Export, PayloadWriter
 from conversation_state.adapters._langchain._blocks import thaw_notes, write_block
 from conversation_state.adapters._langchain._calls import dump_call_block, write_call
@@ -19,6 +20,7 @@ from conversation_state.adapters._langchain._constants import (
     SOURCE,
 )
 from conversation_state.adapters._langchain._json import (
+    decode_value,
     make_message,
     make_text_message,
 )
@@ -71,6 +73,7 @@ def dump(messages: Iterable[Message]) -> Export:
         MissingExtraError:
             If LangChain is not installed.
     """
+    check_iterable(messages, "messages", "a list of Messages")
     write = PayloadWriter(SOURCE)
     found = [
         _write_checked(write, message, f"messages[{at}]")
@@ -239,10 +242,17 @@ def _write_unknown(
     why = "not supported on an unknown message"
     write.lose_each(path, {"name": bool(message.name)}, why)
     if notes.get("odd"):
-        raw = thaw_notes({**raw, "odd": True})
-        del raw["odd"]
+        raw = decode_value(raw)
 
-    return make_message(raw.pop("class"), raw)
+    name = raw.pop("class", None)
+    if not isinstance(name, str) or name not in CLASSES:
+        msg = (
+            f"{path}.raw['class'] is {describe_value(name)}; expected the name of a "
+            f"class of LangChain's messages, since its source is {SOURCE!r}"
+        )
+        raise InvalidMessageError(msg)
+
+    return make_message(name, raw)
 
 
 def _build_content(
@@ -293,7 +303,7 @@ def _put_calls(
     for at, call in enumerate(message.tool_calls):
         where = f"{path}.tool_calls[{at}]"
         raw, notes = write_call(write, call, where)
-        invalid = "args" not in raw or not isinstance(raw["args"], dict)
+        invalid = not isinstance(raw.get("args"), dict)
         if calls["invalid_tool_call"] and not invalid:
             why = "calls with invalid arguments come last in LangChain"
             write.lose(where, "place", why)
@@ -316,6 +326,7 @@ def _put_calls(
     if isinstance(content, str) and content:
         listed = [{"type": "text", "text": content}]
 
+    # In this order, what is inserted later moves none of those before it.
     for place, again in sorted(blocks, key=lambda one: one[0]):
         listed.insert(place, again)
 
@@ -343,12 +354,14 @@ def _put_response(
     if response.model:
         metadata[str(notes.get("model", MODELS[0]))] = response.model
 
+    # Most integrations have the response's id as the message's, where it is already.
     if response.id and (response.id != notes.get("id") or "id_of_response" in notes):
         metadata["id"] = response.id
 
     if metadata:
         fields["response_metadata"] = metadata
 
+    # The note is of the usage that was loaded, which a caller may have replaced.
     usage, kept = response.usage, notes.get("usage")
     if kept is not None and read_usage(kept) == usage:
         fields["usage_metadata"] = kept

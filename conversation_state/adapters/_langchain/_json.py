@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 _TAG = "$langchain"
+# A frozen value has at most 100 levels; what is around a note and the tags of the
+# innermost value take some of them.
 _MAX_DEPTH = 80
 _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 
@@ -43,7 +45,7 @@ def encode_value(read: DocumentReader, value: Any, path: str, depth: int = 0) ->
     if value is None or isinstance(value, bool):
         return value
 
-    if depth == _MAX_DEPTH:
+    if depth >= _MAX_DEPTH:
         read.problem(path, f"is nested more than {_MAX_DEPTH} levels deep")
         return None
 
@@ -77,6 +79,7 @@ def _encode_object(read: DocumentReader, value: Any, path: str, depth: int) -> A
 
 def _encode_int(value: int) -> Any:
     plain = _MIN_INT <= value <= _MAX_INT
+    # Python limits the digits of decimal texts, and not those of hexadecimal ones.
     return int(value) if plain else {_TAG: "int", "value": hex(value)}
 
 
@@ -102,13 +105,19 @@ def _encode_text(text: str) -> Any:
 def _encode_map(
     read: DocumentReader, value: Mapping[Any, Any], path: str, depth: int
 ) -> Any:
+    # A map that has the tag as a key of its own would be decoded as another value.
     is_plain = _TAG not in value
     pairs: list[Any] = []
-    for key, item in value.items():
+    for key in value:
         name = encode_value(read, key, f"{path}, a key", depth + 1)
-        inside = encode_value(read, item, f"{path}.{key}", depth + 1)
+        # The name of a text with a lone surrogate is a tagged map.
         is_plain = is_plain and isinstance(key, str) and isinstance(name, str)
-        pairs.append([name, inside])
+        pairs.append([name])
+
+    # A map of pairs is three levels: the tagged map, its list, and each pair.
+    inside = depth + (1 if is_plain else 3)
+    for pair, (key, item) in zip(pairs, value.items(), strict=True):
+        pair.append(encode_value(read, item, f"{path}.{key}", inside))
 
     return dict(pairs) if is_plain else {_TAG: "map", "value": pairs}
 
@@ -131,24 +140,20 @@ def decode_value(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
 
-    tag = value.get(_TAG)
-    if tag is None:
-        return {key: decode_value(value[key]) for key in sorted(value)}
-
-    body = value.get("value")
+    tag, body = value.get(_TAG), value.get("value")
     if isinstance(tag, str):
-        decode = _DECODERS.get(tag)
-        if decode is not None:
-            return decode(body)
+        if tag in _DECODERS:
+            return _DECODERS[tag](body)
 
         if tag in message_classes():
             return make_message(tag, decode_value(body))
 
-    return {key: decode_value(value[key]) for key in sorted(value)}
+    return {key: decode_value(item) for key, item in value.items()}
 
 
 def _decode_document(body: Any) -> Any:
     fields = decode_value(body)
+    # Set one by one: the class would turn an id that is a number into a text.
     document = document_class()(page_content="")
     for name in fields:
         setattr(document, name, fields[name])
@@ -177,6 +182,9 @@ _REQUIRED: Mapping[str, Mapping[str, str]] = {
 }
 
 
+_Containers = tuple[tuple[str, Callable[[], Any]], ...]
+
+
 class _Blank(NamedTuple):
     """
     A message without content, of which others are made.
@@ -190,7 +198,7 @@ class _Blank(NamedTuple):
     """
 
     message: Any
-    containers: tuple[tuple[str, Callable[[], Any]], ...]
+    containers: _Containers
     declared: frozenset[str]
 
 
@@ -230,32 +238,16 @@ def make_message(name: str, fields: Mapping[str, Any]) -> Any:
     return made
 
 
-class _TextBlank(NamedTuple):
-    """
-    A message that has a text and an id, and nothing else.
-
-    Attributes:
-        kind: Its class.
-
-        fields: Its fields.
-
-        containers: Those that are empty lists and maps, with their types.
-
-        fields_set: The names of the fields that were set.
-    """
-
-    kind: type[Any]
-    fields: dict[str, Any]
-    containers: tuple[tuple[str, Callable[[], Any]], ...]
-    fields_set: frozenset[str]
-
-
 @cache
-def _make_text_blank(name: str) -> _TextBlank:
+def _make_text_blank(
+    name: str,
+) -> tuple[type[Any], dict[str, Any], _Containers, set[str]]:
+    """
+    What `new_message` needs for a message that has a text and an id only.
+    """
     made = make_message(name, {"content": "", "id": ""})
     containers = _make_blank(name).containers
-    fields_set = frozenset(made.__pydantic_fields_set__)
-    return _TextBlank(type(made), vars(made), containers, fields_set)
+    return type(made), vars(made), containers, made.__pydantic_fields_set__
 
 
 def make_text_message(name: str, text: str, id: str) -> Any:

@@ -5,6 +5,7 @@ From LangChain's messages to ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import UnionType
 from typing import Any
 
 from conversation_state.adapters._langchain._blocks import mended_text, read_block
@@ -22,10 +23,7 @@ from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import DocumentReader
 from conversation_state.adapters._wire import MESSAGE_CLASSES
 from conversation_state.errors import DecodeError, InvalidMessageError
-from conversation_state.messages import (
-    Message,
-    UnknownMessage,
-)
+from conversation_state.messages import Message, UnknownMessage
 from conversation_state.parts import Part, TextPart, UnknownPart
 
 __all__ = ["load", "load_for_view", "load_message"]
@@ -39,9 +37,24 @@ _KNOWN = {
     "tool": _COMMON | {"artifact", "status", "tool_call_id"},
     "user": _COMMON,
 }
-# The empty values of fields that need no note.
+# Every chunk has these fields, which the class fills in again.
 _EMPTY_VALUES: Mapping[str, Any] = {"chunk_position": None, "tool_call_chunks": []}
+# A result of ours has to have the id of its call.
 _NO_ID = "no_id"
+# What the fields have to be, for a message that was changed after LangChain had
+# validated it: setting a field validates nothing.
+_FIELD_TYPES: Mapping[str, tuple[type[Any] | UnionType, str]] = {
+    "additional_kwargs": (dict, "a dict"),
+    "content": (str | list, "a text or a list"),
+    "id": (str | None, "a text or None"),
+    "invalid_tool_calls": (list, "a list"),
+    "name": (str | None, "a text or None"),
+    "response_metadata": (dict, "a dict"),
+    "role": (str, "a text"),
+    "tool_call_id": (str, "a text"),
+    "tool_calls": (list, "a list"),
+    "usage_metadata": (dict | None, "a dict or None"),
+}
 # The fields that a model gets.
 _VIEW_FIELDS = (
     "content",
@@ -73,6 +86,7 @@ def load(messages: Any) -> tuple[Message, ...]:
     """
     read = DocumentReader()
     source: Iterable[Any] = messages
+    # Asked first, because a message is iterable, too: over its fields.
     if type(messages) in class_names():
         source = (messages,)
     elif isinstance(messages, (str, bytes, Mapping)) or not isinstance(
@@ -125,6 +139,18 @@ def _load_any(read: DocumentReader, message: Any, path: str) -> Message | None:
         _report_class(read, message, path)
         return None
 
+    try:
+        return _load_known(read, message, name, path)
+    except (AttributeError, LookupError, TypeError):
+        if not _report_fields(read, vars(message), path):
+            raise
+
+        return None
+
+
+def _load_known(
+    read: DocumentReader, message: Any, name: str, path: str
+) -> Message | None:
     raw: dict[str, Any] = vars(message)
     role = CLASSES[name]
     if not role and name.startswith("ChatMessage"):
@@ -146,7 +172,12 @@ def _load_any(read: DocumentReader, message: Any, path: str) -> Message | None:
         fields["content"] = _load_plain_content(read, raw["content"], path, role, notes)
 
     if role == "tool":
-        _load_result_fields(read, raw, path, notes, fields)
+        fields["is_error"] = raw["status"] == "error"
+        answered = mended_text(read, raw["tool_call_id"], f"{path}.tool_call_id")
+        if not answered:
+            answered = notes["made_id"] = _NO_ID
+
+        fields["tool_call_id"] = answered
 
     if read.count > problems:
         return None
@@ -173,32 +204,25 @@ def _make_loaded(
     except InvalidMessageError:
         # All but the notes is valid: a value in them is not JSON.
         problems = read.count
-        kept = {
-            name: encode_value(read, notes[name], f"{path}.{name}") for name in notes
-        }
+        kept = encode_value(read, notes, path)
         if read.count > problems:
             return None
 
-        metadata = with_notes(SOURCE, {**kept, "odd": True})
-        return kind(**fields, metadata=metadata)
+        return kind(**fields, metadata=with_notes(SOURCE, {**kept, "odd": True}))
 
 
-def _load_result_fields(
-    read: DocumentReader,
-    raw: dict[str, Any],
-    path: str,
-    notes: dict[str, Any],
-    fields: dict[str, Any],
-) -> None:
+def _report_fields(read: DocumentReader, raw: Mapping[str, Any], path: str) -> bool:
     """
-    Put the fields of a tool's result besides its content into *fields*.
+    Report the fields of *raw* that are missing or of a wrong type; whether any is.
     """
-    fields["is_error"] = raw["status"] == "error"
-    answered = mended_text(read, raw["tool_call_id"], f"{path}.tool_call_id")
-    if not answered:
-        answered = notes["made_id"] = _NO_ID
+    problems = read.count
+    for field, (kind, expected) in _FIELD_TYPES.items():
+        if field in raw and not isinstance(raw[field], kind):
+            read.wrong(f"{path}.{field}", raw[field], expected)
+        elif field in _COMMON and field not in raw:
+            read.problem(f"{path}.{field}", "is missing")
 
-    fields["tool_call_id"] = answered
+    return read.count > problems
 
 
 def _report_class(read: DocumentReader, message: Any, path: str) -> None:
@@ -228,6 +252,9 @@ def _collect_notes(
         notes["name"] = ""
 
     if raw["id"] is not None:
+        if not isinstance(raw["id"], str):
+            raise TypeError  # `dump` would refuse the note; reported with its path
+
         notes["id"] = raw["id"]
 
     for key in ("additional_kwargs", "response_metadata"):
@@ -255,6 +282,7 @@ def _collect_notes(
 def _load_unknown(
     read: DocumentReader, message: Any, name: str, path: str
 ) -> Message | None:
+    # The class fills in what is empty again, but for the content.
     fields = {
         key: value
         for key, value in vars(message).items()
@@ -266,10 +294,7 @@ def _load_unknown(
         return UnknownMessage(raw, source=SOURCE)
     except InvalidMessageError:
         problems = read.count
-        kept = {
-            key: encode_value(read, value, f"{path}.{key}")
-            for key, value in raw.items()
-        }
+        kept = encode_value(read, raw, path)
         if read.count > problems:
             return None
 
