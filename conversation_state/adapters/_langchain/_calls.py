@@ -16,6 +16,7 @@ from conversation_state._wording import shorten_repr
 from conversation_state.adapters._export import PayloadWriter
 from conversation_state.adapters._langchain._blocks import (
     extra_keys,
+    mended_text,
     merge_keys,
     thaw_notes,
 )
@@ -53,7 +54,7 @@ class MessageCalls:
         self._path = path
         self._raws: list[dict[str, Any]] = []
         self._open: dict[str, int] = {}
-        self._blocks: dict[int, tuple[str, dict[str, Any]]] = {}
+        self._blocks: dict[int, dict[str, Any]] = {}
         self._texts: dict[int, str] = {}
         self.is_between = False
 
@@ -109,7 +110,7 @@ class MessageCalls:
             notes["keys"] = rest
 
         del self._open[block[shape.id]]
-        self._blocks[at] = (str(kind), notes)
+        self._blocks[at] = notes
         return True
 
     def make_calls(self) -> list[ToolCall]:
@@ -123,7 +124,8 @@ class MessageCalls:
         notes: dict[str, Any] = {}
         index = None
         if at in self._blocks:
-            notes["block"] = self._blocks[at][1]
+            notes["block"] = self._blocks[at]
+            # A call without an index follows the parts, where it is already.
             index = notes["block"]["at"] if self.is_between else None
 
         if raw.keys() != _VALID or not isinstance(raw["id"], str):
@@ -139,6 +141,7 @@ class MessageCalls:
         if arguments is None:
             arguments = _dump_arguments(self._read, raw["args"], path)
 
+        # The number of brackets is a bound of the depth that needs no walk.
         if arguments.count("{") + arguments.count("[") > _MAX_DEPTH:
             _check_json(self._read, raw["args"], f"{path}.args")
 
@@ -160,9 +163,9 @@ class MessageCalls:
             texts = [text_or_empty(raw.get(key)) for key in ("id", "name", "args")]
             base = _invalid_call(*texts)
             differs = {key: raw[key] for key in raw if base.get(key, raw) != raw[key]}
-            notes = {"invalid": differs}
+            notes: dict[str, Any] = {"invalid": differs}
             if "error" not in raw or "type" not in raw:
-                notes["without"] = sorted({"error", "type"} - raw.keys())  # type: ignore[assignment]  # of notes
+                notes["without"] = sorted({"error", "type"} - raw.keys())
 
             made.append(self._build_call(raw, texts[-1], notes, path))
 
@@ -171,19 +174,11 @@ class MessageCalls:
     def _build_call(
         self, raw: dict[str, Any], arguments: str, notes: dict[str, Any], path: str
     ) -> ToolCall:
-        texts = []
-        fields = {
-            "id": text_or_empty(raw.get("id")),
-            "name": text_or_empty(raw.get("name")),
-            "args": arguments,
-        }
-        for key, text in fields.items():
-            valid = mended(text)
-            if valid is not text:
-                self._read.mended.append(f"{path}.{key}")
-
-            texts.append(valid)
-
+        texts = (
+            mended_text(self._read, text_or_empty(raw.get("id")), f"{path}.id"),
+            mended_text(self._read, text_or_empty(raw.get("name")), f"{path}.name"),
+            mended_text(self._read, arguments, f"{path}.args"),
+        )
         if not notes:
             return ToolCall(*texts)
 
@@ -212,9 +207,12 @@ def _dump_arguments(read: DocumentReader, args: dict[str, Any], path: str) -> st
     """
     try:
         text = _encoded(args)
+        # Keys that are numbers come back as texts; NaN, which is not equal to
+        # itself, is valid here.
         if loads(text) != args:
             _check_json(read, args, f"{path}.args")
 
+        # Escaped, a lone surrogate is kept; as it is, no store could write it.
         return text if mended(text) is text else dumps(args)
     except (TypeError, ValueError, RecursionError) as error:
         read.problem(f"{path}.args", f"can't be kept as JSON: {error}")

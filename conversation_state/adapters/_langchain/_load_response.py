@@ -196,6 +196,7 @@ def _take_text(
     """
     for key in keys:
         text = rest.get(key)
+        # A text that has to be mended stays among the notes, which keep it as it is.
         if isinstance(text, str) and text and mended(text) is text:
             del rest[key]
             if key != keys[0]:
