@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from conversation_state import adapters
 from conversation_state.errors import ProviderStreamError
+from tests.adapters.tables import table
 from tests.recorded import streams
 
 # Lines of wrong types are given, too.
@@ -55,50 +56,63 @@ class TestLines:
         """
         assert [{"a": 1}, {"b": 2}] == parsed(body) == parsed(body.encode())
 
-    def test_several_data_lines(self):
+    @table(
+        "lines, expected",
+        {
+            "the data of one event may stand on several lines": (
+                ["data: {", 'data: "a": 1', "data: }", ""],
+                [{"a": 1}],
+            ),
+            "lines may have their ends": (
+                ["data: {\n", 'data: "a": 1\n', "data: }\n", "\n"],
+                [{"a": 1}],
+            ),
+            "several lines may come at once, and end within an event": (
+                ['data: {\ndata: "a": 1,\n', 'data: "b": 2\ndata: }\n\n'],
+                [{"a": 1, "b": 2}],
+            ),
+            "some loops leave empty lines out": (
+                ['data: {"a": 1}', 'data: {"a": 2}', "data: [DONE]"],
+                [{"a": 1}, {"a": 2}],
+            ),
+            "lines of data may be empty, and follow the end": (
+                ["data:", 'data: {"a": 1}', "data: ", "data: [DONE]", 'data: {"a": 2}'],
+                [{"a": 1}, {"a": 2}],
+            ),
+            "U+2028 and U+0085 may stand in a JSON text": (
+                ['data: {"a": "x\u2028y\x85z"}', ""],
+                [{"a": "x\u2028y\x85z"}],
+            ),
+            "a byte order mark at the start is no part of the first line": (
+                [b'\xef\xbb\xbfdata: {"a": 1}\n', b"\n"],
+                [{"a": 1}],
+            ),
+            "elsewhere it makes a line no line of data": (
+                ['data: {"a": 1}', "", '\ufeffdata: {"b": 2}', ""],
+                [{"a": 1}],
+            ),
+            "an event is whole even if the stream ends right behind it": (
+                ["data: {", 'data: "a": 1}'],
+                [{"a": 1}],
+            ),
+            "bytes that are no UTF-8 become U+FFFD, as in a browser": (
+                [b'data: {"a": "\xff"}', b""],
+                [{"a": "\ufffd"}],
+            ),
+            **{
+                f"{number} is an integer, as it was sent": (
+                    [f'data: {{"a": {number}}}', ""],
+                    [{"a": number}],
+                )
+                for number in (2**63, 2**64, -(2**63) - 1, 10**40)
+            },
+        },
+    )
+    def test_lines(self, lines, expected):
         """
-        The data of one event may stand on several lines.
+        The events of these lines.
         """
-        lines = ["data: {", 'data: "a": 1', "data: }", ""]
-
-        assert [{"a": 1}] == parsed(lines) == parsed([f"{line}\n" for line in lines])
-
-    def test_pieces_of_a_body(self):
-        """
-        Several lines at once, which end within an event.
-        """
-        assert [{"a": 1, "b": 2}] == parsed(
-            ['data: {\ndata: "a": 1,\n', 'data: "b": 2\ndata: }\n\n']
-        )
-
-    def test_without_empty_lines(self):
-        """
-        Some loops leave empty lines out.
-        """
-        assert [{"a": 1}, {"a": 2}] == parsed(
-            ['data: {"a": 1}', 'data: {"a": 2}', "data: [DONE]"]
-        )
-        assert [{"a": 1}, {"a": 2}] == parsed(
-            ["data:", 'data: {"a": 1}', "data: ", "data: [DONE]", 'data: {"a": 2}']
-        )
-
-    def test_separators_that_are_no_line_ends(self):
-        """
-        U+2028 may stand in a JSON text.
-        """
-        assert [{"a": "x\u2028y\x85z"}] == parsed(['data: {"a": "x\u2028y\x85z"}', ""])
-
-    def test_mark_at_the_start(self):
-        """
-        A byte order mark at the start is no part of the first line.
-        """
-        assert [{"a": 1}] == parsed([b'\xef\xbb\xbfdata: {"a": 1}\n', b"\n"])
-
-    def test_mark_elsewhere(self):
-        """
-        A byte order mark at the start of another line makes it no line of data.
-        """
-        assert [{"a": 1}] == parsed(['data: {"a": 1}', "", '\ufeffdata: {"b": 2}', ""])
+        assert expected == parsed(lines)
 
     def test_as_they_come(self):
         """
@@ -144,12 +158,6 @@ class TestTrouble:
         cut = '{"b": [1, 2], "c": "some words"}'[:size]
 
         assert [{"a": 1}] == parsed(['data: {"a": 1}', "", f"data: {cut}"])
-
-    def test_no_empty_line_at_the_end(self):
-        """
-        An event is whole even if the stream ends right behind it.
-        """
-        assert [{"a": 1}] == parsed(["data: {", 'data: "a": 1}'])
 
     @pytest.mark.parametrize("data", ["<html>", "[1]", '"text"', "{broken"])
     def test_no_object(self, data):
@@ -204,19 +212,6 @@ class TestTrouble:
         """
         with pytest.raises(TypeError, match="expected a str or bytes"):
             parsed([line])
-
-    @pytest.mark.parametrize("number", [2**63, 2**64, -(2**63) - 1, 10**40])
-    def test_large_integers(self, number):
-        """
-        Integers of any size are what was sent, no float beside it.
-        """
-        assert [{"a": number}] == parsed([f'data: {{"a": {number}}}', ""])
-
-    def test_invalid_bytes(self):
-        """
-        Bytes that are no UTF-8 become U+FFFD, as in a browser.
-        """
-        assert [{"a": "\ufffd"}] == parsed([b'data: {"a": "\xff"}', b""])
 
 
 def test_in_a_task():
