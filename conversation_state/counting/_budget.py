@@ -15,6 +15,7 @@ __all__ = ["TokenBudget"]
 
 
 def _check_tokens(name: str, value: Any) -> int:
+    # By its class: True is an int, too.
     if value.__class__ is not int or value < 0:
         msg = f"{name} is {shorten_repr(value)}; expected a number of tokens, 0 or more"
         raise ValueError(msg)
@@ -87,6 +88,7 @@ class TokenBudget:
 
         _check_tokens("context_window", context_window)
         reserved = output + overhead
+        # A window of 0 by itself is a budget that nothing fits into: `fit` reports it.
         if reserved and reserved >= context_window:
             msg = (
                 f"max_output_tokens={output:,} and overhead={overhead:,} leave nothing "
@@ -95,6 +97,7 @@ class TokenBudget:
             )
             raise ValueError(msg)
 
+        # A frozen class of attrs refuses assignments in a constructor of its own, too.
         object.__setattr__(self, "context_window", context_window)
         object.__setattr__(self, "max_output_tokens", output)
         object.__setattr__(self, "overhead", overhead)

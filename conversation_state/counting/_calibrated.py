@@ -44,6 +44,7 @@ class Calibrated:
         """
         The scaled count, rounded up.
         """
+        # In integers, which are exact however large both sums are.
         return -(-count(message, self.counter) * self.charged // self.counted)
 
 
@@ -118,6 +119,8 @@ def calibrated(
         msg = "there are no samples; a counter needs one prompt at least to be scaled"
         raise ValueError(msg)
 
+    # In lowest terms, so that counters of one scale are equal: messages remember
+    # their counts by the counter.
     common = gcd(charged, counted)
     return Calibrated(counter, charged // common, counted // common)
 

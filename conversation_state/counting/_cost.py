@@ -157,6 +157,7 @@ class Cost:
 
     def __attrs_post_init__(self) -> None:
         total = Decimal(0)
+        # The program's own context may round after a few digits.
         with localcontext(EXACT):
             for line in self.lines:
                 if line.amount is not None:
@@ -299,6 +300,8 @@ def _find_unbilled(state: HasLedger) -> tuple[WithMessage, ...]:
         return ()
 
     recorded = {entry.id: entry.usage for entry in state.ledger}
+    # Recorded under keys of the program's own: each accounts for one response that
+    # used as many tokens.
     without_response = Counter(
         [usage for key, usage in recorded.items() if key not in keys]
     )

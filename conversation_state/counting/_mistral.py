@@ -125,6 +125,7 @@ class MistralCounter:
     _vocabulary: str
 
     def __attrs_post_init__(self) -> None:
+        # A vocabulary that can't be read is an error here, not at the first message.
         _load_tokenizer(self._vocabulary)
 
     def __call__(self, message: Message, /) -> int:
@@ -133,6 +134,8 @@ class MistralCounter:
         tokens = estimate_media(media, _IMAGE) if media else 0
         if isinstance(message, AssistantMessage):
             calls = message.tool_calls
+            # `split_content` puts names and arguments of calls last; they are counted
+            # below, in the JSON that Mistral makes of them.
             texts = texts[: len(texts) - 2 * len(calls)]
             tokens += 1  # the end of the answer
             if calls:
@@ -158,6 +161,7 @@ def _count_calls(tokenizer: _Tokenizer, message: AssistantMessage) -> int:
 
     calls = [
         tool_calls.ToolCall(
+            # mistral-common's own id of a call that has none.
             id=call.id or "null",
             function=tool_calls.FunctionCall(name=call.name, arguments=call.arguments),
         )

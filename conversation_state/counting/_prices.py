@@ -208,6 +208,7 @@ def _map_counts(usage: Usage, units: Mapping[str, Any], model: str) -> dict[str,
                 counts["input_tokens"] += count
                 rest = 0
         elif known in units and known != "requests":
+            # Two names of one count: charging either might be wrong.
             if counts.get(known, count) not in {0, count}:
                 why = f"it has both {counts[known]} and {count} for {known}"
                 raise UnpricedError(model, why)

@@ -212,6 +212,7 @@ def _find_vocabulary(model: Any) -> str:
         try:
             name = encoding_name_for_model(model)
         except KeyError:
+            # Much longer names take long to compare, and are no model's.
             near = get_close_matches(model[:100], [*MODEL_TO_ENCODING, *names])
             raise UnknownModelError(model, "tiktoken", tuple(near)) from None
 
@@ -226,6 +227,7 @@ def _find_file(name: str, files: str | os.PathLike[str] | None) -> Path:
     given = Path(_find_cache() if files is None else files).absolute()
     places = (given,)
     if files is None or given.is_dir():
+        # Its cache names files by the digest of their URL.
         key = sha1(url.encode(), usedforsecurity=False).hexdigest()
         places = (given / url.rpartition("/")[2], given / key)  # type: ignore[assignment]
 
