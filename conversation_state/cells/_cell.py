@@ -87,6 +87,7 @@ class Cell(Generic[T]):
                 If *function* itself changes this cell whenever it is called.
         """
         self._wait_for_first()
+        # Without an `Attempts` first: most swaps meet no other.
         version = self._find_newest()
         new = function(version.value)
         if new is version.value or self._try_append(version, new):
@@ -221,6 +222,7 @@ class Cell(Generic[T]):
         after = Version(value)
         try:
             try:
+                # Atomic: of all threads that try it, one adds its own version.
                 if version.after.setdefault(0, after) is after:
                     self._version = after
             finally:
@@ -248,7 +250,9 @@ class Cell(Generic[T]):
 
     def _call_watches(self) -> None:
         interrupt = None
+        # A copy, as callbacks may begin and close watches.
         for watch in list(self._watches):
+            # Again after an error: it ended one call, and others may be pending.
             while True:
                 try:
                     watch._call_pending()
@@ -294,6 +298,8 @@ class Cell(Generic[T]):
                 return new
 
             attempts.lose(version.after[0])
+            # A function that never waits would otherwise keep the others from ending,
+            # and could not be cancelled.
             await anyio.lowlevel.checkpoint()
 
 
@@ -313,6 +319,7 @@ class _NewestValues(AsyncIterator[T]):
 
     async def __anext__(self) -> T:
         cell = self._cell
+        # Also where a value is there already: each step lets other tasks run.
         await require_anyio().lowlevel.checkpoint()
         while (value := cell.value) is self._last_value:
             waiter = TaskWaiter()

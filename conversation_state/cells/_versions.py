@@ -95,12 +95,14 @@ class Attempts:
         Raises:
             RuntimeError: If the function itself made the change too often.
         """
+        # Also by a swap inside of the function, or of one that that one calls.
         during = winner.during
         while during is not None and during is not self:
             during = during._outer
 
         self._lost += 1
         self._own += during is self
+        # Twice what this attempt took, as the next one may take a bit longer.
         self._lasts_s = min(2 * (time.monotonic() - self._start) + 0.01, _MAX_WAIT_S)
         if self._own >= _MAX_OWN_CHANGES:
             raise RuntimeError(

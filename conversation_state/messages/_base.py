@@ -119,6 +119,7 @@ def _check_uuid(name: str, owner: str, value: object) -> UUID | None:
         problem = f"is {shorten_repr(value)}; expected a uuid.UUID or None"
         raise InvalidMessageError(problem, owner, name)
 
+    # A plain one: a subclass of a caller's could not be written, nor compare alike.
     return value if value.__class__ is uuid.UUID else uuid.UUID(int=value.int)
 
 
@@ -296,6 +297,7 @@ class Message(_Countable, ByContent):
     def _check_common(self, given: CommonFields) -> Common:
         owner = type(self).__name__
         common = common_of(owner, given)
+        # Here, as only the class knows which fields are its own.
         if common.unknown:
             own = ("role", "parts", *self._own_fields(), *COMMON[:-1])
             check_unknown(owner, own, common.unknown, InvalidMessageError)
