@@ -103,6 +103,8 @@ def call_soon(loop: Any, function: Callable[[], object]) -> bool:
     """
     Whether *loop* will call *function*; False if it has ended.
     """
+    # A token of trio, or an event loop of asyncio; both raise a RuntimeError at their
+    # end, and both may be called from a finalizer or a signal handler.
     soon = getattr(loop, "run_sync_soon", None) or loop.call_soon_threadsafe
     try:
         soon(function)
@@ -120,8 +122,12 @@ def spawn(loop: Any, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
     it must raise nothing else.
     """
     if hasattr(loop, "create_task"):
+        # asyncio refers to its tasks weakly: *function* has to enter a cancel scope
+        # of anyio that its caller holds, since that refers to the task.
         loop.create_task(function())
     else:
+        # Without a context, trio gives system tasks one that lacks the caller's
+        # context variables.
         spawn_in_trio = sys.modules["trio"].lowlevel.spawn_system_task
         spawn_in_trio(function, context=contextvars.copy_context())
 
@@ -152,6 +158,8 @@ class Waiter:
         """
         Leave all queues.
         """
+        # Waiters are compared by identity, in C: no other code runs while `remove`
+        # looks for one, which would be an error if that changed the queue.
         for queue in self.queues:
             try:  # noqa: SIM105 - quicker than suppress
                 queue.remove(self)
@@ -176,6 +184,8 @@ class ThreadWaiter(Waiter):
 
     def __init__(self) -> None:
         super().__init__()
+        # Not an Event: a finalizer that sets one in a thread which is about to set it
+        # would wait for the lock inside it, and so for itself.
         self._lock = allocate_lock()
         self._lock.acquire()
 
@@ -274,6 +284,7 @@ class _Worker:
     def _run_jobs(self) -> None:
         while True:
             self._job[0]()
+            # Before it is idle: `take` would find the last job, and give up on it.
             self._job.clear()
             _idle.append(self)
             while 0 not in self._job:
@@ -310,6 +321,7 @@ def in_worker(job: Callable[[], object]) -> None:
 
     while True:
         try:
+            # The one that was used last, so that those that are not needed end.
             worker = _idle.pop()
         except IndexError:
             _Worker(work)

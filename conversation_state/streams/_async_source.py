@@ -20,16 +20,15 @@ from conversation_state._waiting import (
 )
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
-    EMPTY,
     END,
     LAST,
-    SET_ITEM,
     Fault,
     Source,
     StreamCell,
-    describe_interrupt,
     fault,
     make_abort_fault,
+    make_broken_off_fault,
+    take_item,
 )
 from conversation_state.streams._pull import FORKS
 from conversation_state.streams._sources import CIRCLE
@@ -80,7 +79,7 @@ class AsyncSource(Source):
         self, cell: StreamCell, waiter: Waiter | None, *, block: bool
     ) -> StreamCell | None:
         pump = self._pump
-        if not pump.take(cell):
+        if not take_item(cell, pump.items):
             if block or (waiter is not None and waiter.blocks):
                 raise TypeError(
                     "this stream has an async source, and the element to be read "
@@ -92,7 +91,7 @@ class AsyncSource(Source):
 
             waiter.enter(pump.waiters)
             pump.ask()
-            if not pump.take(cell):
+            if not take_item(cell, pump.items):
                 return None
 
         return LAST if cell.item is END else StreamCell(cell.link)
@@ -177,20 +176,6 @@ class _Pump:
         self.items: deque[Any] = deque()
         self.waiters: deque[Waiter] = deque()
 
-    def take(self, cell: StreamCell) -> bool:
-        """
-        Put the next item into *cell*; whether there was one. For one reader at a
-        time.
-        """
-        if cell.item is EMPTY:
-            try:
-                # One call, so that no interrupt comes between the two.
-                next(map(SET_ITEM, (cell,), map(deque.popleft, (self.items,))))
-            except IndexError:
-                return False
-
-        return True
-
     def ask(self) -> None:
         """
         Request the next item, unless it is requested already.
@@ -216,7 +201,8 @@ class _Pump:
             self._finish_items(Fault(StreamClosedError(_FORKED)))
         elif not call_soon(run.loop, want):
             # The loop was closed without cancelling its tasks.
-            self._finish_items(_make_ended_loop_fault())
+            why = "the event loop of its source has ended"
+            self._finish_items(make_broken_off_fault(why))
 
     def _current_task_id(self) -> int:
         if self._run is None or self._run.loop is not running_loop():
@@ -243,7 +229,8 @@ class _Pump:
 
                 last = await self._ask_repeatedly(run)
         except BaseException as error:
-            last = describe_interrupt(type(error).__name__)
+            why = f"{type(error).__name__} went through its source"
+            last = make_broken_off_fault(why)
             raise
         finally:
             try:
@@ -338,11 +325,3 @@ class _Pump:
             await self._close_iterator()
         elif run.loop is running_loop():
             await run.ended.wait()
-
-
-def _make_ended_loop_fault() -> Fault:
-    return Fault(
-        StreamClosedError(
-            "the stream broke off: the event loop of its source has ended"
-        )
-    )

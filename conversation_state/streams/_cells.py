@@ -32,13 +32,14 @@ __all__ = [
     "Source",
     "StreamCell",
     "calling",
-    "describe_interrupt",
     "fault",
     "find_sources",
     "is_ended",
     "make_abort_fault",
     "make_bare_cell",
+    "make_broken_off_fault",
     "raise_by_value",
+    "take_item",
     "without_our_frames",
 ]
 
@@ -108,12 +109,11 @@ def fault(error: Exception) -> Fault:
     return Fault(error)
 
 
-def describe_interrupt(kind: str) -> Fault:
+def make_broken_off_fault(why: str) -> Fault:
     """
-    What other readers get where an error of this *kind* interrupted a source.
+    What readers get where a stream ended, and its source didn't end it.
     """
-    why = f"the stream broke off: {kind} went through its source"
-    return Fault(StreamClosedError(why))
+    return Fault(StreamClosedError(f"the stream broke off: {why}"))
 
 
 def make_abort_fault() -> Fault:
@@ -261,6 +261,8 @@ class Source:
         """
         Release *turn* if it was acquired. Idempotent.
         """
+        # In this order: an interrupt between two lines leaves a turn that is still
+        # held, or a call that can be repeated, and wakes others twice at worst.
         if self.turn.get(0) is turn:
             turn.append(0)  # so that a repeated call knows it was acquired
             self.turn.clear()
@@ -301,6 +303,22 @@ class StreamCell:
         self.item = EMPTY
         self.link = link
         self.next = None
+
+
+def take_item(cell: StreamCell, items: deque[Any]) -> bool:
+    """
+    Put the next of *items* into *cell*, unless that has one; whether there was one.
+
+    For one reader at a time.
+    """
+    if cell.item is EMPTY:
+        try:
+            # One call, so that no interrupt comes between the two.
+            next(map(SET_ITEM, (cell,), map(deque.popleft, (items,))))
+        except IndexError:
+            return False
+
+    return True
 
 
 class _BareCell(StreamCell):

@@ -15,17 +15,17 @@ from weakref import ref
 from conversation_state._waiting import Waiter, wake_all
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
-    EMPTY,
     END,
     LAST,
-    SET_ITEM,
     Fault,
     Source,
     StreamCell,
     make_abort_fault,
+    make_broken_off_fault,
+    take_item,
 )
 
-__all__ = ["Offer", "Pipe", "PipeSource", "make_broken_off_fault"]
+__all__ = ["Offer", "Pipe", "PipeSource"]
 
 
 class Offer:
@@ -174,13 +174,10 @@ class Pipe:
         Put the next item into *cell*; whether there was one. For one reader at a
         time.
         """
-        if cell.item is EMPTY:
-            try:
-                # One call, so that no interrupt comes between the two.
-                next(map(SET_ITEM, (cell,), map(deque.popleft, (self.items,))))
-            except IndexError:
-                return False
+        if not take_item(cell, self.items):
+            return False
 
+        # An interrupt may leave the offer in the cell: then this is repeated.
         item = cell.item
         if type(item) is Offer:
             cell.item = item.item
@@ -201,7 +198,7 @@ class Pipe:
         End the pipe for both sides, unless it was closed. Idempotent.
         """
         if not self.is_closed:
-            self.is_aborted = True
+            self.is_aborted = True  # before the end, for `accept` looks after it adds
             self._append_last(make_abort_fault(), END)
 
     def _append_end(self, *last: Any) -> None:
@@ -233,6 +230,8 @@ class Pipe:
         """
         Tell senders that the last reader is gone.
         """
+        # In this order: `accept` adds an item and then looks, so that one of the two
+        # clears what nothing can read.
         self.is_deserted = True
         self.items.clear()
         self._wake_senders()
@@ -267,6 +266,7 @@ class PipeSource(Source):
             if waiter is None:
                 return None
 
+            # Entered first: an item that comes after the second look wakes it.
             waiter.enter(pipe.readers)
             pipe.wake_sender()  # if there is no room without a reader that waits
             if not pipe.take(cell):
@@ -281,6 +281,7 @@ class PipeSource(Source):
         if self.busy:
             wake_all(self.busy)
 
+        # Each element that leaves a full pipe makes room for one sender.
         pipe = self._pipe
         if pipe.offers and len(pipe.items) < pipe.capacity:
             pipe.wake_sender()
@@ -289,13 +290,6 @@ class PipeSource(Source):
         pipe = getattr(self, "_pipe", None)  # making it may be interrupted
         if pipe is not None:
             pipe.desert()
-
-
-def make_broken_off_fault(why: str) -> Fault:
-    """
-    What readers get where a sender ended without closing its pipe.
-    """
-    return Fault(StreamClosedError(f"the stream broke off: {why}"))
 
 
 _CLOSED = "can't send: this sender was closed. Nothing comes after the end of a stream."

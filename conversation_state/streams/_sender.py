@@ -9,8 +9,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from conversation_state._waiting import TaskWaiter, ThreadWaiter, require_anyio
 from conversation_state._wording import shorten_repr
-from conversation_state.streams._cells import END, Fault
-from conversation_state.streams._pipe import Offer, Pipe, make_broken_off_fault
+from conversation_state.streams._cells import END, Fault, make_broken_off_fault
+from conversation_state.streams._pipe import Offer, Pipe
 
 __all__ = ["Sender"]
 

@@ -30,10 +30,10 @@ from conversation_state.streams._cells import (
     Fault,
     Source,
     StreamCell,
-    describe_interrupt,
     fault,
     make_abort_fault,
     make_bare_cell,
+    make_broken_off_fault,
     raise_by_value,
 )
 from conversation_state.streams._pull import FORKS, pull
@@ -207,8 +207,8 @@ class ReadySource(Source):
         elif not (self._tickets or self.box):
             # An interrupt ends a generator, and another iterator may have lost
             # an item: that must not look like the end of the stream.
-            why = self._interrupts[-1]
-            self.box.append(END if self._is_over else describe_interrupt(why))
+            why = f"{self._interrupts[-1]} went through its source"
+            self.box.append(END if self._is_over else make_broken_off_fault(why))
 
         return bool(self._tickets)
 
