@@ -73,6 +73,8 @@ class AsyncSource(Source):
 
     def __init__(self, iterator: AsyncIterator[Any]) -> None:
         super().__init__()
+        # The task refers to the pump only: so this source is freed with the last cell
+        # that refers to it, which ends the task.
         self._pump = _Pump(iterator)
 
     def poll(
@@ -211,6 +213,7 @@ class _Pump:
         return int(require_anyio().get_current_task().id)
 
     def _request_item(self, run: _PumpTask, number: int) -> None:
+        # A request from another thread may come after the item that it was for.
         if self.asked < number:
             run.wanted.set()
 
@@ -308,6 +311,8 @@ class _Pump:
         """
         Cancel the task: there is no reader any more.
         """
+        # Called by a finalizer, so from any thread and anywhere in the loop's own; a
+        # scope may be cancelled between two steps of its loop only.
         run = self._run
         if run is not None and not self._is_over:
             call_soon(run.loop, run.scope.cancel)

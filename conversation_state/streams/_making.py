@@ -83,24 +83,17 @@ def merge(*streams: Stream[T]) -> Stream[T]:
     if len(streams) == 1:
         return streams[0]
 
-    branches: tuple[tuple[str | None, StreamCell], ...] = ()
+    branches: list[tuple[str | None, StreamCell]] = []
     for stream in streams:
-        branches += _list_branches(stream._get_cell())
+        cell = stream._get_cell()
+        link = cell.link  # read once: another thread may fill the cell meanwhile
+        if link is not None and type(link[0]) is Merged:
+            # Its own branches, so that merges of merges are no deeper than one.
+            branches.extend(link[1])
+        else:
+            branches.append((None, cell))
 
-    return stream_from(StreamCell((Merged(), branches)))
-
-
-def _list_branches(cell: StreamCell) -> tuple[tuple[str | None, StreamCell], ...]:
-    """
-    What a merge of the stream at *cell* reads: of one that is merged itself,
-    its branches, so that merges of merges are no deeper than one.
-    """
-    link = cell.link
-    if link is not None and type(link[0]) is Merged:
-        branches: tuple[tuple[str | None, StreamCell], ...] = link[1]
-        return branches
-
-    return ((None, cell),)
+    return stream_from(StreamCell((Merged(), tuple(branches))))
 
 
 def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
@@ -125,6 +118,7 @@ def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
 
         _check_stream(stream)
 
+    # Unlike in `merge`, an inner merge stays one branch: it has one name and one end.
     branches = tuple((name, stream._get_cell()) for name, stream in streams.items())
     return stream_from(StreamCell((Merged(), branches)))
 
@@ -203,5 +197,6 @@ def _attach_partial(error: BaseException, chunks: list[Message]) -> None:
     note = f"chunks read before: {len(chunks)}; `partial` is their message"
     with suppress(Exception):  # some errors allow no attributes
         error.partial = partial  # type: ignore[attr-defined]
+        # Readers of one stream get the same error, and each may collect.
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)

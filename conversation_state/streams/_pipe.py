@@ -17,7 +17,6 @@ from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
     END,
     LAST,
-    Fault,
     Source,
     StreamCell,
     make_abort_fault,

@@ -190,6 +190,8 @@ def _await_turn(
 
     if not block:
         if waiter is not None:
+            # Entered first, and then tried once more: a turn that is released in
+            # between wakes whoever is in the queue.
             waiter.enter(source.busy)
             source.turn.setdefault(0, turn)
 

@@ -83,6 +83,7 @@ class CellReader(Generic[T_co]):
         self._is_closed = True
         self._ask = None
         self._cell = None
+        # After the cell is gone: a reader that is woken looks for it.
         waiter = self._waiter
         if waiter is not None:
             waiter.wake()
@@ -204,6 +205,8 @@ class CellReader(Generic[T_co]):
 
     def _wait_for_item(self) -> StreamCell:
         while True:
+            # Where `close` can find it before the cell is looked at: whichever comes
+            # first, this reader doesn't sleep on after it.
             waiter = self._waiter = ThreadWaiter()
             try:
                 cell = self._cell
@@ -278,8 +281,9 @@ class CellReader(Generic[T_co]):
 
 
 # A reader that is the only reference to its cell, as most are, makes no cells, which
-# are most of the time that an element takes. Reference counts show it; where they are
-# not exact, as in free-threaded builds, every element gets a cell.
+# are most of the time that an element takes. Reference counts show it; how many of
+# them a call adds differs between versions of Python, so that is measured. Where they
+# are not exact, as in free-threaded builds, every element gets a cell.
 
 
 def _count_holders(reader: CellReader[Any]) -> int:

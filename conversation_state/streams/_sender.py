@@ -161,6 +161,7 @@ class Sender(Generic[T_contra]):
 
     def _close_pipe(self, error: BaseException | None = None) -> None:
         pipe = self._pipe
+        # An error that nothing could read would only keep its frames alive.
         if error is None or pipe.is_closed or pipe.is_deserted:
             pipe.close()
         else:

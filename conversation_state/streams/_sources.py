@@ -213,7 +213,8 @@ class ReadySource(Source):
         return bool(self._tickets)
 
 
-# How many places an abort's fault has in the box.
+# How many places an abort's fault has in the box: a reader that is alone takes one out,
+# and one that is interrupted just then takes another.
 _CUTS = 4
 
 # How long a thread waits for one that read alone until now.
@@ -431,6 +432,8 @@ class BlockingSource(ReadySource):
             self._is_closing = True
 
     def __del__(self) -> None:
+        # A generator would be closed when it is freed; other iterators, as those of
+        # connections, have to be told.
         for close in getattr(self, "_closers", ()):  # making it may be interrupted
             close()
 

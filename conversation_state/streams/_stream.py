@@ -96,6 +96,7 @@ class Stream(Generic[T_co]):
             return stream_from(given._get_cell())
         if isinstance(given, StreamReader):
             return given.rest
+        # What has `__next__` is read once, however much else it has of a collection.
         if isinstance(given, Collection) and not hasattr(given, "__next__"):
             if isinstance(given, _MUTABLE):
                 given = tuple(source)  # type: ignore[arg-type]
@@ -169,6 +170,7 @@ class Stream(Generic[T_co]):
         Streams made of it can. Idempotent.
         """
         self._cell = None
+        # A copy, because readers that are freed meanwhile remove themselves.
         for there in list(self._readers):
             reader = there()
             if reader is not None:
@@ -343,7 +345,7 @@ class StreamReader(CellReader[T_co]):
             StreamClosedError:
                 If this reader, or the stream it reads, was closed.
         """
-        self._ask = None
+        self._ask = None  # the stream and this reader now share the cell
         cell = self._cell
         if cell is None:
             raise StreamClosedError(CLOSED)
