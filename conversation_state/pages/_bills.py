@@ -153,9 +153,9 @@ def _make_row(title: Child, found: Cost, *, has_prices: bool) -> _BillRow:
 
 def _sum_tokens(found: Cost) -> tuple[int, int, int]:
     """
-    What `Cost.usage` has of prompts, of completions and in total; adding numbers is
-    ten times as fast as adding usages, and a notebook waits for it.
+    What `Cost.usage` has of prompts, of completions and in total.
     """
+    # Ten times as fast as adding usages, and a notebook waits for it.
     prompt = completion = total = 0
     for line in found.lines:
         usage = line.entry.usage
@@ -186,16 +186,14 @@ def _draw_table(what: str, groups: Sequence[_BillGroup], total: _BillRow) -> Mar
         "table",
         {"class": "cs-bill"},
         element(
-            "thead", None, element("tr", None, [_draw_heading(each) for each in heads])
+            "thead",
+            None,
+            element("tr", None, [element("th", {"scope": "col"}, x) for x in heads]),
         ),
         [_draw_group(each, is_priced=is_priced) for each in groups],
         element("tfoot", None, _draw_row(total, "th", is_priced=is_priced)),
     )
     return element("div", {"class": "cs-table", "tabindex": 0}, table)
-
-
-def _draw_heading(text: str) -> Markup:
-    return element("th", {"scope": "col"}, text)
 
 
 def _draw_group(group: _BillGroup, *, is_priced: bool) -> Markup:

@@ -166,6 +166,7 @@ def _find_tips(parents: Mapping[_Key, _Key]) -> dict[_Key, _Key]:
     For each state, the tip of the branch that it is in, or `_SHARED`; under None
     that of what is before the first ones. Parents come before their children.
     """
+    # From the newest on: when a state's turn comes, all its children have marked it.
     tips: dict[_Key, _Key] = {}
     for key in reversed([*parents]):
         tip = tips.setdefault(key, key)
@@ -194,6 +195,7 @@ def _list_tree_states(tree: MessageTree) -> Iterator[_TreeState]:
 def _collect_usage(states: Iterable[_TreeState]) -> _Union:
     union = _Union([], [], {}, {})
     for key, state, past in states:
+        # What the past has is known already; a state alone is read from its start.
         start = 0 if past is None else state.ledger.common_prefix(past.ledger)
         for line in state.ledger.iterate(start):
             if line.id not in union.ledger_keys:

@@ -133,7 +133,7 @@ def draw_outline(
         TypeError:
             If it is something else.
     """
-    nodes = list_states(value)
+    nodes = _list_states(value)
     if nodes is None:
         msg = (
             f"can't draw the states of {shorten_repr(value)}; expected a Timeline, a "
@@ -147,7 +147,7 @@ def draw_outline(
     )
 
 
-def list_states(value: object) -> list[GraphNode] | None:
+def _list_states(value: object) -> list[GraphNode] | None:
     """
     The states of *value*, oldest first; None if it has no tree of states.
     """
@@ -185,7 +185,7 @@ def _draw_state_value(state: Aggregator, words: Words) -> Child:
 @_draw_value.register(Timeline)
 def _draw_tree_value(value: object, words: Words) -> Child:
     # Without links: a notebook shows several values on one page.
-    nodes = [node._replace(target="") for node in list_states(value) or ()]
+    nodes = [node._replace(target="") for node in _list_states(value) or ()]
     older = value.older if isinstance(value, History) else 0
     return [
         draw_tree(nodes, words, max_rows=_MAX_ROWS, older=older),
@@ -216,14 +216,8 @@ def _compute_bills(
     return None
 
 
-@_draw_value.register(TrimContext)
-def _draw_view_value(view: TrimContext, words: Words) -> Child:
-    return draw_view(view, words)
-
-
-@_draw_value.register(Cost)
-def _draw_cost_value(found: Cost, words: Words) -> Child:
-    return draw_cost(found, words)
+_draw_value.register(TrimContext, draw_view)
+_draw_value.register(Cost, draw_cost)
 
 
 @_draw_value.register(Diff)
@@ -275,15 +269,16 @@ def make_page(
     if view is not None:
         check_view(view, "view")
 
+    # Once: the sections, the tree and the bill each read it.
     words = Words(redact=redact)
     if isinstance(value, Timeline):
         value = History.of_timeline(value)
 
     sections, present = _split_value(value)
     bubbles = None if view is None else ViewBubbles(view, words)
-    comparisons, compared = _draw_comparisons(value, words)
-    content = [
-        *_draw_overlay(view, words),
+    comparisons, compared = draw_comparisons(value, words)
+    content: list[Child] = [
+        *([] if view is None else _draw_overlay(view, words)),
         draw_sections(sections, words, bubbles)
         if sections
         else _draw_value(value, words),
@@ -294,12 +289,12 @@ def make_page(
         node._replace(comparison=f"#compare-{node.key}")
         if node.key in compared
         else node
-        for node in list_states(value) or ()
+        for node in _list_states(value) or ()
     ]
     return write_document(
         words.line(title),
         describe_state(present) if present is not None else "",
-        draw_nav(nodes, words, value) if nodes else None,
+        _draw_nav(nodes, words, value) if nodes else None,
         element("div", {"id": "content"}, content),
         with_tree=bool(nodes),
     )
@@ -324,19 +319,7 @@ def _split_value(value: object) -> tuple[list[Section], Aggregator | None]:
     return [], None
 
 
-def _draw_comparisons(value: object, words: Words) -> tuple[list[Markup], set[int]]:
-    if not isinstance(value, History):
-        return [], set()
-
-    drawn, numbers = draw_comparisons(value, words)
-    heading = [element("h2", None, "Differences")] if drawn else []
-    return heading + drawn, numbers
-
-
-def _draw_overlay(view: TrimContext | None, words: Words) -> list[Markup]:
-    if view is None:
-        return []
-
+def _draw_overlay(view: TrimContext, words: Words) -> list[Markup]:
     heading = element("h2", None, "What the model sees")
     return [heading, draw_figures(view, words), draw_bars(view)]
 
@@ -355,10 +338,7 @@ def _draw_footer(
     return [heading, draw_bill(present, words)]
 
 
-def draw_nav(nodes: list[GraphNode], words: Words, value: object) -> Markup:
-    """
-    The tree of states beside a conversation.
-    """
+def _draw_nav(nodes: list[GraphNode], words: Words, value: object) -> Markup:
     older = value.older if isinstance(value, History) else 0
     tree = draw_tree(nodes, words, older=older)
     heading = element("h2", None, "States")

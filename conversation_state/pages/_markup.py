@@ -51,12 +51,14 @@ class Words:
         *text* on its own lines; characters that are invisible or change the
         direction of what follows are shown as escapes.
         """
+        # Redacted before it is escaped: an entity is one character.
         return Markup(escape(self._hide_words(escape_invisible(text))))
 
     def line(self, text: str, most: int = 200) -> Markup:
         """
         The first *most* characters of *text*, on one line.
         """
+        # Cut first: of a long text no more is read than is shown.
         short = escape_line(self._hide_words(text[:most].strip()))
         return Markup(escape(short + (" …" if len(text) > most else "")))
 

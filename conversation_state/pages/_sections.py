@@ -91,6 +91,7 @@ def draw_sections(
 def _draw_section(
     section: Section, shown: int, words: Words, overlay: ViewBubbles | None
 ) -> Markup:
+    # Of all messages: one that is shown may answer a call of one that is not.
     names: CallNames = {}
     bubbles: list[Markup] = []
     left_out = len(section.messages) - shown
@@ -151,13 +152,13 @@ def _draw_anchors(section: Section, number: int) -> list[Markup]:
     ]
 
 
-def draw_comparisons(history: History, words: Words) -> tuple[list[Markup], set[int]]:
+def draw_comparisons(history: object, words: Words) -> tuple[list[Markup], set[int]]:
     """
     What differs between the present state and the last ones of the other branches,
     each folded, with the numbers of these states: the newest ones, and labelled
-    ones if there is room.
+    ones if there is room. Nothing for anything else than a history.
     """
-    if not isinstance(history.state, Aggregator):
+    if not isinstance(history, History) or not isinstance(history.state, Aggregator):
         return [], set()
 
     grown_from = {each.parent for each in history.states}
@@ -185,7 +186,8 @@ def draw_comparisons(history: History, words: Words) -> tuple[list[Markup], set[
         numbers.add(each.number)
         size += len(drawn[-1])
 
-    return drawn, numbers
+    heading = [element("h2", None, "Differences")] if drawn else []
+    return heading + drawn, numbers
 
 
 def split_history(history: History) -> list[Section]:
@@ -198,6 +200,7 @@ def split_history(history: History) -> list[Section]:
     sections: list[Section] = []
     drawn: set[int] = set()
     for tip in [states[history.present], *tips]:
+        # No state is walked over twice, however many branches grew from it.
         chain: list[HistoryState] = []
         at: HistoryState | None = tip
         while at is not None and at.number not in drawn:

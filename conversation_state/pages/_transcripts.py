@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from conversation_state._wording import format_count
-from conversation_state.aggregator import Entry
 from conversation_state.messages import Message, find_erasure
 from conversation_state.pages._markup import Markup, Words, element, join_markup
 from conversation_state.rendering import ContentBlock, format_heading, iterate_blocks
@@ -22,7 +21,8 @@ CallNames = dict[str, str]
 _MAX_BODY = 10_000
 _MAX_UNFOLDED = 1_500
 _MAX_PARTS = 100
-# After so many characters of markup no further message is shown.
+# After so many characters of markup no further message is shown: content may be made
+# so that each of its characters takes six.
 MAX_SIZE = 4_000_000
 
 
@@ -69,8 +69,6 @@ def draw_transcript(
             )
         )
         size += len(items[-1])
-        for call in message.tool_calls:
-            names[call.id] = call.name
 
     return element("div", {"class": "cs-transcript"}, items)
 
@@ -86,10 +84,10 @@ def draw_message(
     kind: str = "",
 ) -> Markup:
     """
-    One message; *names* has the names of the calls before it.
+    One message; *names* has the names of the calls before it, and then its own.
     """
     heading = Markup(format_heading(message, names, words.code))
-    blocks = list(_take_blocks(message, words))
+    names |= {call.id: call.name for call in message.tool_calls}
     erased = " cs-erased" if find_erasure(message) is not None else ""
     return element(
         "article",
@@ -101,7 +99,7 @@ def draw_message(
             element("small", None, f"#{number:,}") if number is not None else None,
             note,
         ),
-        [draw_block(block, words) for block in blocks],
+        [draw_block(block, words) for block in _take_blocks(message, words)],
     )
 
 
@@ -153,10 +151,3 @@ def draw_block(block: ContentBlock, words: Words) -> Markup:
         shown,
         more,
     )
-
-
-def list_messages(entries: Iterable[Entry]) -> list[Message]:
-    """
-    The messages of *entries*.
-    """
-    return [entry.message for entry in entries]

@@ -148,11 +148,12 @@ class ViewBubbles:
         The bubble of *message*, the one of this number in the conversation.
         """
         seen = self._seen.get(number - 1)
+        # The page may show another state than the view is of.
         if seen is None or not (seen.message is message or seen.message == message):
             return draw_message(message, self._words, names, number=number)
 
         if seen.shown:
-            return _draw_kept(seen, self._words, dict(names))
+            return _draw_kept(seen, self._words, names)
 
         note = element("mark", None, "not sent: ", self._words.line(seen.reason))
         kind = " cs-gone"
@@ -220,9 +221,7 @@ def _draw_budget(view: TrimContext) -> Markup | None:
 
 def _draw_kept(each: _SeenMessage, words: Words, names: CallNames) -> Markup:
     if not each.is_changed:
-        bubble = draw_message(each.message, words, names, number=each.seq + 1)
-        _remember_calls(each.message, names)
-        return bubble
+        return draw_message(each.message, words, names, number=each.seq + 1)
 
     note = element("mark", None, "in other words")
     bubbles = [
@@ -242,7 +241,6 @@ def _draw_kept(each: _SeenMessage, words: Words, names: CallNames) -> Markup:
         element("summary", None, "as it is in the conversation"),
         draw_message(each.message, words, names, number=each.seq + 1),
     )
-    _remember_calls(each.message, names)
     return join_markup([bubbles, original])
 
 
@@ -252,15 +250,10 @@ def _draw_dropped(
     """
     Neighbours that are dropped for one reason, folded.
     """
-    bubbles = []
-    for each in group:
-        bubbles.append(
-            draw_message(
-                each.message, words, names, number=each.seq + 1, kind=" cs-gone"
-            )
-        )
-        _remember_calls(each.message, names)
-
+    bubbles = [
+        draw_message(each.message, words, names, number=each.seq + 1, kind=" cs-gone")
+        for each in group
+    ]
     tokens = format_count(sum([each.tokens for each in group]), "token")
     which = f"{format_count(len(group), 'message')} dropped ({tokens}): "
     # The reason may name a call of the conversation.
@@ -270,11 +263,6 @@ def _draw_dropped(
         element("summary", None, which, words.line(reason)),
         bubbles,
     )
-
-
-def _remember_calls(message: Message, names: CallNames) -> None:
-    for call in message.tool_calls:
-        names[call.id] = call.name
 
 
 # The bars
