@@ -91,6 +91,8 @@ def find_shared_prefix(ours: Selection, theirs: Selection) -> SharedPrefix:
     messages = tokens = 0
     while True:
         left, right = one.run, two.run
+        # A run is skipped at once only at the same place of both: elsewhere, equal
+        # messages are other entries.
         if left and right and left.start == right.start < same:
             common = min(left.stop, right.stop, same) - left.start
             start, stop = left.start, left.start + common

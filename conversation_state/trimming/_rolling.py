@@ -84,15 +84,18 @@ def _reuse_summary(
     lead = (selection.whole or selection.survey()).lead
     shown, end = _split_newest(selection, keep_last)
     stop = shown[end] if end < len(shown) else len(selection.entries)
+    # What was summarised before costs nothing again; it may be enough.
     context = _put_earlier_summary(context, lead, stop)
     if context.total_tokens <= limit_tokens:
         return context, ()
 
     selection = context._selection
     shown, end = _split_newest(selection, keep_last)
+    # The system messages at the start are instructions, not history.
     seqs = {seq for seq in shown[:end] if seq >= lead}
     # A position that shows several messages is summarised whole or not at all.
     seqs -= {*shown[end:]}
+    # A summary of a summary alone would lose content and save little, each turn.
     if all(_is_rolling_summary(selection, seq) for seq in seqs):
         return context, ()
 
@@ -161,6 +164,8 @@ def _can_stand_for(
     return read_mark_replaced(summary).issuperset(read_replaced(selection, shown))
 
 
+# What was left out for its size may be in a summary; what was removed, or is invalid,
+# must not come back in one.
 _FOR_SIZE = {OVER_BUDGET, OVER_COUNT, BEFORE_USER}
 
 

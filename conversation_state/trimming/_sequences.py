@@ -127,6 +127,7 @@ class DroppedView(_SelectionView[Dropped]):
 
         position = _check_index(at, len(self))
         selection = self._selection
+        # Positions that were dropped one by one stand between those of the ranges.
         if selection.changes or selection.repairs:
             return next(islice(self, position, None))
 

@@ -123,6 +123,8 @@ class TrimContext:
             entries = conversation.entries
         else:
             check_iterable(conversation, "conversation", "a state or Messages")
+            # Without identities: nothing says that a message of another list is the
+            # same one, so summaries of lists are not found again by their marks.
             entries = Log([Entry("", check_message(one)) for one in conversation])
 
         survey = survey_log(entries, counter)
@@ -309,6 +311,7 @@ class TrimContext:
                 )
                 raise TypeError(msg)
 
+            # What holds for every provider is in the pairing above.
             if not wanted.everywhere:
                 found.extend(wanted._find(self._selection.pairs()))
 
@@ -334,6 +337,7 @@ class TrimContext:
         """
         return self._selection.size
 
+    # A view that shows nothing is still a view: `previous or …` must take it.
     def __bool__(self) -> bool:
         return True
 
@@ -384,6 +388,7 @@ def find_positions(summary: EarlierSummary, entries: Log[Entry]) -> frozenset[in
     are not at the same positions.
     """
     if summary.entries is not None:
+        # The state may have grown since, or be a fork from after the summary.
         same = entries.common_prefix(summary.entries)
         holds = summary.stands_for[-1].stop <= same
         return frozenset(chain.from_iterable(summary.stands_for if holds else ()))
