@@ -4,6 +4,7 @@ Cells after a Ctrl-C: no update is lost, and watchers go on.
 
 import itertools
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,10 @@ from tests.interrupts import interrupt_at_each_opcode, interrupt_by_signals
 
 Cell: Any = cells.Cell
 
-MODULES = ["conversation_state.cells", "conversation_state._waiting"]
+interrupt_anywhere = partial(
+    interrupt_at_each_opcode,
+    modules=["conversation_state.cells", "conversation_state._waiting"],
+)
 
 
 def one_more(n):
@@ -47,11 +51,10 @@ class TestWatch:
         It is called with every change that was made, once and in order,
         wherever one was interrupted.
         """
-        interrupt_at_each_opcode(
+        interrupt_anywhere(
             lambda subject: subject[0].swap(one_more),
             self.check,
             prepare=self.prepare,
-            modules=MODULES,
             only_where_signals_arrive=True,
         )
 
@@ -66,11 +69,8 @@ class TestWatch:
 
             assert last in seen.values()
 
-        interrupt_at_each_opcode(
-            lambda subject: subject[0].swap(one_more),
-            check,
-            prepare=self.prepare,
-            modules=MODULES,
+        interrupt_anywhere(
+            lambda subject: subject[0].swap(one_more), check, prepare=self.prepare
         )
 
     def test_goes_on_after_signals(self):
@@ -95,11 +95,10 @@ class TestWatch:
             assert completed or not cell._watches
             cell._watches.clear()
 
-        interrupt_at_each_opcode(
+        interrupt_anywhere(
             lambda _: cells.Watch(cell, print, None),
             check,
             prepare=lambda: None,
-            modules=MODULES,
             only_where_signals_arrive=True,
         )
 
@@ -120,7 +119,7 @@ class TestWatch:
             assert watch.is_closed
             assert not cell._watches
 
-        interrupt_at_each_opcode(leave, check, prepare=self.prepare, modules=MODULES)
+        interrupt_anywhere(leave, check, prepare=self.prepare)
 
 
 class TestSwap:
@@ -152,9 +151,7 @@ class TestSwap:
             value = cell.value
             assert value + 1 == cell.swap(one_more)
 
-        interrupt_at_each_opcode(
-            slowly, check, prepare=lambda: Cell(0), modules=MODULES
-        )
+        interrupt_anywhere(slowly, check, prepare=lambda: Cell(0))
 
     def test_is_made_or_not(self):
         """
@@ -170,9 +167,7 @@ class TestSwap:
             lambda cell: cell.swap(one_more),
             lambda cell: cell.compare_and_set(0, 1),
         ):
-            interrupt_at_each_opcode(
-                change, check, prepare=lambda: Cell(0), modules=MODULES
-            )
+            interrupt_anywhere(change, check, prepare=lambda: Cell(0))
 
     @pytest.mark.parametrize("backend", ["asyncio", "trio"])
     def test_wakes_those_that_wait_for_a_change(self, backend):
@@ -208,9 +203,6 @@ class TestSwap:
             assert not thread.is_alive(), "a task waits for ever"
             assert [0, 1] == seen
 
-        interrupt_at_each_opcode(
-            lambda subject: subject[0].swap(one_more),
-            check,
-            prepare=prepare,
-            modules=MODULES,
+        interrupt_anywhere(
+            lambda subject: subject[0].swap(one_more), check, prepare=prepare
         )

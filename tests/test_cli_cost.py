@@ -15,6 +15,7 @@ from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.store import open_store
 from conversation_state.usage import Usage
 from tests.commands import HOSTILE, Commands
+from tests.states import rebuild_state
 
 ASKED = Aggregator.new().add_user_prompt("When is the next train?")
 USED = Usage(1_000, 100)
@@ -85,15 +86,7 @@ class TestCost:
         """
         An entry of an unknown time is marked, and has the price of now.
         """
-        state = Aggregator.rebuild(
-            id=ASKED.id,
-            parent_id=None,
-            root_id=None,
-            init_len=0,
-            init_ledger_len=0,
-            entries=ASKED.entries,
-            ledger=[LedgerEntry("1", USED, "gpt-4o")],
-        )
+        state = rebuild_state(ASKED, ledger=[LedgerEntry("1", USED, "gpt-4o")])
         save(run, state)
 
         line = run("cost", "trip", "--lines").stdout.splitlines()[1]

@@ -36,6 +36,7 @@ from conversation_state.timeline import Timeline
 from conversation_state.tools import ToolCall, ToolInfo
 from conversation_state.usage import Usage
 from tests.profiles import is_thorough
+from tests.states import rebuild_state
 
 
 class Key(StrEnum):
@@ -397,15 +398,7 @@ class TestEqual:
         if at:
             entries = [*state.entries]
             entries[-1] = entries[-1]._replace(message=UserMessage("x"))
-            unlike = Aggregator.rebuild(
-                id=state.id,
-                parent_id=None,
-                root_id=state.root_id,
-                init_len=0,
-                init_ledger_len=0,
-                entries=entries,
-                ledger=state.ledger,
-            )
+            unlike = rebuild_state(state, entries=entries)
             changed.append(attrs.evolve(moment, state=unlike))
 
         for each in changed:

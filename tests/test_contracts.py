@@ -69,6 +69,7 @@ from conversation_state.trimming import (
     shorten_tool_results,
 )
 from tests.commands import ROOT
+from tests.states import rebuild_state
 
 # What is found at once need not be shrunk to be known.
 FEW = settings(max_examples=10, database=None, derandomize=True, deadline=None)
@@ -139,15 +140,7 @@ def appended_again(state):
 
 
 def without_ledger(state):
-    return Aggregator.rebuild(
-        entries=list(state.entries),
-        ledger=[],
-        id=state.id,
-        parent_id=state.parent_id,
-        root_id=state.root_id,
-        init_len=state.init_len,
-        init_ledger_len=0,
-    )
+    return rebuild_state(state, ledger=[], init_ledger_len=0)
 
 
 def answered(state):

@@ -52,6 +52,7 @@ from conversation_state.parts import (
 from conversation_state.testing import _diff_laws, laws, strategies
 from conversation_state.testing import strategies as our
 from tests.recorded import is_large
+from tests.states import rebuild_state
 
 
 def grown(state, *texts):
@@ -79,21 +80,6 @@ def texts(entries):
     The texts of entries.
     """
     return [entry.message.text for entry in entries]
-
-
-def rebuilt(state, entries=None, ledger=None):
-    """
-    *state*, with other entries or another ledger.
-    """
-    return Aggregator.rebuild(
-        id=state.id,
-        parent_id=state.parent_id,
-        root_id=state.root_id,
-        init_len=state.init_len,
-        init_ledger_len=state.init_ledger_len,
-        entries=list(state.entries if entries is None else entries),
-        ledger=list(state.ledger if ledger is None else ledger),
-    )
 
 
 @pytest.fixture
@@ -208,7 +194,7 @@ class TestDiff:
         """
         entries = list(chat.entries)
         entries[1] = Entry(entries[1].id, UserMessage("[erased]"))
-        other = rebuilt(chat, entries)
+        other = rebuild_state(chat, entries=entries)
         found = diff(chat, other)
 
         assert 1 == found.common
@@ -240,7 +226,7 @@ class TestDiff:
         The same records in two orders are a difference of the ledgers.
         """
         a = chat.add_usage(Usage(1), key="k").add_usage(Usage(2), key="l")
-        found = diff(a, rebuilt(a, ledger=reversed(a.ledger)))
+        found = diff(a, rebuild_state(a, ledger=[*reversed(a.ledger)]))
 
         assert found.ledger.reordered
         assert not found.entries.reordered
@@ -252,15 +238,7 @@ class TestDiff:
         not, and do not differ either.
         """
         copy = decode(encode(chat), expect=Aggregator)
-        other = Aggregator.rebuild(
-            id=chat.id,
-            parent_id=None,
-            root_id=None,
-            init_len=1,
-            init_ledger_len=0,
-            entries=list(chat.entries),
-            ledger=[],
-        )
+        other = rebuild_state(chat, init_len=1, ledger=[])
 
         assert diff(chat, copy).identical
         assert not diff(chat, copy)

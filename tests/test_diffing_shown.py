@@ -33,6 +33,7 @@ from conversation_state.parts import (
 from conversation_state.rendering import escape_invisible
 from conversation_state.testing import strategies as our
 from tests.hostile import messages_from
+from tests.states import rebuild_state
 
 FORMATS = ["text", "markdown", "html"]
 
@@ -99,15 +100,7 @@ def hostile_diffs(draw):
         entries = list(a.entries)
         at = draw(st.integers(0, len(a) - 1))
         entries[at] = Entry(entries[at].id, draw(hostile_messages))
-        a = Aggregator.rebuild(
-            id=a.id,
-            parent_id=a.parent_id,
-            root_id=a.root_id,
-            init_len=a.init_len,
-            init_ledger_len=a.init_ledger_len,
-            entries=entries,
-            ledger=list(a.ledger),
-        )
+        a = rebuild_state(a, entries=entries)
 
     return diff(a, b)
 
@@ -445,15 +438,7 @@ class TestText:
         a, _ = chat()
         entries = list(a.entries)
         entries[1] = Entry(entries[1].id, UserMessage("[erased]", name="x"))
-        b = Aggregator.rebuild(
-            id=a.id,
-            parent_id=None,
-            root_id=None,
-            init_len=0,
-            init_ledger_len=0,
-            entries=entries[:2],
-            ledger=list(a.ledger),
-        )
+        b = rebuild_state(a, entries=entries[:2])
         found = diff(a.fork(at=2), b)
 
         assert [
@@ -473,14 +458,8 @@ class TestText:
         """
         state = Aggregator.new(messages=[UserMessage("x")])
         (entry,) = state.entries
-        other = Aggregator.rebuild(
-            id=state.id,
-            parent_id=None,
-            root_id=None,
-            init_len=0,
-            init_ledger_len=0,
-            entries=[Entry(entry.id, SystemMessage("x"))],
-            ledger=[],
+        other = rebuild_state(
+            state, entries=[Entry(entry.id, SystemMessage("x"))], ledger=[]
         )
 
         assert str(diff(state, other)).endswith("!   differs in role")
@@ -851,15 +830,7 @@ class TestAll:
         state = Aggregator.new().add_user_prompt("Hi!").add_user_prompt("secret")
         stone = make_tombstone(state[1], b"x" * 16, "asked for by ann")
         entries = [state.entries[0], Entry(state.entries[1].id, stone)]
-        erased = Aggregator.rebuild(
-            id=state.id,
-            parent_id=None,
-            root_id=state.root_id,
-            init_len=0,
-            init_ledger_len=0,
-            entries=entries,
-            ledger=(),
-        )
+        erased = rebuild_state(state, entries=entries, ledger=())
         for found in (diff(state, erased), diff(erased, state)):
             shown = {
                 "text": found.text,
@@ -877,15 +848,7 @@ class TestAll:
         """
         state = Aggregator.new().add_user_prompt("first").add_user_prompt("second")
         changed = Entry(state.entries[0].id, UserMessage("[erased]"))
-        other = Aggregator.rebuild(
-            id=state.id,
-            parent_id=None,
-            root_id=state.root_id,
-            init_len=0,
-            init_ledger_len=0,
-            entries=[changed],
-            ledger=(),
-        )
+        other = rebuild_state(state, entries=[changed], ledger=())
         found = diff(state, other)
 
         signs = [line[:2] for line in found.text().splitlines()[3:]]

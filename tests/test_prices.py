@@ -36,6 +36,7 @@ from conversation_state.usage import (
     PromptTokensDetails,
     Usage,
 )
+from tests.states import rebuild_state
 
 
 @pytest.fixture(autouse=True)
@@ -837,14 +838,8 @@ class TestCost:
             .add_usage(million(1), model="cheaper", at=early)
             .add_usage(million(1), model="cheaper", at=THEN)
         )
-        unknown = Aggregator.rebuild(
-            id=chat.id,
-            parent_id=None,
-            root_id=None,
-            init_len=0,
-            init_ledger_len=0,
-            entries=(),
-            ledger=[LedgerEntry("1", million(1), "cheaper")],
+        unknown = rebuild_state(
+            chat, entries=(), ledger=[LedgerEntry("1", million(1), "cheaper")]
         )
 
         found = cost(chat)
@@ -913,8 +908,8 @@ class TestCost:
         Past and turn together are the whole.
         """
         _, fork, _ = sides
-        before = Aggregator.rebuild(
-            id=fork.id,
+        before = rebuild_state(
+            fork,
             parent_id=None,
             root_id=None,
             init_len=0,

@@ -18,6 +18,7 @@ from conversation_state.testing.machines import MessageTreeMachine
 from conversation_state.testing.strategies import aggregators, message_trees, timelines
 from conversation_state.tree import MessageTree
 from tests.processes import count_calls
+from tests.states import rebuild_state
 
 TestTrees = MessageTreeMachine.TestCase
 
@@ -422,12 +423,4 @@ def change_message(state: Aggregator, at: int) -> Aggregator:
     state = pickle.loads(pickle.dumps(state))
     entries = list(state.entries)
     entries[at] = entries[at]._replace(message=ASKED[0])
-    return Aggregator.rebuild(
-        id=state.id,
-        parent_id=None,
-        root_id=None,
-        init_len=0,
-        init_ledger_len=0,
-        entries=entries,
-        ledger=state.ledger,
-    )
+    return rebuild_state(state, entries=entries)
