@@ -764,6 +764,27 @@ class TestItems:
 
         assert ["f", "g"] == [each.name for each in merged.tool_calls]
 
+    def test_goes_on_after_its_end(self):
+        """
+        Pieces with the id of an item that is done are of another one, which is one
+        however many there are.
+        """
+        named = {"item_id": "msg_1"}
+        pieces = [piece(each, **named, new=each) for each in "bcd"]
+        merged = collected(added(BEGUN), piece("a"), done(message("a")), *pieces)
+
+        assert ("a", "bcd") == tuple(part.text for part in merged.parts)
+
+    def test_waits_and_is_done_before_its_turn(self):
+        """
+        After a call that waited, and is done, a piece is of another call.
+        """
+        late = [added(call(), 1), asked("{", 1), done(call(arguments="{"), 1)]
+        whole = [added(BEGUN), *late, done(message("a"))]
+        merged = collected(*whole, asked("}", 1))
+
+        assert ["{", "}"] == [each.arguments for each in merged.tool_calls]
+
     def test_only_in_the_whole_response(self):
         """
         An item that came in pieces is one of those in the whole response, and

@@ -123,7 +123,6 @@ class DeltaReader:
 
         def emit() -> Chunks:
             block, chunks = item.block(piece.where, number, piece.block)
-            self._template.forget()
             if verb != "delta":
                 return [*chunks, *block.end(text)]
 
@@ -135,10 +134,9 @@ class DeltaReader:
         return self._output.in_turn(item, emit, is_piece=verb == "delta")
 
     def _expect_more(self, live: StreamedText, event: ObjectReader) -> None:
-        """
-        Expect events like *event*, which brought a piece of *live*.
-        """
-        self._template.remember(event.raw, _PATH, live.cut, live.chunks())
+        # A piece that waited came before others: what it is of may be done by now.
+        if event.reading is self._output.places.reading:
+            self._template.remember(event.raw, _PATH, live.cut, live.chunks())
 
     def _read_part_event(
         self, kind: str, where: str, event: ObjectReader, _verb: str
@@ -161,7 +159,6 @@ class DeltaReader:
         item: Any = self._output.about(event, kind)
 
         def emit() -> Chunks:
-            self._template.forget()
             block, chunks = item.block(where, number, named)
             block.raw = raw
             return [*chunks, *block.end(text)] if isinstance(text, str) else chunks
@@ -178,7 +175,6 @@ class DeltaReader:
         item: Any = self._output.about(event, "message")
 
         def emit() -> Chunks:
-            self._template.forget()
             block, chunks = item.block("content", number, "output_text")
             block.annotations.append(found)
             return chunks  # type: ignore[no-any-return]
@@ -193,7 +189,6 @@ class DeltaReader:
         item: Any = self._output.about(event, kind)
 
         def emit() -> Chunks:
-            self._template.forget()
             if verb != "delta":
                 return item.end(text)  # type: ignore[no-any-return]
 
@@ -234,9 +229,6 @@ def _read_part_number(event: ObjectReader, key: str) -> int | None:
 
 
 def _read_logprobs(event: ObjectReader) -> Chunks:
-    """
-    How likely the tokens of a piece were.
-    """
     logprobs = event.raw["logprobs"]
     if not is_list(logprobs):
         event.wrong("logprobs", "a list")

@@ -6,12 +6,13 @@ id or citations, say, comes with the last one: it is read, as from a whole
 response, in the item as it is in the end.
 
 What lives here: what all items have, and calls. What does not: those that are
-made of blocks (`_spoken`), and whose turn it is (`_output`).
+made of blocks (`_stream_messages`), and whose turn it is (`_stream_order`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any
 
 import attrs
@@ -39,20 +40,15 @@ class StreamContext:
         mended: Where half of a surrogate pair stood.
 
         prefix: What ids that are made up begin with.
+
+        take: Gives the next place among the parts and calls.
     """
 
     def __init__(self) -> None:
         self.reading = DocumentReader()
         self.mended: dict[str, bool] = {}
         self.prefix = "response"
-        self._next = 0
-
-    def take(self) -> int:
-        """
-        The next place among the parts and calls.
-        """
-        self._next += 1
-        return self._next - 1
+        self.take = count().__next__
 
     def mend(self, since: int, path: str, name: str) -> None:
         """
@@ -110,10 +106,6 @@ class StreamedItem:
     def type(self) -> Any:
         return self.added.get("type")
 
-    @property
-    def is_thought(self) -> bool:
-        return bool(self.type == "reasoning")
-
     def overtake(self) -> list[AssistantMessage]:
         """
         The last chunks before those of items behind it.
@@ -123,16 +115,11 @@ class StreamedItem:
 
     @property
     def name(self) -> str:
-        """
-        Where the item is in the response.
-        """
         return f"output[{self.at}]"
 
     @property
     def made_id(self) -> str:
-        """
-        The id of a call without one.
-        """
+        # As `load` numbers them, so that the whole response has the same ids.
         return f"{self.places.prefix}_call_{self.index}"
 
     def start(self) -> list[AssistantMessage]:
@@ -149,6 +136,8 @@ class StreamedItem:
         The rest of the item, which is *raw* in the end, at *path*; None if
         it has no end. Nothing if it is done already.
         """
+        # Its own end and that of the response both have it, and so has what is
+        # left when the stream ends.
         if self.is_done:
             return []
 
@@ -206,9 +195,6 @@ class StreamedText:
         return self.chunk(text)
 
     def chunk(self, text: str) -> AssistantMessage:
-        """
-        A chunk that brings *text*.
-        """
         return AssistantMessage(text)
 
     def plain_chunks(self) -> Callable[[str], AssistantMessage]:
@@ -282,6 +268,7 @@ class StreamedCall(StreamedItem, StreamedText):
         """
         super().start()
         call_id, name = self.added.get("call_id"), self.added.get("name")
+        # Its end may have an id; one made up now could not be taken back.
         if not (isinstance(call_id, str) and isinstance(name, str) and call_id):
             return []
 

@@ -117,11 +117,17 @@ class OutputOrder:
         elif kind == "reasoning":
             raw["summary"] = []
 
+        # An id that is another item's can't be this one's, too: the provider refuses
+        # a request with both. The next pieces with it are of this one all the same.
         name = event.raw.get("item_id")
         if isinstance(name, str) and name not in self._by_id:
             raw["id"] = name
 
-        return self._open_announced(event, raw)
+        item = self._open_announced(event, raw)
+        if isinstance(name, str):
+            self._by_id[name] = item
+
+        return item
 
     def _open_announced(
         self, event: ObjectReader, raw: Mapping[str, Any]
@@ -194,7 +200,8 @@ class OutputOrder:
                     chunks += emit()
 
             if item.is_spoken and not item.is_done:
-                if current is None or current.index is not None or not item.is_thought:
+                is_thought = item.type == "reasoning"
+                if current is None or current.index is not None or not is_thought:
                     break
 
                 chunks += item.overtake()
@@ -228,6 +235,7 @@ class OutputOrder:
             name = raw.get("id")
             item = self._by_id.get(name) if isinstance(name, str) else None
             item = item or self._at.get(at)
+            # Where two have one id, the second one is another item.
             if item is None or item.type != raw["type"] or id(item) in known:
                 item = self._open_item(raw, len(self._items), path)
 
@@ -238,13 +246,11 @@ class OutputOrder:
         return chunks
 
     def end(self) -> Iterator[AssistantMessage]:
-        """
-        What was not done.
-        """
         yield from self._start_ready_items()
         while self._head < len(self._items):
             yield from self._items[self._head].finish(None, "$")
             yield from self._start_ready_items()
 
+        # Thoughts that were overtaken, and never ended.
         for item in self._items:
             yield from item.finish(None, "$")
