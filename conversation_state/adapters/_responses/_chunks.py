@@ -112,10 +112,6 @@ _WHOLE = _KNOWN | {"arguments", "input", "name", "parsed", "refusal", "text"}
 
 
 class ResponsesStream:
-    """
-    One stream while it is read.
-    """
-
     def __init__(self) -> None:
         self.template = PieceTemplate()
         self._output = OutputOrder()
@@ -126,9 +122,6 @@ class ResponsesStream:
         self._pieces = DeltaReader(self._output, self.template)
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
-        """
-        The chunks that *event* brings.
-        """
         read = self._output.places.reading = DocumentReader()
         self.template.forget()
         check_event(read, event, path)
@@ -157,8 +150,6 @@ class ResponsesStream:
 
         self._keep_rest(event, kind, _WHOLE if kind.endswith(".done") else _KNOWN)
         return handle(event)
-
-    # Metadata
 
     def _keep_event(self, event: ObjectReader, kind: str) -> None:
         """
@@ -192,6 +183,7 @@ class ResponsesStream:
         node = ObjectReader(event.reading, raw, f"{event.path}.response")
         problems = event.reading.count
         info = read_response(node)
+        # With a wrong count, say, what an event before said is all that is known.
         if event.reading.count == problems:
             self._info = info
 
@@ -217,16 +209,16 @@ class ResponsesStream:
             info = self._events.setdefault(mended(kind), {})
             info["delta"] = mended("".join(pieces))
 
+        _, usage, model, response_id, about = self._info
         notes = {
-            "response": self._info.notes,
+            "response": about,
             "events": self._events,
             "mended": list(places.mended),
             "silent": not self._output,
         }
         metadata = with_notes(SOURCE, without_empty(notes))
         reason = self._reason or ("interrupted" if broken else "")
-        ended = self._info
-        meta = ResponseMeta(reason, ended.usage, None, ended.model, ended.id)
+        meta = ResponseMeta(reason, usage, None, model, response_id)
         yield AssistantMessage(response=meta, metadata=metadata)
 
 

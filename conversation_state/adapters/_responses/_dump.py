@@ -58,15 +58,9 @@ class ItemWriter:
         self._thinking: list[tuple[Part, str]] = []
 
     def add_plain(self, text: str) -> None:
-        """
-        Add a message that is a text and not a list.
-        """
         self._add_item({"role": "assistant", "content": text})
 
     def add(self, one: Part | ToolCall, path: str) -> None:
-        """
-        Add a part or a call.
-        """
         if isinstance(one, ToolCall):
             self._close_open_items()
             self._add_item(self._write_call_item(one, path))
@@ -395,6 +389,7 @@ def _write_answer_items(
     if notes.get("silent") is True and not (content or message.tool_calls):
         return []
 
+    # Most answers are a text, which needs no writer.
     if isinstance(content, str) and not message.tool_calls:
         return [{"role": "assistant", "content": content}]
 
@@ -406,6 +401,7 @@ def _write_answer_items(
         answer.add_plain(content)
 
     both: list[Any] = [*in_order(parts, message.tool_calls, path)]
+    # A part that a user added has no place; then all stay in their order.
     if all(one.index is not None for _, one in both):
         # In the places they had in the response, parts before calls.
         both.sort(key=lambda each: (each[1].index, isinstance(each[1], ToolCall)))

@@ -122,9 +122,6 @@ def _is_reasoning_text(raw: Mapping[str, Any]) -> bool:
 
 
 def _read_plain_message(item: ObjectReader, index: int) -> Part:
-    """
-    A message whose content is a text and not a list.
-    """
     text = item.text("content")
     item.keep(_MESSAGE)
     notes: dict[str, Any] = {"plain": True}

@@ -165,9 +165,7 @@ class ItemLoader(DocumentReader):
         self._finish_answer()
 
     def _get_item_type(self, item: ObjectReader) -> str:
-        """
-        The type of *item*; "" if it is missing.
-        """
+        # A request may leave the type of these two out.
         kind = item.raw.get("type")
         if kind is None and "role" in item.raw:
             return "message"
@@ -213,6 +211,7 @@ class ItemLoader(DocumentReader):
         """
         kind = item.raw.get("type")
         is_message = kind == "message" or (kind is None and "role" in item.raw)
+        # All output of a response is of one message, whatever its phases are.
         if logprobs is None and (
             self._phase == "final_answer"
             or (is_message and self._phase not in {None, "commentary"})
@@ -268,14 +267,12 @@ class ItemLoader(DocumentReader):
                 for path in dict.fromkeys(harmed)
             ]
 
+        # After the first problem nothing is returned, and the rest is only checked.
         if not self.count:
             metadata = node.metadata(SOURCE)
             self.messages.append(kind(content, metadata=metadata, **fields))
 
     def _load_message(self, item: ObjectReader, role: str) -> None:
-        """
-        A message of another role than the model's.
-        """
         self._finish_answer()
         if role not in _ROLES:
             self._load_unknown(item)
@@ -334,9 +331,11 @@ class ItemLoader(DocumentReader):
             if kind == "message" and isinstance(role, str) and role in _ROLES:
                 self._load_message(item, role)
             elif kind:
+                # As a stream numbers its calls, whose ids are made up the same way.
                 number = len(self._answer or ())
                 self._add_answer_item(item, f"{prefix}_call_{number}", logprobs)
 
+        # A response without output is a message, too: it has usage, which is billed.
         if self._answer is None:
             self._answer = []
 

@@ -25,7 +25,8 @@ from conversation_state.usage import Usage
 
 __all__ = ["ResponseInfo", "load_usage", "read_response"]
 
-# Keys that repeat the request.
+# Keys that repeat the request: kept, they would put its instructions and tools into
+# each answer.
 _ECHO = frozenset(
     {
         "background",
@@ -90,6 +91,7 @@ def read_response(node: ObjectReader) -> ResponseInfo:
     details = raw.get("incomplete_details")
     why = details.get("reason") if is_map(details) else None
     reason = status
+    # Why it is incomplete says more: the tokens ran out, or a filter stopped it.
     if status == "incomplete" and why and isinstance(why, str):
         reason = notes["incomplete_details"]["reason"]
     else:

@@ -33,10 +33,6 @@ __all__ = ["StreamedMessage"]
 
 
 class StreamedBlock(StreamedText):
-    """
-    A block of an item.
-    """
-
     def __init__(
         self, where: str, number: int, kind: str, index: int, *, thought: bool
     ) -> None:
@@ -58,17 +54,11 @@ class StreamedBlock(StreamedText):
         self.notes: dict[str, Any] = {}
 
     @property
-    def slot(self) -> str:
-        """
-        The key of its text.
-        """
+    def text_key(self) -> str:
         return "refusal" if self.kind == "refusal" else "text"
 
     @property
-    def key(self) -> tuple[str, int]:
-        """
-        Which block of the item it is.
-        """
+    def place(self) -> tuple[str, int]:
         return self.where, self.number
 
     def chunk(self, text: str) -> AssistantMessage:
@@ -79,12 +69,9 @@ class StreamedBlock(StreamedText):
         return self.chunk if self.notes else part_chunks(self.part, self.index)
 
     def as_is(self) -> dict[str, Any]:
-        """
-        The block as it is by now.
-        """
         raw = {"type": self.kind, **self.raw}
         if self.pieces or not self.raw:
-            raw[self.slot] = "".join(self.pieces) + self.cut.rest()
+            raw[self.text_key] = "".join(self.pieces) + self.cut.rest()
 
         if self.annotations and not raw.get("annotations"):
             raw["annotations"] = self.annotations
@@ -155,7 +142,7 @@ class StreamedMessage(StreamedItem):
         taken = self.places.take() if self._blocks else self.index
         thought = self.type == "reasoning"
         block = StreamedBlock(where, number, kind, taken or 0, thought=thought)
-        self._blocks[block.key] = self._open = block
+        self._blocks[block.place] = self._open = block
         return block
 
     def _get_block_path(self, block: StreamedBlock) -> str:
@@ -182,7 +169,7 @@ class StreamedMessage(StreamedItem):
             logprobs=logprobs,
         )
         if block.cut.is_harmed:
-            self.places.mended[f"{self._get_block_path(block)}.{block.slot}"] = True
+            self.places.mended[f"{self._get_block_path(block)}.{block.text_key}"] = True
 
         rest = block.rest(part.text) if part.__class__ is block.part else None
         if rest is not None:
@@ -273,7 +260,7 @@ class StreamedMessage(StreamedItem):
         The chunks of an end that says of *block*, which was overtaken, no more
         than *notes*, what it is signed with, and perhaps the rest of its text.
         """
-        end = next((each.raw for each in final if each[:2] == block.key), {})
+        end = next((each.raw for each in final if each[:2] == block.place), {})
         text = end.get("text")
         chunks = block.end(text) if isinstance(text, str) else []
         if isinstance(text, str) and block.rest(mended(text)) is None:
@@ -288,7 +275,7 @@ class StreamedMessage(StreamedItem):
         self, block: StreamedBlock, path: str, final: list[ItemBlock]
     ) -> ItemBlock:
         for end in final:
-            if end[:2] == block.key:
+            if end[:2] == block.place:
                 return end
 
         path = f"{path}.{block.where}[{block.number}]"
