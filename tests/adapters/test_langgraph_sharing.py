@@ -46,6 +46,7 @@ from tests.adapters.langgraph import (
     texts_of,
     urls,
 )
+from tests.processes import count_calls
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -440,6 +441,22 @@ class TestMessages:
 
         assert messages == got(saver, second)["messages"]
         assert "a" == got(saver, first)["messages"][0].content
+
+    def test_all_changed_without_ids(self, store):
+        """
+        Where all messages are others and have no ids, each is not compared with all:
+        four times the messages cost about four times the calls.
+        """
+        saver = saver_of(store)
+
+        def count_replacing(many):
+            first = put(
+                saver, {"messages": [HumanMessage(f"a{n}") for n in range(many)]}
+            )
+            changed = [HumanMessage(f"b{n}") for n in range(many)]
+            return count_calls(lambda: put(saver, {"messages": changed}, first))
+
+        assert count_replacing(400) < 6 * count_replacing(100)
 
     @pytest.mark.parametrize("at", [0, 1, 2])
     def test_one_changed(self, store, at):

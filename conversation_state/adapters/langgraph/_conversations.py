@@ -259,6 +259,16 @@ def convert_message(
     return made, MessageSnapshot(made, back)
 
 
+def _lookup_key(fields: Mapping[str, Any]) -> tuple[Any, Any]:
+    """
+    What equal messages have in common, of the *fields* of one.
+    """
+    content = fields["content"]
+    # Reducers other than LangGraph's own leave messages without ids: by their ids
+    # alone, each of them would be compared with all others.
+    return fields["id"], content if type(content) is str else None
+
+
 _NO_COLUMNS = SnapshotColumns(Log(), [], [], [])
 
 KnownMessage: TypeAlias = tuple[Entry, MessageSnapshot]
@@ -327,14 +337,14 @@ class Conversation(NamedTuple):
         snapshots = self.snapshots.take(common)
         left: dict[Any, list[KnownMessage]] = defaultdict(list)
         for known in self._iterate_pairs(common):
-            left[known[1].id].append(known)
+            known[1].make_fields()
+            left[_lookup_key(known[1].fields)].append(known)
 
         for message in messages[common:]:
-            same = next(
-                (one for one in left[message.id] if one[1].matches(message)), None
-            )
+            candidates = left[_lookup_key(vars(message))]
+            same = next((one for one in candidates if one[1].matches(message)), None)
             if same is not None:
-                left[message.id].remove(same)
+                candidates.remove(same)
             else:
                 same = others.get(message.id or "")
                 if same is None or not same[1].matches(message) or same[0] in entries:
