@@ -6,7 +6,7 @@ What a page shows is in `_live`; how requests are checked is in `server`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlencode
 
@@ -89,6 +89,7 @@ def encode_fields(query: PageQuery) -> str:
     """
     What an address has besides the name.
     """
+    # A trimmer alone shows no view; what is not asked for makes no address longer.
     asked = query._asdict()
     del asked["name"]
     if asked["limit"] is None:
@@ -120,52 +121,36 @@ def draw_controls(query: PageQuery, head: Head, newest: Head) -> Markup:
     """
     hidden = _draw_hidden(at=head.revision)
     address = link_to(PageQuery(query.name))
-    options = [
-        element("option", {"selected": "" if each == query.trimmer else None}, each)
-        for each in TRIMMERS
-    ]
-    trimmers = element("select", {"name": "trimmer"}, options)
+
+    def draw_form(title: str, *fields: Child) -> Markup:
+        button = element("button", None, title)
+        return element("form", {"action": address}, hidden, *fields, button)
+
+    trimmers = _draw_choice("trimmer", "Trimmer", TRIMMERS, query.trimmer)
+    formats = _draw_choice("format", "Format", PROVIDERS, query.format)
+    # Not with itself, which shows nothing: the newest one with the one before it.
     other = query.beside or newest.revision
     if query.beside is None and head.revision == newest.revision:
         other = newest.parent or 1
 
-    formats = element(
-        "select",
-        {"name": "format"},
-        [
-            element("option", {"selected": "" if each == query.format else None}, each)
-            for each in PROVIDERS
-        ],
-    )
     limit = _draw_field("limit", "Budget in tokens", query.limit, kind="number")
     beside = _draw_field("beside", "Compare with revision", other, kind="number")
     return element(
         "div",
         {"class": "controls"},
-        element(
-            "form",
-            {"action": address},
-            hidden,
-            limit,
-            element("label", None, "Trimmer ", trimmers),
-            element("button", None, "What the model sees"),
-        ),
-        element(
-            "form",
-            {"action": address},
-            hidden,
-            beside,
-            element("button", None, "Compare"),
-        ),
-        element(
-            "form",
-            {"action": address},
-            hidden,
-            element("label", None, "Format ", formats),
-            element("button", None, "Show as request"),
-        ),
+        draw_form("What the model sees", limit, trimmers),
+        draw_form("Compare", beside),
+        draw_form("Show as request", formats),
         draw_search_form(address, "search", "Words", query.search, hidden),
     )
+
+
+def _draw_choice(name: str, label: str, options: Iterable[str], chosen: str) -> Markup:
+    drawn = [
+        element("option", {"selected": "" if each == chosen else None}, each)
+        for each in options
+    ]
+    return element("label", None, f"{label} ", element("select", {"name": name}, drawn))
 
 
 def draw_search_form(

@@ -240,6 +240,7 @@ class _JoinFinder:
                 origin = _Origin(own, found[0])
 
         self._states[each.number] = state
+        # The first that ends there: later ones went back to it, or are forks of it.
         if len(state):
             self._ending.setdefault(state.entries[-1].id, each.number)
 
@@ -251,6 +252,7 @@ class _JoinFinder:
         """
         start = state.entries.common_prefix(past.entries)
         others: list[int] = []
+        # What a found state has is not asked for again: its own past is in it.
         covered: set[str] = set()
         for position in range(len(state.entries) - 1, start - 1, -1):
             entry_id = state.entries[position].id
@@ -283,6 +285,7 @@ def graph_tree(tree: MessageTree) -> list[GraphNode]:
     nodes = []
     for number, node in enumerate(tree.nodes, 1):
         role, excerpt = _excerpt_message(node.message)
+        position, ids = tree.siblings(node.id)
         nodes.append(
             GraphNode(
                 key=node.id,
@@ -293,18 +296,13 @@ def graph_tree(tree: MessageTree) -> list[GraphNode]:
                 title=f"message {number}",
                 excerpt=excerpt,
                 role=role,
-                facts=_describe_siblings(tree, node.id),
+                facts=f"{position + 1}/{len(ids)}" if len(ids) > 1 else "",
                 is_present=node.id == tree.head,
                 target=f"#message-{number}",
             )
         )
 
     return nodes
-
-
-def _describe_siblings(tree: MessageTree, entry_id: str) -> str:
-    position, ids = tree.siblings(entry_id)
-    return f"{position + 1}/{len(ids)}" if len(ids) > 1 else ""
 
 
 def _excerpt_message(message: Message) -> tuple[str, str]:

@@ -23,7 +23,6 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget
 from conversation_state.diffing import diff
 from conversation_state.errors import BudgetExceededError
-from conversation_state.messages import Message
 from conversation_state.pages._bills import draw_branch_bills
 from conversation_state.pages._branches import compute_bills
 from conversation_state.pages._differences import draw_columns
@@ -36,20 +35,13 @@ from conversation_state.pages._forms import (
     encode_fields,
     link_to,
 )
-from conversation_state.pages._graphs import (
-    graph_history,
-    list_revisions,
-    read_history,
-)
+from conversation_state.pages._graphs import graph_history, list_revisions, read_history
 from conversation_state.pages._markup import Child, Markup, Words, element
 from conversation_state.pages._transcripts import draw_transcript
 from conversation_state.pages._trees import draw_tree
 from conversation_state.pages._views import draw_view
 from conversation_state.store import Head, NamedHead, Store
-from conversation_state.trimming import (
-    TrimContext,
-    trim,
-)
+from conversation_state.trimming import TrimContext, trim
 
 __all__ = ["draw_name", "draw_names", "dump_state"]
 
@@ -71,6 +63,7 @@ def draw_names(store: Store, words: Words, *, prefix: str, after: str) -> Markup
     """
     The saved names that begin with *prefix* and come after *after*.
     """
+    # One more tells whether there are further names.
     found = store.heads(prefix=prefix, after=after, limit=_MAX_NAMES + 1)
     rows = [_draw_head(each, words) for each in found[:_MAX_NAMES]]
     more = None
@@ -335,10 +328,11 @@ def _draw_found(state: Aggregator, query: PageQuery, words: Words) -> list[Child
     The newest messages with the words that are searched.
     """
     wanted = query.search.casefold()
+    # Lazily: a common word is in the newest messages, and the search ends there.
     found = islice(
         (
             (number, message)
-            for number, message in _number_backwards(state)
+            for number, message in reversed(list(enumerate(state.messages, 1)))
             if wanted in message.text.casefold()
         ),
         _MAX_FOUND + 1,
@@ -353,7 +347,3 @@ def _draw_found(state: Aggregator, query: PageQuery, words: Words) -> list[Child
             for number, message in reversed(hits[:_MAX_FOUND])
         ],
     ]
-
-
-def _number_backwards(state: Aggregator) -> list[tuple[int, Message]]:
-    return list(enumerate(state.messages, 1))[::-1]

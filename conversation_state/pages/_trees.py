@@ -16,13 +16,7 @@ from conversation_state.pages._layout import (
     fold_runs,
     lay_out,
 )
-from conversation_state.pages._markup import (
-    Child,
-    Markup,
-    Words,
-    element,
-    join_markup,
-)
+from conversation_state.pages._markup import Child, Markup, Words, element, join_markup
 from conversation_state.rendering import escape_line
 
 __all__ = ["Painter", "PieceKind", "draw_labels", "draw_tree", "format_tree"]
@@ -121,11 +115,8 @@ def _select_rows(
     The newest rows, and how many states the others have.
     """
     rows = list(islice(lay_out(fold_runs(nodes)), max_rows))
-    return rows, len(nodes) - sum([_count_states(row.node) for row in rows])
-
-
-def _count_states(node: GraphNode | Fold) -> int:
-    return len(node.nodes) if isinstance(node, Fold) else 1
+    states = [len(r.node.nodes) if isinstance(r.node, Fold) else 1 for r in rows]
+    return rows, len(nodes) - sum(states)
 
 
 def _find_widest(row: GraphRow) -> int:
@@ -148,10 +139,6 @@ def _draw_row(row: GraphRow, lanes: int, words: Words) -> Markup:
     # Of the live page the shown state is the current one, of others the present.
     here = "page" if node.is_selected else "true" if node.is_present else None
     kind = "cs-row cs-selected" if node.is_selected else "cs-row"
-    title: Markup | str = node.title
-    if node.target:
-        title = element("a", {"href": node.target}, node.title)
-
     return element(
         "li",
         {"class": kind, "aria-current": here},
@@ -159,7 +146,7 @@ def _draw_row(row: GraphRow, lanes: int, words: Words) -> Markup:
         element(
             "span",
             {"class": "cs-state"},
-            title,
+            _link_state(node),
             draw_labels(node.labels, words),
             element("em", None, "you are here") if node.is_present else None,
             element("em", None, "compared") if node.is_compared else None,
@@ -168,6 +155,13 @@ def _draw_row(row: GraphRow, lanes: int, words: Words) -> Markup:
         ),
         _link_comparison(node),
     )
+
+
+def _link_state(node: GraphNode) -> Child:
+    if not node.target:
+        return node.title
+
+    return element("a", {"href": node.target}, node.title)
 
 
 def draw_labels(labels: Sequence[str], words: Words) -> list[Markup]:
@@ -192,11 +186,7 @@ def _link_comparison(node: GraphNode) -> Markup | None:
 
     # What a screen reader says begins with what is seen.
     label = f"compare {node.title}"
-    attributes = {
-        "class": "cs-compare",
-        "href": node.comparison,
-        "aria-label": label,
-    }
+    attributes = {"class": "cs-compare", "href": node.comparison, "aria-label": label}
     return element("a", attributes, "compare")
 
 
@@ -215,9 +205,7 @@ def _describe_fold(fold: Fold, words: Words) -> Markup:
         element(
             "li",
             None,
-            element("a", {"href": node.target}, node.title)
-            if node.target
-            else node.title,
+            _link_state(node),
             " ",
             _describe_excerpt(node, words),
         )
@@ -226,11 +214,9 @@ def _describe_fold(fold: Fold, words: Words) -> Markup:
     left_out = len(fold.nodes) - _MAX_FOLDED - 1
     if left_out >= 0:
         more = f"… {format_count(left_out, 'more state')}, then "
-        link: Child = oldest.title
-        if oldest.target:
-            link = element("a", {"href": oldest.target}, oldest.title)
-
-        inner.append(element("li", None, more if left_out else None, link))
+        inner.append(
+            element("li", None, more if left_out else None, _link_state(oldest))
+        )
 
     span = f"{oldest.title} to {newest.title}"
     return element(

@@ -40,12 +40,7 @@ from conversation_state.errors import (
     StaleHeadError,
 )
 from conversation_state.pages._documents import make_policy, write_document
-from conversation_state.pages._forms import (
-    TRIMMERS,
-    PageQuery,
-    link_to,
-    unquote_name,
-)
+from conversation_state.pages._forms import TRIMMERS, PageQuery, link_to, unquote_name
 from conversation_state.pages._live import draw_name, draw_names, dump_state
 from conversation_state.pages._markup import Child, Markup, Words, element
 from conversation_state.store import Head, Store
@@ -78,6 +73,7 @@ def run_server(
         OSError:
             If the port is taken.
     """
+    # Bound before the application is made, which has to know a port that was free.
     token = secrets.token_urlsafe(24)
     with socket.create_server(("127.0.0.1", port)) as listener:
         authority = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -173,6 +169,7 @@ class _Guard:
         """
         The answer to a request that is not this page's; None if it is.
         """
+        # Another name may lead here, too: its owner's page would be of the same origin.
         if request.headers.get("host") != self._authority:
             return _make_refusal(421, "This page is for its own address only.")
 
@@ -189,6 +186,7 @@ class _Guard:
         if not secrets.compare_digest(kept.encode(), self._token.encode()):
             return _make_refusal(403, _UNKNOWN_BROWSER)
 
+        # A cookie goes with what other pages of this host ask for, whatever their port.
         if request.method not in {"GET", "HEAD"}:
             origin = request.headers.get("origin")
             if origin != f"http://{self._authority}":
@@ -304,10 +302,12 @@ class _Pages:
         server-sent events.
         """
         name = unquote(request.query_params.get("quoted", ""))
+        # The answer to GET does not end while the page is open.
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
 
         async def events() -> AsyncIterator[str]:
+            # By asking: a store does not say when another process has saved.
             last = None
             state = request.app.state
             while not (state.is_ending or await request.is_disconnected()):
@@ -425,16 +425,17 @@ def _read_query(request: Request) -> PageQuery:
     if trimmer not in TRIMMERS:
         raise _BadRequestError(f"unknown trimmer; valid ones are {', '.join(TRIMMERS)}")
 
+    numbers = {
+        field: _read_number(given[field], field)
+        for field in ("at", "beside", "limit", "bill", "before")
+        if field in given
+    }
     return PageQuery(
         unquote_name(request.path_params["quoted"]),
-        _read_number(given.get("at"), "at") if "at" in given else None,
-        _read_number(given.get("beside"), "beside") if "beside" in given else None,
-        _read_number(given.get("limit"), "limit") if "limit" in given else None,
-        trimmer,
-        given.get("search", "")[:500],
-        given.get("format", ""),
-        _read_number(given.get("bill"), "bill") if "bill" in given else None,
-        _read_number(given.get("before"), "before") if "before" in given else None,
+        trimmer=trimmer,
+        search=given.get("search", "")[:500],
+        format=given.get("format", ""),
+        **numbers,
     )
 
 
