@@ -75,59 +75,31 @@ TIERED = theirs.ModelInfo(
         output_mtok=Decimal(0),
     ),
 )
-DATED = theirs.ModelInfo(
-    id="cheaper",
-    match=theirs.ClauseEquals("cheaper"),
-    prices=[
-        theirs.ConditionalPrice(prices=theirs.ModelPrice(input_mtok=Decimal(9))),
-        theirs.ConditionalPrice(
-            theirs.StartDateConstraint(date(2025, 1, 1)),
-            prices=theirs.ModelPrice(input_mtok=Decimal(3)),
-        ),
-    ],
-)
-NEWER = theirs.ModelInfo(
-    id="newer",
-    match=theirs.ClauseEquals("newer"),
-    prices=[
-        theirs.ConditionalPrice(prices=theirs.ModelPrice()),
-        theirs.ConditionalPrice(
-            theirs.StartDateConstraint(date(2025, 1, 1)),
-            prices=theirs.ModelPrice(input_mtok=Decimal(3)),
-        ),
-    ],
-)
-STARTED = theirs.ModelInfo(
-    id="started",
-    match=theirs.ClauseEquals("started"),
-    prices=[
-        theirs.ConditionalPrice(
-            theirs.StartDateConstraint(date(2025, 1, 1)),
-            prices=theirs.ModelPrice(input_mtok=Decimal(3)),
-        ),
-        theirs.ConditionalPrice(
-            theirs.StartDateConstraint(date(2026, 1, 1)),
-            prices=theirs.ModelPrice(input_mtok=Decimal(2)),
-        ),
-    ],
-)
-BY_HOUR = theirs.ModelInfo(
-    id="at-night",
-    match=theirs.ClauseEquals("at-night"),
-    prices=[
-        theirs.ConditionalPrice(
-            theirs.StartDateConstraint(date(2025, 1, 1)),
-            prices=theirs.ModelPrice(input_mtok=Decimal(3)),
-        ),
-        theirs.ConditionalPrice(
-            theirs.TimeOfDateConstraint(time(1, tzinfo=UTC), time(2, tzinfo=UTC)),
-            prices=theirs.ModelPrice(input_mtok=Decimal(1)),
-        ),
-    ],
-)
+SINCE_2025 = theirs.StartDateConstraint(date(2025, 1, 1))
+SINCE_2026 = theirs.StartDateConstraint(date(2026, 1, 1))
+AT_NIGHT = theirs.TimeOfDateConstraint(time(1, tzinfo=UTC), time(2, tzinfo=UTC))
+
+
+def scheduled(name, *prices):
+    """
+    A model with several prices of the registry's, in dollars for a million tokens of
+    input: pairs of when one holds, None for always, and of the price, if it has one.
+    """
+    return theirs.ModelInfo(
+        id=name,
+        match=theirs.ClauseEquals(name),
+        prices=[
+            theirs.ConditionalPrice(
+                when, prices=theirs.ModelPrice(input_mtok=dollars and Decimal(dollars))
+            )
+            for when, dollars in prices
+        ],
+    )
+
+
 MODELS = [
-    STARTED,
-    BY_HOUR,
+    scheduled("started", (SINCE_2025, 3), (SINCE_2026, 2)),
+    scheduled("at-night", (SINCE_2025, 3), (AT_NIGHT, 1)),
     model("dated-2024-08-06", input_mtok="1"),
     model("dated-20240806", input_mtok="1"),
     model("dated-20249999", input_mtok="1"),
@@ -159,8 +131,8 @@ MODELS = [
     model("by-hour", audio_hours="0.1"),
     model("by-call", requests_kcount="5", input_mtok="1", output_mtok="1"),
     TIERED,
-    DATED,
-    NEWER,
+    scheduled("cheaper", (None, 9), (SINCE_2025, 3)),
+    scheduled("newer", (None, None), (SINCE_2025, 3)),
 ]
 
 
