@@ -255,28 +255,31 @@ def over_http(path, with_model, server, adapter, payload, *, is_streamed):
         return adapter.load(json.load(response))
 
 
+def read_answer(adapter, answer, *, is_streamed):
+    """
+    The messages of what a client of an SDK returned.
+    """
+    if is_streamed:
+        chunks = adapter.load_chunks(each.to_dict(mode="json") for each in answer)
+        return (concat(chunks),)
+
+    return adapter.load(answer.to_dict(mode="json"))
+
+
 def by_openai_chat(server, adapter, payload, *, is_streamed):
     openai = pytest.importorskip("openai")
     with openai.OpenAI(api_key="none", base_url=server.url, max_retries=0) as client:
         answer = client.chat.completions.create(
             model=MODEL, stream=is_streamed, **payload
         )
-        if is_streamed:
-            chunks = adapter.load_chunks(each.to_dict(mode="json") for each in answer)
-            return (concat(chunks),)
-
-        return adapter.load(answer.to_dict(mode="json"))
+        return read_answer(adapter, answer, is_streamed=is_streamed)
 
 
 def by_openai_responses(server, adapter, payload, *, is_streamed):
     openai = pytest.importorskip("openai")
     with openai.OpenAI(api_key="none", base_url=server.url, max_retries=0) as client:
         answer = client.responses.create(model=MODEL, stream=is_streamed, **payload)
-        if is_streamed:
-            chunks = adapter.load_chunks(each.to_dict(mode="json") for each in answer)
-            return (concat(chunks),)
-
-        return adapter.load(answer.to_dict(mode="json"))
+        return read_answer(adapter, answer, is_streamed=is_streamed)
 
 
 def by_anthropic(server, adapter, payload, *, is_streamed):
@@ -285,11 +288,7 @@ def by_anthropic(server, adapter, payload, *, is_streamed):
         answer = client.messages.create(
             model=MODEL, max_tokens=100, stream=is_streamed, **payload
         )
-        if is_streamed:
-            chunks = adapter.load_chunks(each.to_dict(mode="json") for each in answer)
-            return (concat(chunks),)
-
-        return adapter.load(answer.to_dict(mode="json"))
+        return read_answer(adapter, answer, is_streamed=is_streamed)
 
 
 def by_google(server, adapter, payload, *, is_streamed):
