@@ -438,6 +438,18 @@ class TestDenseVector:
         with pytest.raises(InvalidDocumentError, match="has an invalid number: cannot"):
             EMPTY.with_dense_vector([Decimal("sNaN")])  # type: ignore[list-item]
 
+    def test_refuses_rows_of_a_matrix(self):
+        """
+        A row of numpy's is called a number, and fails to be one.
+        """
+
+        class Row:
+            def __float__(self):
+                raise TypeError("only length-1 arrays can be converted")
+
+        with pytest.raises(InvalidDocumentError, match="has an invalid number: only"):
+            EMPTY.with_dense_vector([Row()])  # type: ignore[list-item]
+
     @pytest.mark.parametrize("foreign", ["abc", [0.5, "a"], [True], {"0": 0.5}, [None]])
     def test_something_else_is_none(self, foreign):
         """

@@ -499,7 +499,7 @@ def _format_type(kind: Any) -> str:
     """
     A type as it is written in source code.
     """
-    plain = isinstance(kind, type) and not get_args(kind)
-    return (
-        kind.__qualname__ if plain else f"{shorten_repr(kind)}".replace("typing.", "")
-    )
+    if isinstance(kind, type):
+        return kind.__qualname__
+
+    return shorten_repr(kind).replace("typing.", "")
