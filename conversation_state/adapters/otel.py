@@ -45,18 +45,17 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conversation_state._canonical import dump as as_bytes
-from conversation_state._wording import describe_type
+from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.adapters._export import Export, Lost, PayloadWriter
 from conversation_state.adapters._wire import (
     encode_base64,
     parse_arguments,
     parse_data_url,
 )
-from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -102,6 +101,7 @@ _FINISHED: Mapping[str, str] = {
 
 # More levels than real arguments have, and fewer than any exporter takes.
 _MOST_LEVELS = 90
+# OTLP's integers have 64 bits, one of them for the sign.
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
@@ -139,20 +139,15 @@ def dump(
         ValueError:
             If *output* is negative, or more than there are messages.
     """
-    conversation = [*messages]
-    for at, message in enumerate(conversation):
-        if not isinstance(message, Message):
-            msg = f"messages[{at}] is {describe_type(message)}; expected a Message"
-            raise InvalidMessageError(msg)
-
+    writer = _AttributeWriter(messages, contents=contents)
+    conversation = writer.conversation
     if output is None:
-        output = (
-            1 if conversation and isinstance(conversation[-1], AssistantMessage) else 0
-        )
-    elif not 0 <= output <= len(conversation):
+        is_answer = conversation and isinstance(conversation[-1], AssistantMessage)
+        output = 1 if is_answer else 0
+    elif not isinstance(output, int) or not 0 <= output <= len(conversation):
         msg = (
-            f"output is {output}; expected an integer from 0 to {len(conversation)}, "
-            "the number of messages"
+            f"output is {shorten_repr(output)}; expected an integer from 0 to "
+            f"{len(conversation)}, the number of messages"
         )
         raise ValueError(msg)
 
@@ -163,21 +158,23 @@ def dump(
     ):
         start += 1
 
-    telling = _AttributeWriter(conversation, contents=contents)
+    # In this order: a result needs the tool that a call before it named.
     payload: dict[str, Any] = {
-        _INSTRUCTIONS: telling.instructions(start),
-        _INPUT: [telling.message(at) for at in range(start, end)],
-        _OUTPUT: [telling.answer(at) for at in range(end, len(conversation))],
+        _INSTRUCTIONS: writer.write_instructions(start),
+        _INPUT: [writer.write_message(at) for at in range(start, end)],
+        _OUTPUT: [writer.write_answer(at) for at in range(end, len(conversation))],
     }
     payload = {key: value for key, value in payload.items() if value}
+    # The reasons stay a list, which spans hold, too.
     if as_text:
         payload = {key: as_bytes(value).decode() for key, value in payload.items()}
 
+    # "interrupted" is what this library calls it; no provider says it.
     reasons = [_get_finish_reason(message) for message in conversation[end:]]
     if reasons and all(reasons):
         payload[_REASONS] = ["error" if r == "interrupted" else r for r in reasons]
 
-    return Export(payload, tuple(telling.write.lost))
+    return Export(payload, tuple(writer.write.lost))
 
 
 def _get_finish_reason(message: Message) -> str:
@@ -193,14 +190,14 @@ class _AttributeWriter:
     A conversation while it is written. Never leaves the function that writes it.
     """
 
-    def __init__(self, conversation: Sequence[Message], *, contents: bool) -> None:
-        self.conversation = conversation
+    def __init__(self, messages: Iterable[Message], *, contents: bool) -> None:
         self.contents = contents
         self.write = PayloadWriter(_SOURCE)
+        self.conversation = [message for message, _ in self.write.each(messages)]
         # The tools called so far; some providers use an id more than once.
         self._tools: dict[str, str] = {}
 
-    def instructions(self, end: int) -> list[dict[str, Any]]:
+    def write_instructions(self, end: int) -> list[dict[str, Any]]:
         """
         The parts of the first messages, up to *end*, which are the system's.
         """
@@ -208,29 +205,21 @@ class _AttributeWriter:
         for at in range(end):
             message, path = self.conversation[at], f"messages[{at}]"
             self.write.notes(message, path)
-            self.write.lose_each(
-                path,
-                {"name": bool(message.name)},
-                "instructions have no field for it",
-            )
+            if message.name:
+                self.write.lose(path, "name", "instructions have no field for it")
+
             parts += self._write_parts(message, path)
 
         return parts
 
-    def answer(self, at: int) -> dict[str, Any]:
-        """
-        The message at *at*, which the model gave, and why it ended.
-        """
-        raw, reason = self.message(at), _get_finish_reason(self.conversation[at])
+    def write_answer(self, at: int) -> dict[str, Any]:
+        raw, reason = self.write_message(at), _get_finish_reason(self.conversation[at])
         if reason:
             raw["finish_reason"] = _FINISHED.get(reason, reason)
 
         return raw
 
-    def message(self, at: int) -> dict[str, Any]:
-        """
-        The message at *at*.
-        """
+    def write_message(self, at: int) -> dict[str, Any]:
         message, path = self.conversation[at], f"messages[{at}]"
         self.write.notes(message, path)
         if isinstance(message, UnknownMessage):
@@ -263,11 +252,9 @@ class _AttributeWriter:
                 for at, call in enumerate(message.tool_calls)
             ]
 
-        places = [place for place, _ in found if place is not None]
-        if len(places) == len(found):
-            found = [
-                found[at] for at in sorted(range(len(found)), key=places.__getitem__)
-            ]
+        # A part that a user added has no place; then all stay in their order.
+        if all(place is not None for place, _ in found):
+            found.sort(key=lambda each: each[0] or 0)
 
         return [raw for _, raw in found]
 
@@ -285,9 +272,10 @@ class _AttributeWriter:
             return {"type": kind if isinstance(kind, str) and kind else "unknown"}
 
         if isinstance(part, (ReasoningPart, RefusalPart, TextPart)):
-            signed = isinstance(part, ReasoningPart) and bool(part.signature)
-            why = "is sent only to the provider that signed it"
-            self.write.lose_each(path, {"signature": signed}, why)
+            if isinstance(part, ReasoningPart) and part.signature:
+                why = "is sent only to the provider that signed it"
+                self.write.lose(path, "signature", why)
+
             return {"type": part.kind, "content": self._keep_text(part.text)}
 
         self.write.lose(path, part.kind, "the conventions have no attribute for it")
@@ -319,10 +307,10 @@ class _AttributeWriter:
     def _write_call(self, call: ToolCall, path: str) -> dict[str, Any]:
         self.write.notes(call, path)
         self._tools[call.id] = call.name
-        other = {"type": call.type != "function"}
-        self.write.lose_each(
-            path, other, "all calls are function calls in the conventions"
-        )
+        if call.type != "function":
+            why = "all calls are function calls in the conventions"
+            self.write.lose(path, "type", why)
+
         raw: dict[str, Any] = {"type": "tool_call"}
         if call.id:
             raw["id"] = call.id
@@ -335,13 +323,15 @@ class _AttributeWriter:
 
     def _write_result(self, message: ToolMessage, path: str) -> dict[str, Any]:
         self.write.lose_error_flag(message, path)
-        named = message.tool_name not in {"", self._tools.get(message.tool_call_id)}
-        why = "the tool's name is in the call, which is missing or has another"
-        self.write.lose_each(path, {"tool_name": named}, why)
+        if message.tool_name not in {"", self._tools.get(message.tool_call_id)}:
+            why = "the tool's name is in the call, which is missing or has another"
+            self.write.lose(path, "tool_name", why)
+
         response: Any = message.content
         if not isinstance(response, str):
             response = self._write_parts(message, path)
 
+        # Without contents, too: the schema requires the key.
         return {
             "type": "tool_call_response",
             "id": message.tool_call_id,
@@ -383,9 +373,7 @@ def _can_be_held(value: Any, depth: int = 0) -> bool:
     if isinstance(value, int):
         return _LEAST <= value <= _MOST
 
-    if isinstance(value, float):
-        return abs(value) != float("inf")
-
+    # `parse_arguments` refuses numbers that are not finite.
     if not isinstance(value, (dict, list)):
         return True
 
@@ -418,6 +406,10 @@ def usage_attributes(usage: Usage | None) -> dict[str, int]:
     """
     if usage is None:
         return {}
+
+    if not isinstance(usage, Usage):
+        msg = f"usage: expected a Usage or None, got {describe_value(usage)}"
+        raise TypeError(msg)
 
     within, written = usage.prompt_tokens_details, usage.completion_tokens_details
     parts = {

@@ -302,6 +302,19 @@ class TestSplit:
         with pytest.raises(ValueError, match=f"output is {output}; expected .* 0 to 5"):
             dump(CHAT, output=output)
 
+    def test_other_types(self):
+        """
+        A value of another type is named, with what is expected in its place.
+        """
+        with pytest.raises(TypeError, match="messages: expected a list of Messages"):
+            dump(UserMessage("hi"))  # type: ignore[arg-type]
+
+        with pytest.raises(ValueError, match="output is '1'; expected an integer"):
+            dump(CHAT, output="1")  # type: ignore[arg-type]
+
+        with pytest.raises(TypeError, match="usage: expected a Usage or None, got an"):
+            usage_attributes(3)  # type: ignore[arg-type]
+
     def test_instructions(self):
         """
         System messages in front are one list of parts; those later, and all of
