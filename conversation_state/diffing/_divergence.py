@@ -277,23 +277,21 @@ def _make_parts_key(parts: Iterable[Part]) -> object:
     A key of *parts*; of text parts alone, their text.
     """
     pieces: list[Any] = []
-    content = [part for part in parts if not isinstance(part, ReasoningPart)]
-    for is_text, run in groupby(content, lambda part: isinstance(part, TextPart)):
+    shown = [part for part in parts if not isinstance(part, ReasoningPart)]
+    for is_text, run in groupby(shown, lambda part: isinstance(part, TextPart)):
         if is_text:
             text = "".join([part.text for part in run])  # type: ignore[attr-defined]
             pieces += [text] if text else []
         else:
-            pieces += [(part.kind, *_list_content_fields(part)) for part in run]
+            for part in run:
+                names = [each.name for each in attrs.fields(type(part))]
+                content = [getattr(part, x) for x in names if x not in _IGNORED_FIELDS]
+                pieces.append((part.kind, *content))
 
     if not pieces:
         return ""
 
     return pieces[0] if len(pieces) == 1 else tuple(pieces)
-
-
-def _list_content_fields(part: Part) -> list[Any]:
-    names = [field.name for field in attrs.fields(type(part))]
-    return [getattr(part, name) for name in names if name not in _IGNORED_FIELDS]
 
 
 def pair_equivalent(a: Iterable[Entry], b: Iterable[Entry]) -> tuple[Pair[Entry], ...]:

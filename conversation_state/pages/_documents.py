@@ -14,7 +14,7 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.counting import Cost
 from conversation_state.diffing import Diff
 from conversation_state.pages._bills import draw_bill, draw_branch_bills, draw_cost
-from conversation_state.pages._branches import BranchBills, compute_bills
+from conversation_state.pages._branches import compute_bills
 from conversation_state.pages._differences import draw_columns
 from conversation_state.pages._graphs import History, graph_history, graph_tree
 from conversation_state.pages._layout import GraphNode
@@ -73,7 +73,7 @@ def draw_fragment(value: object, *, redact: bool = False) -> str:
         TypeError:
             If it is something else.
     """
-    return _wrap_fragment(_draw_value(value, Words(redact=redact)))
+    return _wrap_fragment(_draw_value(_unwrap_timeline(value), Words(redact=redact)))
 
 
 def draw_difference(
@@ -133,31 +133,32 @@ def draw_outline(
         TypeError:
             If it is something else.
     """
-    nodes = _list_states(value)
-    if nodes is None:
+    value = _unwrap_timeline(value)
+    if not isinstance(value, (History, MessageTree)):
         msg = (
             f"can't draw the states of {shorten_repr(value)}; expected a Timeline, a "
             "History or a MessageTree"
         )
         raise TypeError(msg)
 
-    older = value.older if isinstance(value, History) else 0
+    nodes, older = _list_states(value)
     return "\n".join(
         format_tree(nodes, max_rows=_MAX_ROWS, width=width, older=older, paint=paint)
     )
 
 
-def _list_states(value: object) -> list[GraphNode] | None:
-    """
-    The states of *value*, oldest first; None if it has no tree of states.
-    """
-    if isinstance(value, Timeline):
-        value = History.of_timeline(value)
+def _unwrap_timeline(value: object) -> object:
+    return History.of_timeline(value) if isinstance(value, Timeline) else value
 
+
+def _list_states(value: History | MessageTree) -> tuple[list[GraphNode], int]:
+    """
+    The states of *value*, oldest first, and how many older ones are not in it.
+    """
     if isinstance(value, History):
-        return graph_history(value)
+        return graph_history(value), value.older
 
-    return graph_tree(value) if isinstance(value, MessageTree) else None
+    return graph_tree(value), 0
 
 
 @singledispatch
@@ -176,44 +177,23 @@ def _draw_state_value(state: Aggregator, words: Words) -> Child:
     return [
         element("p", None, describe_state(state)),
         element("p", {"class": "cs-rest"}, before) if before else None,
-        draw_transcript(state.messages[start:], words, first=start + 1),
+        draw_transcript(state.messages[start:], words, start + 1),
     ]
 
 
 @_draw_value.register(History)
 @_draw_value.register(MessageTree)
-@_draw_value.register(Timeline)
-def _draw_tree_value(value: object, words: Words) -> Child:
+def _draw_tree_value(value: History | MessageTree, words: Words) -> Child:
     # Without links: a notebook shows several values on one page.
-    nodes = [node._replace(target="") for node in _list_states(value) or ()]
-    older = value.older if isinstance(value, History) else 0
+    nodes, older = _list_states(value)
+    nodes = [node._replace(target="") for node in nodes]
+    bills = compute_bills(value, max_priced=_MAX_PRICED)
     return [
         draw_tree(nodes, words, max_rows=_MAX_ROWS, older=older),
-        _draw_branches(value, words),
+        draw_branch_bills(bills, words)
+        if bills.parts[1:] and bills.has_usage
+        else None,
     ]
-
-
-def _draw_branches(value: object, words: Words) -> Markup | None:
-    """
-    What each branch of *value* cost, where it has several.
-    """
-    bills = _compute_bills(value, max_priced=_MAX_PRICED)
-    if bills is not None and bills.parts[1:] and bills.has_usage:
-        return draw_branch_bills(bills, words)
-
-    return None
-
-
-def _compute_bills(
-    value: object, *, max_priced: int | None = None
-) -> BranchBills | None:
-    if isinstance(value, Timeline):
-        value = History.of_timeline(value)
-
-    if isinstance(value, (History, MessageTree)):
-        return compute_bills(value, max_priced=max_priced)
-
-    return None
 
 
 _draw_value.register(TrimContext, draw_view)
@@ -270,10 +250,8 @@ def make_page(
         check_view(view, "view")
 
     # Once: the sections, the tree and the bill each read it.
+    value = _unwrap_timeline(value)
     words = Words(redact=redact)
-    if isinstance(value, Timeline):
-        value = History.of_timeline(value)
-
     sections, present = _split_value(value)
     bubbles = None if view is None else ViewBubbles(view, words)
     comparisons, compared = draw_comparisons(value, words)
@@ -285,18 +263,16 @@ def make_page(
         *comparisons,
         *_draw_footer(value, present, words),
     ]
-    nodes = [
-        node._replace(comparison=f"#compare-{node.key}")
-        if node.key in compared
-        else node
-        for node in _list_states(value) or ()
-    ]
+    nav = None
+    if isinstance(value, (History, MessageTree)):
+        nav = _draw_nav(value, words, compared)
+
     return write_document(
         words.line(title),
         describe_state(present) if present is not None else "",
-        _draw_nav(nodes, words, value) if nodes else None,
+        nav,
         element("div", {"id": "content"}, content),
-        with_tree=bool(nodes),
+        with_tree=nav is not None,
     )
 
 
@@ -327,9 +303,9 @@ def _draw_overlay(view: TrimContext, words: Words) -> list[Markup]:
 def _draw_footer(
     value: object, present: Aggregator | None, words: Words
 ) -> list[Markup]:
-    bills = _compute_bills(value)
     heading = element("h2", None, "Bill")
-    if bills is not None:
+    if isinstance(value, (History, MessageTree)):
+        bills = compute_bills(value)
         return [heading, draw_branch_bills(bills, words)] if bills.has_usage else []
 
     if present is None or not len(present.ledger):
@@ -338,9 +314,20 @@ def _draw_footer(
     return [heading, draw_bill(present, words)]
 
 
-def _draw_nav(nodes: list[GraphNode], words: Words, value: object) -> Markup:
-    older = value.older if isinstance(value, History) else 0
-    tree = draw_tree(nodes, words, older=older)
+def _draw_nav(
+    value: History | MessageTree, words: Words, compared: set[int]
+) -> Markup | None:
+    nodes, older = _list_states(value)
+    if not nodes:
+        return None
+
+    linked = [
+        node._replace(comparison=f"#compare-{node.key}")
+        if node.key in compared
+        else node
+        for node in nodes
+    ]
+    tree = draw_tree(linked, words, older=older)
     heading = element("h2", None, "States")
     return element("nav", {"aria-label": "States"}, heading, tree)
 

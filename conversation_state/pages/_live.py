@@ -193,7 +193,7 @@ def _draw_shown(
         element("h2", None, f"Revision {head.revision}"),
         _draw_notes(head.notes, words),
         element("p", {"class": "cs-rest"}, before) if before else None,
-        draw_transcript(window.messages, words, first=window.start + 1),
+        draw_transcript(window.messages, words, window.start + 1),
     ]
 
 
@@ -343,7 +343,7 @@ def _draw_found(state: Aggregator, query: PageQuery, words: Words) -> list[Child
     return [
         element("h2", None, f"Found in {most}{count}"),
         [
-            draw_transcript([message], words, first=number)
+            draw_transcript([message], words, number)
             for number, message in reversed(hits[:_MAX_FOUND])
         ],
     ]

@@ -26,27 +26,9 @@ _MAX_PARTS = 100
 MAX_SIZE = 4_000_000
 
 
-def draw_transcript(
-    messages: Sequence[Message],
-    words: Words,
-    *,
-    first: int = 1,
-    anchor: str = "",
-    notes: dict[int, Markup] | None = None,
-) -> Markup:
+def draw_transcript(messages: Sequence[Message], words: Words, first: int) -> Markup:
     """
-    *messages*, oldest first.
-
-    Args:
-        messages: The messages.
-
-        words: How their words are written.
-
-        first: The number of the first.
-
-        anchor: What the fragment of a message begins with; "" for none.
-
-        notes: By the number of a message, a note next to its heading.
+    *messages*, oldest first, numbered from *first* on.
     """
     names: CallNames = {}
     items: list[Markup] = []
@@ -58,16 +40,7 @@ def draw_transcript(
             items.append(element("p", {"class": "cs-rest"}, more))
             break
 
-        items.append(
-            draw_message(
-                message,
-                words,
-                names,
-                number=number,
-                id=f"{anchor}{number}" if anchor else None,
-                note=(notes or {}).get(number),
-            )
-        )
+        items.append(draw_message(message, words, names, number=number))
         size += len(items[-1])
 
     return element("div", {"class": "cs-transcript"}, items)
@@ -78,8 +51,7 @@ def draw_message(
     words: Words,
     names: CallNames,
     *,
-    number: int | None = None,
-    id: str | None = None,
+    number: int,
     note: Markup | None = None,
     kind: str = "",
 ) -> Markup:
@@ -91,12 +63,12 @@ def draw_message(
     erased = " cs-erased" if find_erasure(message) is not None else ""
     return element(
         "article",
-        {"class": f"cs-message cs-{message.role}{erased}{kind}", "id": id},
+        {"class": f"cs-message cs-{message.role}{erased}{kind}"},
         element(
             "h3",
             None,
             heading,
-            element("small", None, f"#{number:,}") if number is not None else None,
+            element("small", None, f"#{number:,}"),
             note,
         ),
         [draw_block(block, words) for block in _take_blocks(message, words)],

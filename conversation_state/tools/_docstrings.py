@@ -5,7 +5,6 @@ Docstrings in the styles of Google, NumPy, Sphinx and this library.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from inspect import cleandoc
 from typing import Any, NamedTuple
 
@@ -49,19 +48,15 @@ def parse_docstring(docstring: str | None) -> Docstring:
     except Exception:  # noqa: BLE001 - an IndexError, too: the text describes itself
         return Docstring(_join_lines(text.partition("\n\n")[0]), text)
 
+    # NumPy documents several at once (`x, y`), and stars may be written.
     fields = {
-        name: each.description.strip()
+        name.strip().lstrip("*"): each.description.strip()
         for each in parsed.params
-        for name in _split_names(each.arg_name)
+        for name in each.arg_name.split(",")
         if each.description
     }
     description = (parsed.description or "").strip()
     return Docstring(_join_lines(description.partition("\n\n")[0]), description, fields)
-
-
-def _split_names(given: str) -> Iterator[str]:
-    # NumPy documents several at once (`x, y`), and stars may be written.
-    return (name.strip().lstrip("*") for name in given.split(","))
 
 
 def _join_lines(text: str) -> str:
