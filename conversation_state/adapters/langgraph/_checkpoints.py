@@ -204,23 +204,15 @@ class StoredWrite(NamedTuple):
     @classmethod
     def unpack_all(cls, packed: bytes) -> list[Self]:
         """
-        The writes of a task, of their record.
+        The writes of a task, of their record: each is what `packed` returned.
         """
-        return list(map(cls.unpacked, unpack(packed)))
-
-    @classmethod
-    def unpacked(cls, packed: bytes) -> Self:
-        """
-        The inverse of `packed`.
-        """
-        path, task, position, channel, value = unpack(packed)
-        return cls(
-            decode_text(path),
-            decode_text(task),
-            int(position),
-            decode_text(channel),
-            TypedBytes.unpacked(value),
-        )
+        return [
+            cls(
+                *(decode_text(path), decode_text(task), int(position)),
+                *(decode_text(channel), TypedBytes.unpacked(value)),
+            )
+            for path, task, position, channel, value in map(unpack, unpack(packed))
+        ]
 
 
 class ThreadId(str):
@@ -247,7 +239,8 @@ class ThreadId(str):
         made.newest_in = newest_in
         return made
 
-    # Another subclass of str decides about equality, as with a plain id.
+    # Another subclass of str decides about equality, as with a plain id. Both methods
+    # are needed, because str has a __ne__ that does not ask __eq__.
 
     def __eq__(self, other: object) -> bool:
         if type(other) in {str, ThreadId}:
@@ -434,6 +427,7 @@ class CheckpointReader:
             if not left:
                 break
 
+            # A checkpoint's writes were applied to its values, so both count.
             for write in reversed(self.writes(at)):
                 if write.channel in left:
                     found[write.channel]["writes"].append(self.pending(write))

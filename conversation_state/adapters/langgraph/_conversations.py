@@ -407,6 +407,7 @@ class ConversationCache:
         if rows.seen != memory.seen:
             return
 
+        # By digest, so that it is right even if the transaction that wrote it fails.
         limit = self._max_size
         remember_newest(memory.known, hold.digest, conversation, limit)
         if thread is not None:
@@ -442,6 +443,7 @@ class ConversationCache:
 
     def _read_memory(self, rows: Reader) -> _CacheContents:
         memory = self._memory
+        # A transaction that began earlier reads what is newer; it adds nothing.
         if rows.seen > memory.seen:
             self._memory = memory = _CacheContents(rows.seen)
 

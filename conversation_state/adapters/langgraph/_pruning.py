@@ -34,8 +34,7 @@ __all__ = [
     "copy_thread",
     "delete_thread",
     "list_threads",
-    "prune_to_newest",
-    "prune_where",
+    "prune_thread",
     "read_checkpoints",
 ]
 
@@ -96,12 +95,28 @@ def delete_thread(rows: Writer, id: str) -> None:
         rows.delete(name)
 
 
-def prune_to_newest(thread: WritableThread, reader: CheckpointReader) -> None:
+def prune_thread(
+    thread: WritableThread,
+    reader: CheckpointReader,
+    is_kept: Callable[[StoredCheckpoint], bool] | None,
+) -> None:
     """
-    Delete all checkpoints of a thread but the newest of each namespace, and
-    those it is rebuilt from.
+    Delete the checkpoints of a thread for which *is_kept* is false; without it all
+    but the newest of each namespace, and those it is rebuilt from.
     """
     every = read_checkpoints(thread)
+    kept = (
+        _list_needed_by_newest(reader, every)
+        if is_kept is None
+        else [each for each in every if is_kept(each)]
+    )
+    if len(kept) < len(every):
+        _keep_checkpoints(thread, reader, kept)
+
+
+def _list_needed_by_newest(
+    reader: CheckpointReader, every: Iterable[StoredCheckpoint]
+) -> list[StoredCheckpoint]:
     newest = {each.namespace: each for each in sorted(every, key=_key_of)}
     kept = []
     for each in newest.values():
@@ -114,22 +129,7 @@ def prune_to_newest(thread: WritableThread, reader: CheckpointReader) -> None:
             kept.append(ancestor)
             needed -= {*ancestor.channels}
 
-    if len(kept) < len(every):
-        _keep_checkpoints(thread, reader, kept)
-
-
-def prune_where(
-    thread: WritableThread,
-    reader: CheckpointReader,
-    is_kept: Callable[[StoredCheckpoint], bool],
-) -> None:
-    """
-    Delete the checkpoints of a thread for which *is_kept* is false.
-    """
-    every = read_checkpoints(thread)
-    kept = [each for each in every if is_kept(each)]
-    if len(kept) < len(every):
-        _keep_checkpoints(thread, reader, kept)
+    return kept
 
 
 def _key_of(stored: StoredCheckpoint) -> bytes:
@@ -149,6 +149,7 @@ def _keep_checkpoints(
 
     states = dict(_newest_states(thread, reader, kept))
     needed = [record for each in kept for record in _required_records(thread, each)]
+    # What lies in layers that copies share is theirs, too, and must not be removed.
     first, *others = thread.layers
     if others:
         thread.flatten(list({record.key: record for record in needed}.values()))
@@ -196,6 +197,7 @@ def _newest_states(
     """
     The names of all conversations of *kept*, and their newest states.
     """
+    # By id, so that of each name the newest state comes last, and stays.
     for stored in sorted(kept, key=_key_of):
         for channel in stored.channels:
             hold = reader.hold(stored, channel)

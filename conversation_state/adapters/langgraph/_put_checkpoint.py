@@ -129,6 +129,8 @@ def put_checkpoint(
     hold = writer.stored.hold
     stored = stored._replace(channels=channels, hold=hold)
     packed = stored.packed()
+    # Also right where the transaction fails: nothing is found by bytes that no record
+    # has.
     remember_put(packed, stored, given.versions)
     # Keys sort as ids do, which grow: most are free.
     if last is None or last[0] < key:
@@ -277,6 +279,8 @@ class ChannelWriter:
         name = name_of(self.thread.id, channel, self.stored.namespace)
         before = self.rows.recall(name)
         entries, ledger = self.rows.save(name, value)
+        # The checkpoint gets back the state as it was given; only under its name does
+        # the ledger keep what a state that went back no longer has.
         merged = keep_ledger(value, before)
         if merged is not value:
             self.rows.save(name, merged)
@@ -312,6 +316,8 @@ def put_writes(
     record = thread.get(key)
     earlier = () if record is None else StoredWrite.unpack_all(record.value)
     by_position = {write.position: write for write in earlier}
+    # LangGraph gives errors, interrupts and resume values positions below 0; its own
+    # checkpointers replace these alone, too.
     for write in writes:
         if write.position < 0 or write.position not in by_position:
             by_position[write.position] = write

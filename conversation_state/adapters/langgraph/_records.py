@@ -297,7 +297,8 @@ def dump_value(serde: SerializerProtocol, value: Any) -> TypedBytes:
     if not documents:
         return TypedBytes(*serde.dumps_typed(value))
 
-    # A digest of the documents can't occur in the value by accident.
+    # A digest of the documents can't occur in the value by accident. Both walks meet
+    # the values of ours in the same order, so their numbers are right.
     mark = blake2b(b"".join(documents), digest_size=16).hexdigest()
     count = iter(range(len(documents)))
     bare = _convert_nested(value, lambda _: {mark: next(count)})
@@ -329,39 +330,27 @@ def load_value(serde: SerializerProtocol, typed: TypedBytes) -> Any:
     if typed.type != _TYPE:
         return serde.loads_typed(typed)
 
-    type, data, *documents = unpack(typed.data)
+    kind, data, *documents = unpack(typed.data)
     mark = blake2b(b"".join(documents), digest_size=16).hexdigest()
-    bare = serde.loads_typed((type.decode(), data))
-
-    def ours(value: Any) -> Any:
-        return decode(documents[value[mark]])
-
+    bare = serde.loads_typed((kind.decode(), data))
     return _convert_nested(
-        bare, ours, is_own=lambda value: _is_placeholder(value, mark)
+        bare,
+        lambda value: decode(documents[value[mark]]),
+        lambda value: type(value) is dict and len(value) == 1 and mark in value,
     )
-
-
-def _is_placeholder(value: Any, mark: str) -> bool:
-    """
-    Whether *value* is the placeholder of a value of ours.
-    """
-    return type(value) is dict and len(value) == 1 and mark in value
-
-
-def _is_own_value(value: Any) -> bool:
-    return isinstance(value, _OURS)
 
 
 def _convert_nested(
     value: Any,
     change: Callable[[Any], Any],
-    is_own: Callable[[Any], bool] = _is_own_value,
+    is_own: Callable[[Any], bool] = lambda value: isinstance(value, _OURS),
     depth: int = 0,
 ) -> Any:
     """
     *value* with all values of ours inside of it changed.
     """
     kind = type(value)
+    # A value that holds itself has no end; it is the serde's to refuse.
     if kind in _PLAIN or depth > _MAX_DEPTH:
         return value
 

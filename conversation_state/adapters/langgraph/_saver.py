@@ -124,10 +124,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
     # Reading
 
     def _read_thread(self, rows: Reader, thread: str) -> CheckpointReader:
-        return self._reader_of(Thread(rows, thread))
-
-    def _reader_of(self, thread: Thread) -> CheckpointReader:
-        return CheckpointReader(thread, self.serde, self._cache)
+        return CheckpointReader(Thread(rows, thread), self.serde, self._cache)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """
@@ -219,6 +216,8 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
                 put since.
         """
         thread, namespace, parent = parse_config(config)
+        # Serialised before the write, which other threads wait for, and which is
+        # repeated if another one in its transaction fails.
         bare: Any = {**checkpoint}
         values = bare.pop("channel_values")
         stored = StoredCheckpoint(
@@ -252,16 +251,17 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         Whether no other checkpoint may follow the parent, because that was
         looked up as the newest one.
         """
-        values = configurable_of(config)
         if self._allows_siblings:
             return False
 
+        values = configurable_of(config)
         thread = values["thread_id"]
         if parent and isinstance(thread, ThreadId):
             return thread.newest_in == namespace
 
-        # A run in a thread that was empty, and not a replay.
-        return _is_run(config) and not values.get(_REPLAYS)
+        # A run in a thread that was empty, and not a replay or a caller outside.
+        is_run = any(key.startswith(_RUNS) for key in values)
+        return is_run and not values.get(_REPLAYS)
 
     def put_writes(
         self,
@@ -311,6 +311,8 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
             metadata = load_value(self.serde, stored.metadata)
             return str(metadata.get("run_id")) not in runs
 
+        # Most threads have no checkpoint of these runs, and need no write. Those that
+        # have are written one by one, so that no other writer waits for all of them.
         with reading(self.store) as rows:
             found = [
                 thread
@@ -369,18 +371,10 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
     def _prune_thread(
         self, thread: str, is_kept: Callable[[StoredCheckpoint], bool] | None
     ) -> None:
-        """
-        Delete checkpoints of a thread: those that are not kept, or all but the
-        newest.
-        """
-
         def prune(rows: Writer) -> None:
             own = WritableThread(rows, thread)
-            reader = self._reader_of(own)
-            if is_kept is None:
-                _pruning.prune_to_newest(own, reader)
-            else:
-                _pruning.prune_where(own, reader, is_kept)
+            reader = CheckpointReader(own, self.serde, self._cache)
+            _pruning.prune_thread(own, reader, is_kept)
 
         write(self.store, prune)
 
@@ -395,12 +389,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         if not isinstance(current, str):
             return current + 1
 
+        # LangGraph compares versions, and texts have the order of their numbers only
+        # if these keep their width.
         number, dot, rest = current.partition(".")
         return f"{int(number) + 1:0{len(number)}}{dot}{rest}"
-
-
-def _is_run(config: RunnableConfig) -> bool:
-    """
-    Whether *config* is of a graph that runs, and not of a caller outside.
-    """
-    return any(key.startswith(_RUNS) for key in configurable_of(config))

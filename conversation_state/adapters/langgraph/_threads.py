@@ -99,6 +99,7 @@ class Thread:
         The records whose keys begin with *prefix*, in their order.
         """
         found: dict[bytes, Record] = {}
+        # The first layer is read last: its records replace those it hides.
         for layer in reversed(self.layers):
             start = layer_key(layer)
             low = start + prefix
@@ -138,6 +139,7 @@ class WritableThread(Thread):
         self.rows.remove(whole, whole + b"\0")
 
     def _own_prefix(self) -> bytes:
+        # The first record makes the thread, so that one without any is unknown.
         if not self.layers:
             self._set_layers((self.rows.new_number(),))
 
@@ -157,7 +159,8 @@ class WritableThread(Thread):
         shared = self.layers
         own = layer_key(shared[0])
         if len(shared) > 1 and not rows.keys(own, after(own), limit=1):
-            # Nothing was written since the last copy.
+            # Nothing was written since the last copy: another layer would be empty,
+            # too, and each read looks into all of them.
             shared = shared[1:]
         else:
             self._set_layers((rows.new_number(), *shared))
@@ -203,6 +206,7 @@ class WritableThread(Thread):
         """
         key = copies_key(layer)
         record = self.rows.get(key)
+        # Most layers belong to one thread, which needs no record.
         count = (1 if record is None else int.from_bytes(record.value)) + more
         if count > 1:
             self.rows.put(key, count.to_bytes(_SIZE))
