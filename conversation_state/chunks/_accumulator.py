@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from conversation_state._persistent import ByContent, Log
@@ -21,7 +22,6 @@ from conversation_state.chunks._merger import ChunkMerger
 from conversation_state.errors import ConcatError
 from conversation_state.messages import AssistantMessage, Message
 from conversation_state.messages._base import PLAIN
-from conversation_state.tools import ToolCall
 
 __all__ = ["Accumulator", "check_usage_mode"]
 
@@ -103,11 +103,18 @@ class Accumulator(ByContent):
         after._options = self._options
         after._facts = self._facts
         chunks = self._chunks
+        # Most chunks state nothing new: text, or further arguments of open calls.
         if not (
             isinstance(chunk, AssistantMessage)
             and chunk._common is PLAIN
             and chunks._last.__class__ is AssistantMessage
-            and _continues_open_calls(self._facts, chunk.tool_calls)
+            and (
+                not chunk.tool_calls
+                or all(
+                    find_open_call(self._facts, call) is not None
+                    for call in chunk.tool_calls
+                )
+            )
         ):
             after._facts = _record_facts(self._facts, chunk, len(chunks))
 
@@ -143,6 +150,8 @@ class Accumulator(ByContent):
 
             pieces.read(list(self._chunks.iterate(count)))
             made = self._made = pieces.message()
+            # No longer needed, and would keep that message. In this order, another
+            # thread that reads between the two merges more than it has to.
             self._base = (None, 0)
 
         return made
@@ -161,24 +170,15 @@ def _rebuild_accumulator(
     options: tuple[UsageMode, bool], chunks: tuple[Message, ...]
 ) -> Any:
     mode, regroup = options
-    accumulator = Accumulator(usage=mode, regroup_by_index=regroup)
-    for chunk in chunks:
-        accumulator = accumulator.add(chunk)
-
-    return accumulator
-
-
-def _continues_open_calls(facts: PMap[Any, Any], calls: tuple[ToolCall, ...]) -> bool:
-    """
-    Whether *calls* hold nothing but further arguments of open calls.
-    """
-    return not calls or all(find_open_call(facts, call) is not None for call in calls)
+    empty = Accumulator(usage=mode, regroup_by_index=regroup)
+    return reduce(Accumulator.add, chunks, empty)
 
 
 def _record_facts(facts: PMap[Any, Any], chunk: Message, number: int) -> PMap[Any, Any]:
     if not isinstance(chunk, Message):
         raise ConcatError("chunk", None, chunk, number)
 
+    # A chunk that is refused must leave the facts of this accumulator as they were.
     new: dict[Any, Any] = {}
     layered = ChainMap[Any, Any](new, facts)  # type: ignore[arg-type]  # never changed
     check_consistent(layered, chunk, number)

@@ -58,6 +58,7 @@ def check_consistent(facts: Facts, chunk: Message, number: int) -> None:
 
 
 def _check_same(facts: Facts, field: str, value: object, number: int) -> None:
+    # Most chunks of a provider leave out what the first one has said.
     if value is None or value == "":
         return
 
@@ -121,6 +122,8 @@ def check_call(facts: Facts, call: ToolCall, number: int) -> int:
 
         open_call = open_call._replace(name=call.name)
 
+    # A piece with anything in it may have been merged with others before: if it still
+    # waited for an id, the result would depend on how chunks are grouped.
     has_content = open_call.has_content or bool(
         call.id or call.name or call.arguments or call.metadata or call.unknown
     )

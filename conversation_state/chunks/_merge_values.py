@@ -101,6 +101,7 @@ def continues_part(piece: Part, first: Part) -> bool:
     if piece.__class__ is not first.__class__ or piece.index != first.index:
         return False
 
+    # Bytes follow bytes only: joined with a part that has a URL, one of them is lost.
     if isinstance(piece, AudioPart) and isinstance(first, AudioPart):
         return (
             piece.data is not None
@@ -149,6 +150,7 @@ def merge_calls(pieces: Sequence[ToolCall]) -> ToolCall:
     return ToolCall(
         named.id,
         next((piece.name for piece in pieces if piece.name), ""),
+        # Not parsed: pieces are cut anywhere, and the whole may be invalid, too.
         "".join([piece.arguments for piece in pieces]),
         index=named.index,
         type=named.type,
@@ -169,22 +171,14 @@ def merge_responses(
     usages = [piece.usage for piece in pieces if piece.usage is not None]
     logprobs = [piece.logprobs for piece in pieces if piece.logprobs is not None]
     return ResponseMeta(
-        _last_nonempty(piece.finish_reason for piece in pieces),
+        next((x.finish_reason for x in reversed(pieces) if x.finish_reason), ""),
         _merge_usages(usages, mode) if usages else None,
         tuple(chain.from_iterable(logprobs)) if logprobs else None,
-        _last_nonempty(piece.model for piece in pieces),
+        next((piece.model for piece in reversed(pieces) if piece.model), ""),
         # Some providers give each chunk an id of its own: the first one stands.
         next((piece.id for piece in pieces if piece.id), ""),
         unknown=merge_maps([piece.unknown for piece in pieces]),
     )
-
-
-def _last_nonempty(words: Iterable[str]) -> str:
-    last = ""
-    for word in words:
-        last = word or last
-
-    return last
 
 
 def _merge_usages(usages: Sequence[Usage], mode: UsageMode) -> Usage:

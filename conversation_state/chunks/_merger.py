@@ -171,7 +171,7 @@ class ChunkMerger:
                 self._add_part(part)
 
     def _add_part(self, part: Part) -> None:
-        self._close_text()
+        self._close_text()  # first, since it came before this part
         groups = self._groups
         if self._regroup and part.index is not None:
             spot = (part.kind, part.index)
@@ -221,6 +221,7 @@ class ChunkMerger:
             raise ConcatError
 
         content = self._merge_content()
+        # The law ``concat([m]) is m``: but its own pieces, if it has any, are joined.
         if self._count == 1 and not self._is_in_pieces():
             return first
 
