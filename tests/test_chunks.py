@@ -243,6 +243,30 @@ class TestLaws:
         """
         laws.concat_of_one_is_itself(message)
 
+    def test_of_one_that_contradicts_itself(self):
+        """
+        Two pieces of one call that have different names are refused, also in one
+        message; two calls are not.
+        """
+        pieces = [ToolCall("", "f", index=0), ToolCall("", "g", index=0)]
+        message = AssistantMessage(tool_calls=pieces)
+        laws.concat_of_one_is_itself(message)
+
+        with pytest.raises(ConcatError, match=r"index=0\].name is 'f' so far and 'g'"):
+            concat([message])
+
+    def test_of_one_that_is_refused(self, monkeypatch):
+        """
+        A law that is broken raises an error: a message in no pieces is refused.
+        """
+
+        def refuse(chunks):
+            raise ConcatError("chunk", None, chunks[0], 0)
+
+        monkeypatch.setattr("conversation_state.testing._value_laws.concat", refuse)
+        with pytest.raises(AssertionError, match="refused, though it is whole"):
+            laws.concat_of_one_is_itself(AssistantMessage("a"))
+
     @given(any_role, st.data())
     def test_associative(self, pieces, data):
         """

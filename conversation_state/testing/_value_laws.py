@@ -11,6 +11,7 @@ from typing import Protocol, Self, TypeVar
 
 from conversation_state._wording import describe_type
 from conversation_state.chunks import Accumulator, concat
+from conversation_state.errors import ConcatError
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
 
@@ -128,10 +129,19 @@ def replacing_nothing_changes_nothing(message: Message) -> None:
 def concat_of_one_is_itself(message: Message) -> None:
     """
     A message that is not in pieces is its own concatenation; one that is, is
-    once they are joined.
+    once they are joined. Pieces that contradict each other are refused.
     """
-    whole = concat([message])
-    calls, joined = (getattr(each, "tool_calls", ()) for each in (message, whole))
+    try:
+        whole = concat([message])
+    except ConcatError as error:
+        numbers = [each.index for each in message.tool_calls if each.index is not None]
+        if len({*numbers}) == len(numbers):
+            wrong = f"{message!r} is refused, though it is whole: {error}"
+            raise AssertionError(wrong) from error
+
+        return
+
+    calls, joined = message.tool_calls, whole.tool_calls
 
     assert concat([whole]) == whole, f"concatenating {whole!r} changes it"
     if len(calls) == len(joined) and len(message.parts) == len(whole.parts):
