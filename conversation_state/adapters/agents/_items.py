@@ -133,6 +133,7 @@ def append_items(state: Aggregator, items: Sequence[Any]) -> Aggregator:
         DecodeError:
             As `load` raises it.
     """
+    # What is no list is refused by the function that refuses such items.
     if not is_list(items) or not items:
         return state.extend(_load_items(items, {}))
 
@@ -143,6 +144,7 @@ def append_items(state: Aggregator, items: Sequence[Any]) -> Aggregator:
         if _load_items(old, {}) == [last]:
             calls = _calls_before(state, items)
             first, *more = _load_items([*old, *items], calls)
+            # An answer that stays as it was keeps its identity, which forks share.
             if first != last:
                 return replace_entries(state, state.entries[:-1]).extend([first, *more])
 
@@ -167,6 +169,7 @@ def pop_last_item(state: Aggregator) -> tuple[Aggregator, Item | None]:
     else:
         return state, None
 
+    # Every other message is a single item.
     left = _load_items(items[:-1], {}) if isinstance(message, AssistantMessage) else []
     short = replace_entries(state, state.entries[:at]).extend(left)
     return short.extend(messages[at + 1 :]), items[-1]

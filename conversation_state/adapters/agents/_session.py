@@ -156,6 +156,7 @@ class StoreSession(SessionHost):
             DecodeError:
                 If one of them is not JSON; with every problem and its path.
         """
+        # Only an empty list is skipped; None and other values are refused.
         if items != []:
             await self._update_state(lambda state: append_items(state, items))
 
@@ -166,6 +167,7 @@ class StoreSession(SessionHost):
         popped: list[Any] = []
 
         def shorten(state: Aggregator) -> Aggregator:
+            # Called again if another process saved meanwhile: the last item counts.
             short, item = pop_last_item(state)
             popped[:] = [item]
             return short
@@ -333,6 +335,7 @@ class StoreSession(SessionHost):
             what = "StoreSession.hooks"
             raise MissingExtraError(what, "agents") from error
 
+        # A class in a function, since its base is in the SDK, which is an extra.
         session = self
 
         class UsageHooks(RunHooks[Any]):
