@@ -332,6 +332,7 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
+        # Also for None, which `path` takes: no way leads through the empty state.
         self._find_place(entry_id)
         head: str | None = entry_id
         below: str | None = entry_id

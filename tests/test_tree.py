@@ -251,6 +251,13 @@ class TestMoving:
         with pytest.raises(LookupError, match="this tree has no entry 'nothing'"):
             getattr(MessageTree.of(SEA), verb)("nothing")
 
+    def test_switch_to_none(self):
+        """
+        The state before the first message is on every way, so None is refused.
+        """
+        with pytest.raises(LookupError, match="this tree has no entry None"):
+            MessageTree.of(SEA).switch(None)  # type: ignore[arg-type]
+
 
 class TestBill:
     """
