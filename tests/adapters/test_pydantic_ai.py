@@ -33,6 +33,7 @@ from conversation_state.messages import (
     ResponseMeta,
     SystemMessage,
     ToolMessage,
+    UnknownMessage,
     UserMessage,
 )
 from conversation_state.parts import (
@@ -483,6 +484,30 @@ class TestDump:
 
         assert ["instructions"] == [lost.what for lost in export.lost]
         assert export.payload[0].instructions is None
+
+    @pytest.mark.parametrize(
+        "notes",
+        [
+            {"texts": {"own": "{"}},
+            {"request_texts": {"own": "not JSON"}},
+            {"request": {"parts": 5}},
+            {"whole": "{"},
+        ],
+    )
+    def test_invalid_notes(self, notes):
+        """
+        Notes that a caller wrote, and that are no JSON or no parts, are ignored.
+        """
+        metadata = with_notes("pydantic_ai", notes)
+        chat = [
+            UserMessage("Hi!", metadata=metadata),
+            UnknownMessage({"part_kind": "x"}, source="pydantic_ai", metadata=metadata),
+        ]
+
+        parts = [part for request in dump_data(chat)[0] for part in request["parts"]]
+
+        assert ["user-prompt", "x"] == [part["part_kind"] for part in parts]
+        assert "Hi!" == parts[0]["content"]
 
     def test_signatures(self):
         """

@@ -26,6 +26,7 @@ __all__ = [
     "is_default",
     "kind_of",
     "messages_adapter",
+    "parse_noted",
     "parse_time",
     "to_json_text",
 ]
@@ -119,6 +120,17 @@ def to_json_text(value: Any) -> str | None:
 
     # Keys that are not texts would come back as texts.
     return text if same else None
+
+
+def parse_noted(text: Any, otherwise: Any) -> Any:
+    """
+    The value whose JSON *text* is by a note; *otherwise* if it is not JSON, since a
+    caller has changed it or the note.
+    """
+    try:
+        return json.loads(text) if isinstance(text, str) else otherwise
+    except ValueError:
+        return otherwise
 
 
 def kind_of(raw: Mapping[str, Any], key: str = "part_kind") -> str:

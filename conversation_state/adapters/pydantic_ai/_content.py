@@ -5,7 +5,6 @@ The content of parts, loaded and dumped: texts, media and values.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from conversation_state.adapters.pydantic_ai._constants import (
     URLS,
     is_default,
     kind_of,
+    parse_noted,
     to_json_text,
 )
 from conversation_state.messages import Message, ToolMessage
@@ -286,8 +286,9 @@ def restore_texts(raw: dict[str, Any], notes: Mapping[str, Any], name: str) -> N
     Restore in *raw* the keys that are noted under *name* as JSON text.
     """
     for key, text in map_of(notes, name).items():
-        if isinstance(text, str):
-            raw.setdefault(key, json.loads(text))
+        value = parse_noted(text, raw)
+        if value is not raw:
+            raw.setdefault(key, value)
 
 
 def restore_value(text: str, notes: Mapping[str, Any]) -> Any:
@@ -297,13 +298,7 @@ def restore_value(text: str, notes: Mapping[str, Any]) -> Any:
     if notes.get("value") is not True:
         return text
 
-    if not text:
-        return None
-
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text  # the text was changed since
+    return parse_noted(text, text) if text else None
 
 
 def lose_metadata(write: PayloadWriter, value: Any, path: str) -> None:
@@ -355,8 +350,7 @@ def dump_unknown(
     keys = ("part_kind", "kind", "type")
     key = next((key for key in keys if key in part.raw), "type")
     raw = write.unknown(part.raw, part.source, path, key)
-    text = notes.get("whole")
-    return json.loads(text) if raw is not None and isinstance(text, str) else raw
+    return raw if raw is None else parse_noted(notes.get("whole"), raw)
 
 
 def dump_media(

@@ -18,6 +18,7 @@ from conversation_state.adapters.pydantic_ai._constants import (
     SOURCE,
     format_time,
     messages_adapter,
+    parse_noted,
 )
 from conversation_state.adapters.pydantic_ai._content import (
     dump_content,
@@ -177,6 +178,7 @@ class _HistoryWriter(PayloadWriter):
             self._request["run_id"] = str(message.run_id)
 
         restore_keys(self._request, notes, "request")
+        self._request["parts"] = []  # those of a note would replace an empty list
         instructions = self._request.get("instructions")
         if instructions is not None:
             self._instructions = instructions
@@ -225,11 +227,8 @@ class _HistoryWriter(PayloadWriter):
             return None
 
         raw = self.unknown(message.raw, message.source, path, "role")
-        text = notes.get("whole")
-        if raw is not None and isinstance(text, str):
-            raw = json.loads(text)
-
-        return raw  # type: ignore[no-any-return]
+        whole: dict[str, Any] | None = parse_noted(notes.get("whole"), raw)
+        return raw if raw is None else whole
 
     def _dump_result_part(
         self, message: ToolMessage, notes: Mapping[str, Any], path: str

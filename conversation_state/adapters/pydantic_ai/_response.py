@@ -4,9 +4,7 @@ A model's response, loaded and dumped.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -28,6 +26,7 @@ from conversation_state.adapters.pydantic_ai._constants import (
     format_time,
     is_default,
     kind_of,
+    parse_noted,
 )
 from conversation_state.adapters.pydantic_ai._content import (
     dump_media,
@@ -315,9 +314,7 @@ def _dump_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any
     if how == "none" and not args:
         args = None
     elif how == "value":
-        # The text may have been changed since.
-        with suppress(ValueError):
-            args = json.loads(args)
+        args = parse_noted(args, args)
 
     raw = {
         "part_kind": "tool-call",
