@@ -240,6 +240,8 @@ def check_acyclic(data: Any) -> None:
                 open_paths[known] = path
                 left.append((path, value, True))
                 left += inside
+            else:
+                done.add(known)
 
 
 def _is_name(key: Any) -> bool:

@@ -1482,6 +1482,28 @@ class TestHostile:
 
         assert UserMessage("", metadata={"x": shared, "y": [shared]}) == from_data(data)
 
+    @pytest.mark.parametrize("shared", [[1, 2], {"a": 1}, [[1], 2], []])
+    def test_same_object_is_looked_at_once(self, shared):
+        """
+        What is in many places is looked at once, whatever there is in it.
+        """
+
+        class Looks:
+            def __getattribute__(self, name):
+                looks.append(name)
+                return object.__getattribute__(self, name)
+
+        looks: list[str] = []
+        if isinstance(shared, dict):
+            shared = {**shared, "look": Looks()}
+        else:
+            shared = [*shared, Looks()]
+
+        structure([shared] * 9, Any)
+
+        # One with the class of an object, and one with that of an array.
+        assert ["__class__"] * 2 == looks
+
     def test_parameters_that_hold_themselves(self):
         """
         Parameters of a tool, whose like may be in them.
