@@ -495,6 +495,14 @@ class TestExpect:
 
         assert found.startswith(problem)
 
+    @pytest.mark.parametrize("expect", ["Message", list[Message], 5])
+    def test_refuses_what_is_no_class(self, expect):
+        """
+        The error has what was given.
+        """
+        with pytest.raises(TypeError, match="expected a class"):
+            decode(encode(UserMessage("hi")), expect=expect)
+
 
 INF = float("inf")
 NAN = float("nan")
@@ -1874,6 +1882,7 @@ class TestRegister:
             (UserMessage, "mine", ValueError, "UserMessage is registered already"),
             (int, "int", TypeError, "neither an attrs class nor a dataclass"),
             ("Leaf", "leaf_", TypeError, "neither an attrs class nor a dataclass"),
+            ([Leaf], "leaf_", TypeError, "neither an attrs class nor a dataclass"),
         ],
     )
     def test_refuses(self, cls, kind, error, message):

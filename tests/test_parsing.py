@@ -729,6 +729,11 @@ class TestTypes:
             ("expected a UUID, got '5'", UUID, "5"),
             ("expected a number, or a text of one, got 'NaN'", Decimal, "NaN"),
             ("expected a number, or a text of one, got true", Decimal, True),
+            (
+                "expected a number, or a text of one, got '1e99",
+                Decimal,
+                "1e" + "9" * 19,
+            ),
             ("expected a text that is base64, got '?'", bytes, "?"),
         ],
     )

@@ -110,7 +110,8 @@ class Codec:
             msg = f"kind is {shorten_repr(kind)}; expected another name than {taken}"
             raise ValueError(msg)
 
-        if cls in _encode.WRITES or cls in self._kinds:
+        # Not every object can be looked up; `check_class` says what is wrong with it.
+        if isinstance(cls, type) and (cls in _encode.WRITES or cls in self._kinds):
             msg = f"{cls.__name__} is registered already"
             raise ValueError(msg)
 
@@ -196,7 +197,7 @@ class Codec:
                 problems with their paths.
 
             TypeError:
-                If *data* is neither bytes nor text.
+                If *data* is neither bytes nor text, or *expect* is no class.
 
         >>> decode('{"format": "conversation_state", "version": 2}')
         Traceback (most recent call last):
@@ -218,6 +219,9 @@ class Codec:
         Raises:
             DecodeError:
                 As `decode` does, and if an object or array contains itself.
+
+            TypeError:
+                If *expect* is no class.
         """
         return self._read_value(data, expect, None)
 

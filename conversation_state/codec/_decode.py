@@ -341,10 +341,9 @@ def read_document(
 
     kind = data["kind"]
     made, _ = kinds[kind]
-    if expect and not (issubclass(made, expect) or issubclass(expect, made)):
-        problems.add(
-            (None, "kind"), f"expected {expect.__name__}, got {shorten_repr(kind)}"
-        )
+    if expect and not _can_be(made, expect):
+        what = f"expected {expect.__name__}, got {shorten_repr(kind)}"
+        problems.add((None, "kind"), what)
         return None, reader
 
     reader.kinds = kinds
@@ -377,6 +376,17 @@ def _read_body(
         value = reader.read_fields(body, path, alone).get(field)
 
     return tuple(value) if made is tuple and value is not None else value
+
+
+def _can_be(made: type, expect: type) -> bool:
+    """
+    Whether a document whose values are of class *made* may hold one of *expect*.
+    """
+    try:
+        return issubclass(made, expect) or issubclass(expect, made)
+    except TypeError:
+        msg = f"expect is {shorten_repr(expect)}; expected a class"
+        raise TypeError(msg) from None
 
 
 def _format_problem(given: Any) -> str:

@@ -72,7 +72,8 @@ def read_scalar(base: type, raw: Any, kind: Any) -> Any:
         return read_enum(raw, kind)
 
     what, convert = SCALARS[base]
-    with suppress(ValueError, OverflowError):
+    # An ArithmeticError is a number beyond what a float or a Decimal can be.
+    with suppress(ValueError, ArithmeticError):
         made = convert(raw)
         if made is not None:
             return made if kind is base else _make_subclass(base, made, kind)
