@@ -36,7 +36,7 @@ _MOST_LISTED = 100
 _MOST_SHOWN = 40  # characters of a text in an error
 _LEAST, _MOST = -(2**63), 2**64 - 1
 _NONE: frozenset[str] = frozenset()
-# What JSON has besides objects: told from them by class, because asking an abstract
+# What JSON has besides objects: distinguished by class, because asking an abstract
 # class takes several times as long.
 _NO_MAPS = frozenset({str, int, float, bool, list, tuple, type(None)})
 _AS_JSON = "; use model_dump(mode='json')"

@@ -118,7 +118,7 @@ def read_lines(stream: BinaryIO, *, limit: int) -> Iterator[tuple[bytes | None, 
     A line of more than *limit* bytes is None: it is read to its end in chunks
     and discarded, so that never more than twice the limit is in memory.
     """
-    # One byte more tells a line that is too long from one that ends the stream.
+    # One byte more: a line that is too long is not one that ends the stream.
     while line := stream.readline(limit + 1):
         size = len(line)
         if size <= limit or line.endswith(b"\n"):

@@ -63,7 +63,7 @@ def draw_names(store: Store, words: Words, *, prefix: str, after: str) -> Markup
     """
     The saved names that begin with *prefix* and come after *after*.
     """
-    # One more tells whether there are further names.
+    # One more shows whether there are further names.
     found = store.heads(prefix=prefix, after=after, limit=_MAX_NAMES + 1)
     rows = [_draw_head(each, words) for each in found[:_MAX_NAMES]]
     more = None

@@ -184,7 +184,7 @@ def _link_comparison(node: GraphNode) -> Markup | None:
     if not node.comparison:
         return None
 
-    # What a screen reader says begins with what is seen.
+    # What a screen reader reads out begins with what is seen.
     label = f"compare {node.title}"
     attributes = {"class": "cs-compare", "href": node.comparison, "aria-label": label}
     return element("a", attributes, "compare")

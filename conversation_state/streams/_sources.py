@@ -433,7 +433,7 @@ class BlockingSource(ReadySource):
 
     def __del__(self) -> None:
         # A generator would be closed when it is freed; other iterators, as those of
-        # connections, have to be told.
+        # connections, have to be notified.
         for close in getattr(self, "_closers", ()):  # making it may be interrupted
             close()
 

@@ -75,7 +75,7 @@ MODELS = ("model_name", "model")
 # Texts in the ``additional_kwargs``: before the content, or after it.
 ASIDES: Mapping[str, str] = {"reasoning_content": "reasoning", "refusal": "refusal"}
 
-# Who signs, by the `model_provider` in a response: the adapter it has here.
+# The adapter of the provider that signs, by the `model_provider` in a response.
 SIGNERS: Mapping[str, str] = {
     "anthropic": "anthropic",
     "bedrock": "anthropic",

@@ -300,7 +300,7 @@ class AnthropicStream:
 
         chunks = self._stop_block(at) if at in self._open_blocks else []
         if kind == "fallback":
-            # Who answers from here on is another model.
+            # Another model answers from here on.
             block.raw = as_sent(block.raw)
             model = block.raw.get("to")
             name = model.get("model") if is_map(model) else None

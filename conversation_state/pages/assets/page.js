@@ -57,7 +57,7 @@ if (shown) {
 const content = document.querySelector("#content[data-revision]");
 let source;
 
-function tell(text, link) {
+function notify(text, link) {
   let notice = document.querySelector("#newer");
   if (!notice) {
     notice = document.createElement("div");
@@ -81,11 +81,11 @@ function follow() {
   source = new EventSource(`/follow?${query}`);
   source.onmessage = (event) => {
     if (Number(event.data) > Number(content.dataset.revision))
-      tell(`Revision ${event.data} was saved.`, location.pathname);
+      notify(`Revision ${event.data} was saved.`, location.pathname);
   };
   source.addEventListener("gone", () => {
     source.close();
-    tell("This name is not in the store any more.");
+    notify("This name is not in the store any more.");
   });
 }
 

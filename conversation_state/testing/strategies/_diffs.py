@@ -22,7 +22,7 @@ from conversation_state.usage import Usage
 
 __all__ = ["diffs", "relatives"]
 
-# Few, so that both sides often say the same.
+# Few, so that both sides often have equal messages.
 _MESSAGES: tuple[Message, ...] = (
     UserMessage("hi"),
     UserMessage("hi", metadata={"typed": "again"}),
