@@ -144,6 +144,7 @@ def with_audio_format(content: Content, word: str, notes: dict[str, Any]) -> Con
         return content
 
     media_type = media_type_of(word)
+    # Two words may be one media type; the one that was sent goes back.
     if format_of(media_type) != word:
         notes["format"] = word
 

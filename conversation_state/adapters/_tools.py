@@ -85,6 +85,7 @@ def write_tools(
     written: dict[str, dict[str, Any]] = {}
     for at, tool in enumerate(_check_tools(tools)):
         path = f"tools[{at}]"
+        # Left out, because a provider refuses the whole request for one of them.
         if not re.fullmatch(rules.names, tool.name):
             why = f"a name that {rules.provider} refuses; a name is {rules.name_rule}"
             lost.append(Lost(path, tool.name, why))

@@ -178,9 +178,6 @@ def dump(
 
 
 def _get_finish_reason(message: Message) -> str:
-    """
-    Why *message* ended, in the provider's own word; "" if unknown.
-    """
     response = getattr(message, "response", None)
     return response.finish_reason if response is not None else ""
 

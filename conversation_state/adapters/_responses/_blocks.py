@@ -89,9 +89,6 @@ ADDRESS = NOISE | {"item_id", "output_index"}
 
 
 def text_block(role: str) -> str:
-    """
-    The block that has the text of *role*.
-    """
     return "output_text" if role == "assistant" else "input_text"
 
 
@@ -187,9 +184,6 @@ def _keep_logprobs(block: ObjectReader, logprobs: list[LogProb] | None) -> None:
 def _read_media_fields(
     block: ObjectReader, kind: str, role: str, content: Content, known: frozenset[str]
 ) -> dict[str, Any]:
-    """
-    The fields of a medium whose block is of *kind*.
-    """
     block.keep(known)
     if not _is_natural(kind, role):
         block.notes["block"] = kind
@@ -224,6 +218,7 @@ def _read_image(block: ObjectReader, role: str, index: int | None) -> Part | Non
 
 def _read_file(block: ObjectReader, role: str, index: int | None) -> Part | None:
     given = [key for key in ("file_data", "file_url") if block.raw.get(key) is not None]
+    # With both, either alone would be another file, perhaps.
     if len(given) != 1 or not isinstance(block.raw[given[0]], str):
         return None
 

@@ -164,6 +164,7 @@ class ResponsesStream:
             item.keep_event(kind, event)
             return
 
+        # Of a kind that came after this was written, pieces of one text are likely.
         piece = event.raw.get("delta")
         if isinstance(piece, str):
             self._deltas.setdefault(kind, []).append(piece)
@@ -223,13 +224,11 @@ class ResponsesStream:
 
 
 def _error_in(event: Mapping[str, Any]) -> Any:
-    """
-    The error that *event* reports, or None.
-    """
     kind, error = event.get("type"), event.get("error")
     if kind == "error":
         return error or event
 
+    # A proxy's error has no type.
     if not isinstance(kind, str):
         return error or None
 

@@ -104,6 +104,7 @@ def _is_readable(raw: Mapping[str, Any]) -> bool:
     if not (signature is None or isinstance(signature, str)):
         return False
 
+    # Only a part of text has a signature: that of other blocks alone would be lost.
     return all(map(is_map, blocks)) and (
         not blocks or any(map(_is_reasoning_text, blocks))
     )
@@ -140,10 +141,9 @@ def note_item(item: ObjectReader, kind: str) -> tuple[dict[str, Any], str]:
         return ({"item": item.keys} if item.keys else {}), ""
 
     item.keep(_REASONING)
-    for where in LISTS[kind]:
-        # Without blocks there are no parts; null or [] is noted.
-        if where in item.raw and not item.raw[where] and where != "summary":
-            item.keys[where] = item.raw[where]
+    # Without blocks there are no parts; null or [] is noted.
+    if "content" in item.raw and not item.raw["content"]:
+        item.keys["content"] = item.raw["content"]
 
     notes: dict[str, Any] = {"item": item.keys}
     if item.raw.get("summary") is None:
@@ -156,9 +156,6 @@ def note_item(item: ObjectReader, kind: str) -> tuple[dict[str, Any], str]:
 
 
 def blocks_of(item: ObjectReader, kind: str) -> list[ItemBlock]:
-    """
-    The blocks of *item*, in their order.
-    """
     blocks: list[ItemBlock] = []
     for where in LISTS[kind]:
         listed = item.raw.get(where)
@@ -239,8 +236,7 @@ def read_item_block(
         metadata = block.metadata(SOURCE)
         return UnknownPart(raw, source=SOURCE, index=index, metadata=metadata)
 
-    kind = block.text("type")
-    text = block.text("text")
+    kind, text = block.text("type"), block.text("text")
     # An empty thought has no summary if nothing else is noted.
     if where == "content" or not text or kind != "summary_text":
         block.notes["under"] = where

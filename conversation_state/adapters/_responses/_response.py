@@ -59,10 +59,6 @@ _KNOWN = _ECHO | {"model", "output", "output_text", "usage"}
 
 
 class ResponseInfo(NamedTuple):
-    """
-    The metadata of a response.
-    """
-
     finish_reason: str
     usage: Usage | None
     model: str

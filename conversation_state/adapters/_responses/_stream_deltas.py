@@ -5,7 +5,6 @@ The pieces of a stream's items, and which block or call each is of.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state.adapters._openai import read_logprob_list
@@ -26,10 +25,6 @@ Chunks: TypeAlias = list[AssistantMessage]
 
 
 class _DeltaTarget(NamedTuple):
-    """
-    What an event about a block is about.
-    """
-
     item: str  # its type
     where: str
     block: str  # its type
@@ -55,8 +50,6 @@ _ASKED = {
     "response.custom_tool_call_input": "custom_tool_call",
     "response.function_call_arguments": "function_call",
 }
-_ITEM = "response.output_item"
-_ANNOTATION = "response.output_text.annotation"
 _NUMBERS = {"content": "content_index", "summary": "summary_index"}
 # The path to a piece, and which other keys may differ.
 _PATH = (("delta", "obfuscation", "sequence_number", "snapshot"),)
@@ -78,23 +71,11 @@ class DeltaReader:
         What reads events of a *kind*; None if they bring no pieces.
         """
         stem, _, verb = kind.rpartition(".")
-        emit = self._find_stem_handler(stem) if verb in _VERBS else None
-        return None if emit is None else lambda event: emit(event, verb)
+        if stem not in _HANDLERS or verb not in _VERBS:
+            return None
 
-    def _find_stem_handler(self, stem: str) -> Callable[..., Chunks] | None:
-        if stem == _ITEM:
-            return self._read_item_event
-
-        if stem in _BLOCKS:
-            return partial(self._read_block_event, _BLOCKS[stem])
-
-        if stem in _PARTS:
-            return partial(self._read_part_event, *_PARTS[stem])
-
-        if stem in _ASKED:
-            return partial(self._read_call_event, _ASKED[stem])
-
-        return self._read_annotation_event if stem == _ANNOTATION else None
+        read, given = _HANDLERS[stem]
+        return lambda event: read(self, *given, event, verb)
 
     def _read_item_event(self, event: ObjectReader, verb: str) -> Chunks:
         item = event.required("item")
@@ -199,6 +180,15 @@ class DeltaReader:
             return chunks
 
         return self._output.in_turn(item, emit, is_piece=verb == "delta")
+
+
+_HANDLERS: dict[str, tuple[Callable[..., Chunks], tuple[Any, ...]]] = {
+    "response.output_item": (DeltaReader._read_item_event, ()),
+    "response.output_text.annotation": (DeltaReader._read_annotation_event, ()),
+    **{stem: (DeltaReader._read_block_event, (to,)) for stem, to in _BLOCKS.items()},
+    **{stem: (DeltaReader._read_part_event, to) for stem, to in _PARTS.items()},
+    **{stem: (DeltaReader._read_call_event, (to,)) for stem, to in _ASKED.items()},
+}
 
 
 def _read_text(event: ObjectReader, key: str) -> str | None:

@@ -171,6 +171,7 @@ class StreamedMessage(StreamedItem):
         if block.cut.is_harmed:
             self.places.mended[f"{self._get_block_path(block)}.{block.text_key}"] = True
 
+        # A text that becomes another kind of block at its end is not what was given.
         rest = block.rest(part.text) if part.__class__ is block.part else None
         if rest is not None:
             # Not `attrs.evolve`, which takes several times as long.

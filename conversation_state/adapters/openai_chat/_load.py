@@ -154,9 +154,6 @@ class ChatLoader(MessageLoader):
     def _read_fields(
         self, node: ObjectReader, role: str, prefix: str
     ) -> tuple[str | list[Part], dict[str, Any]]:
-        """
-        The content of a message of *role*, and its other fields.
-        """
         content = read_content(node, role)
         name = node.optional("name") if "name" in node.raw else ""
         if role == "tool":

@@ -47,9 +47,6 @@ _CHOICE = frozenset({"finish_reason", "logprobs", "message"})
 def read_response(
     read: DocumentReader, payload: Mapping[str, Any]
 ) -> list[ResponseChoice]:
-    """
-    The choices of *payload*, and their metadata.
-    """
     if not payload["choices"]:
         read.problem("$.choices", "is empty; expected at least one choice")
 

@@ -236,6 +236,8 @@ class CallAssembler:
         return None if again else call
 
     def _open_call(self, at: int | None, call_id: str, prefix: str) -> _ChatCall:
+        # Chunks are joined by it, so two calls can't have one, as some servers number
+        # them (all 0).
         index = at
         if index is None or index in self._taken:
             index = self._next
