@@ -509,6 +509,26 @@ class TestDump:
         assert ["user-prompt", "x"] == [part["part_kind"] for part in parts]
         assert "Hi!" == parts[0]["content"]
 
+    def test_redacted(self):
+        """
+        What Anthropic encrypted of a thought is that in Pydantic AI, too, and again
+        for Anthropic: not the signature of an empty text.
+        """
+        block = {"type": "redacted_thinking", "data": "ENC"}
+        answer = {
+            "role": "assistant",
+            "content": [block, {"type": "text", "text": "x"}],
+        }
+        chat = {"messages": [{"role": "user", "content": "Hi!"}, answer]}
+        export = dump(anthropic.load(chat))
+        (thought, _) = export.payload[1].parts
+        again = anthropic.dump(load(export.payload))
+
+        assert () == export.lost
+        assert ("redacted_thinking", "anthropic") == (thought.id, thought.provider_name)
+        assert ("", "ENC") == (thought.content, thought.signature)
+        assert block == again.payload["messages"][1]["content"][0]
+
     def test_signatures(self):
         """
         A signed thought is sent only to the provider that signed it.

@@ -12,7 +12,13 @@ import attrs
 from conversation_state._persistent import thaw
 from conversation_state.adapters._export import PayloadWriter
 from conversation_state.adapters._extras import write_extra
-from conversation_state.adapters._notes import map_of, own_of, signer_of, with_notes
+from conversation_state.adapters._notes import (
+    map_of,
+    notes_of,
+    own_of,
+    signer_of,
+    with_notes,
+)
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -61,6 +67,7 @@ _THOUGHT = _TEXT | {"signature"}
 _CALL = frozenset({"args", "part_kind", "tool_call_id", "tool_name"})
 # Pydantic AI's names of providers whose adapter can send signatures back.
 _SIGNERS = {"anthropic": "anthropic"}
+# The id of encrypted reasoning, whose signature is all that there is of it.
 _REDACTED = "redacted_thinking"
 
 
@@ -129,8 +136,9 @@ def _load_reasoning(node: ObjectReader, at: int) -> Part:
     node.notes["signed"] = True
     metadata = node.metadata(SOURCE)
     signer = raw.get("provider_name")
-    if isinstance(signer, str) and signer in _SIGNERS and raw.get("id") != _REDACTED:
-        metadata = with_notes(_SIGNERS[signer], {"signed": True}, metadata)
+    if isinstance(signer, str) and signer in _SIGNERS:
+        redacted = {"redacted": True} if raw.get("id") == _REDACTED else {}
+        metadata = with_notes(_SIGNERS[signer], {"signed": True, **redacted}, metadata)
 
     return ReasoningPart(text, node.text("signature"), index=at, metadata=metadata)
 
@@ -294,8 +302,11 @@ def _dump_reasoning(
     if not other:
         raw["signature"] = part.signature
     elif signer is not None:
-        # Pydantic AI sends it back to this provider only.
+        # Pydantic AI sends it back to this provider only; encrypted reasoning without
+        # this id would be sent as the signature of an empty text, which is refused.
         raw |= {"signature": part.signature, "provider_name": signer}
+        if notes_of(part.metadata, other).get("redacted") is True:
+            raw["id"] = _REDACTED
     else:
         why = f"is {other}'s, and would be sent to another provider"
         write.lose(path, "signature", why)
