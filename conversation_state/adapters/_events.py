@@ -143,8 +143,7 @@ class _EventReader:
 
         event = _parse_event(text)
         if event is None:
-            msg = f"expected an event that is a JSON object, got {shorten_repr(text)}"
-            raise ProviderStreamError(msg, text)
+            raise _make_error(text)
 
         self._count += 1
         yield event
@@ -157,6 +156,10 @@ class _EventReader:
         if event is not None:
             self._count += 1
             yield event
+        # What the end cuts short is no error. But where a loop leaves empty lines out,
+        # all events behind a line that is no event were taken for more of its data.
+        elif any(map(_parse_event, self._data[1:])):
+            raise _make_error(self._data[0])
 
         # A proxy may put a line before the events; only a body without any is wrong.
         if self._others and not self._count:
@@ -166,6 +169,11 @@ class _EventReader:
                 "that the request asked for a stream (Gemini: alt=sse)"
             )
             raise ProviderStreamError(msg, self._others)
+
+
+def _make_error(text: str) -> ProviderStreamError:
+    msg = f"expected an event that is a JSON object, got {shorten_repr(text)}"
+    return ProviderStreamError(msg, text)
 
 
 def _parse_event(text: str) -> dict[str, Any] | None:

@@ -167,6 +167,14 @@ class TestTrouble:
         with pytest.raises(ProviderStreamError, match="event that is a JSON object"):
             parsed(['data: {"a": 1}', "", f"data: {data}", ""])
 
+    def test_no_object_and_no_empty_lines(self):
+        """
+        Where a loop leaves the empty lines out, no event after such data is swallowed
+        in silence.
+        """
+        with pytest.raises(ProviderStreamError, match="JSON object, got 'ping'"):
+            parsed(['data: {"a": 1}', "data: ping", 'data: {"a": 2}', "data: [DONE]"])
+
     @pytest.mark.parametrize(
         "body", ['{"error": {"message": "no credit"}}', "<html>no</html>", '[{"a": 1}]']
     )
