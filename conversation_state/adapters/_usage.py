@@ -37,8 +37,10 @@ __all__ = [
 
 _MOST = 2**63 - 1
 _NOTHING = Usage()
-# What others call ``cache_write_tokens``.
-_CACHE_WRITES = frozenset({"cache_creation_tokens", "cache_write_tokens"})
+# The categories of counts in a breakdown that don't have its name in theirs.
+_CATEGORIES = dict.fromkeys(
+    ("cache_creation_tokens", "cache_write_tokens"), "cache_write_tokens"
+)
 
 Totals = tuple[int, int, int | None]
 Details = Sequence[Mapping[str, int]]
@@ -187,7 +189,8 @@ def read_counts(
         details.append(found)
         for key, count in others.items():
             # Another count of this name is no less true; this one is kept.
-            if extra.setdefault(_name_category(key, whose), count) != count:
+            category = _CATEGORIES.get(key, f"{whose}_{key}")
+            if extra.setdefault(category, count) != count:
                 rest[key] = count
 
         if rest:
@@ -205,18 +208,6 @@ def read_count(node: ObjectReader, key: str) -> int:
         node.wrong(key, "an integer from 0 to 2**63 - 1")
 
     return 0
-
-
-def _name_category(name: str, whose: str) -> str:
-    """
-    What to call a count that is in a breakdown of *whose* tokens.
-
-    >>> _name_category("text_tokens", "prompt")
-    'prompt_text_tokens'
-    >>> _name_category("cache_creation_tokens", "prompt")
-    'cache_write_tokens'
-    """
-    return "cache_write_tokens" if name in _CACHE_WRITES else f"{whose}_{name}"
 
 
 def _make_usage(
