@@ -38,7 +38,7 @@ __all__ = [
 _MOST = 2**63 - 1
 _NOTHING = Usage()
 # The categories of counts in a breakdown that don't have its name in theirs.
-_CATEGORIES = dict.fromkeys(
+_CATEGORIES: Mapping[str, str] = dict.fromkeys(
     ("cache_creation_tokens", "cache_write_tokens"), "cache_write_tokens"
 )
 
