@@ -146,7 +146,7 @@ def _load_item(node: ObjectReader) -> Part:
     if kind in {"text-content", "structured-content"} and isinstance(content, str):
         # The value of structured content may be null, which is a value.
         keep_keys(node, _TEXT, whole=kind == "structured-content")
-        # Without it, it would be dumped as a bare text.
+        # Without the kind, it would be dumped as a bare text.
         node.keys["kind"] = kind
         return TextPart(node.text("content"), metadata=node.metadata(SOURCE))
 

@@ -133,6 +133,7 @@ class _HistoryWriter(PayloadWriter):
         if isinstance(message, AssistantMessage):
             self._close_request()
             self.starts.append(at)
+            # Other formats give results no name, and Pydantic AI requires one.
             self._names.update((call.id, call.name) for call in message.tool_calls)
             self.data.append(dump_response(self, message, notes, path))
             return
@@ -164,6 +165,8 @@ class _HistoryWriter(PayloadWriter):
         """
         The request of *message*: the open one, or a new one.
         """
+        # A loaded request ends where its last part does; of other messages, those of
+        # one run are one request.
         begins, goes_on = "request" in notes, "more" in notes
         is_one = goes_on == self._is_own and (goes_on or self._run == message.run_id)
         if self._request is not None and not begins and is_one:

@@ -278,6 +278,7 @@ class _HistoryView:
         """
         Whether *message* is one of its owner's, perhaps changed by a step.
         """
+        # A changed one still has the notes; what a step made has none.
         if any(own is message for own in self._loaded[owner].messages):
             return True
 

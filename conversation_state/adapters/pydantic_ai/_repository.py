@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state._persistent import Log
 from conversation_state._wording import shorten_repr
+from conversation_state.adapters._host import replace_entries
 from conversation_state.adapters.pydantic_ai._append import (
     HistoryEntry,
     append_messages,
@@ -44,6 +45,7 @@ __all__ = [
 # The prefix of names of records; conversations with such ids get another name.
 RECORDS = "pydantic_ai:record:"
 _ODD = "pydantic_ai:odd:"
+# The name of its record is longer, and has to be valid, too.
 _MAX_NAME = 500 - len(RECORDS)
 _MAX_REMEMBERED = 10_000
 _GROWTH = 4
@@ -183,6 +185,7 @@ class ConversationRepository:
         if limit is None:
             return read_history(self.store.load(name, at=revision).entries)
 
+        # A request is as many messages of ours as it has parts.
         last = _GROWTH * (limit + 2)
         while True:
             window = self.store.load(name, at=revision, last=last)
@@ -249,6 +252,7 @@ class ConversationRepository:
             except NotSavedError:
                 history = []
 
+            # The name may have been deleted since, and been saved again.
             if history and history[-1].id == entry:
                 return history
 
@@ -372,17 +376,8 @@ class ConversationRepository:
             return other.fork(at=cut)
 
         # A rewritten history does not undo the cost of the old one.
-        fork = old.fork(at=0)
         entries = other.entries.take(cut)
-        return Aggregator.rebuild_from_logs(
-            id=fork.id,
-            parent_id=fork.parent_id,
-            root_id=fork.root_id,
-            init_len=entries.common_prefix(old.entries),
-            init_ledger_len=fork.init_ledger_len,
-            entries=entries,
-            ledger=old.ledger,
-        )
+        return replace_entries(old.fork(at=entries.common_prefix(old.entries)), entries)
 
 
 def _read_record(

@@ -254,7 +254,8 @@ def _dump_parts(
         if raw is not None:
             placed.append((after, raw))
 
-    # A call without an index comes after the content.
+    # A call without an index comes after the content. Indexes are those of one list, so
+    # a stable sort restores the order of the loaded response.
     last = max([at for at, _ in placed], default=-1.0)
     for at, call in enumerate(message.tool_calls):
         raw = _dump_call(write, call, f"{path}.tool_calls[{at}]")
@@ -350,6 +351,7 @@ def _dump_meta(
     kept = thaw(map_of(notes, "usage"))
     restore_texts(kept, notes, "usage_texts")
     usage = None if meta is None else meta.usage
+    # The note is of the usage that was loaded, which a caller may have replaced.
     if kept and read_usage(DocumentReader(), kept, "") == usage:
         raw["usage"] = kept
     elif usage is not None:
