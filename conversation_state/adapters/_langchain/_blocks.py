@@ -199,9 +199,6 @@ def _join_summary(summary: Any) -> str:
 
 
 def _write_shape(part: Any, shape: str) -> Any:
-    """
-    *part* as a block of *shape*.
-    """
     if isinstance(part, MediaPart):
         return write_media(part, shape)
 
@@ -413,9 +410,6 @@ def _check_signature(
 
 
 def _choose_shape(part: Part, notes: Mapping[str, Any]) -> str:
-    """
-    The shape of the block that *part* becomes.
-    """
     shape = notes.get("shape")
     if isinstance(shape, str):
         return shape

@@ -59,9 +59,6 @@ class MessageCalls:
         self.is_between = False
 
     def add(self, calls: Any) -> None:
-        """
-        Add the calls that LangChain could parse.
-        """
         for raw in calls:
             if not isinstance(raw, dict) or not isinstance(raw.get("args"), dict):
                 at = f"{self._path}.tool_calls[{len(self._raws)}]"
@@ -114,9 +111,6 @@ class MessageCalls:
         return True
 
     def make_calls(self) -> list[ToolCall]:
-        """
-        The calls that LangChain could parse.
-        """
         return [self._make_call(at, raw) for at, raw in enumerate(self._raws)]
 
     def _make_call(self, at: int, raw: dict[str, Any]) -> ToolCall:

@@ -219,9 +219,6 @@ def _make_blank(name: str) -> _Blank:
 
 
 def make_message(name: str, fields: Mapping[str, Any]) -> Any:
-    """
-    The message of the class called *name* that has these *fields*.
-    """
     blank, containers, declared = _make_blank(name)
     values = vars(blank).copy()
     for field, make in containers:

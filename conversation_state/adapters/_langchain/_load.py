@@ -101,9 +101,6 @@ def load(messages: Any) -> tuple[Message, ...]:
 
 
 def load_message(message: Any) -> Message:
-    """
-    Our message for a single one of LangChain's.
-    """
     read = DocumentReader()
     found = _load_any(read, message, "$")
     read.finish()

@@ -109,9 +109,6 @@ class StoredCheckpoint(NamedTuple):
     versions: Mapping[str, Any] | None = None
 
     def packed(self) -> bytes:
-        """
-        The bytes of all fields.
-        """
         channels = [
             part
             for name, at in self.channels.items()
@@ -122,18 +119,12 @@ class StoredCheckpoint(NamedTuple):
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        """
-        The checkpoint of a record.
-        """
         stored: Any = _put_last.get(record.value) or cls.unpacked(record.value)
         is_same = stored.hold == record.hold
         return cast("Self", stored if is_same else stored._replace(hold=record.hold))
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Self:
-        """
-        The inverse of `packed`.
-        """
         namespace, id, parent, skeleton, metadata, *channels = unpack(packed)
         names = [decode_text(name) for name in channels[::2]]
         return cls(
@@ -179,10 +170,6 @@ def remember_put(
 
 
 class StoredWrite(NamedTuple):
-    """
-    A write as it is stored.
-    """
-
     path: str
     task: str
     position: int
@@ -190,9 +177,6 @@ class StoredWrite(NamedTuple):
     value: TypedBytes
 
     def packed(self) -> bytes:
-        """
-        The bytes of all fields.
-        """
         return pack(
             encode_text(self.path),
             encode_text(self.task),
@@ -232,9 +216,6 @@ class ThreadId(str):
     newest_in: str | None
 
     def __new__(cls, id: str, newest_in: str | None) -> Self:
-        """
-        An id that remembers how its checkpoint was looked up.
-        """
         made = super().__new__(cls, id)
         made.newest_in = newest_in
         return made
@@ -262,18 +243,11 @@ class ThreadId(str):
 
 
 def config_of(thread: str, namespace: str, id: str) -> RunnableConfig:
-    """
-    The config that names a checkpoint.
-    """
     values = {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": id}
     return {"configurable": values}
 
 
 class CheckpointReader:
-    """
-    Reads the checkpoints of a thread from its records.
-    """
-
     def __init__(
         self, thread: Thread, serde: SerializerProtocol, known: ConversationCache
     ) -> None:
@@ -314,9 +288,6 @@ class CheckpointReader:
         return record
 
     def value(self, stored: StoredCheckpoint, channel: str) -> Any:
-        """
-        The value of a channel.
-        """
         at = stored.channels[channel]
         kind, rest, hold = at[:1], at[1:], stored.hold
         source = stored.source(channel)
@@ -366,9 +337,6 @@ class CheckpointReader:
         return self.record(stored.namespace, channel, source).hold
 
     def metadata(self, stored: StoredCheckpoint) -> Any:
-        """
-        The metadata of a checkpoint.
-        """
         return load_value(self._serde, stored.metadata)
 
     def writes(self, stored: StoredCheckpoint) -> list[StoredWrite]:
@@ -382,15 +350,9 @@ class CheckpointReader:
         return sorted(writes, key=lambda w: writes_sort_key(w.path, w.task, w.position))
 
     def pending(self, write: StoredWrite) -> PendingWrite:
-        """
-        A write as LangGraph's pending write.
-        """
         return write.task, write.channel, load_value(self._serde, write.value)
 
     def versions(self, stored: StoredCheckpoint) -> Mapping[str, Any]:
-        """
-        The versions of a checkpoint's channels.
-        """
         if stored.versions is not None:
             return stored.versions
 
@@ -444,9 +406,6 @@ class CheckpointReader:
     def tuple(
         self, stored: StoredCheckpoint, config: RunnableConfig | None = None
     ) -> CheckpointTuple:
-        """
-        A checkpoint as LangGraph's tuple.
-        """
         thread, namespace = self.thread.id, stored.namespace
         parent = None
         if stored.parent:

@@ -123,9 +123,6 @@ class MessageSnapshot:
 
     @property
     def id(self) -> str | None:
-        """
-        The id of LangChain's message.
-        """
         self.make_fields()
         id: str | None = self.fields["id"]
         return id
@@ -386,9 +383,6 @@ class ConversationCache:
         return found
 
     def from_entries(self, rows: Reader, entries: Log[Entry]) -> Conversation:
-        """
-        The conversation of *entries*.
-        """
         known = self._read_memory(rows).known
         return _extend_nearest(list(known.values()), entries)
 

@@ -28,9 +28,6 @@ _PAGE = 20
 
 
 def configurable_of(config: RunnableConfig) -> dict[str, Any]:
-    """
-    The configurable values of a config.
-    """
     return config.get("configurable", {})
 
 
@@ -72,9 +69,6 @@ class CheckpointQuery(NamedTuple):
         before: RunnableConfig | None,
         metadata: dict[str, Any] | None,
     ) -> Self:
-        """
-        The query of LangGraph's arguments.
-        """
         thread = namespace = id = None
         if config is not None:
             thread, _, id = parse_config(config)

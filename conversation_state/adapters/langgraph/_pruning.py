@@ -44,26 +44,17 @@ _COUNTERS = "counters_since_delta_snapshot"
 
 
 def list_threads(rows: Reader) -> list[str]:
-    """
-    The ids of all threads.
-    """
     found = rows.scan(THREADS, after(THREADS))
     ids = [next(unpack(record.value)) for record in found]
     return [decode_text(id) for id in ids]
 
 
 def read_checkpoints(thread: Thread) -> list[StoredCheckpoint]:
-    """
-    All checkpoints of a thread.
-    """
     records = thread.records(checkpoints_of(None))
     return [StoredCheckpoint.of(record) for record in records]
 
 
 def copy_thread(rows: Writer, source: str, target: str, store: str) -> None:
-    """
-    Make *target* a copy of the thread *source*.
-    """
     thread = WritableThread(rows, source)
     if not thread.layers:
         raise NotSavedError(store, "thread", source)

@@ -77,9 +77,6 @@ def encode_text(text: str) -> bytes:
 
 
 def decode_text(data: bytes) -> str:
-    """
-    The text that `encode_text` encoded.
-    """
     return data.decode("utf-8", "surrogatepass")
 
 
@@ -142,9 +139,6 @@ def checkpoints_of(namespace: str | None) -> bytes:
 
 
 def checkpoint_key(namespace: str, id: str) -> bytes:
-    """
-    The key of a checkpoint.
-    """
     return checkpoints_of(namespace) + _encode_part(id)
 
 
@@ -199,9 +193,6 @@ def pack(*parts: bytes) -> bytes:
 
 
 def unpack(packed: bytes) -> Iterator[bytes]:
-    """
-    The parts that `pack` put together.
-    """
     at = 0
     while at < len(packed):
         size = shift = 0
@@ -262,24 +253,14 @@ _MAX_DEPTH = 32
 
 
 class TypedBytes(NamedTuple):
-    """
-    Bytes, and their type.
-    """
-
     type: str
     data: bytes
 
     def packed(self) -> bytes:
-        """
-        Both as one.
-        """
         return pack(self.type.encode(), self.data)
 
     @classmethod
     def unpacked(cls, packed: bytes) -> TypedBytes:
-        """
-        The inverse of `packed`.
-        """
         type, data = unpack(packed)
         return cls(type.decode(), data)
 
@@ -324,9 +305,6 @@ def _is_plain(value: Any, depth: int = 2) -> bool:
 
 
 def load_value(serde: SerializerProtocol, typed: TypedBytes) -> Any:
-    """
-    The value that `dump_value` dumped.
-    """
     if typed.type != _TYPE:
         return serde.loads_typed(typed)
 

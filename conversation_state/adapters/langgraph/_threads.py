@@ -83,9 +83,6 @@ class Thread:
         return last
 
     def keys(self, prefix: bytes) -> set[bytes]:
-        """
-        The keys that begin with *prefix*.
-        """
         found: set[bytes] = set()
         for layer in self.layers:
             start = layer_key(layer)
@@ -110,10 +107,6 @@ class Thread:
 
 
 class WritableThread(Thread):
-    """
-    A thread that can be changed.
-    """
-
     rows: Writer
 
     def __init__(self, rows: Writer, id: str) -> None:

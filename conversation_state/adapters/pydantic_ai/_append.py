@@ -48,9 +48,6 @@ class HistoryEntry(NamedTuple):
 
 
 def read_history(entries: Log[Entry]) -> list[HistoryEntry]:
-    """
-    The history of all *entries*.
-    """
     return entries_of_groups(entries, group_messages(Messages(entries)))
 
 

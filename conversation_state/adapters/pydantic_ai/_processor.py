@@ -153,9 +153,6 @@ class _LoadCache:
         self._lead = SystemMessage("")
 
     def loaded(self, messages: Sequence[Any]) -> list[_LoadedMessage]:
-        """
-        Our messages for each of *messages*.
-        """
         found = [self._recall_message(message) for message in messages]
         new = [at for at, one in enumerate(found) if one is None]
         data = as_data([messages[at] for at in new]) if new else ()
@@ -226,9 +223,6 @@ class _HistoryView:
             self._owners += [(owner, at) for at in range(len(loaded.messages))]
 
     def select(self, view: Any) -> list[Any]:
-        """
-        The history of *view*.
-        """
         if not isinstance(view, TrimContext):
             msg = (
                 "trimmer: expected a function that returns a TrimContext, got "

@@ -225,9 +225,6 @@ def _load_finish_reason(node: ObjectReader) -> str:
 def dump_response(
     write: PayloadWriter, message: AssistantMessage, notes: Mapping[str, Any], path: str
 ) -> dict[str, Any]:
-    """
-    A `ModelResponse` as plain JSON.
-    """
     parts = _dump_parts(write, message, path)
     raw: dict[str, Any] = {"kind": "response", "parts": parts}
     if message.timestamp is not None or "timestamp" not in map_of(notes, "response"):
@@ -344,9 +341,6 @@ def _dump_meta(
     raw: dict[str, Any],
     path: str,
 ) -> None:
-    """
-    Dump the response's metadata into *raw*.
-    """
     meta = message.response
     kept = thaw(map_of(notes, "usage"))
     restore_texts(kept, notes, "usage_texts")
