@@ -182,6 +182,7 @@ class ChatStream:
         Expect events like *event*, which was read, if it brought one piece and
         nothing else.
         """
+        # The SDK's snapshot differs in each event, and is not read.
         path: list[tuple[str, ...]] = [("choices", "obfuscation"), ("delta",)]
         given = event
         if self._is_wrapped:

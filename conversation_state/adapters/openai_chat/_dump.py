@@ -193,6 +193,7 @@ def _find_refusal(inside: list[tuple[Part, str]]) -> RefusalPart | None:
         return None
 
     notes = notes_of(part.metadata, SOURCE)
+    # A refusal that stood alone in a list of blocks has a note on that.
     alone = len(inside) == 1 and not notes
     return part if alone or map_of(notes, "under") else None
 
@@ -210,7 +211,7 @@ def _put_call(
     if not call.arguments and key in without:
         del body[key]
 
-    # The key holds one call; another one is sent with the others.
+    # The key holds one call; of two, the second is sent with the others.
     if legacy and not custom and "function_call" not in raw:
         raw["function_call"] = merge_kept_keys(keys, body)
         return
