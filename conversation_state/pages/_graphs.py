@@ -4,6 +4,7 @@ Which states a value has, and what each grew from.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -282,10 +283,16 @@ def graph_tree(tree: MessageTree) -> list[GraphNode]:
     """
     The messages of a tree, oldest first. O(messages).
     """
+    messages = tree.nodes
     nodes = []
-    for number, node in enumerate(tree.nodes, 1):
+    # Counted: `MessageTree.siblings` compares an entry with all of its siblings, and
+    # a prompt may have thousands of answers.
+    counts = Counter([node.parent for node in messages])
+    seen: Counter[str | None] = Counter()
+    for number, node in enumerate(messages, 1):
         role, excerpt = _excerpt_message(node.message)
-        position, ids = tree.siblings(node.id)
+        seen[node.parent] += 1
+        position, count = seen[node.parent], counts[node.parent]
         nodes.append(
             GraphNode(
                 key=node.id,
@@ -296,7 +303,7 @@ def graph_tree(tree: MessageTree) -> list[GraphNode]:
                 title=f"message {number}",
                 excerpt=excerpt,
                 role=role,
-                facts=f"{position + 1}/{len(ids)}" if len(ids) > 1 else "",
+                facts=f"{position}/{count}" if count > 1 else "",
                 is_present=node.id == tree.head,
                 target=f"#message-{number}",
             )
