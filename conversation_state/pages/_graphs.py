@@ -263,6 +263,11 @@ class _JoinFinder:
 
             other = self._states[found]
             both = other.entries.common_prefix(past.entries)
+            if both < len(other) == state.entries.common_prefix(other.entries):
+                # All that is left is of that state, as after an undo.
+                others.append(found)
+                break
+
             covered |= {one.id for one in other.entries.iterate(both)}
             if both < len(other.entries):
                 others.append(found)
@@ -275,8 +280,16 @@ def _holds_past(state: Aggregator, past: Aggregator) -> bool:
     Whether *state* has every message of its *past*.
     """
     start = state.entries.common_prefix(past.entries)
+    if start == len(past):
+        return True
+
+    # The newest one first: what goes back behind any goes back behind that.
+    newest = past.entries[-1].id
+    if all(one.id != newest for one in state.entries.iterate(start)):
+        return False
+
     missing = {entry.id for entry in past.entries.iterate(start)}
-    return not missing or missing <= {one.id for one in state.entries.iterate(start)}
+    return missing <= {one.id for one in state.entries.iterate(start)}
 
 
 def graph_tree(tree: MessageTree) -> list[GraphNode]:
