@@ -125,6 +125,7 @@ def load_exactly(text: str) -> Any:
 
 
 def _json_error(data: bytes | bytearray | str, error: orjson.JSONDecodeError) -> str:
+    # orjson says the same of all invalid Unicode, and that it is at the beginning.
     try:
         _ = data.encode() if isinstance(data, str) else data.decode()
     except UnicodeDecodeError as found:
@@ -145,6 +146,8 @@ def first_oversized(data: Data) -> int | None:
     Source:
         orjson reads such an integer as the nearest float, without a word.
     """
+    # All digits as one: a run of them is found in a search of a nanosecond a byte, and
+    # the expression, which takes far longer, is only for text that has one.
     text = data.encode() if isinstance(data, str) else bytes(data)
     if text.translate(_DIGITS).find(b"0" * _FEWEST) < 0:
         return None

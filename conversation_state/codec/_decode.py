@@ -96,6 +96,8 @@ def _read_state_or_turn(
 
     what = ""
     if reader.problems.count == before:
+        # The constructor finds a repeated identity, as it does for all callers; where
+        # it is takes longer to find, and is only asked below, once there is one.
         pairs = zip(ids or (), messages or (), strict=True)
         given = {"parent_id": None, **given, "entries": list(map(make_entry, pairs))}
         try:
@@ -127,14 +129,6 @@ def _check_unique(
             reader.problems.add(where, f"the same as at {first[id]}")
 
 
-def _read_aggregator(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
-    return _read_state_or_turn(reader, raw, path, _AGGREGATOR)
-
-
-def _read_turn(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
-    return _read_state_or_turn(reader, raw, path, _TURN)
-
-
 _TURN = strict_shape(
     Turn.rebuild,
     *("id", "entry_ids", "messages", "ledger"),
@@ -150,6 +144,7 @@ _AGGREGATOR = strict_shape(
     **MESSAGE_FIELDS,
     ledger=read_ledger,
 )
+_read_aggregator = partial(_read_state_or_turn, shape=_AGGREGATOR)
 _CHECKPOINT = strict_shape(
     Checkpoint, "state", state=_read_aggregator, label=CodecReader.text
 )
@@ -166,11 +161,12 @@ def _read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
         data.__class__ is not dict
         or data["kind"] != "aggregator"
         or data["format"] != FORMAT
-        or data["version"].__class__ is not int
+        or data["version"].__class__ is not int  # true equals 1
         or data["version"] != VERSION
     ):
         raise Doubt
 
+    # The number of fields shows that there are no others, which would be problems.
     ids, raw, entries = data["entry_ids"], data["messages"], data["ledger"]
     length, ledger_length = data["init_len"], data["init_ledger_len"]
     parent_id, seen = data.get("parent_id"), reader.seen
@@ -187,6 +183,7 @@ def _read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
     ledger = list(map(partial(read_usual_ledger_entry, reader), entries))
     if (
         messages is None
+        # Also where there are more or fewer identities than messages.
         or len({*ids}) != len(messages)
         or len({*map(itemgetter(0), ledger)}) != len(ledger)
     ):
@@ -293,7 +290,7 @@ READS: dict[str, tuple[type, Read]] = {
     "timeline": (Timeline, timeline_reader(_read_moment_state)),
     "tool_call": (ToolCall, read_tool_call),
     "tool_info": (ToolInfo, object_reader(TOOL_INFO)),
-    "turn": (Turn, _read_turn),
+    "turn": (Turn, partial(_read_state_or_turn, shape=_TURN)),
     "usage": (Usage, read_usage),
 }
 
@@ -321,6 +318,8 @@ def read_document(
         finally:
             problems.is_trial = False
 
+    # The trial needs no such check: it reads what `is_loadable` takes, and data that
+    # holds itself is not.
     if not is_parsed and data.__class__ is dict:
         check_acyclic(data)
 

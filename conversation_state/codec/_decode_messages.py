@@ -226,6 +226,7 @@ def _read_tagged(
     if reader.problems.count != before:
         return None
 
+    # With a source, it is a provider's kind, whatever name it has here.
     if kind == UNKNOWN and not given.get("source"):
         name = given["raw"].get(tag)
         if name.__class__ is str and name in shapes and name != UNKNOWN:
@@ -340,7 +341,8 @@ def read_messages(reader: CodecReader, raw: Any, path: JsonPath) -> list[Any] | 
     for i, item in enumerate(raw):
         try:
             made.append(readers[item["role"]](item, seen))
-        except (*DOUBTS, TypeError):
+        except (*DOUBTS, TypeError):  # an item that is no object, for example
+            # What the fast pass has just refused is not given to it again.
             role = item.get("role") if item.__class__ is dict else None
             known = role.__class__ is str and role in readers
             read = _read_slowly if known else read_message
@@ -438,6 +440,8 @@ def _read_parameters_by_name(
 
 
 def _read_parameter(reader: CodecReader, raw: Any, path: JsonPath, levels: int) -> Any:
+    # Here, because the constructor that refuses this comes after the recursion, and
+    # JSON may be nested more deeply than calls.
     if not levels:
         what = f"nested more than {MAX_PARAMETER_LEVELS} levels deep"
         return reader.problems.add(path, what)

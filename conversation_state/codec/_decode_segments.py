@@ -203,6 +203,7 @@ class SegmentedLogs:
         self.build()
         failed: set[int] = set()
         for number, segment in enumerate(self._segments):
+            # A ledger that goes on from such a one overflows, too: reported once.
             if segment.after and segment.after[0] in failed:
                 failed.add(number)
                 continue

@@ -256,6 +256,7 @@ def _check_moments(
     """
     The parent of each moment; adds the problems of moments.
     """
+    # What was invalid is None here, and already a problem.
     first, states = given.get("first", 0) or 0, given.get("states")
     parents = []
     for i, given_moment in enumerate(given.get("moments") or ()):
@@ -301,6 +302,7 @@ def _check_redo(
         if number <= last:
             what = f"moment {number} comes after {last}; expected larger ones"
             reader.problems.add(where, what)
+        # The moment right after it is where `redo` goes without an entry.
         elif not number + 1 < child < first + len(parents):
             what = f"moment {child} can't be another child of {number}"
             reader.problems.add(where, what)

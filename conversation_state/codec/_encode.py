@@ -74,19 +74,12 @@ def _write_logs(entries: Iterable[Entry], ledger: Iterable[LedgerEntry]) -> Obje
 
 
 def _write_aggregator(state: Aggregator) -> Object:
-    """
-    A state.
-
-    Identities are next to the messages, not in them, so that a message is written
-    in the same way everywhere.
-    """
+    # Identities are next to the messages, not in them, so that a message is written
+    # in the same way everywhere.
     return {**write_origin(state), **_write_logs(state.entries, state.ledger)}
 
 
 def _write_turn(turn: Turn) -> Object:
-    """
-    The entries that a turn added, without the state before.
-    """
     data: Object = {"id": turn.id}
     if turn.parent_id is not None:
         data["parent_id"] = turn.parent_id
@@ -95,9 +88,6 @@ def _write_turn(turn: Turn) -> Object:
 
 
 def _write_checkpoint(checkpoint: Checkpoint) -> Object:
-    """
-    The label and the state.
-    """
     return {"label": checkpoint.label, "state": _write_aggregator(checkpoint.state)}
 
 

@@ -104,9 +104,6 @@ def write_document(document: Document) -> Object:
 
 
 def write_message(message: Message) -> Object:
-    """
-    A message of any kind.
-    """
     write = MESSAGES.get(message.__class__)
     if write is None:
         raise unsupported_type(message)
@@ -115,9 +112,6 @@ def write_message(message: Message) -> Object:
 
 
 def write_messages(messages: Iterable[Message]) -> list[Object]:
-    """
-    Messages as a list.
-    """
     return [write_message(message) for message in messages]
 
 

@@ -106,6 +106,8 @@ class _LogSegmenter(Generic[E]):
         """
         The segment that has *item* after the first *position* items.
         """
+        # Items are compared whole: one may have been erased in some of the states, and
+        # has the same identity in all of them.
         if segment is not None:
             here = self.all[segment]
             own = position - here.start
@@ -201,20 +203,9 @@ class _StateWriter:
         )
         origin = self._add_origin(state)
 
-        def written() -> Object:
-            data: Object = {}
-            if origin:
-                data["origin"] = origin
-
-            if thread is not None:
-                data["thread"] = thread
-
-            if ledger is not None:
-                data["ledger"] = ledger
-
-            return data
-
-        number = self._add_state((origin, thread, ledger), written)
+        fields = ("origin", origin or None), ("thread", thread), ("ledger", ledger)
+        data = {name: value for name, value in fields if value is not None}
+        number = self._add_state((origin, thread, ledger), lambda: data)
         placed = _PlacedState(number, state, thread, ledger)
         self._last = self._last_of[root] = placed
         return placed
@@ -237,6 +228,8 @@ class _StateWriter:
 
         if _is_json_state(state):
             _check_types(state)
+            # Frozen, because that refuses what JSON can't represent, and sorts keys:
+            # equal states have equal bytes.
             return {"json": thaw(freeze(state, "it"))}
 
         data = self._write_with_kind(state)

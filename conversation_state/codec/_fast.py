@@ -207,6 +207,7 @@ def read_common(raw: Raw, left: int, known: frozenset[str], seen: Seen) -> Commo
 
     stamp = raw.get("name"), raw.get("run_id"), raw.get("turn_id"), raw.get("timestamp")
     left -= 4 - stamp.count(None)
+    # Before they are a key: what is no text may have no hash.
     for text in stamp:
         if text is not None and (text.__class__ is not str or not text):
             raise Doubt
@@ -319,9 +320,6 @@ def refuse(_raw: Raw) -> Never:
 
 
 def write_media_part(part: MediaPart) -> Object:
-    """
-    A part of media.
-    """
     raw: Object = {"type": part.kind}
     if part.data is None:
         raw["url"] = part.url
@@ -330,7 +328,7 @@ def write_media_part(part: MediaPart) -> Object:
 
     for name in ("media_type", "detail", "name", "index", "metadata"):
         value = getattr(part, name, None)
-        if value or value == 0:
+        if value or value == 0:  # the index 0 is no default
             raw[name] = value
 
     raw.update(part.unknown)

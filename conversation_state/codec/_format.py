@@ -98,9 +98,6 @@ _UUID_LENGTH = 36
 
 
 def format_base64(data: bytes) -> str:
-    """
-    *data* as base64 text.
-    """
     return b2a_base64(data, newline=False).decode("ascii")
 
 

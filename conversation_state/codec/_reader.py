@@ -186,9 +186,6 @@ class CodecReader:
             self.problems.add(path, str(error))
 
     def boolean(self, value: Any, path: JsonPath) -> Any:
-        """
-        True or False.
-        """
         if value.__class__ is not bool:
             return self.add_mismatch("true or false", value, path)
 
@@ -219,9 +216,6 @@ class CodecReader:
         return value if value.__class__ is float else self.integer(value, path)
 
     def base64(self, value: Any, path: JsonPath) -> Any:
-        """
-        Bytes.
-        """
         return self._convert_text(parse_base64, "a text that is base64", value, path)
 
     def time(self, value: Any, path: JsonPath) -> Any:

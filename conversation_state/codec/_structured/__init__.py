@@ -143,6 +143,7 @@ def write_instance(value: Any) -> Any:
         TypeError:
             If it holds a value of a type that can't be written.
     """
+    # Read again before it is written: what can't be decoded must not be saved first.
     cls = type(value)
     raw = write_value(value, OwnValue)
     made, wrong = _run_hook(_find_hook(cls, ""), raw, cls, is_closed=True)

@@ -127,6 +127,8 @@ def _fields_hook(converter: Converter, kind: Any, origin: type) -> Hook:
             if field.init and field.alias != field.name
         }
 
+    # Unknown keys are left to `_check_keys`: cattrs keeps one hook for a class, which
+    # serves `structure`, where they are left out, and registered classes.
     read: Hook = make_dict_structure_fn(
         kind,
         converter,

@@ -9,7 +9,7 @@ library are written (`_encode`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import fields as fields_of_dataclass
 from datetime import date, datetime, time
@@ -144,23 +144,17 @@ def _iterate_items(value: Any) -> Iterable[tuple[str, Any]] | None:
     What an object holds by key; None if *value* is not written as one.
     """
     if has_fields(type(value)):
+        # The names that `__init__` takes, which attrs may derive from others.
         return [
-            (key, getattr(value, name)) for key, name in _iterate_fields(type(value))
+            (getattr(field, "alias", None) or field.name, getattr(value, field.name))
+            for field in _fields_of(type(value))
+            if field.init
         ]
 
     if isinstance(value, Mapping):
         return [(_write_key(key), item) for key, item in value.items()]
 
     return None
-
-
-def _iterate_fields(cls: type) -> Iterator[tuple[str, str]]:
-    """
-    The fields that `__init__` takes: the key in JSON, and the attribute.
-    """
-    for field in _fields_of(cls):
-        if field.init:
-            yield getattr(field, "alias", None) or field.name, field.name
 
 
 def _fields_of(cls: Any) -> tuple[Any, ...]:
