@@ -719,6 +719,16 @@ class TestTypes:
             ("expected an array of 0 items, got one of 1", tuple[()], [1]),
             ("expected an object, got an array", dict[str, int], [["a", 1]]),
             ("expected an object, got an array", Stop, ["Bern"]),
+            (
+                "expected different keys, got '0' and '-0', which are the same",
+                dict[int, str],
+                {"1": "a", "0": "b", "-0": "c"},
+            ),
+            (
+                "expected different keys, got '1.5' and '1.50', which are the same",
+                dict[Decimal, str],
+                {"1.5": "b", "1.50": "c", "1.500": "d"},
+            ),
             ("expected an object, got 'Bern'", Person, "Bern"),
             ("expected an object or an array, got 5", Point, 5),
             ("expected an array of 2 items, got one of 3", Point, [1, 2, 3]),

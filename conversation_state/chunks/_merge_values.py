@@ -162,9 +162,6 @@ def merge_calls(pieces: Sequence[ToolCall]) -> ToolCall:
 def merge_responses(
     pieces: Sequence[ResponseMeta], mode: UsageMode
 ) -> ResponseMeta | None:
-    """
-    The metadata of the whole response.
-    """
     if len(pieces) <= 1:
         return pieces[0] if pieces else None
 

@@ -294,12 +294,26 @@ def map_hook(
         check_object(raw)
         values = read_items(((k, v, read_value, value) for k, v in raw.items()), kind)
         keys = read_items(((k, k, read_key, key) for k in raw), kind)
-        return make(zip(keys, values, strict=True))
+        made = make(zip(keys, values, strict=True))
+        if len(made) < len(raw):  # one value has taken the place of another
+            raise _describe_equal_keys(raw, keys)
+
+        return made
 
     return structure
 
 
-# Python reads at most 4,300 digits; and "01" and "1" would be one key.
+def _describe_equal_keys(raw: dict[str, Any], keys: list[Any]) -> TypeMismatch:
+    first: dict[Any, str] = {}
+    pairs = (
+        (first.setdefault(key, name), name) for name, key in zip(raw, keys, strict=True)
+    )
+    both = next(pair for pair in pairs if pair[0] != pair[1])
+    got = " and ".join(map(describe_json, both))
+    return TypeMismatch("different keys", f"{got}, which are the same")
+
+
+# Python reads at most 4,300 digits.
 _INTEGER_KEY = re.compile(r"-?(?:0|[1-9]\d{0,4000})", re.ASCII)
 
 
