@@ -105,8 +105,8 @@ def parse(
     >>> parse(message, dict[str, str], path="trains.0")
     {'to': 'Bern', 'leaves': '12:30'}
     """
+    # First, since a wrong argument is an error whatever the model wrote.
     steps = _check_arguments(message, source, path, call)
-
     structure = structurer(type)
     if source == "content":
         at: JsonPath = (None, "content")
@@ -119,6 +119,7 @@ def parse(
     try:
         return structure(value, at)
     except DecodeError as error:
+        # The DecodeError itself is no cause: it says the same.
         raise ParseError(error.problems) from error.__cause__
 
 
@@ -316,6 +317,7 @@ def _find_fenced_blocks(text: str) -> Iterator[_FencedBlock]:
     The fenced blocks of *text*; one that is not closed goes on to the end.
     """
     fence, label, start, line_of_start, at = "", "", 0, 0, 0
+    # Not `splitlines`: it also splits at U+2028 and others, which JSON texts may hold.
     for number, line in enumerate(text.split("\n"), 1):
         if fence:
             bare = line.strip()
@@ -373,6 +375,7 @@ _MAX_LISTED = 10
 _MAX_COMPARED = 1_000
 _MAX_COMPARED_LENGTH = 100
 
+# No array is longer, and `int` refuses texts of thousands of digits.
 _POSITION = re.compile(r"-?\d{1,18}", re.ASCII)
 
 

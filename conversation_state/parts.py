@@ -72,6 +72,7 @@ def _freeze_unknown(self: Part, field: attrs.Attribute[Any], value: Any) -> None
         return
 
     _freeze_raw(self, field, value)
+    # One of these would overwrite the known field where the part is encoded.
     own = {"type", *[each.name for each in attrs.fields(type(self))]} - {"unknown"}
     check_unknown(type(self).__name__, own, self.unknown, InvalidPartError)
 
@@ -185,6 +186,7 @@ class MediaPart(Part):
     media_type: str = attrs.field(default="", validator=_check_part_text)
 
     def __attrs_post_init__(self) -> None:
+        # Its own `__init__` is there for classes that inherit it, see above.
         if type(self) is MediaPart:
             super().__init__()
 
@@ -197,7 +199,7 @@ class MediaPart(Part):
         if self.url is not None:
             url = check_text(self.url, f"{name}.url", InvalidPartError)
             object.__setattr__(self, "url", url)
-        elif isinstance(self.data, (bytearray, memoryview)):
+        elif isinstance(self.data, (bytearray, memoryview)):  # which may still change
             object.__setattr__(self, "data", bytes(self.data))
         elif type(self.data) is not bytes:
             problem = f"is {describe_type(self.data)}; expected bytes"

@@ -64,6 +64,7 @@ class _Counts(ByContent):
     _nothing: ClassVar[Any]
 
     def _combine_with(self, other: Any, combine: Callable[[int, int], int]) -> Self:
+        # Most breakdowns are empty, and all of these are one object.
         kind = type(self)
         if other is kind._nothing:
             return self
@@ -209,6 +210,7 @@ def _check_extra(counts: Mapping[str, int]) -> Mapping[str, int]:
     for given, count in counts.items():
         name = check_text(given, "a category of extra", InvalidUsageError)
         _check_count(f"extra[{shorten_repr(name)}]", count)
+        # Usages are equal whether a provider reports a zero or leaves it out.
         if count:
             kept[name] = count
 
@@ -313,6 +315,8 @@ class Usage(_Counts):
         if type(other) is not type(self):
             return NotImplemented
 
+        # The larger total alone is too small where one has the prompt and the other the
+        # completion, as events of a stream have them.
         joined = super().__or__(other)
         total = union_total((self, other))
         if total == joined.total_tokens:
