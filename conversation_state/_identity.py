@@ -100,18 +100,12 @@ def new_uuid_number() -> int:
 
 
 def make_uuid(number: int) -> UUID:
-    """
-    The UUID that *number* is.
-    """
     import uuid  # noqa: PLC0415 - most programs never ask for one
 
     return uuid.UUID(int=number)
 
 
 def number_of_uuid(id: object) -> int:
-    """
-    The number that a UUID is.
-    """
     import uuid  # noqa: PLC0415 - only callers that have a UUID need it
 
     if not isinstance(id, uuid.UUID):

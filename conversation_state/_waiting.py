@@ -142,22 +142,14 @@ class Waiter:
     # Whether a thread waits here, and so can't run an event loop meanwhile.
     blocks: bool
 
-    queues: list[deque[Waiter]]
-
     def __init__(self) -> None:
-        self.queues = []
+        self.queues: list[deque[Waiter]] = []
 
     def enter(self, queue: deque[Waiter]) -> None:
-        """
-        Enter a queue.
-        """
         self.queues.append(queue)
         queue.append(self)
 
     def leave(self) -> None:
-        """
-        Leave all queues.
-        """
         # Waiters are compared by identity, in C: no other code runs while `remove`
         # looks for one, which would be an error if that changed the queue.
         for queue in self.queues:
@@ -174,10 +166,6 @@ class Waiter:
 
 
 class ThreadWaiter(Waiter):
-    """
-    A thread that waits.
-    """
-
     __slots__ = ("_lock",)
 
     blocks = True
@@ -203,10 +191,6 @@ class ThreadWaiter(Waiter):
 
 
 class TaskWaiter(Waiter):
-    """
-    A task that waits.
-    """
-
     __slots__ = ("_event", "_loop")
 
     blocks = False
@@ -217,9 +201,6 @@ class TaskWaiter(Waiter):
         self._loop = running_loop()
 
     async def wait(self) -> None:
-        """
-        Return once woken.
-        """
         await self._event.wait()
 
     def wake(self) -> None:

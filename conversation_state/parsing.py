@@ -382,9 +382,6 @@ _POSITION = re.compile(r"-?\d{1,18}", re.ASCII)
 def _resolve_path(
     value: Any, at: JsonPath, steps: tuple[str | int, ...]
 ) -> tuple[Any, JsonPath]:
-    """
-    What is at the end of *steps*, and where that is.
-    """
     for step in steps:
         if value.__class__ is dict:
             if not isinstance(step, str) or step not in value:

@@ -74,9 +74,6 @@ _EMPTY_LOG: Log[Any] = Log()
 def _read_state_or_turn(
     reader: CodecReader, raw: Any, path: JsonPath, shape: Shape
 ) -> Any:
-    """
-    An aggregator or a turn.
-    """
     if not reader.is_object(raw, path):
         return None
 
@@ -206,9 +203,6 @@ def _read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
 
 
 def _read_template_item(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
-    """
-    An item of a template: a message or a placeholder.
-    """
     is_place = raw.__class__ is dict and "placeholder" in raw
     return reader.read_object(
         raw, path, _PLACEHOLDER_ITEM if is_place else _MESSAGE_ITEM

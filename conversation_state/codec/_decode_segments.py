@@ -230,7 +230,4 @@ class SegmentedLogs:
             self._built.append(made)
 
     def log(self, place: Place | None) -> Log[Any]:
-        """
-        The log that ends at *place*.
-        """
         return _EMPTY_LOG if place is None else self._built[place[0]][place[1]]

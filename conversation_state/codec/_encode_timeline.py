@@ -42,15 +42,10 @@ _PLAIN = (*_ATOMS, float, dict, list)
 class _Segment(Generic[E]):
     __slots__ = ("after", "items", "start")
 
-    after: Place | None
-    # The length of the log it continues.
-    start: int
-    items: list[E]
-
     def __init__(self, after: Place | None, items: list[E]) -> None:
         self.after = after
-        self.start = after[1] if after else 0
-        self.items = items
+        self.start = after[1] if after else 0  # the length of the log it continues
+        self.items: list[E] = items
 
 
 class _LogSegmenter(Generic[E]):

@@ -84,14 +84,10 @@ class Problems:
 
     __slots__ = ("_listed", "count", "is_trial")
 
-    is_trial: bool
-    count: int
-    _listed: list[Problem]
-
     def __init__(self) -> None:
         self.is_trial = False
         self.count = 0
-        self._listed = []
+        self._listed: list[Problem] = []
 
     def add(self, path: JsonPath, what: str, *, inside: str = "") -> None:
         """
@@ -136,31 +132,16 @@ class CodecReader:
         seen: What the fast pass has met before in this document.
     """
 
-    __slots__ = (
-        "has_foreign_json",
-        "is_parsed",
-        "kinds",
-        "problems",
-        "seen",
-    )
-
-    problems: Problems
-    has_foreign_json: bool
-    kinds: Mapping[str, tuple[type, Read]]
-    is_parsed: bool
-    seen: Seen
+    __slots__ = ("has_foreign_json", "is_parsed", "kinds", "problems", "seen")
 
     def __init__(self, *, is_parsed: bool = False) -> None:
         self.problems = Problems()
         self.has_foreign_json = False
-        self.kinds = {}
+        self.kinds: Mapping[str, tuple[type, Read]] = {}
         self.is_parsed = is_parsed
-        self.seen = {}
+        self.seen: Seen = {}
 
     def add_mismatch(self, what: str, value: Any, path: JsonPath) -> Any:
-        """
-        Add the problem that *value* is something else.
-        """
         self.problems.add(path, f"expected {what}, got {describe_json(value)}")
 
     # Scalars
@@ -192,9 +173,6 @@ class CodecReader:
         return value
 
     def integer(self, value: Any, path: JsonPath) -> Any:
-        """
-        An integer of at most 64 bits.
-        """
         if value.__class__ is not int or not -(2**63) <= value < 2**64:
             return self.add_mismatch("an integer of at most 64 bits", value, path)
 
@@ -411,14 +389,8 @@ _TEXT = CodecReader.text
 
 
 def object_reader(shape: Shape) -> Read:
-    """
-    Reads objects of one shape.
-    """
     return lambda reader, raw, path: reader.read_object(raw, path, shape)
 
 
 def array_reader(read: Read) -> Read:
-    """
-    Reads arrays of what *read* reads.
-    """
     return lambda reader, raw, path: reader.read_array(raw, path, read)

@@ -104,8 +104,7 @@ class Converted(Source):
     ) -> None:
         super().__init__()
         self._functions = (function, on_error)
-        self._calls: list[Generator[BaseException | None, Any, None] | None]
-        self._calls = [None, None]
+        self._calls: list[Generator[Any, Any, None] | None] = [None, None]
 
     def list_upstream(self, state: Any) -> Sequence[StreamCell]:
         return (state[0],)

@@ -277,9 +277,6 @@ class Stream(Generic[T_co]):
 
 
 def stream_from(cell: StreamCell) -> Stream[Any]:
-    """
-    The stream that begins with *cell*.
-    """
     stream: Stream[Any] = Stream.__new__(Stream)
     stream._cell = cell
     stream._readers = set()

@@ -277,9 +277,6 @@ def _specificity_key(kind: Any, levels: int = 3) -> tuple[Any, ...]:
 
 
 def union_hook(converter: Converter, whole: Any) -> Hook:
-    """
-    The hook for a union.
-    """
     kinds = sorted(
         (kind for kind in get_args(whole) if kind is not NoneType), key=_specificity_key
     )

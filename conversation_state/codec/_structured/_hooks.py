@@ -223,14 +223,10 @@ class ReadContext:
 
     __slots__ = ("count", "is_closed", "known")
 
-    count: int
-    is_closed: bool
-    known: dict[tuple[int, Any], tuple[Any, Exception | None]]
-
     def __init__(self, *, is_closed: bool) -> None:
         self.count = 0
         self.is_closed = is_closed
-        self.known = {}
+        self.known: dict[tuple[int, Any], tuple[Any, Exception | None]] = {}
 
 
 # The problems and limits of the value that is read now.
@@ -288,9 +284,6 @@ def unwrap_alias(kind: Any) -> Any:
 
 
 def has_fields(cls: Any) -> bool:
-    """
-    Whether *cls* is an attrs class or a dataclass.
-    """
     return attrs.has(cls) or is_dataclass(cls)
 
 
