@@ -517,6 +517,7 @@ class MessageTree:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # What is shown may be none of the states: one that brought nothing new.
         return _rebuild_tree, (tuple(self._states), self._head, self._shown)
 
 

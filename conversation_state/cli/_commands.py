@@ -182,6 +182,7 @@ def _replay_files(
     budget = TokenBudget(context_window=window, max_output_tokens=max_output)
     rows: list[_display.ReplayRow] = []
     done = broken = unreadable = 0
+    # On one terminal the bar would be drawn between the lines of JSON.
     quiet = as_json and sys.stdout.isatty()
     with _display.progress(_input.total_bytes(files), quiet=quiet) as bar:
         for item in _input.read_files(files, limit=max_line, advance=bar.advance):

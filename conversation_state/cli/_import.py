@@ -106,6 +106,7 @@ def import_(
 
     tally: Counter[str] = Counter()
     unreadable = 0
+    # On one terminal the bar would be drawn between the lines of JSON.
     quiet = as_json and sys.stdout.isatty()
     total = _input.total_bytes(files)
     try:

@@ -443,6 +443,7 @@ def confirm(question: str, *, yes: bool) -> None:
             "this can't be undone, and stdin is no terminal to confirm it; give --yes"
         )
 
+    # On stderr: stdout may be read by another program.
     if not click.confirm(escape_controls(question), err=True):
         raise DeclinedError("nothing was done")
 

@@ -233,6 +233,7 @@ def _draw_block(
     pieces: MarkedText = [(body, False)]
     if other is not None and other.label == block.label and other.body != block.body:
         theirs = escape_invisible(other.body)
+        # In one order for both columns: from the other side other words may match.
         if mark == "del":
             pieces, _ = mark_differences(body, theirs)
         else:

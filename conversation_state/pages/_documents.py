@@ -343,6 +343,7 @@ def write_document(
         attributes = {"http-equiv": "Content-Security-Policy", "content": make_policy()}
         policy = element("meta", attributes)
 
+    # Before the styles: in a file a policy holds only for what comes after it.
     viewport = {"name": "viewport", "content": "width=device-width, initial-scale=1"}
     head = element(
         "head",
@@ -380,6 +381,7 @@ def make_policy(*, is_live: bool = False) -> str:
         f"default-src 'none'; style-src '{_compute_digest(_read_styles())}'; "
         f"script-src '{_compute_digest(_read_asset('page.js'))}'; base-uri 'none'; "
     )
+    # Not frame-ancestors, which browsers ignore in a `meta` element.
     if not is_live:
         return f"{policy}form-action 'none'"
 

@@ -258,6 +258,7 @@ class _Lanes:
             del self._drawn[shown]
 
     def _take_lane(self) -> int:
+        # The leftmost one, so that a drawing is as narrow as it can be.
         if self._free:
             return heappop(self._free)
 
@@ -265,6 +266,7 @@ class _Lanes:
         return self._next - 1
 
     def _give_back(self, lane: int) -> None:
+        # Lane 0 is kept for the way to the present state, also above and below it.
         if lane or not self._main:
             heappush(self._free, lane)
 

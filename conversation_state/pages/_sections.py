@@ -77,6 +77,7 @@ def draw_sections(
     drawn: list[Markup] = []
     for section in sections:
         shown = min(len(section.messages), _MAX_IN_SECTION, left)
+        # Its heading and its anchors stay: rows of the tree lead to them.
         if size > MAX_SIZE:
             shown = 0
 
@@ -245,6 +246,7 @@ def _split_chain(
         same = 0
         if isinstance(each.state, Aggregator):
             same = entries.common_prefix(each.state.entries)
+            # One that ends before the section is at its start.
             if same == len(each.state):
                 ends = anchors.setdefault(max(same, start), [])
                 ends.append(f"{noun}-{each.number}")

@@ -103,6 +103,7 @@ class _PageServer(uvicorn.Server):
         """
         End what is still followed, and then the server.
         """
+        # uvicorn waits for open answers, and one that follows a name has no end.
         self._app.state.is_ending = True
         await super().shutdown(sockets)
 

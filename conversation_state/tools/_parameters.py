@@ -116,6 +116,7 @@ class Parameter:
             object.__setattr__(self, name, value)
 
         self._check_items()
+        # Each knows its own depth, so that no level is walked through again.
         inside = [*self.properties.values(), *([self.items] if self.items else [])]
         levels = 1 + max([each._levels for each in inside], default=0)
         if levels > MAX_PARAMETER_LEVELS:

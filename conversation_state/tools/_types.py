@@ -149,6 +149,7 @@ class SchemaWriter:
         """
         The schema of *kind* itself, not a reference to it.
         """
+        # A recursive class is written as a reference, which has no properties.
         schema = self.write(kind, at)
         name = schema.get("$ref", "").rpartition("/")[2]
         return self.definitions[name] if name else schema
