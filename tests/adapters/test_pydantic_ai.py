@@ -351,6 +351,16 @@ class TestLoad:
             "conversation_state": {"pydantic_ai": {"signed": True}}
         } == message.parts[0].metadata
 
+    def test_mended_everywhere(self):
+        """
+        What is mended in a request's metadata is listed as what is in its parts is.
+        """
+        part = {"part_kind": "user-prompt", "content": "\ud800"}
+        request = {"kind": "request", "metadata": {"a": "\ud800"}, "parts": [part]}
+        _, lost = dump_data(load([request]))
+
+        assert ["content", "metadata.a"] == [one.what for one in lost]
+
     def test_hostile_text(self):
         """
         Whatever text there is comes back.

@@ -206,13 +206,14 @@ class _MessageDraft(NamedTuple):
 
 
 def _load_request(node: ObjectReader, instructions: str | None) -> list[Message]:
+    # After the parts, which note what is mended in them.
+    made = _put_results_first(_load_parts(node))
+    mended_before = len(node.reading.mended)
     own, is_own = read_metadata(node)
     run, known = _read_run_id(node)
     if not is_own:
         known -= {"metadata"}
 
-    made = _put_results_first(_load_parts(node))
-    mended_before = len(node.reading.mended)
     current = node.raw.get("instructions")
     if isinstance(current, str) and current and current != instructions:
         # Results must directly follow their calls.
@@ -232,9 +233,11 @@ def _load_request(node: ObjectReader, instructions: str | None) -> list[Message]
     keep_keys(node, known)
     note_mended(node, mended_before)
     first, *others = [one.node.notes for one in made]
-    for name in ("metadata", "mended"):
-        if name in node.notes:
-            first.setdefault(name, node.notes[name])
+    if "metadata" in node.notes:
+        first["metadata"] = node.notes["metadata"]
+
+    if "mended" in node.notes:
+        first["mended"] = [*first.get("mended", ()), *node.notes["mended"]]
 
     if "texts" in node.notes:
         first["request_texts"] = node.notes["texts"]
