@@ -117,6 +117,7 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
             StoreError:
                 If the store can't be written.
         """
+        # Before the update, which is repeated if others save meanwhile.
         ours = load(messages)
         if ours:
             self.store.update(
@@ -156,6 +157,7 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
                 If *session_id* has a conversation already.
         """
         view = None if self._views is None else self._views.trimmer
+        # Made first, since it refuses an id that is not a valid name.
         fork = type(self)(self.store, session_id, view=view)
         state = self.store.load(self.session_id).fork(at=at)
         self.store.save(session_id, state, expecting=0)

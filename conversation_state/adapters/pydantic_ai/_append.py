@@ -55,13 +55,8 @@ def entries_of_groups(entries: Log[Entry], groups: MessageGroups) -> list[Histor
     """
     The history of *entries* that are grouped into messages of Pydantic AI's.
     """
-    history: list[HistoryEntry] = []
-    parent = None
-    for start, data in zip(groups.starts, groups.data, strict=True):
-        history.append(HistoryEntry(entries[start].id, parent, data))
-        parent = history[-1].id
-
-    return history
+    ids = [entries[start].id for start in groups.starts]
+    return list(map(HistoryEntry, ids, [None, *ids], groups.data))
 
 
 def find_end(entries: Log[Entry], entry: str) -> int | None:

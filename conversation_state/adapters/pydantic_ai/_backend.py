@@ -231,6 +231,7 @@ class _RecordStore:
         repository = self.repository
         if found.record:
             record = _RECORD.validate_json(found.record)
+            # They waited for answers at the end of a history that is longer by now.
             if not found.is_current:
                 record = dataclasses.replace(record, deferred_tool_requests=None)
         else:

@@ -36,6 +36,7 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
+from conversation_state.tools import ToolCall
 
 __all__ = [
     "dump_content",
@@ -45,7 +46,6 @@ __all__ = [
     "json_text",
     "keep_keys",
     "keep_whole",
-    "lose_metadata",
     "media_part",
     "read_content",
     "read_metadata",
@@ -54,6 +54,7 @@ __all__ = [
     "restore_keys",
     "restore_texts",
     "restore_value",
+    "take_notes",
 ]
 
 
@@ -74,6 +75,7 @@ def keep_keys(
     """
     texts: dict[str, str] = {}
     for key, value in node.raw.items():
+        # Only to report it: no JSON has such a key.
         if not isinstance(key, str):
             node.keep(known)
             return
@@ -81,6 +83,7 @@ def keep_keys(
         if key in known or (is_default(key, value) and not whole):
             continue
 
+        # A reader of its own: what is wrong for metadata may be valid as a text.
         read = DocumentReader()
         kept = read.json(value, f"{node.path}.{key}")
         text = to_json_text(value) if read.problems else None
@@ -301,12 +304,18 @@ def restore_value(text: str, notes: Mapping[str, Any]) -> Any:
     return parse_noted(text, text) if text else None
 
 
-def lose_metadata(write: PayloadWriter, value: Any, path: str) -> None:
+def take_notes(
+    write: PayloadWriter, value: Part | ToolCall, path: str
+) -> Mapping[str, Any]:
     """
-    List the metadata of a part or a call as lost: Pydantic AI has no field for it.
+    The notes on a part or a call, whose own metadata is lost: Pydantic AI has no field
+    for it.
     """
+    notes = write.notes(value, path)
     if own_of(value.metadata):
         write.lose(path, "metadata", "supported on messages only by Pydantic AI")
+
+    return notes
 
 
 def dump_content(write: PayloadWriter, message: Message, path: str) -> Any:
@@ -325,8 +334,7 @@ def dump_content(write: PayloadWriter, message: Message, path: str) -> Any:
 
 
 def _dump_item(write: PayloadWriter, part: Part, path: str) -> Any:
-    notes = write.notes(part, path)
-    lose_metadata(write, part, path)
+    notes = take_notes(write, part, path)
     if isinstance(part, TextPart):
         is_bare = not map_of(notes, "keys")
         return part.text if is_bare else restore_keys({"content": part.text}, notes)
@@ -398,15 +406,10 @@ def dump_tool_result(
     items: list[Any] = []
     for at, part in enumerate(content):
         where = f"{path}.parts[{at}]"
-        inside = write.notes(part, where)
-        lose_metadata(write, part, where)
         if isinstance(part, TextPart):
-            items.append(restore_value(part.text, inside))
-        elif isinstance(part, MediaPart):
-            items.append(dump_media(write, part, inside, where))
-        else:
-            raw = dump_unknown(write, part, inside, where)
-            items += [raw] if raw is not None else []
+            items.append(restore_value(part.text, take_notes(write, part, where)))
+        elif (raw := _dump_item(write, part, where)) is not None:
+            items.append(raw)
 
     files = notes.get("files")
     if files is None and not any(isinstance(part, MediaPart) for part in content):

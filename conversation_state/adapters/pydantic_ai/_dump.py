@@ -23,9 +23,9 @@ from conversation_state.adapters.pydantic_ai._constants import (
 from conversation_state.adapters.pydantic_ai._content import (
     dump_content,
     dump_tool_result,
-    lose_metadata,
     restore_keys,
     restore_value,
+    take_notes,
 )
 from conversation_state.adapters.pydantic_ai._response import dump_response
 from conversation_state.messages import (
@@ -272,6 +272,4 @@ class _HistoryWriter(PayloadWriter):
             self.lose(path, "parts", why)
 
         for at, part in enumerate(content):
-            where = f"{path}.parts[{at}]"
-            self.notes(part, where)
-            lose_metadata(self, part, where)
+            take_notes(self, part, f"{path}.parts[{at}]")

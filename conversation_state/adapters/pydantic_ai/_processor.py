@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from conversation_state._wording import describe_type
 from conversation_state.adapters._host import RollingTrimmer, check_trimmer
@@ -66,7 +66,7 @@ def history_processor(trimmer: Trims) -> Callable[[History], History]:
         Pydantic AI refuses a history that is empty or does not end with a
         request, and providers one that orphans a tool's result.
     """
-    trims = make_rolling(_check_callable(trimmer))
+    trims = make_rolling(trimmer)
     known = _LoadCache()
 
     def process(messages: list[Any]) -> list[Any]:
@@ -97,10 +97,6 @@ def make_rolling(trimmer: Trims) -> Trims:
     """
     *trimmer*, which is given its previous view if it is a `Trimmer`.
     """
-    return RollingTrimmer(trimmer) if isinstance(trimmer, Trimmer) else trimmer
-
-
-def _check_callable(trimmer: Any) -> Trims:
     if not callable(trimmer):
         msg = (
             f"trimmer: expected a Trimmer, got {describe_type(trimmer)}; make one "
@@ -108,7 +104,7 @@ def _check_callable(trimmer: Any) -> Trims:
         )
         raise TypeError(msg)
 
-    return cast(Trims, trimmer)
+    return RollingTrimmer(trimmer) if isinstance(trimmer, Trimmer) else trimmer
 
 
 class _LoadedMessage:
@@ -149,6 +145,7 @@ class _LoadCache:
     """
 
     def __init__(self) -> None:
+        # By id(): messages of Pydantic AI are equal by their content, and not hashable.
         self._found: dict[int, tuple[weakref.ref[Any], _LoadedMessage]] = {}
         self._lead = SystemMessage("")
 
@@ -298,6 +295,7 @@ class _HistoryView:
             (made,) = as_objects(dump_data([message for _, message in run])[0])
             return [made]
 
+        # The same copy as before is recognised by the next call, and not counted again.
         key = tuple([at for at, _ in run])
         if is_same and key in loaded.in_part:
             return [loaded.in_part[key]]

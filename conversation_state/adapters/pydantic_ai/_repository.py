@@ -330,6 +330,7 @@ class ConversationRepository:
         )
         newer = find_instructions(state.entries, len(base))
         position = newer if newer is not None else position
+        # The number that the save below gives: no one else writes meanwhile.
         revision = 0 if head is None else head.revision
         if state is not old:
             revision += 1

@@ -40,10 +40,10 @@ from conversation_state.adapters.pydantic_ai._content import (
     json_text,
     keep_keys,
     keep_whole,
-    lose_metadata,
     media_part,
     restore_keys,
     restore_texts,
+    take_notes,
 )
 from conversation_state.adapters.pydantic_ai._usage import read_usage, write_usage
 from conversation_state.messages import AssistantMessage, ResponseMeta
@@ -264,8 +264,7 @@ def _dump_parts(
 
 
 def _dump_part(write: PayloadWriter, part: Part, path: str) -> Any:
-    notes = write.notes(part, path)
-    lose_metadata(write, part, path)
+    notes = take_notes(write, part, path)
     raw: dict[str, Any]
     if isinstance(part, TextPart):
         kind = map_of(notes, "keys").get("part_kind", "text")
@@ -313,8 +312,7 @@ def _dump_reasoning(
 
 
 def _dump_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any]:
-    notes = write.notes(call, path)
-    lose_metadata(write, call, path)
+    notes = take_notes(write, call, path)
     if call.type != "function":
         write.lose(path, "type", "calls of functions only in Pydantic AI")
 

@@ -111,7 +111,6 @@ def read_usage(read: DocumentReader, raw: Mapping[str, Any], path: str) -> Usage
     if not any(counts.values()) and not any(details.values()):
         return None
 
-    read_from_cache, audio = counts["cache_read_tokens"], counts["input_audio_tokens"]
     prompt, completion = counts["input_tokens"], counts["output_tokens"]
     if prompt + completion > _MAX_COUNT:
         read.problem(path, "adds up to more than 2**63 - 1 tokens")
@@ -121,7 +120,8 @@ def read_usage(read: DocumentReader, raw: Mapping[str, Any], path: str) -> Usage
         prompt_tokens=prompt,
         completion_tokens=completion,
         prompt_tokens_details=PromptTokensDetails(
-            audio_tokens=audio, cached_tokens=read_from_cache
+            audio_tokens=counts["input_audio_tokens"],
+            cached_tokens=counts["cache_read_tokens"],
         ),
         completion_tokens_details=CompletionTokensDetails(
             audio_tokens=counts["output_audio_tokens"],
