@@ -761,6 +761,16 @@ class TestResponse:
             message.response.model,
         )
 
+    @pytest.mark.parametrize("content", [1.5, {"parts": ["a"]}, {"parts": [[]]}])
+    def test_another_choice(self, content):
+        """
+        A candidate that was not asked for is not read, whatever it is.
+        """
+        other = {"candidates": [{"index": 1, "content": content}]}
+        merged = collected(event({"text": "a"}), other, event({"text": "b"}))
+
+        assert "ab" == merged.text
+
     @pytest.mark.parametrize("choice", [-1, True, "0", None])
     def test_no_choice(self, choice):
         """

@@ -160,15 +160,15 @@ class GeminiStream:
         of the open text, and the usage so far.
         """
         candidate = _find_single(event.get("candidates"))
+        # Another choice was not read, and may hold anything.
+        if (candidate.get("index") or 0) != self._choice:
+            return
+
         content = candidate.get("content") or {}
         part = _find_single(content.get("parts"))
         kind = "thought" if part.get("thought") is True else "text"
         expected = {"text", "thought"} if kind == "thought" else {"text"}
-        if (
-            kind != self._open
-            or part.keys() != expected
-            or (candidate.get("index") or 0) != self._choice
-        ):
+        if kind != self._open or part.keys() != expected:
             return
 
         make: Callable[[str], AssistantMessage] = make_text_chunk
