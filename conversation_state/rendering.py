@@ -111,7 +111,7 @@ def render_transcript(
             f"format is {shorten_repr(format)}; expected 'text' or 'markdown'"
         )
 
-    if isinstance(messages, Message) or not isinstance(messages, Iterable):
+    if not isinstance(messages, Iterable):
         raise TypeError(f"messages is {describe_type(messages)}; expected messages")
 
     quote, write = _FORMATS[format]
