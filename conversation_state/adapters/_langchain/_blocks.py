@@ -242,6 +242,7 @@ def read_block(
         read.wrong(path, source, "a text or a dict")
         return None
 
+    # A part refuses a text that is not valid, so it is mended before.
     kind, block = source.get("type"), source
     key = _TEXTS.get(kind) if isinstance(kind, str) else None
     if key and isinstance(source.get(key), str):
@@ -384,6 +385,7 @@ def _matches_part(raw: dict[str, Any], part: Part) -> bool:
     """
     Whether *raw* still has the content of *part*.
     """
+    # In an assistant's message every shape is known.
     found = _match_shape(raw, "assistant")
     if found is None or found.kind is not type(part):
         return False

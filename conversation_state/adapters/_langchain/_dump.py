@@ -146,6 +146,7 @@ def _dump_any(write: PayloadWriter, message: Message, path: str) -> Any:
 
     fields |= notes.get("fields", {})
     kind = str(notes.get("class", ""))
+    # A caller may have moved the notes to a message of another role.
     if kind not in CLASSES or CLASSES[kind] not in {"", message.role}:
         kind = DEFAULTS[message.role]
 
@@ -276,6 +277,7 @@ def _build_content(
         if block is not None:
             blocks.append(block)
 
+    # Each at the position that it had in the whole list, the first ones first.
     for at, block in notes.get("beside", ()):
         blocks.insert(at, block)
 

@@ -46,6 +46,7 @@ def load_response(
     if raw.get("tool_calls"):
         calls.add(raw["tool_calls"])
 
+    # The blocks come before the calls are made: some have the text of the arguments.
     content: Any = raw["content"]
     if isinstance(content, str):
         content = mended_text(read, content, f"{path}.content")

@@ -87,6 +87,8 @@ def media_shape(block: Mapping[str, Any]) -> BlockShape | None:
     elif kind == "input_audio":
         of, shape = "audio", "input_audio"
         found = _read_audio(map_of(block, "input_audio"))
+    # Anthropic's blocks, older ones of LangChain's and its standard have the same
+    # types, and differ in one key.
     elif kind in ("image", "document") and "source" in block:
         of, shape = "image" if kind == "image" else "file", "source"
         source = map_of(block, "source")

@@ -416,6 +416,7 @@ class StoreSession(SessionHost):
             self.store.fork(self.session_id, session_id, at=at)
             return
 
+        # The store forks at revisions; within one, the fork is a state of its own.
         state = self.store.load(self.session_id, at=at)
         forked = state.fork(at=find_turn(state, before_turn))
         self.store.save(session_id, forked, expecting=0)

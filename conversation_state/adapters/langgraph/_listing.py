@@ -125,6 +125,7 @@ def _checkpoint_keys(thread: Thread, query: CheckpointQuery) -> list[bytes]:
         own = id_part_of(checkpoint_key("", query.id))
         keys = [key for key in keys if id_part_of(key) == own]
 
+    # By id alone: those of a graph and of its subgraphs are in one order of time.
     return sorted(keys, key=id_part_of, reverse=True)
 
 

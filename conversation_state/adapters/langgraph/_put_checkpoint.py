@@ -107,6 +107,7 @@ def put_checkpoint(
         _check_newest(thread, stored, newest, store)
 
     reader = CheckpointReader(thread, serde, known)
+    # In most cases the parent is the newest one, which was read above.
     before = None
     if newest is not None and newest.id == stored.parent:
         before = newest

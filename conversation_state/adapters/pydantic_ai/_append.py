@@ -69,6 +69,7 @@ def find_end(entries: Log[Entry], entry: str) -> int | None:
     if back is None or "more" in _read_notes(entries[-back]):
         return None
 
+    # Converting all that follows would cost as much as the conversation is long.
     start, last = len(entries) - back, _FEW
     while True:
         messages = Messages(entries[start : start + last])

@@ -185,6 +185,7 @@ def media_part(
         family = media_type.partition("/")[0]
         own = family if family in MEDIA_CLASSES else "file"
         known = _BYTES
+        # Base64 that would be written otherwise is kept whole, as it is.
         fields["data"] = decode_base64(data, urlsafe=True)
         if not data or _encode_base64(fields["data"]) != data:
             return None

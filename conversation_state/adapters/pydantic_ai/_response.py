@@ -181,7 +181,8 @@ def _load_meta(node: ObjectReader) -> ResponseMeta | None:
             if inner.notes:
                 node.notes["usage_texts"] = inner.notes["texts"]
 
-            # Values that are not counts stay in the note alone.
+            # Values that are not counts stay in the note alone, so their problems are
+            # none of the document's.
             usage = read_usage(DocumentReader(), counts, inner.path)
 
     finished = _load_finish_reason(node)
