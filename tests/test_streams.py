@@ -518,6 +518,18 @@ class TestErrors:
 
             assert [__file__] == [frame.filename for frame in frames]
 
+    @pytest.mark.parametrize("own_globals", [{"__name__": None}, {"__name__": 5}, {}])
+    def test_of_executed_code(self, own_globals):
+        """
+        Code that is executed with globals of its own may have no name.
+        """
+        code = "def source():\n    yield 1\n    raise ValueError('of the source')\n"
+        exec(code, own_globals)
+        first, failed = Stream.of(own_globals["source"]()).results()
+
+        assert Ok(1) == first
+        assert isinstance(failed.error, ValueError)
+
     def test_keep_the_context_they_came_with(self):
         """
         What a reader was just handling is no part of another's error.

@@ -139,7 +139,8 @@ def without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def _is_ours(traceback: TracebackType) -> bool:
-    name: str = traceback.tb_frame.f_globals.get("__name__", "")
+    # Code that a program executes with globals of its own has any name, or none.
+    name = str(traceback.tb_frame.f_globals.get("__name__"))
     return name.startswith(("conversation_state.streams.", "conversation_state._wait"))
 
 

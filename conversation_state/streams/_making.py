@@ -69,7 +69,7 @@ def merge(*streams: Stream[T]) -> Stream[T]:
     Keeps the order of each stream. If several have an element ready they
     alternate, so streams of collections are always merged the same way. At most
     one element of a stream is read ahead. One stream is returned as it is; no
-    streams give an empty one.
+    streams give an empty one. Linear in the number of streams for each element.
 
     Each iterator that may block is read by a thread, while a reader waits.
 
