@@ -16,7 +16,7 @@ from conversation_state.cli import _export
 from conversation_state.codec import decode, encode
 from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.parts import ReasoningPart
-from conversation_state.store import open_store
+from conversation_state.store import Store, open_store
 from conversation_state.usage import Usage
 from tests.commands import HOSTILE, MAIN, MESSAGES, ROOT, Commands, line
 from tests.recorded import is_large
@@ -330,6 +330,32 @@ class TestConflict:
         names = [each["name"] for each in records]
         assert ["a", "oslo-2", "b", "oslo-3"] * 2 == names
         assert ["imported"] * 4 + ["unchanged"] * 4 == outcomes(records)
+
+    def test_rename_many(self, run, monkeypatch):
+        """
+        Of many with one id, each asks the store for the name that it gets, and once
+        for one that another has; an erased message may be any.
+        """
+        asked = []
+        save = Store.save
+
+        def count(store, name, *args, **options):
+            asked.append(name)
+            return save(store, name, *args, **options)
+
+        monkeypatch.setattr(Store, "save", count)
+        texts = [f"Oslo {number}?" for number in range(1, 31)]
+        path = run.write(
+            *[line("oslo", [{"role": "user", "content": text}]) for text in texts]
+        )
+        run("import", path, "--on-conflict", "rename")
+        run("erase", "oslo-3", "1", "--reason", "private", "--yes")
+        again = run.json("import", path, "--on-conflict", "rename")
+
+        assert 4 * len(texts) >= len(asked)
+        assert {"unchanged"} == {*outcomes(again)}
+        assert texts[4] == saved(run, "oslo-5")[0].text
+        assert "oslo-3" == again[2]["name"] == again[3]["name"]
 
     def test_in_one_file(self, run):
         """

@@ -8,9 +8,10 @@ files is in `_input`.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import click
 
@@ -105,6 +106,7 @@ def import_(
     from conversation_state.cli import _display, _input
 
     tally: Counter[str] = Counter()
+    starts: dict[str, _Start] = {}
     unreadable = 0
     # On one terminal the bar would be drawn between the lines of JSON.
     quiet = as_json and sys.stdout.isatty()
@@ -114,7 +116,7 @@ def import_(
             for item in _input.read_files(files, limit=max_line, advance=bar.advance):
                 try:
                     found = _name_conversation(item, prefix)
-                    result = _import_conversation(store, found, on_conflict)
+                    result = _import_conversation(store, found, on_conflict, starts)
                 except _CannotImportError as error:
                     unreadable += 1
                     bar.print(str(error))
@@ -165,16 +167,52 @@ def _name_conversation(item: object, prefix: str) -> InputConversation:
     return found._replace(name=f"{prefix}{found.id or f'{stem}-{found.line}'}")
 
 
+# The hashes of the first messages of a conversation; None for an erased one.
+_Start: TypeAlias = "tuple[int | None, ...]"
+_MAX_START = 8
+
+
 def _import_conversation(
-    store: Store, found: InputConversation, on_conflict: str
+    store: Store, found: InputConversation, on_conflict: str, starts: dict[str, _Start]
 ) -> ImportResult:
+    """
+    The result of saving under the first name that can have the conversation; *starts*
+    has the beginnings of the conversations of the names that could not have others.
+    """
+    # Of thousands of conversations with one id each is compared with each other: in
+    # memory, as long as they begin differently.
     names = chain([found.name], (f"{found.name}-{number}" for number in count(2)))
-    results = (_save_as(store, found, name, on_conflict) for name in names)
-    return next(filter(None, results))
+    # A state is compared by the identities of its entries.
+    own = () if found.state is not None else _hash_start(found.messages)
+    for name in names:
+        known = zip(starts.get(name, ()), own, strict=False)
+        if any(None not in pair and pair[0] != pair[1] for pair in known):
+            continue
+
+        result = _save_as(store, found, name, on_conflict, starts)
+        if result is not None:
+            return result
+
+    raise AssertionError("names never end")
+
+
+def _hash_start(messages: Sequence[Message]) -> _Start:
+    from conversation_state.messages import find_erasure
+
+    return tuple(
+        [
+            None if find_erasure(message) else hash(message)
+            for message in messages[:_MAX_START]
+        ]
+    )
 
 
 def _save_as(
-    store: Store, found: InputConversation, name: str, on_conflict: str
+    store: Store,
+    found: InputConversation,
+    name: str,
+    on_conflict: str,
+    starts: dict[str, _Start],
 ) -> ImportResult | None:
     """
     The result of saving as *name*; None if it has another conversation and the
@@ -214,16 +252,18 @@ def _save_as(
         head = store.save(name, extended, expecting=head)
         return ImportResult(EXTENDED, name, head, len(extended) - len(saved))
 
-    if on_conflict == "replace":
-        # Common messages keep their entries, so that only the rest is written.
-        common = _count_common(saved, found.messages)
-        if found.state is None:
-            state = saved.fork(at=common).extend(found.messages[common:])
+    if on_conflict == "rename":
+        starts[name] = _hash_start(saved.messages)
+        return None
 
-        head = store.save(name, state, expecting=head)
-        return ImportResult(REPLACED, name, head, len(state) - common)
+    if on_conflict != "replace":
+        return ImportResult(SKIPPED, name, head, 0)
 
-    return None if on_conflict == "rename" else ImportResult(SKIPPED, name, head, 0)
+    # Common messages keep their entries, so that only the rest is written.
+    common = _count_common(saved, found.messages)
+    state = found.state or saved.fork(at=common).extend(found.messages[common:])
+    head = store.save(name, state, expecting=head)
+    return ImportResult(REPLACED, name, head, len(state) - common)
 
 
 def _extend_saved(saved: Aggregator, found: InputConversation) -> Aggregator | None:
