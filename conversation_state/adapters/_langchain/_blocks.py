@@ -273,7 +273,7 @@ def _add_notes(
     provider: str,
     *,
     path: str,
-) -> Part | None:
+) -> Part:
     """
     The part with notes on the rest of its block.
     """
@@ -299,7 +299,7 @@ def _add_notes(
         return found.kind(**found.fields, metadata=metadata)
     except InvalidPartError:
         metadata[RESERVED][SOURCE] = {**encode_value(read, notes, path), "odd": True}
-        return None if read.count else found.kind(**found.fields, metadata=metadata)
+        return found.kind(**found.fields, metadata=metadata)
 
 
 def mended_text(read: DocumentReader, text: str, path: str) -> str:
@@ -331,7 +331,7 @@ def _signer_notes(part: Part, shape: str, provider: str) -> dict[str, Any]:
 
 def _keep_unknown_block(
     read: DocumentReader, block: dict[str, Any], path: str, provider: str
-) -> Part | None:
+) -> Part:
     source = SOURCE
     metadata: Any = EMPTY_MAP
     if provider == "anthropic" and "index" not in block:
@@ -343,9 +343,6 @@ def _keep_unknown_block(
     except InvalidPartError:
         raw = {"block": encode_value(read, block, path)}
         metadata = with_notes(SOURCE, {"odd": True})
-        if read.count:
-            return None
-
         return UnknownPart(raw, source=SOURCE, metadata=metadata)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import attrs
 
-from conversation_state._persistent import EMPTY_MAP
 from conversation_state._wording import shorten_repr
 from conversation_state.adapters._export import PayloadWriter
 from conversation_state.adapters._langchain._blocks import (
@@ -182,9 +181,6 @@ class MessageCalls:
         except InvalidMessageError:
             kept = encode_value(self._read, notes, path)
             metadata = with_notes(SOURCE, {**kept, "odd": True})
-            if self._read.count:
-                metadata = EMPTY_MAP
-
             return ToolCall(*texts, metadata=metadata)
 
 

@@ -40,7 +40,7 @@ _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 def encode_value(read: DocumentReader, value: Any, path: str, depth: int = 0) -> Any:
     """
     *value*, at *path*, as JSON, from which `decode_value` restores it; other
-    objects are problems. Tuples are lists, as in LangChain's JSON.
+    objects are problems, and None. Tuples are lists, as in LangChain's JSON.
     """
     if value is None or isinstance(value, bool):
         return value

@@ -4,7 +4,7 @@ From LangChain's messages to ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import UnionType
 from typing import Any
 
@@ -183,29 +183,13 @@ def _load_known(
         where = dict.fromkeys(read.mended[mended_before:])
         notes["mended"] = [each[len(path) + 1 :] for each in where]
 
-    return _make_loaded(read, MESSAGE_CLASSES[role], fields, notes, path)
-
-
-def _make_loaded(
-    read: DocumentReader,
-    kind: Callable[..., Message],
-    fields: dict[str, Any],
-    notes: dict[str, Any],
-    path: str,
-) -> Message | None:
-    if not notes:
-        return kind(**fields)
-
+    kind = MESSAGE_CLASSES[role]
     try:
         return kind(**fields, metadata=with_notes(SOURCE, notes))
     except InvalidMessageError:
         # All but the notes is valid: a value in them is not JSON.
-        problems = read.count
-        kept = encode_value(read, notes, path)
-        if read.count > problems:
-            return None
-
-        return kind(**fields, metadata=with_notes(SOURCE, {**kept, "odd": True}))
+        odd = {**encode_value(read, notes, path), "odd": True}
+        return kind(**fields, metadata=with_notes(SOURCE, odd))
 
 
 def _report_fields(read: DocumentReader, raw: Mapping[str, Any], path: str) -> bool:
@@ -276,9 +260,7 @@ def _collect_notes(
     return notes
 
 
-def _load_unknown(
-    read: DocumentReader, message: Any, name: str, path: str
-) -> Message | None:
+def _load_unknown(read: DocumentReader, message: Any, name: str, path: str) -> Message:
     # The class fills in what is empty again, but for the content.
     fields = {
         key: value
@@ -290,13 +272,8 @@ def _load_unknown(
     try:
         return UnknownMessage(raw, source=SOURCE)
     except InvalidMessageError:
-        problems = read.count
-        kept = encode_value(read, raw, path)
-        if read.count > problems:
-            return None
-
-        metadata = with_notes(SOURCE, {"odd": True})
-        return UnknownMessage(kept, source=SOURCE, metadata=metadata)
+        kept, odd = encode_value(read, raw, path), {"odd": True}
+        return UnknownMessage(kept, source=SOURCE, metadata=with_notes(SOURCE, odd))
 
 
 def _load_plain_content(

@@ -245,9 +245,10 @@ class _RecordStore:
         if not found.is_current:
             # Another program continued the conversation: the record gets its
             # messages, and a revision that conflicts with older ones.
+            newest = repository.history_at(found.name, found.head.revision, 1)
             record = dataclasses.replace(
                 record,
-                head_id=repository.newest(found),
+                head_id=newest[-1].id if newest else None,
                 revision=_external_revision(found.head),
                 updated_at=found.head.saved_at,
             )

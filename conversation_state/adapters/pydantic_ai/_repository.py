@@ -166,16 +166,6 @@ class ConversationRepository:
             names = [name[len(RECORDS) :] for name in rows.names(RECORDS)]
             return [self.find(name, rows) for name in names]
 
-    def newest(self, found: StoredConversation) -> str | None:
-        """
-        The identity of the newest entry of a conversation.
-        """
-        if found.head is None:
-            return None
-
-        history = self.history_at(found.name, found.head.revision, 1)
-        return history[-1].id if history else None
-
     def history_at(
         self, name: str, revision: int, limit: int | None
     ) -> list[HistoryEntry]:
