@@ -31,6 +31,7 @@ _MOST = 2**63 - 1
 
 
 def _check_count(name: str, count: Any) -> None:
+    # By its class: a bool is an int, and no count.
     if count.__class__ is not int or not 0 <= count <= _MOST:
         msg = (
             f"{name} is {shorten_repr(count)}; a count of tokens is an integer from 0 "
@@ -192,6 +193,7 @@ _NO_COMPLETION: CompletionTokensDetails = CompletionTokensDetails._nothing
 
 
 def _as_given(given: int | None) -> int:
+    # Type checkers take what may be given from here, and what is read from the field.
     return given  # type: ignore[return-value]  # None until the sum replaces it
 
 

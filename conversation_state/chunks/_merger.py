@@ -75,6 +75,7 @@ class ChunkMerger:
             ConcatError:
                 If one of them is not of this message.
         """
+        # The first one by itself: the fast paths read more of what is already there.
         start = 0
         if self._first is None and chunks:
             self._read_chunk(chunks[0])
@@ -142,6 +143,7 @@ class ChunkMerger:
         if self._first is None:
             self._first = chunk
 
+        # Without common fields, an answer states only its role, as the first one did.
         plain = chunk.__class__ is AssistantMessage and chunk._common is PLAIN
         if not plain or chunk.__class__ is not self._first.__class__ or not number:
             check_consistent(self._facts, chunk, number)

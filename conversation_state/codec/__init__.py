@@ -141,6 +141,8 @@ class Codec:
         """
         The same as plain JSON values: dicts, lists, texts, numbers.
         """
+        # By way of bytes: what the writers make holds UUIDs, times and frozen maps,
+        # which orjson converts.
         data: dict[str, Any] = load(self.encode(value))
         return data
 
@@ -161,7 +163,7 @@ class Codec:
         if not self._kinds:
             return _encode.write_with_kind(value)
 
-        if type(value) is Timeline:
+        if type(value) is Timeline:  # its states may be of registered classes
             return {"kind": "timeline", **write_timeline(value, self._write_with_kind)}
 
         if type(value) not in self._kinds:

@@ -92,7 +92,7 @@ class Stream(Generic[T_co]):
                 If *source* is neither.
         """
         given: Any = source
-        if isinstance(given, Stream):
+        if isinstance(given, Stream):  # another value, to be closed apart from it
             return stream_from(given._get_cell())
         if isinstance(given, StreamReader):
             return given.rest
@@ -181,6 +181,7 @@ class Stream(Generic[T_co]):
         Like `close`, and wait until async sources without readers are closed.
         """
         require_anyio()
+        # A source without readers is finalised within this call, and so ends its pump.
         for pump in pumps_ended_by(self.close):
             await pump.stopped()
 
@@ -219,7 +220,7 @@ class Stream(Generic[T_co]):
         require_anyio()
         cell = self._cell
         sources = [] if cell is None else _abort_sources(cell)
-        del cell
+        del cell  # it would keep the elements for as long as this waits
         for source in sources:
             if isinstance(source, AsyncSource):
                 await source.stopped()

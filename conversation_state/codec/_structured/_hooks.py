@@ -131,6 +131,7 @@ def iterate_problems(error: Exception, path: JsonPath) -> Iterator[LocatedProble
     """
     All problems in an error of cattrs or of a user's class.
     """
+    # On a list, because errors are nested as deeply as the value they are about.
     left: list[tuple[Exception, JsonPath, str]] = [(error, path, "")]
     while left:
         error, path, as_what = left.pop()
@@ -176,6 +177,8 @@ def _leaf_problems(error: Exception, path: JsonPath) -> Iterator[LocatedProblem]
 
 
 def error_text(error: Exception) -> str:
+    # The validators of attrs have the field and the value, of any length, among the
+    # arguments, after the message.
     first = error.args[0] if error.args else ""
     words = ""
     with suppress(Exception):  # a user's `__str__` may fail, too

@@ -108,7 +108,7 @@ def _write_scalar(value: str | float | None) -> str | int | float | None:
         raise ValueError(msg)
 
     if isfinite(value):
-        return float(value)
+        return float(value)  # orjson writes no subclass of it
 
     msg = f"JSON can't represent {shorten_repr(value)}"
     raise ValueError(msg)
@@ -178,6 +178,8 @@ def is_same(value: Any, made: Any) -> bool:
     the same fields where that class doesn't compare by content. Sequences may
     be of different classes: `Sequence[int]` is read as a list.
     """
+    # A field of type Any has kept it, and would have plain JSON in its place once it
+    # is decoded.
     if isinstance(made, OwnValue):
         return False
 
