@@ -49,8 +49,10 @@ __all__ = [
     "data_url",
     "decode_base64",
     "encode_base64",
+    "make_unique_object",
     "parse_arguments",
     "parse_data_url",
+    "parse_finite",
     "split_data_url",
 ]
 
@@ -159,16 +161,19 @@ def parse_arguments(text: str, *, unique_keys: bool = True) -> Any:
     try:
         return json.loads(
             text,
-            object_pairs_hook=_make_object if unique_keys else None,
+            object_pairs_hook=make_unique_object if unique_keys else None,
             parse_constant=_refuse_constant,
-            parse_float=_parse_finite,
+            parse_float=parse_finite,
         )
     except RecursionError:
         msg = "the arguments are nested too deep"
         raise ValueError(msg) from None
 
 
-def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def make_unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """
+    A parsed JSON object, for the hook of a decoder; an error if a key is there twice.
+    """
     made = dict(pairs)
     if len(made) < len(pairs):
         msg = "an object has a key twice"
@@ -182,7 +187,10 @@ def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(msg)
 
 
-def _parse_finite(digits: str) -> float:
+def parse_finite(digits: str) -> float:
+    """
+    A parsed number, for the hook of a decoder; an error if it would be infinite.
+    """
     number = float(digits)
     # `json` makes infinity of 1e999, which it would write as no JSON.
     if not isfinite(number):

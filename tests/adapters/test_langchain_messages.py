@@ -3,6 +3,7 @@ LangChain's messages into ours and back.
 """
 
 import copy
+import json
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 from uuid import UUID
@@ -330,6 +331,34 @@ class TestLoad:
             DecodeError, match=r"\$\[0\]\.invalid_tool_calls\[1\]: is 3"
         ):
             load([message])
+
+    @pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '{"a": [1e999]}'])
+    def test_changed_arguments(self, text):
+        """
+        Arguments that Python would change are kept as text, as a call that is not valid
+        in LangChain.
+        """
+        messages = [AssistantMessage("", tool_calls=[ToolCall("c", "f", text)])]
+        export = dump(messages)
+        (message,) = export.payload
+
+        assert [] == message.tool_calls
+        assert [text] == [call["args"] for call in message.invalid_tool_calls]
+        assert [text] == [call.arguments for call in load([message])[0].tool_calls]
+        assert () == export.lost
+
+    def test_block_arguments(self):
+        """
+        What LangChain has read of a block stays a valid call, with the text.
+        """
+        text = '{"a": 1, "a": 2}'
+        block: Any = {"type": "function_call", "call_id": "c", "name": "f"}
+        call: Any = {"name": "f", "args": json.loads(text), "id": "c"}
+        message = AIMessage([{**block, "arguments": text}], tool_calls=[call])
+        loaded = load([message])
+
+        assert [text] == [each.arguments for each in loaded[0].tool_calls]
+        assert repr([message]) == repr(dump(loaded).payload)
 
     def test_short_notes(self):
         """

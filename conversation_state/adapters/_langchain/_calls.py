@@ -6,7 +6,7 @@ content that repeat them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from json import JSONEncoder, dumps, loads
+from json import JSONDecoder, JSONEncoder, dumps, loads
 from typing import Any
 
 import attrs
@@ -28,6 +28,7 @@ from conversation_state.adapters._langchain._constants import (
 from conversation_state.adapters._langchain._json import encode_value
 from conversation_state.adapters._notes import has_own, map_of, with_notes
 from conversation_state.adapters._reading import DocumentReader, mended
+from conversation_state.adapters._wire import make_unique_object, parse_finite
 from conversation_state.errors import InvalidMessageError
 from conversation_state.tools import ToolCall
 
@@ -35,8 +36,12 @@ __all__ = ["MessageCalls", "dump_call_block", "write_call"]
 
 _VALID = frozenset({"args", "id", "name", "type"})
 _MAX_DEPTH = 100
-# `dumps` with options makes an encoder for each text.
+# `dumps` and `loads` with options make an encoder or decoder for each text.
 _encoded = JSONEncoder(ensure_ascii=False).encode
+# Constants are valid: arguments in LangChain may be NaN.
+_decode_unchanged = JSONDecoder(
+    object_pairs_hook=make_unique_object, parse_float=parse_finite
+).decode
 
 
 class MessageCalls:
@@ -191,6 +196,17 @@ def _parse_arguments(text: str) -> Any:
         return None
 
 
+def _parse_unchanged(text: str) -> Any:
+    """
+    As `_parse_arguments`, but None as well for an object with a key twice, and for
+    a number that would be infinite.
+    """
+    try:
+        return _decode_unchanged(text or "{}")
+    except (ValueError, RecursionError):
+        return None
+
+
 def _dump_arguments(read: DocumentReader, args: dict[str, Any], path: str) -> str:
     """
     *args* as JSON text. Lone surrogates are escaped.
@@ -259,8 +275,9 @@ def write_call(
     write: PayloadWriter, call: ToolCall, path: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """
-    *call* as LangChain's, and the notes on it. Its type is
-    ``invalid_tool_call`` if the arguments are not a JSON object.
+    *call* as LangChain's, and the notes on it. Its type is ``invalid_tool_call``,
+    which keeps the text, if the arguments are not a JSON object, have a key twice or
+    hold a number too large for Python.
     """
     notes = thaw_notes(write.notes(call, path))
     if call.type != "function":
@@ -269,7 +286,9 @@ def write_call(
     if has_own(call.metadata):
         write.lose(path, "metadata", "not supported on a call")
 
-    args = None if "invalid" in notes else _parse_arguments(call.arguments)
+    # LangChain itself has read the text of a block, whatever it holds.
+    parse = _parse_arguments if "block" in notes else _parse_unchanged
+    args = None if "invalid" in notes else parse(call.arguments)
     if not isinstance(args, dict):
         raw = _invalid_call(call.id, call.name, call.arguments)
         merge_keys(raw, map_of(notes, "invalid"))
