@@ -26,6 +26,7 @@ from operator import index, is_
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
 from conversation_state._persistent.content import are_identical
+from conversation_state._persistent.frozen import check_iterable
 from conversation_state._persistent.trunk import (
     BARE,
     BITS,
@@ -83,6 +84,7 @@ class Log(Sequence[T], Generic[T]):
     _folds: tuple[tuple[object, Any, Log[T] | None], ...]
 
     def __init__(self, items: Iterable[T] = ()) -> None:
+        check_iterable(items, "items", "a list")
         built = items if isinstance(items, Log) else _EMPTY.extend(items)
         self._trunk = built._trunk
         # Without the versions before it, which would live as long as this one.

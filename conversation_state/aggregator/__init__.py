@@ -12,6 +12,7 @@ does not: order in time (`timeline`), what a model gets to see (`trimming`),
 bytes (`codec`), disks (`store`).
 """
 
+from conversation_state._persistent import Log
 from conversation_state.aggregator._billing import ledger_union, total_usage
 from conversation_state.aggregator._entries import (
     Entry,
@@ -27,6 +28,7 @@ __all__ = [
     "Checkpoint",
     "Entry",
     "LedgerEntry",
+    "Log",
     "Messages",
     "Turn",
     "join",
