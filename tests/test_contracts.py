@@ -12,6 +12,7 @@ import pickle
 import random
 import re
 import sys
+from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -59,7 +60,15 @@ from conversation_state.testing.contracts import (
     format_code,
     format_example,
 )
-from conversation_state.testing.strategies import aggregators, messages
+from conversation_state.testing.strategies import (
+    aggregators,
+    entries,
+    envelopes,
+    heads,
+    ledger_entries,
+    messages,
+    templates,
+)
 from conversation_state.trimming import (
     TrimContext,
     clear_tool_results,
@@ -1309,6 +1318,39 @@ class TestFormatCode:
         assert state.init_len == made.init_len
         assert state.init_ledger_len == made.init_ledger_len
         assert state.usage == made.usage
+
+    @given(st.one_of(entries(), ledger_entries(), heads(), templates()))
+    def test_records(self, value):
+        """
+        Of named tuples and of templates comes code that makes equal ones.
+        """
+        assert value == run_code(format_example({"value": value}))
+
+    @given(envelopes())
+    def test_private(self, value):
+        """
+        What is not made of its own attributes is its repr.
+        """
+        assert repr(value) == format_code(value)
+
+    def test_decimal(self):
+        """
+        Code with a decimal number imports its class.
+        """
+        assert Decimal(1) == run_code(format_example({"value": Decimal(1)}))
+
+    @pytest.mark.parametrize("values", [[1, True, 1.0], [0.0, -0.0, 0.0]])
+    def test_kinds(self, values):
+        """
+        Values that are equal and of different kinds are not written as one, neither
+        in a list nor in messages of a state.
+        """
+        messages = [UserMessage("a", metadata={"x": each}) for each in values]
+        state = Aggregator.new(messages=messages)
+        made = run_code(format_example({"value": state}))
+
+        assert repr(values) == format_code(values)
+        assert repr(values) == repr([each.metadata["x"] for each in made])
 
     def test_keys(self):
         """

@@ -10,8 +10,10 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from decimal import Decimal
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -28,12 +30,21 @@ _WIDTH = 80
 # When most examples were recorded: code leaves it out.
 USUAL_TIME = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
-# Identities that were made, not given.
+# Identities that were made, not given: in code they would be keys of requests.
 _NEW_ID = re.compile(r"[0-9a-f]{24}-[0-9a-f]+")
 
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_MISSING = inspect.Parameter.empty
 _UNNAMED = 2  # arguments that need no name
-_COMMON_FIELDS = ("name", "run_id", "turn_id", "timestamp", "metadata", "unknown")
+# The keywords of every message, which the signature of its class does not list.
+_COMMON_FIELDS: dict[str, Any] = {
+    "name": "",
+    "run_id": None,
+    "turn_id": None,
+    "timestamp": None,
+    "metadata": {},
+    "unknown": {},
+}
 
 
 def format_code(value: object) -> str:
@@ -95,48 +106,51 @@ class _Writer:
 
     def format(self, value: Any) -> str:  # noqa: PLR0911 - one for each kind of value
         if isinstance(value, Aggregator):
-            return self._format_chain(list(self._list_verbs(value)))
+            return self._format_state(value)
 
         if isinstance(value, TrimContext):
             return self._format_view(value)
 
         if isinstance(value, Usage):
-            self.name_class(Usage)
-            return self._format_repr(value)
+            return self._format_usage(value)
 
         if isinstance(value, Mapping):
             pairs = [f"{self.format(k)}: {self.format(v)}" for k, v in value.items()]
             return _join_items("{", pairs, "}")
 
-        if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-            return self._format_list(value, is_tuple=isinstance(value, tuple))
+        is_record = attrs.has(type(value)) or hasattr(value, "_fields")
+        # The class of a function's own can't be imported.
+        if is_record and "<" not in type(value).__qualname__:
+            return self._format_made(value)
+
+        if isinstance(value, (list, tuple)):
+            return self._format_list(value)
 
         if isinstance(value, (date, time, timedelta, tzinfo)):
             return self._format_time(value)
 
-        if isinstance(value, UUID):
-            self.name_class(UUID)
-            return repr(value)
+        if isinstance(value, (UUID, Decimal)):
+            self.name_class(type(value))
 
-        if attrs.has(type(value)) and "<" not in type(value).__qualname__:
-            return self._format_made(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"float('{value}')"
 
-        return _format_text(value) if isinstance(value, str) else _format_other(value)
+        return _format_text(value) if isinstance(value, str) else repr(value)
 
-    def _format_repr(self, value: Any) -> str:
-        """
-        The repr of *value*, whose fields may hold values of other classes.
-        """
-        text = repr(value)
-        for field in attrs.fields(type(value)):
-            inner = getattr(value, field.name)
-            if attrs.has(type(inner)) and f"{type(inner).__name__}(" in text:
-                self.name_class(type(inner))
+    def _format_usage(self, usage: Usage) -> str:
+        # Its repr leaves out a total that is the sum, as a comparison with the
+        # defaults can't.
+        text = repr(usage)
+        self.name_class(Usage)
+        for details in (usage.prompt_tokens_details, usage.completion_tokens_details):
+            if f"{type(details).__name__}(" in text:
+                self.name_class(type(details))
 
         return text
 
     def _format_time(self, value: Any) -> str:
-        # Its repr begins with the module's name.
+        # Its repr is right but for names: each begins with the module's, and that of a
+        # time with a zone has several.
         text = repr(value)
         for name in ("datetime", "timedelta", "timezone", "date", "time"):
             if f"datetime.{name}" in text:
@@ -146,73 +160,77 @@ class _Writer:
 
         return text
 
-    def _format_list(self, values: Sequence[Any], *, is_tuple: bool = False) -> str:
-        """
-        A list or tuple, in which what stands there several times is written once.
-        """
-        start, end = "()" if is_tuple else "[]"
-        last = "," if is_tuple else ""
-        runs = list(_group_equal(values))
-        if len(runs) == 1 and runs[0][1] > 2:  # noqa: PLR2004 - more is shorter then
-            return f"{start}{self.format(runs[0][0])}{last}{end} * {runs[0][1]}"
-
+    def _format_list(self, values: list[Any] | tuple[Any, ...]) -> str:
+        start, end = ("(", ")") if isinstance(values, tuple) else ("[", "]")
+        last = "," if isinstance(values, tuple) and len(values) == 1 else ""
         items = [self.format(one) for one in values]
-        if len(items) == 1:
-            line = f"{start}{items[0]}{last}{end}"
-            if len(line) <= _WIDTH and "\n" not in line:
-                return line
+        if len(items) > 2 and len({*items}) == 1:  # noqa: PLR2004 - shorter then
+            comma = "," if isinstance(values, tuple) else ""
+            return f"{start}{items[0]}{comma}{end} * {len(items)}"
 
-        return _join_items(start, items, end)
+        return _join_items(start, items, end, last)
 
     def _format_made(self, value: Any) -> str:
         """
-        The call that makes a value of an attrs class, without defaults.
+        The call that makes a value of an attrs class or named tuple, without defaults;
+        the repr if the arguments of the call are not attributes of the value.
         """
         arguments: list[str] = []
         is_named = False
         for name, parameter in inspect.signature(type(value)).parameters.items():
+            defaults = {name: parameter.default}
             if parameter.kind is parameter.VAR_KEYWORD:
-                names = [(each, _find_default(each)) for each in _COMMON_FIELDS]
-            else:
-                names = [(name, parameter.default)]
+                defaults = _COMMON_FIELDS
 
-            for each, default in names:
+            for each, default in defaults.items():
                 found = getattr(value, each, default)
-                # Arguments have names after the second, and where one is left out.
+                if found is _MISSING:
+                    return repr(value)
+
+                if parameter.kind is parameter.VAR_POSITIONAL:
+                    arguments += [self.format(one) for one in found]
+                    continue
+
+                # By position is what a reader knows without a name, and only as long
+                # as no argument before it is left out.
                 is_named = is_named or parameter.kind is not _POSITIONAL
                 if _is_same(found, default):
                     is_named = True
                     continue
 
-                # Lists are shorter, and become tuples.
-                listed = list(found) if type(found) is tuple else found
-                text = self.format(listed)
+                # Lists are shorter, and attrs classes convert them to tuples.
+                is_listed = type(found) is tuple and attrs.has(type(value))
+                text = self.format(list(found) if is_listed else found)
                 arguments.append(f"{each}={text}" if is_named else text)
                 is_named = is_named or len(arguments) >= _UNNAMED
 
         return _join_items(f"{self.name_class(type(value))}(", arguments, ")")
 
-    def _list_verbs(self, state: Aggregator) -> Iterator[str]:
-        """
-        The verbs that make *state*, one after the other.
-        """
-        yield f"{self.name_class(Aggregator)}.new()"
+    def _format_state(self, state: Aggregator) -> str:
         entries, ledger = list(state.messages), list(state.ledger)
         at, ledger_at = state.init_len, state.init_ledger_len
-        yield from self._list_adding(entries[:at], ledger[:ledger_at])
+        verbs = [f"{self.name_class(Aggregator)}.new()"]
+        verbs += self._list_adding(entries[:at], ledger[:ledger_at])
         if state.parent_id is not None:
-            yield ".fork()"
+            verbs.append(".fork()")
 
-        yield from self._list_adding(entries[at:], ledger[ledger_at:])
+        verbs += self._list_adding(entries[at:], ledger[ledger_at:])
+        line = "".join(verbs)
+        if len(line) <= _WIDTH and "\n" not in line:
+            return line
+
+        return "\n".join(["(", *_indent_lines(verbs), ")"])
 
     def _list_adding(
         self, messages: list[Message], ledger: list[LedgerEntry]
     ) -> Iterator[str]:
-        for message, number in _group_equal(messages):
-            if number > 2:  # noqa: PLR2004 - as above
-                yield f".extend([{self.format(message)}] * {number})"
+        # By their code: equal messages may hold True and 1, which JSON tells apart.
+        for text, same in groupby(messages, self._format_add):
+            first, *others = same
+            if len(others) > 1:
+                yield f".extend([{self.format(first)}] * {len(others) + 1})"
             else:
-                yield from [self._format_add(message)] * number
+                yield from [text] * (len(others) + 1)
 
         for entry in ledger:
             arguments = [self.format(entry.usage)]
@@ -238,13 +256,6 @@ class _Writer:
             return f".{short[cls]}({_format_text(content)})"
 
         return f".add({self.format(message)})"
-
-    def _format_chain(self, verbs: list[str]) -> str:
-        line = "".join(verbs)
-        if len(line) <= _WIDTH and "\n" not in line:
-            return line
-
-        return "\n".join(["(", *_indent_lines(verbs), ")"])
 
     def _format_view(self, view: TrimContext) -> str:
         """
@@ -272,21 +283,7 @@ def _format_text(text: str) -> str:
     return repr(text)
 
 
-def _format_other(value: object) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"float('{value}')"
-
-    return repr(value)
-
-
-def _find_default(name: str) -> Any:
-    return {"name": "", "metadata": {}, "unknown": {}}.get(name)
-
-
 def _is_same(value: Any, default: Any) -> bool:
-    if default is inspect.Parameter.empty:
-        return False
-
     if isinstance(value, Mapping) and isinstance(default, Mapping):
         return not value and not default
 
@@ -297,25 +294,11 @@ def _is_same(value: Any, default: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
 
 
-def _group_equal(values: Iterable[Any]) -> Iterator[tuple[Any, int]]:
+def _join_items(start: str, items: list[str], end: str, last: str = "") -> str:
     """
-    Each value, and how many times it stands there, one after the other.
+    *items* in one line, *last* behind them, if they are short enough, else one a line.
     """
-    runs: list[list[Any]] = []
-    for value in values:
-        if runs and (runs[-1][0] is value or runs[-1][0] == value):
-            runs[-1][1] += 1
-        else:
-            runs.append([value, 1])
-
-    return ((value, number) for value, number in runs)
-
-
-def _join_items(start: str, items: list[str], end: str) -> str:
-    """
-    *items* in one line if they are short enough, else one a line.
-    """
-    line = f"{start}{', '.join(items)}{end}"
+    line = f"{start}{', '.join(items)}{last}{end}"
     if len(line) <= _WIDTH and "\n" not in line:
         return line
 
