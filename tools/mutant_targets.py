@@ -132,7 +132,7 @@ MORE_TESTS: dict[str, tuple[str, ...]] = {
         "tests/test_aggregator.py",
         "tests/test_bills.py",
     ),
-    "tree.py": ("tests/test_codec_timeline.py",),
+    "tree": ("tests/test_codec_timeline.py",),
     "timeline": ("tests/test_codec_timeline.py",),
     "trimming": ("tests/test_counting.py",),
 }

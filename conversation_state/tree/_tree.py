@@ -1,10 +1,5 @@
 """
-A conversation as user interfaces keep it: messages with alternatives, one of which
-is shown.
-
-What lives here: the tree of all messages that some states have, siblings, and the
-way to the message that is shown. What does not: a tree of *states* to undo and redo
-(`timeline`), and drawings of either.
+The tree of all messages that some states have, and which of them is shown.
 """
 
 from __future__ import annotations
@@ -16,9 +11,10 @@ from conversation_state._lazy import draw_fragment, draw_outline
 from conversation_state._persistent import Log, final
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import format_count, shorten_repr
-from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
+from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.messages import Message
 from conversation_state.timeline import Timeline
+from conversation_state.tree._positions import EntryPosition, TreeLedger, count_known
 from conversation_state.usage import Usage
 
 __all__ = ["MessageTree", "Node"]
@@ -48,76 +44,6 @@ class Node(NamedTuple):
     parent: str | None
     message: Message
     children: tuple[str, ...]
-
-
-class _EntryPosition(NamedTuple):
-    """
-    Where an entry was first found: in which state, and behind how many others.
-    """
-
-    state: Aggregator
-    position: int
-
-    @property
-    def log(self) -> Log[Entry]:
-        """
-        The log it was found in.
-        """
-        return self.state.entries
-
-
-class _UsagePosition(NamedTuple):
-    """
-    Where an entry of a ledger was first found: in which ledger, and behind how many
-    others.
-    """
-
-    log: Log[LedgerEntry]
-    position: int
-
-
-class _TreeLedger(NamedTuple):
-    """
-    The ledger of a whole tree: the union of its states' ledgers.
-
-    Attributes:
-        entries: The entries, each once, in the order in which they came.
-
-        places: Where each was found, by identity.
-    """
-
-    entries: Log[LedgerEntry]
-    places: PMap[str, _UsagePosition]
-
-    def with_ledger(
-        self, ledger: Log[LedgerEntry], known: Log[LedgerEntry]
-    ) -> _TreeLedger:
-        """
-        The same with what *ledger* has and this lacks; itself if that is nothing.
-        All that is in *known* is here. Costs what *ledger* has besides that.
-        """
-        start = _count_known(ledger, self.places, known.common_prefix(ledger))
-        if start == len(ledger):
-            return self
-
-        new = []
-        places: Any = self.places.evolver()  # whose `in` type checkers don't know
-        for position, entry in enumerate(ledger.iterate(start), start):
-            if entry.id not in places:
-                places[entry.id] = _UsagePosition(ledger, position)
-                new.append(entry)
-
-        if not new:
-            return self
-
-        # Where the ledger begins with this one it is taken as it is, so that states
-        # that grow from it share it.
-        entries = self.entries
-        is_longer = entries.common_prefix(ledger) == len(entries)
-        if is_longer and entries.is_shared_start_of(ledger):
-            return _TreeLedger(ledger, places.persistent())
-
-        return _TreeLedger(entries.extend(new), places.persistent())
 
 
 @final
@@ -164,11 +90,11 @@ class MessageTree:
     _states: Log[Aggregator]
     # The identities of all entries, in the order in which they came.
     _ids: Log[str]
-    _places: PMap[str, _EntryPosition]
+    _places: PMap[str, EntryPosition]
     _children: PMap[str, tuple[str, ...]]
     # Of entries that also stand behind others: those others.
     _joined: PMap[str, tuple[str | None, ...]]
-    _ledger: _TreeLedger
+    _ledger: TreeLedger
     _head: str | None
     # A state that ends with the head: the one that was added, or the path there.
     _shown: Aggregator
@@ -202,7 +128,7 @@ class MessageTree:
             raise ValueError(msg)
 
         start = Aggregator.new()
-        ledger = _TreeLedger(Log(), pmap())
+        ledger = TreeLedger(Log(), pmap())
         empty = _make_tree(Log(), Log(), pmap(), pmap(), pmap(), ledger, None, start)
         return empty.add(*states)
 
@@ -394,7 +320,7 @@ class MessageTree:
         )
         return state.join(bill)
 
-    def _find_place(self, entry_id: str) -> _EntryPosition:
+    def _find_place(self, entry_id: str) -> EntryPosition:
         place = self._places.get(entry_id)
         if place is None:
             shown = shorten_repr(entry_id)
@@ -432,7 +358,7 @@ class MessageTree:
     def _add_state(self, state: Aggregator) -> MessageTree:
         entries = state.entries
         head = entries[-1].id if len(entries) else None
-        start = _count_known(entries, self._places)
+        start = count_known(entries, self._places)
         ids, children, joined = self._ids, self._children, self._joined
         places: Any = self._places.evolver()  # whose `in` type checkers don't know
         for position, entry in enumerate(entries.iterate(start), start):
@@ -446,7 +372,7 @@ class MessageTree:
 
                 continue
 
-            places[entry.id] = _EntryPosition(state, position)
+            places[entry.id] = EntryPosition(state, position)
             ids = ids.append(entry.id)
             above = parent or _ROOT
             children = children.set(above, (*children.get(above, ()), entry.id))
@@ -521,29 +447,6 @@ class MessageTree:
         return _rebuild_tree, (tuple(self._states), self._head, self._shown)
 
 
-def _count_known(items: Log[Any], places: Mapping[str, Any], known: int = 0) -> int:
-    """
-    How many of the first *items* stand in *places* behind the same ones; no less
-    than *known*.
-    """
-    compared: Log[Any] | None = None
-    common = 0
-    for position in range(len(items) - 1, known - 1, -1):
-        place = places.get(items[position].id)
-        if place is None or place.position != position:
-            continue
-
-        # What has more in common with a log than *items* has parts from *items*
-        # where that log does: a copy of which one item differs is compared once.
-        if compared is None or place.log.common_prefix(compared) <= common:
-            common, compared = place.log.common_prefix(items), place.log
-
-        if common > position:
-            return position + 1
-
-    return known
-
-
 def _id_before(entries: Log[Entry], position: int) -> str | None:
     return entries[position - 1].id if position else None
 
@@ -562,10 +465,10 @@ def _check_state(state: object) -> Aggregator:
 def _make_tree(  # noqa: PLR0917 - its fields
     states: Log[Aggregator],
     ids: Log[str],
-    places: PMap[str, _EntryPosition],
+    places: PMap[str, EntryPosition],
     children: PMap[str, tuple[str, ...]],
     joined: PMap[str, tuple[str | None, ...]],
-    ledger: _TreeLedger,
+    ledger: TreeLedger,
     head: str | None,
     shown: Aggregator,
 ) -> MessageTree:
