@@ -92,12 +92,8 @@ def _schema_problems(there: Sequence[Row]) -> list[str]:
     What is wrong with the schema of a file. SQLite itself accepts a table name that
     differs in case, and loses the table when it rewrites the file.
     """
-    missing = []
-    for statement in _CREATE:
-        name = statement.split()[2]
-        if (name, name, statement) not in there:
-            missing.append(name)
-
+    names = {statement: statement.split()[2] for statement in _CREATE}
+    missing = [name for each, name in names.items() if (name, name, each) not in there]
     if not missing:
         return []
 
