@@ -149,10 +149,7 @@ def _load_known(
     read: DocumentReader, message: Any, name: str, path: str
 ) -> Message | None:
     raw: dict[str, Any] = vars(message)
-    role = CLASSES[name]
-    if not role and name.startswith("ChatMessage"):
-        role = ROLES.get(raw["role"], "")
-
+    role = CLASSES[name] or ROLES.get(raw.get("role", ""), "")
     if not role:
         return _load_unknown(read, message, name, path)
 
@@ -183,7 +180,11 @@ def _load_known(
         where = dict.fromkeys(read.mended[mended_before:])
         notes["mended"] = [each[len(path) + 1 :] for each in where]
 
+    # An empty map would be checked, too: a third more time for a text without an id.
     kind = MESSAGE_CLASSES[role]
+    if not notes:
+        return kind(**fields)
+
     try:
         return kind(**fields, metadata=with_notes(SOURCE, notes))
     except InvalidMessageError:

@@ -59,10 +59,11 @@ def dump(messages: Iterable[Message]) -> Export:
     """
     write = PayloadWriter(SOURCE)
     calls: dict[str, ToolCall] = {}
-    items: list[Item] = []
-    for message, path in write.each(messages):
-        items += write_items(write, message, path, calls, followed=True)
-
+    items = [
+        item
+        for message, path in write.each(messages)
+        for item in write_items(write, message, path, calls, followed=True)
+    ]
     return Export(items, tuple(write.lost))
 
 
@@ -90,11 +91,12 @@ def items_of(
     The items of *messages*; *calls* are earlier ones, by their ids.
     """
     # Any: the SDK types an item as a union of all kinds.
-    write, known, items = PayloadWriter(SOURCE), dict(calls or {}), list[Any]()
-    for message in messages:
-        items += write_items(write, message, "", known, followed=True)
-
-    return items
+    write, known = PayloadWriter(SOURCE), dict(calls or {})
+    return [
+        item
+        for message in messages
+        for item in write_items(write, message, "", known, followed=True)
+    ]
 
 
 def newest_items(messages: Sequence[Message], limit: int) -> list[Any] | None:
