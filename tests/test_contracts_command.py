@@ -2,6 +2,7 @@
 The command that checks laws: its table, its status, and what it refuses.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,10 @@ def remind(state: Aggregator) -> Aggregator:
 
 def without_empty(state: Aggregator) -> Aggregator:
     return Aggregator.new(messages=[each for each in state if each.text])
+
+
+def shout(state: Aggregator) -> Aggregator:
+    raise ValueError("¡No!")
 
 
 def count_words(message: Message) -> int:
@@ -209,7 +214,7 @@ class TestTable:
         status, _, err = run("program_of_a_user:main")
 
         assert 2 == status
-        assert "can't import 'program_of_a_user': SystemExit: 0" in err
+        assert "can't import 'program_of_a_user:main': SystemExit: 0" in err
 
 
 class TestBackends:
@@ -241,7 +246,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["no_such_module:name"], "can't import 'no_such_module': Module"),
+            (["no_such_module:name"], "can't import 'no_such_module:name': Module"),
             ([f"{HERE}:nothing"], f"'{HERE}' has no attribute 'nothing'"),
             ([f"{HERE}:unknown"], "is of unknown kind"),
             ([f"{HERE}:HERE"], "name it with --kind, one of backend, adapter"),
@@ -263,6 +268,25 @@ class TestRefused:
         assert (2, "") == (status, out)
         assert message in err
 
+    def test_lazy(self, run, tmp_path, monkeypatch):
+        """
+        An attribute that a module imports when it is first asked for, and can't, is
+        such an error, too; so is a module whose own imports fail, by its name alone.
+        """
+        (tmp_path / "lazy_module.py").write_text(
+            "def __getattr__(name):\n    raise ImportError(f'install {name}')\n"
+        )
+        (tmp_path / "lazy_package").mkdir()
+        (tmp_path / "lazy_package" / "__init__.py").touch()
+        (tmp_path / "lazy_package" / "adapter.py").write_text("import no_such_module")
+        monkeypatch.syspath_prepend(tmp_path)
+        first = run("lazy_module:make")
+        second = run("lazy_package.adapter")
+
+        assert (2, "") == first[:2] == second[:2]
+        assert "can't import 'lazy_module:make': ImportError: install make" in first[2]
+        assert "No module named 'no_such_module'" in second[2]
+
     def test_from_a_shell(self):
         """
         The module runs as a program, and finds modules of the current folder.
@@ -278,3 +302,20 @@ class TestRefused:
 
         assert (0, "") == (done.returncode, done.stderr)
         assert done.stdout.endswith("8 hold, 0 broken\n")
+
+    def test_encoding(self):
+        """
+        What stdout can't encode is escaped in the report.
+        """
+        command = [sys.executable, "-m", "conversation_state.testing"]
+        done = subprocess.run(
+            [*command, "tests.test_contracts_command:shout", "--examples", "2"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+        assert (1, "") == (done.returncode, done.stderr)
+        assert "  ValueError: \\xa1No!\n" in done.stdout

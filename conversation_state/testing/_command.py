@@ -5,8 +5,9 @@ The command ``python -m conversation_state.testing``: contracts checked from a s
 from __future__ import annotations
 
 import argparse
-import importlib
 import inspect
+import io
+import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
@@ -72,6 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         parser.error(str(error))
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Examples have characters of all kinds, which a pipe on Windows may lack.
+        sys.stdout.reconfigure(errors="backslashreplace")
+
     sys.stdout.write(_format_report(options.target, kind, results))
     return int(any(each.is_broken for each in results))
 
@@ -124,24 +129,14 @@ def _read_number(text: str) -> int:
 
 
 def _import_subject(target: str) -> Any:
-    """
-    What ``module:name`` names, or ``module``.
-    """
-    module, _, name = target.partition(":")
+    # Without a colon, a module that fails to import another one would be looked for as
+    # an attribute of its package, and the error would not say what is missing.
+    name = target if ":" in target else f"{target}:"
     try:
-        found: Any = importlib.import_module(module)
+        return pkgutil.resolve_name(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
-        msg = f"can't import {module!r}: {type(error).__name__}: {error}"
+        msg = f"can't import {target!r}: {type(error).__name__}: {error}"
         raise UsageError(msg) from None
-
-    for part in name.split(".") if name else ():
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            msg = f"{module!r} has no attribute {name!r}"
-            raise UsageError(msg) from None
-
-    return found
 
 
 def _guess_kind(subject: Any, target: str) -> str:
