@@ -290,7 +290,7 @@ class TestCheckReducer:
             contract = ReducerContract()
             contract.reducer = without_empty
             with pytest.raises(AssertionError):
-                contract.laws[law].call(contract, state=names["state"])
+                contract.laws[law].check(contract, state=names["state"])
 
     def test_message(self):
         """
@@ -586,7 +586,7 @@ class TestCheckCounter:
 
         assert drawn.keys() <= {"message", "messages"}
         with pytest.raises(AssertionError):
-            contract.laws[law].call(contract, **drawn)
+            contract.laws[law].check(contract, **drawn)
 
     def test_declared(self):
         """

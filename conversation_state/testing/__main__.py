@@ -11,6 +11,7 @@ import sys
 from conversation_state.errors import MissingExtraError
 
 if __name__ == "__main__":
+    # Looked for instead of imported: an ImportError may be one of Hypothesis' own.
     if importlib.util.find_spec("hypothesis") is None:
         sys.stderr.write(f"{MissingExtraError('checking laws', 'testing')}\n")
         sys.exit(2)

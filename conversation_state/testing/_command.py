@@ -9,9 +9,8 @@ import inspect
 import io
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
-from types import ModuleType
 from typing import Any, get_type_hints
 
 from hypothesis import settings as Settings  # noqa: N812 - a class
@@ -66,10 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _make_parser()
     options = parser.parse_args(arguments)
     try:
+        # Around the import as well: a module may print when it is imported.
         with redirect_stdout(sys.stderr):
             subject = _import_subject(options.target)
             kind = options.kind or _guess_kind(subject, options.target)
-            results = [*_run_contract(kind, subject, options)]
+            results = _run_contract(kind, subject, options)
     except UsageError as error:
         parser.error(str(error))
 
@@ -96,20 +96,18 @@ def _make_parser() -> argparse.ArgumentParser:
         choices=_NAMES,
         help="what it is; without this, its type hints and methods decide",
     )
-    parser.add_argument(
-        "--without",
-        metavar="LAW",
-        action="append",
-        default=[],
-        help="a law that does not hold and need not; may be repeated",
-    )
-    parser.add_argument(
-        "--also",
-        metavar="LAW",
-        action="append",
-        default=[],
-        help="a law that is only checked on request; may be repeated",
-    )
+    for option, which in (
+        ("--without", "does not hold and need not"),
+        ("--also", "is only checked on request"),
+    ):
+        parser.add_argument(
+            option,
+            metavar="LAW",
+            action="append",
+            default=[],
+            help=f"a law that {which}; may be repeated",
+        )
+
     parser.add_argument(
         "--examples",
         metavar="N",
@@ -139,19 +137,24 @@ def _import_subject(target: str) -> Any:
         raise UsageError(msg) from None
 
 
-def _guess_kind(subject: Any, target: str) -> str:
+def _guess_kind(subject: Any, target: str) -> str:  # noqa: PLR0911 - one for each
     """
     The kind of *subject*: by its methods, or the type hints of what it takes and
     returns.
     """
-    for kind, is_kind in _METHODS:
-        if is_kind(subject):
-            return kind
+    # A class is a function that makes what it is a class of; only its instances load.
+    is_class = inspect.isclass(subject)
+    if not is_class and _has_methods(subject, "dump", "load"):
+        return "adapter"
 
-    takes, returns = _read_hints(subject, target)
-    for kind, is_made in (("backend", _is_backend), ("session", _is_session)):
-        if is_made(returns):
-            return kind
+    takes, returns = (None, None) if is_class else _read_hints(subject, target)
+    made = subject if is_class else returns
+    is_store = inspect.isclass(made) and issubclass(made, Store)
+    if is_store or _has_methods(made, "reading", "writing"):
+        return "backend"
+
+    if _has_methods(made, "get_items", "add_items", "pop_item"):
+        return "session"
 
     if isinstance(returns, type) and issubclass(returns, Aggregator):
         return "reducer"
@@ -162,6 +165,8 @@ def _guess_kind(subject: Any, target: str) -> str:
     if returns is int and isinstance(takes, type) and issubclass(takes, Message):
         return "counter"
 
+    # By their text: a summary is any sequence of messages or string, or an awaitable
+    # of one, and the names of a hint are all that these have in common.
     if "Message" in str(takes) and ("str" in str(returns) or "Message" in str(returns)):
         return "summariser"
 
@@ -176,32 +181,12 @@ def _has_methods(subject: Any, *methods: str) -> bool:
     return all(callable(getattr(subject, each, None)) for each in methods)
 
 
-def _is_adapter(subject: Any) -> bool:
-    return not inspect.isclass(subject) and _has_methods(subject, "dump", "load")
-
-
-def _is_backend(subject: Any) -> bool:
-    is_store = inspect.isclass(subject) and issubclass(subject, Store)
-    return is_store or _has_methods(subject, "reading", "writing")
-
-
-def _is_session(subject: Any) -> bool:
-    return _has_methods(subject, "get_items", "add_items", "pop_item")
-
-
-_METHODS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
-    ("adapter", _is_adapter),
-    ("backend", lambda subject: inspect.isclass(subject) and _is_backend(subject)),
-    ("session", lambda subject: inspect.isclass(subject) and _is_session(subject)),
-)
-
-
 def _read_hints(subject: Any, target: str) -> tuple[Any, Any]:
     """
     The type hints of the first argument and of the result; None for a missing one.
     """
     function = subject
-    if not inspect.isroutine(subject) and not inspect.isclass(subject):
+    if not inspect.isroutine(subject):
         function = getattr(type(subject), "__call__", subject)  # noqa: B004 - its hints
 
     try:
@@ -218,19 +203,21 @@ def _read_hints(subject: Any, target: str) -> tuple[Any, Any]:
 
 def _run_contract(
     kind: str, subject: Any, options: argparse.Namespace
-) -> Iterable[LawResult]:
-    if kind == "backend":
-        return _run_backend(subject, options)
-
+) -> Sequence[LawResult]:
     if kind != "adapter" and not callable(subject):
         msg = f"expected a function for the kind {kind}, got {shorten_repr(subject)}"
         raise UsageError(msg)
 
     try:
-        made, attribute = _KINDS[kind]
-        contract = made()
+        if kind == "backend":
+            return _run_backend(subject, options)
+
+        cls, attribute = _KINDS[kind]
+        contract = cls()
         setattr(contract, attribute, subject)
         contract.without, contract.also = options.without, options.also
+        # Without a database, and with the same random numbers, two runs print the same
+        # table, and nothing is written to the current folder.
         settings = Settings(
             max_examples=options.examples, database=None, derandomize=True
         )
@@ -240,12 +227,9 @@ def _run_contract(
         raise UsageError(str(error)) from None
 
 
-def _run_backend(subject: Any, options: argparse.Namespace) -> Iterable[LawResult]:
-    if isinstance(subject, ModuleType) or not callable(subject):
-        msg = f"expected a function that makes a backend, got {shorten_repr(subject)}"
-        raise UsageError(msg)
-
+def _run_backend(subject: Any, options: argparse.Namespace) -> Sequence[LawResult]:
     try:
+        # Its module imports pytest, which the other kinds do without.
         from conversation_state.testing.contracts import run_promises  # noqa: PLC0415
     except ModuleNotFoundError as error:
         msg = f"the contract of backends needs pytest: {error}; pip install pytest"
@@ -255,10 +239,7 @@ def _run_backend(subject: Any, options: argparse.Namespace) -> Iterable[LawResul
         msg = f"also: unknown law {options.also[0]!r}; backends have none on request"
         raise UsageError(msg)
 
-    try:
-        return list(run_promises(subject, without=options.without))
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    return list(run_promises(subject, without=options.without))
 
 
 def _format_report(target: str, kind: str, results: Sequence[LawResult]) -> str:

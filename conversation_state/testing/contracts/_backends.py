@@ -40,14 +40,8 @@ from conversation_state.testing.stores import StoreContract
 
 __all__ = ["check_backend", "run_promises"]
 
-_KIND = "backends"
-
 
 class _Subject(StoreContract):
-    """
-    The contract of the backends that a function makes.
-    """
-
     def __init__(self, make: Callable[..., Any], *, is_kept: bool) -> None:
         self._make = make
         self.is_kept = is_kept
@@ -96,6 +90,7 @@ def _open_fixtures(
     The fixtures that *test* asks for, in a new folder, as pytest opens them.
     """
     with ExitStack() as opened:
+        # Windows refuses to delete files that a broken backend has left open.
         folder = opened.enter_context(
             tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         )
@@ -103,6 +98,7 @@ def _open_fixtures(
 
         def find(name: str) -> Any:
             if name not in found:
+                # pytest refuses a direct call of a fixture, which wraps the function.
                 make: Any = inspect.unwrap(getattr(StoreContract, name))
                 needed = [find(each) for each in inspect.signature(make).parameters]
                 if inspect.isgeneratorfunction(make):
@@ -127,6 +123,7 @@ def _run_promise(
             with _open_fixtures(subject, test, given) as fixtures:
                 test(subject, **fixtures)
         except pytest.skip.Exception:
+            # By what the backend is, which is the same for all arguments.
             return LawResult(name, promise, NOT_APPLICABLE)
         except (Exception, SystemExit, pytest.fail.Exception) as error:  # noqa: BLE001
             # Whatever a test raises says that its promise is broken.
@@ -213,4 +210,4 @@ def check_backend(
             If *without* has an unknown name.
     """
     results = tuple(run_promises(make, is_kept=is_kept, without=without))
-    raise_broken(make, _KIND, results)
+    raise_broken(make, "backends", results)

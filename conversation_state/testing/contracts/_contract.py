@@ -12,7 +12,7 @@ import inspect
 import random
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterator
-from functools import partial, wraps
+from functools import partial
 from itertools import count
 from typing import Any, ClassVar, TypeVar
 from unittest import SkipTest
@@ -88,23 +88,6 @@ class Law:
         """
         return read_promise(self.check)
 
-    def find_examples(self, contract: Any) -> dict[str, SearchStrategy[Any]]:
-        """
-        A strategy for each argument.
-        """
-        return {
-            name: getattr(contract, found) if isinstance(found, str) else found
-            for name, found in self.examples.items()
-        }
-
-    def call(self, contract: Any, **drawn: Any) -> None:
-        """
-        Hold it against one example.
-        """
-        result = self.check(contract, **drawn)
-        if inspect.iscoroutine(result):
-            run_coroutine(result)
-
     def make_test(self) -> Callable[[Any], None]:
         """
         The method as a test for pytest.
@@ -114,7 +97,7 @@ class Law:
             if not contract._is_checked(self):
                 raise SkipTest(f"{self.name}: {DECLARED}")
 
-            self.run(contract, Settings(), _raise_with_code)
+            self.run(contract, Settings(), _note_example, count())
 
         test.__name__ = test.__qualname__ = self.check.__name__
         test.__doc__, test.__module__ = self.check.__doc__, self.check.__module__
@@ -126,9 +109,10 @@ class Law:
         contract: Any,
         settings: Settings,
         on_error: Callable[[BaseException, dict[str, Any]], None],
+        tried: Iterator[int],
     ) -> None:
         """
-        Hold it against as many examples as *settings* say.
+        Hold it against as many examples as *settings* say, and count them in *tried*.
 
         *on_error* is called with every example that breaks it, the smallest one last.
         An interrupt ends the search, with a note of the example that it met: that of a
@@ -136,38 +120,50 @@ class Law:
         """
 
         def hold(**drawn: Any) -> None:
+            next(tried)
             if drawn:
-                # Hypothesis gives all examples the same random numbers.
+                # Hypothesis gives all examples the same random numbers: a function
+                # that guesses would guess alike for all of them, and pass.
                 random.seed(repr(drawn))
 
             try:
-                self.call(contract, **drawn)
+                result = self.check(contract, **drawn)
+                if inspect.iscoroutine(result):
+                    run_coroutine(result)
             except HypothesisException:
+                # How assume() and a filter reject an example: no law is broken.
                 raise
             except (Exception, SystemExit) as error:
                 on_error(error, drawn)
                 raise
             except KeyboardInterrupt as error:
                 error.add_note(f"While checking: {self.name}")
-                _raise_with_code(error, drawn)
+                _note_example(error, drawn)
                 raise
 
         if not self.examples:
             hold()
             return
 
-        # What Hypothesis remembers failing examples by.
+        # What Hypothesis remembers failing examples by, with the source: all laws have
+        # the source of this function.
         hold.__name__ = f"{type(contract).__name__}_{self.check.__name__}"
+        # By name where a subclass may have examples of its own.
+        examples = {
+            name: getattr(contract, found) if isinstance(found, str) else found
+            for name, found in self.examples.items()
+        }
         suppressed = {*settings.suppress_health_check, *_HEALTH_CHECKS}
         adapted = Settings(
             settings,
-            deadline=None,
+            deadline=None,  # what is checked may be slow, or slow the first time
             print_blob=False,  # there is no test of the user's to put it on
             report_multiple_bugs=False,
             suppress_health_check=tuple(suppressed),
+            # It would explain lines of this kit, which called what is checked.
             phases=[each for each in settings.phases if each is not Phase.explain],
         )
-        adapted(given(**self.find_examples(contract))(hold))()
+        adapted(given(**examples)(hold))()
 
 
 def read_promise(test: Callable[..., Any]) -> str:
@@ -178,7 +174,7 @@ def read_promise(test: Callable[..., Any]) -> str:
     return " ".join(text.split("\n\n")[0].split())
 
 
-def _raise_with_code(error: BaseException, drawn: dict[str, Any]) -> None:
+def _note_example(error: BaseException, drawn: dict[str, Any]) -> None:
     if drawn:
         error.add_note(f"With:\n\n{format_example(drawn)}\n")
 
@@ -229,6 +225,8 @@ class Contract:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.laws = {}
+        # Laws of a base class first, in which a subclass may state what its own need;
+        # as the class has them, for a subclass may put another in the place of one.
         for base in reversed(cls.__mro__):
             for name in vars(base):
                 found = getattr(getattr(cls, name, None), "law", None)
@@ -316,21 +314,22 @@ def run_laws(
 def _run_law(each: Law, contract: Contract, settings: Settings) -> LawResult:
     failed: list[tuple[BaseException, dict[str, Any]]] = []
     tried = count()
-    counted = attrs.evolve(each, check=_count_calls(each.check, tried))
 
     def note_error(error: BaseException, drawn: dict[str, Any]) -> None:
+        # Only the last one: states that were drawn can be large.
         failed[:] = [(error, drawn)]
 
     quiet = Settings(settings, verbosity=Verbosity.quiet)
     made: Callable[..., LawResult] = partial(LawResult, each.name, each.promise)
     try:
-        counted.run(contract, quiet, note_error)
+        each.run(contract, quiet, note_error, tried)
     except (Exception, SystemExit) as error:
+        # Strategies of a user's subclass may fail: no example, and no law is broken.
         if not failed:
             raise
 
         # Hypothesis says so if the same example breaks it once and not once more.
-        reason, drawn = failed[-1]
+        [(reason, drawn)] = failed
         if isinstance(error, Flaky):
             reason.add_note("not each time that it is tried")
 
@@ -338,17 +337,6 @@ def _run_law(each: Law, contract: Contract, settings: Settings) -> LawResult:
         return made(BROKEN, next(tried), reason, format_example(drawn), line)
 
     return made(HOLDS, next(tried))
-
-
-def _count_calls(
-    check: Callable[..., Any], number: Iterator[int]
-) -> Callable[..., Any]:
-    @wraps(check)
-    def counted(*arguments: Any, **drawn: Any) -> Any:
-        next(number)
-        return check(*arguments, **drawn)
-
-    return counted
 
 
 def check_contract(
@@ -369,6 +357,8 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     The result of *coroutine*, run in an event loop of its own; in another thread if
     this one has a running loop.
     """
+    # asyncio.run() refuses to run in a thread whose loop runs, as that of an async test
+    # or of a notebook does.
     try:
         asyncio.get_running_loop()
     except RuntimeError:

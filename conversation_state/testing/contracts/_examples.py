@@ -95,6 +95,7 @@ def draw_mostly(
     """
     *usual* for most examples, those of *rare* for every eighth.
     """
+    # The usual one first: Hypothesis shrinks towards it, to examples that can be read.
     return st.sampled_from([usual] * 7 * len(rare) + [*rare]).flatmap(lambda it: it)
 
 
@@ -169,6 +170,7 @@ def unpickled(value: T) -> T:
     """
     A copy of *value* that shares nothing with it.
     """
+    # deepcopy() of a state is that state, so that a result by identity would hold.
     copy: T = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
     return copy
 

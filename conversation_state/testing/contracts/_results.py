@@ -5,7 +5,8 @@ What came of laws: each result, why a law is broken, and the error that lists th
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from textwrap import wrap
 from types import TracebackType
@@ -80,7 +81,7 @@ class LawResult:
         if self.error is None:
             return f"{self.law}: {self.result}"
 
-        return "\n".join([*self._format_promise(), *_indent_lines(self.reason)])
+        return _format_reason([self])
 
     @property
     def reason(self) -> str:
@@ -100,32 +101,17 @@ class LawResult:
 
         return "\n".join(lines)
 
-    def _format_promise(self) -> list[str]:
-        return wrap(f"{self.law}: {self.promise}", _WIDTH)
 
-
-def _format_broken(results: Iterable[LawResult]) -> list[str]:
+def _format_reason(same: Sequence[LawResult]) -> str:
     """
-    Why laws are broken; those that one error breaks, with one example, together.
+    Why laws are broken that one error breaks, with one example.
     """
-    reasons: dict[str, list[LawResult]] = {}
-    for each in results:
-        reasons.setdefault(each.reason, []).append(each)
-
-    return [
-        "\n".join(
-            [
-                *[line for each in same for line in each._format_promise()],
-                *_indent_lines(why),
-            ]
-        )
-        for why, same in reasons.items()
-    ]
+    promises = [wrap(f"{each.law}: {each.promise}", _WIDTH) for each in same]
+    return "\n".join([*chain(*promises), *_indent_lines(same[0].reason)])
 
 
-def _indent_lines(text: str | list[str]) -> list[str]:
-    lines = text.splitlines() if isinstance(text, str) else text
-    return [f"  {line}" if line else "" for line in lines]
+def _indent_lines(text: str) -> list[str]:
+    return [f"  {line}" if line else "" for line in text.splitlines()]
 
 
 class BrokenLawsError(AssertionError):
@@ -141,6 +127,7 @@ class BrokenLawsError(AssertionError):
     """
 
     def __init__(self, subject: str, kind: str, results: tuple[LawResult, ...]) -> None:
+        # All of them: an exception is unpickled by a call with its `args`.
         super().__init__(subject, kind, results)
         self.subject, self.kind, self.results = subject, kind, results
 
@@ -154,7 +141,12 @@ class BrokenLawsError(AssertionError):
     def __str__(self) -> str:
         number = f"{len(self.broken)} of {len(self.results)}"
         first = f"{self.subject} breaks {number} laws of {self.kind}"
-        lines = [first, *_format_broken(self.broken[:_MAX_SHOWN])]
+        # A function that always fails breaks all laws in one way, which is said once.
+        reasons: dict[str, list[LawResult]] = {}
+        for each in self.broken[:_MAX_SHOWN]:
+            reasons.setdefault(each.reason, []).append(each)
+
+        lines = [first, *map(_format_reason, reasons.values())]
         if self.broken[_MAX_SHOWN:]:
             names = ", ".join([each.law for each in self.broken[_MAX_SHOWN:]])
             lines.append(f"broken, too: {names}")
@@ -185,6 +177,8 @@ def find_line(raised: TracebackType | None) -> str:
     Where the code that was checked raised an error: the innermost line in the file
     that a contract called; "" if the contract itself raised it.
     """
+    # What is below the last frame of this kit is the user's; but the innermost line may
+    # be that of a library which they call.
     frames = traceback.extract_tb(raised)
     while any(each.filename.startswith(_KIT) for each in frames):
         frames.pop(0)
