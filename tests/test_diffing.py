@@ -337,7 +337,7 @@ class TestLaws:
         """
         Of states that grew from one.
         """
-        laws.diffs_tell_all(*pair)
+        laws.diffs_are_complete(*pair)
         laws.diffs_are_mirrored(*pair)
         laws.joins_bring_the_difference(*pair)
 
@@ -346,7 +346,7 @@ class TestLaws:
         """
         Of states that know nothing of each other, but for keys of ledgers.
         """
-        laws.diffs_tell_all(a, b)
+        laws.diffs_are_complete(a, b)
         laws.diffs_are_mirrored(a, b)
         laws.joins_bring_the_difference(a, b)
 
@@ -356,7 +356,7 @@ class TestLaws:
         Of a state, itself, a fork and a copy.
         """
         laws.nothing_differs_from_itself(state)
-        laws.diffs_tell_all(state, decode(encode(state), expect=Aggregator))
+        laws.diffs_are_complete(state, decode(encode(state), expect=Aggregator))
 
     @given(our.diffs())
     def test_copies(self, found):
@@ -417,12 +417,12 @@ class TestLaws:
         assert broken(laws.nothing_differs_from_itself, a, verb="__bool__", to=always)
         assert broken(laws.nothing_differs_from_itself, a, identical=False)
         assert broken(laws.nothing_differs_from_itself, a, related=False)
-        assert broken(laws.diffs_tell_all, a, b, verb="__bool__", to=never)
-        assert broken(laws.diffs_tell_all, a, b, identical=True)
-        assert broken(laws.diffs_tell_all, a, b, related=False)
-        assert broken(laws.diffs_tell_all, a, b, context=())
-        assert broken(laws.diffs_tell_all, a, b, entries=other.entries)
-        assert broken(laws.diffs_tell_all, a, b, ledger=other.ledger)
+        assert broken(laws.diffs_are_complete, a, b, verb="__bool__", to=never)
+        assert broken(laws.diffs_are_complete, a, b, identical=True)
+        assert broken(laws.diffs_are_complete, a, b, related=False)
+        assert broken(laws.diffs_are_complete, a, b, context=())
+        assert broken(laws.diffs_are_complete, a, b, entries=other.entries)
+        assert broken(laws.diffs_are_complete, a, b, ledger=other.ledger)
         assert broken(laws.diffs_are_mirrored, a, b, verb="reversed", to=lambda d: d)
         assert broken(laws.joins_bring_the_difference, a, b, entries=other.entries)
         assert broken(laws.joins_bring_the_difference, a, b, ledger=other.ledger)
@@ -793,7 +793,7 @@ class TestRealRuns:
             assert start == found.common
             assert list(one[start:]) == [entry.message for entry in found.only_a]
             assert list(other[start:]) == [entry.message for entry in found.only_b]
-            laws.diffs_tell_all(a, b)
+            laws.diffs_are_complete(a, b)
             laws.diffs_are_mirrored(a, b)
             laws.joins_bring_the_difference(a, b)
             for shown in (found.text(), found.markdown(), found.html()):

@@ -122,7 +122,7 @@ class TestStates:
         """
         laws.join_keeps_both_orders(a, b)
         laws.join_is_idempotent(a, b)
-        laws.join_pays_once(a, b)
+        laws.join_counts_usage_once(a, b)
 
     @given(aggregators(), st.data())
     def test_join_of_relatives(self, trunk, data):
@@ -134,8 +134,8 @@ class TestStates:
         laws.join_keeps_both_orders(a, b)
         laws.join_is_idempotent(a, b)
         laws.join_is_associative(a, b, c)
-        laws.join_pays_once(a, b, c)
-        laws.join_pays_once(trunk, a, b)
+        laws.join_counts_usage_once(a, b, c)
+        laws.join_counts_usage_once(trunk, a, b)
 
     @given(aggregators(), aggregators(), aggregators())
     def test_join_is_associative(self, a, b, c):
@@ -150,8 +150,8 @@ class TestStates:
         """
         Up over two generations, and down into a fork.
         """
-        laws.generations_flow_up(state, one, two)
-        laws.parents_flow_into_forks(state, one, two)
+        laws.forks_of_forks_join_the_root(state, one, two)
+        laws.parents_join_their_forks(state, one, two)
 
     @given(aggregators(), st.lists(SPEECHES, max_size=4))
     def test_siblings(self, state, branches):
@@ -309,12 +309,17 @@ class TestLaws:
         transcript = [UserMessage("c")]
         assert broken("join", twice, laws.join_is_idempotent, state, other)
         assert broken("join", forget, laws.join_keeps_both_orders, state, other)
-        assert broken("join", forget, laws.join_pays_once, state, other)
+        assert broken("join", forget, laws.join_counts_usage_once, state, other)
         assert broken(
-            "join", forget, laws.generations_flow_up, state, transcript, transcript
+            "join",
+            forget,
+            laws.forks_of_forks_join_the_root,
+            state,
+            transcript,
+            transcript,
         )
         assert broken(
-            "join", forget, laws.parents_flow_into_forks, state, transcript, transcript
+            "join", forget, laws.parents_join_their_forks, state, transcript, transcript
         )
         assert broken(
             "join", forget, laws.siblings_join_in_call_order, state, [transcript]

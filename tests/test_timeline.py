@@ -22,7 +22,7 @@ from conversation_state.errors import ConversationStateError, UnknownMomentError
 from conversation_state.testing.laws import (
     copies_are_equal,
     equal_values_hash_alike,
-    going_there_and_back_changes_nothing,
+    goto_changes_no_moments,
     nothing_committed_is_lost,
     redo_then_undo_is_the_identity,
     timelines_add_up,
@@ -1156,7 +1156,7 @@ def test_there_and_back(timeline, data):
     """
     number = data.draw(st.sampled_from(numbers(timeline.moments)))
 
-    going_there_and_back_changes_nothing(timeline, number)
+    goto_changes_no_moments(timeline, number)
 
 
 @given(timelines(), timelines(), aggregators(), st.data())
@@ -1240,7 +1240,7 @@ class TestLaws:
             (
                 "goto",
                 lambda self, moment: self,
-                partial(going_there_and_back_changes_nothing, number=0),
+                partial(goto_changes_no_moments, number=0),
                 "went elsewhere",
             ),
             ("can_undo", False, timelines_add_up, "undo does not say"),

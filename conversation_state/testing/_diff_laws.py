@@ -10,8 +10,8 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.diffing import Diff, Divergence, diff
 
 __all__ = [
+    "diffs_are_complete",
     "diffs_are_mirrored",
-    "diffs_tell_all",
     "joins_bring_the_difference",
     "nothing_differs_from_itself",
 ]
@@ -47,7 +47,7 @@ def diffs_are_mirrored(a: Aggregator, b: Aggregator) -> None:
     assert bool(back) == bool(found), "one-sided"
 
 
-def diffs_tell_all(a: Aggregator, b: Aggregator) -> None:
+def diffs_are_complete(a: Aggregator, b: Aggregator) -> None:
     """
     A difference says of every entry which side has it, is empty just where
     entries and ledgers are equal, and identical just where the states are.

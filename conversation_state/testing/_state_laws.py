@@ -19,12 +19,12 @@ __all__ = [
     "checkpoints_restore",
     "forks_inherit",
     "forks_inherit_up_to",
-    "generations_flow_up",
+    "forks_of_forks_join_the_root",
+    "join_counts_usage_once",
     "join_is_associative",
     "join_is_idempotent",
     "join_keeps_both_orders",
-    "join_pays_once",
-    "parents_flow_into_forks",
+    "parents_join_their_forks",
     "siblings_join_in_call_order",
     "states_add_up",
     "turns_bring_what_was_added",
@@ -146,7 +146,7 @@ def join_keeps_both_orders(a: Aggregator, b: Aggregator | Turn) -> None:
     states_add_up(both)
 
 
-def join_pays_once(*states: Aggregator) -> None:
+def join_counts_usage_once(*states: Aggregator) -> None:
     """
     The total of a join is the sum over the union of ledgers, each identity
     counted once, whatever the states share and however often they are joined.
@@ -165,7 +165,7 @@ def join_pays_once(*states: Aggregator) -> None:
     assert again.total_usage == total, f"joined again {again.total_usage}"
 
 
-def generations_flow_up(
+def forks_of_forks_join_the_root(
     root: Aggregator, between: Sequence[Message], last: Sequence[Message]
 ) -> None:
     """
@@ -182,7 +182,7 @@ def generations_flow_up(
     assert root.join(fork, fork_of_fork) == joined, "the number of steps matters"
 
 
-def parents_flow_into_forks(
+def parents_join_their_forks(
     parent: Aggregator, since: Sequence[Message], theirs: Sequence[Message]
 ) -> None:
     """

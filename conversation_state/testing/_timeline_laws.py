@@ -14,7 +14,7 @@ from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 
 __all__ = [
-    "going_there_and_back_changes_nothing",
+    "goto_changes_no_moments",
     "message_trees_add_up",
     "nothing_committed_is_lost",
     "paths_lead_to_states",
@@ -115,7 +115,7 @@ def nothing_committed_is_lost(timeline: Timeline[S], states: Iterable[S]) -> Non
         before = kept
 
 
-def going_there_and_back_changes_nothing(timeline: Timeline[Any], number: int) -> None:
+def goto_changes_no_moments(timeline: Timeline[Any], number: int) -> None:
     """
     Whatever moment one goes to, from there the moment one was at is there
     again, by the way it came about.
