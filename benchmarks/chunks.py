@@ -30,8 +30,8 @@ from conversation_state.chunks import Accumulator, concat
 
 # The fold is quadratic, and so is a bulk merge of arguments, which is parsed
 # again and again: they are left out where they would take minutes.
-MOST_FOLDED = 10_000
-MOST_CALLED = 1_000
+MAX_FOLDED = 10_000
+MAX_CALLED = 1_000
 
 Event = dict[str, Any]
 
@@ -240,7 +240,7 @@ def _of_text(n: int) -> Iterator[Row]:
         "LangChain, bulk": partial(_merge_langchain, theirs),
         "Pydantic AI": partial(_pydantic_ai, deltas),
     }
-    if n <= MOST_FOLDED:
+    if n <= MAX_FOLDED:
         peers["LangChain, +"] = partial(reduce, operator.add, theirs)
 
     yield from _compare_peers("concat, text", n, partial(concat, chunks), peers)
@@ -306,7 +306,7 @@ def _of_calls(n: int, *, valid: bool) -> Iterator[Row]:
         "Pydantic AI": partial(_pydantic_ai_from, events),
         "Pydantic AI, deltas only": partial(_pydantic_ai_parts_from, events),
     }
-    if n <= (MOST_CALLED if valid else 100):
+    if n <= (MAX_CALLED if valid else 100):
         theirs = [_langchain_chunk(delta) for delta in deltas]
         peers["LangChain, bulk"] = partial(_merge_langchain, theirs)
         peers["LangChain, +"] = partial(reduce, operator.add, theirs)

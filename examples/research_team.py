@@ -44,7 +44,7 @@ Model: TypeAlias = Callable[[Sequence[Message]], AssistantMessage]
 
 QUESTION = "How do two of us get from Basel to Bern on Saturday, and where do we stay?"
 BUDGET = TokenBudget(context_window=240, max_output_tokens=60)
-MOST_CALLS, MOST_DRAFTS = 6, 3
+MAX_CALLS, MAX_DRAFTS = 6, 3
 
 
 # The tools: one answers at great length, one is not always there.
@@ -173,7 +173,7 @@ def research(model: Model, topic: str, state: Aggregator) -> Aggregator:
             If a tool does.
     """
     state = state.add_user_prompt(f"Research {topic}. Use your tools.")
-    for _ in range(MOST_CALLS):
+    for _ in range(MAX_CALLS):
         state = asked(model, state)
         answer = state[-1]
         if not isinstance(answer, AssistantMessage) or not answer.tool_calls:
@@ -182,7 +182,7 @@ def research(model: Model, topic: str, state: Aggregator) -> Aggregator:
         for call in answer.tool_calls:
             state = save_progress(state.add_tool_response(used(call)))
 
-    msg = f"{topic}: no answer after {MOST_CALLS} calls"
+    msg = f"{topic}: no answer after {MAX_CALLS} calls"
     raise RuntimeError(msg)
 
 
@@ -228,7 +228,7 @@ def write_until_good(model: Model, state: Aggregator) -> Aggregator:
     """
     before = state.checkpoint("before the draft")
     wish = ""
-    for _ in range(MOST_DRAFTS):
+    for _ in range(MAX_DRAFTS):
         tried = review(model, write(model, wish, state))
         verdict = tried[-1].text
         if verdict.startswith("Good"):

@@ -41,7 +41,7 @@ LAWS = {
 # One module of this package for each.
 PEERS = ("langgraph", "langchain", "agents", "pydantic_ai", "litellm")
 
-MOST_LINES = 10
+MAX_LINES = 10
 
 # The lines of an example: a function, or a coroutine function.
 Function: TypeAlias = Callable[[], Any]

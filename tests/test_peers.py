@@ -13,7 +13,7 @@ import pytest
 from peers.__main__ import main
 from peers.laws import (
     LAWS,
-    MOST_LINES,
+    MAX_LINES,
     PEERS,
     ChangedPeerError,
     Example,
@@ -60,7 +60,7 @@ class TestExamples:
         """
         lines = [line for line in example.lines if line]
 
-        assert MOST_LINES >= len(lines) > 1
+        assert MAX_LINES >= len(lines) > 1
         assert example.sentence.endswith(".")
         assert example.law in LAWS
 

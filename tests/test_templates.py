@@ -49,9 +49,9 @@ from conversation_state.parts import (
     VideoPart,
 )
 from conversation_state.templates import (
-    MOST_CHARACTERS,
-    MOST_TEMPLATE_CHARACTERS,
-    MOST_VALUES,
+    MAX_CHARACTERS,
+    MAX_TEMPLATE_CHARACTERS,
+    MAX_VALUES,
     Placeholder,
     Template,
     render,
@@ -627,7 +627,7 @@ class TestValues:
         it is written; without its vectors, which no prompt can use.
         """
         document = Document("7", "it", {"from": ["a table"]}).with_score(0.5)
-        document = document.with_dense_vector([0.5] * (MOST_VALUES + 1))
+        document = document.with_dense_vector([0.5] * (MAX_VALUES + 1))
 
         made = render(text, {"x": [document]}, syntax=syntax)
 
@@ -689,24 +689,24 @@ class TestValues:
         The largest there may be is still rendered, and one more is not.
         """
         text, mark = gap(syntax), "!"
-        most = {"x": "a" * (MOST_CHARACTERS - 1)}
-        widest = text + mark * (MOST_TEMPLATE_CHARACTERS - len(text))
+        most = {"x": "a" * (MAX_CHARACTERS - 1)}
+        widest = text + mark * (MAX_TEMPLATE_CHARACTERS - len(text))
 
-        assert MOST_CHARACTERS == len(render(text + mark, most, syntax=syntax))
+        assert MAX_CHARACTERS == len(render(text + mark, most, syntax=syntax))
         assert widest[len(text) :] == render(widest, {"x": ""}, syntax=syntax)
         with pytest.raises(TemplateError, match="1,000,000 characters"):
             render(text + mark * 2, most, syntax=syntax)
         with pytest.raises(TemplateError, match="give long texts as variables"):
             render(widest + mark, {"x": ""}, syntax=syntax)
         with pytest.raises(TemplateError, match="more than 100,000 values"):
-            render(text, {"x": [0] * MOST_VALUES}, syntax=syntax)
+            render(text, {"x": [0] * MAX_VALUES}, syntax=syntax)
 
     @every_syntax
     def test_text_without_syntax_may_be_of_any_length(self, syntax):
         """
         What has no gaps is given back, however long.
         """
-        text = "a" * (MOST_CHARACTERS + 1)
+        text = "a" * (MAX_CHARACTERS + 1)
 
         assert text is render(text, {}, syntax=syntax)
 

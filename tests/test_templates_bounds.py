@@ -10,11 +10,11 @@ from conversation_state import UserMessage
 from conversation_state.errors import MissingVariableError, TemplateError
 from conversation_state.templates import Template
 from conversation_state.templates._bounds import (
-    MOST_CHARACTERS,
-    MOST_DEPTH,
-    MOST_LEVELS,
-    MOST_STEPS,
-    MOST_WIDTH,
+    MAX_CHARACTERS,
+    MAX_DEPTH,
+    MAX_LEVELS,
+    MAX_STEPS,
+    MAX_WIDTH,
     Meter,
     Refused,
     check_width,
@@ -27,7 +27,7 @@ class TestMeter:
         As many steps as there may be, and no more.
         """
         meter = Meter()
-        meter.step(MOST_STEPS - 1)
+        meter.step(MAX_STEPS - 1)
         meter.step()
 
         with pytest.raises(Refused, match="200,000 steps"):
@@ -38,7 +38,7 @@ class TestMeter:
         As many written characters as there may be, and no more.
         """
         meter = Meter()
-        meter.write(MOST_CHARACTERS)
+        meter.write(MAX_CHARACTERS)
 
         with pytest.raises(Refused, match="1,000,000 characters"):
             meter.write(1)
@@ -48,10 +48,10 @@ class TestMeter:
         A value in between may be as long as the result.
         """
         meter = Meter()
-        meter.make(MOST_CHARACTERS)
+        meter.make(MAX_CHARACTERS)
 
         with pytest.raises(Refused, match="1,000,000 characters or items"):
-            meter.make(MOST_CHARACTERS + 1)
+            meter.make(MAX_CHARACTERS + 1)
 
     def test_depth(self):
         """
@@ -59,16 +59,16 @@ class TestMeter:
         """
         meter = Meter()
         for _ in range(2):
-            for _ in range(MOST_DEPTH):
+            for _ in range(MAX_DEPTH):
                 meter.enter()
 
             with pytest.raises(Refused, match="50 levels deep"):
                 meter.enter()
 
-            for _ in range(MOST_DEPTH + 1):
+            for _ in range(MAX_DEPTH + 1):
                 meter.leave()
 
-    @pytest.mark.parametrize("number", [MOST_WIDTH, -MOST_WIDTH, 0])
+    @pytest.mark.parametrize("number", [MAX_WIDTH, -MAX_WIDTH, 0])
     def test_width(self, number):
         """
         As wide as anything may be, and no wider.
@@ -76,7 +76,7 @@ class TestMeter:
         check_width(number, "the width")
         if number:
             with pytest.raises(Refused, match="the width is over 10,000"):
-                check_width(number + number // MOST_WIDTH, "the width")
+                check_width(number + number // MAX_WIDTH, "the width")
 
     @pytest.mark.parametrize(
         ("value", "characters"),
@@ -107,10 +107,10 @@ class TestMeter:
         A value may be as deep as metadata.
         """
         value: Any = 5
-        for _ in range(MOST_LEVELS):
+        for _ in range(MAX_LEVELS):
             value = [value]
 
-        assert 2 * MOST_LEVELS + 32 == Meter().weigh(value)
+        assert 2 * MAX_LEVELS + 32 == Meter().weigh(value)
         with pytest.raises(Refused, match="100 levels deep"):
             Meter().weigh([value])
 

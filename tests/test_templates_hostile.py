@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from conversation_state.errors import TemplateError
-from conversation_state.templates import MOST_TEMPLATE_CHARACTERS, render
+from conversation_state.templates import MAX_TEMPLATE_CHARACTERS, render
 from tests.counts import COUNTS
 from tests.profiles import is_thorough
 
@@ -29,7 +29,7 @@ MEMORY_BYTES = 700 * 2**20
 # Of an error's message, in characters.
 LONGEST = 700
 
-FULL = MOST_TEMPLATE_CHARACTERS
+FULL = MAX_TEMPLATE_CHARACTERS
 
 
 class Broken(Mapping[str, Any]):

@@ -40,7 +40,7 @@ PASSES_ON = {
     ("by_mistral", "file"),
     ("format_markdown_turn", "heading"),
 }
-MOST_CHARACTERS = 1_500
+MAX_CHARACTERS = 1_500
 WORDS = "the repr of this value raises"
 
 
@@ -146,7 +146,7 @@ def describe_long_error(error):
     What is wrong with the length of an error, or "".
     """
     text = str(error)
-    if len(text) > MOST_CHARACTERS:
+    if len(text) > MAX_CHARACTERS:
         return f"{len(text):,} characters: {text[:80]}"
 
     if WORDS in text:

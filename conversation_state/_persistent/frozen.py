@@ -143,7 +143,7 @@ EMPTY_MAP: JsonMap = SortedJsonMap()
 
 # Deep enough for any JSON Schema met so far, shallow enough for every parser
 # that may have to read the value back.
-MOST_LEVELS = 100
+MAX_LEVELS = 100
 _LINE = 80
 # What orjson writes, which refuses larger integers.
 _LEAST, _MOST = -(2**63), 2**64 - 1
@@ -392,8 +392,8 @@ def _freeze_value(
         msg = f"{_LazyPath(at)} is {shorten_repr(value)}, which JSON can't represent"
         raise error(msg)
 
-    if depth == MOST_LEVELS:
-        msg = f"{_LazyPath(at)} is nested more than {MOST_LEVELS} levels deep"
+    if depth == MAX_LEVELS:
+        msg = f"{_LazyPath(at)} is nested more than {MAX_LEVELS} levels deep"
         raise error(msg)
 
     # A map that was checked before, too: here it is deeper than it was then.

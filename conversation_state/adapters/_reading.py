@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 # Ten less than a frozen value may have: what is kept is wrapped in notes.
-_MOST_LEVELS = 90
+_MAX_LEVELS = 90
 # Of hostile input each item may be wrong: an error with all of it would be as large.
-_MOST_LISTED = 100
-_MOST_SHOWN = 40  # characters of a text in an error
+_MAX_LISTED = 100
+_MAX_SHOWN = 40  # characters of a text in an error
 _LEAST, _MOST = -(2**63), 2**64 - 1
 _NONE: frozenset[str] = frozenset()
 # What JSON has besides objects: distinguished by class, because asking an abstract
@@ -108,7 +108,7 @@ def as_sent(raw: Any, depth: int = 0) -> Any:
     so already.
     """
     # What is nested deeper is refused when it is read, with its path.
-    if depth > _MOST_LEVELS:
+    if depth > _MAX_LEVELS:
         return raw
 
     if is_list(raw):
@@ -163,7 +163,7 @@ def _describe_value(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
 
     if isinstance(value, str):
-        short = value[:_MOST_SHOWN]
+        short = value[:_MAX_SHOWN]
         return repr(mended(short if short == value else f"{short}..."))
 
     if isinstance(value, int):
@@ -200,7 +200,7 @@ class DocumentReader:
         Note that *what* is wrong at *path*.
         """
         self.count += 1
-        if self.count <= _MOST_LISTED:
+        if self.count <= _MAX_LISTED:
             self.problems.append(Problem(path, what))
 
     def wrong(self, path: str, value: object, expected: str) -> None:
@@ -261,8 +261,8 @@ class DocumentReader:
 
             return value
 
-        if depth == _MOST_LEVELS:
-            self.problem(path, f"is nested more than {_MOST_LEVELS} levels deep")
+        if depth == _MAX_LEVELS:
+            self.problem(path, f"is nested more than {_MAX_LEVELS} levels deep")
             return None
 
         if is_object:

@@ -100,7 +100,7 @@ _FINISHED: Mapping[str, str] = {
 }
 
 # More levels than real arguments have, and fewer than any exporter takes.
-_MOST_LEVELS = 90
+_MAX_LEVELS = 90
 # OTLP's integers have 64 bits, one of them for the sign.
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
@@ -375,9 +375,7 @@ def _can_be_held(value: Any, depth: int = 0) -> bool:
         return True
 
     inside = [*value, *value.values()] if isinstance(value, dict) else value
-    return depth < _MOST_LEVELS and all(
-        _can_be_held(item, depth + 1) for item in inside
-    )
+    return depth < _MAX_LEVELS and all(_can_be_held(item, depth + 1) for item in inside)
 
 
 # What our counts are called there, beside those of all input and output.

@@ -29,7 +29,7 @@ from conversation_state._persistent import (
     make_draft,
     make_map,
 )
-from conversation_state._persistent.frozen import MOST_LEVELS
+from conversation_state._persistent.frozen import MAX_LEVELS
 from conversation_state.codec._format import (
     UNKNOWN,
     format_base64,
@@ -108,7 +108,7 @@ def freeze_object(  # noqa: C901 - a call takes as long as a map
     """
     *raw* as an immutable map.
     """
-    if raw.__class__ is not dict or depth == MOST_LEVELS:
+    if raw.__class__ is not dict or depth == MAX_LEVELS:
         raise Doubt
 
     # Keys, and a look at each value, take less than `items` does for so few.
@@ -155,7 +155,7 @@ def freeze_object(  # noqa: C901 - a call takes as long as a map
 
 def _freeze(value: Any, kind: type[JsonMap], depth: int) -> Any:
     cls = value.__class__
-    if cls is list and depth < MOST_LEVELS:
+    if cls is list and depth < MAX_LEVELS:
         return tuple(
             [
                 item

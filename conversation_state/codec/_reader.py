@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state._canonical import JsonPath, describe_json, render_path
 from conversation_state._persistent import check_text, freeze
-from conversation_state._persistent.frozen import MOST_LEVELS
+from conversation_state._persistent.frozen import MAX_LEVELS
 from conversation_state._wording import format_count
 from conversation_state.codec._fast import Doubt, Seen
 from conversation_state.codec._format import parse_base64, parse_time, parse_uuid
@@ -366,8 +366,8 @@ class CodecReader:
         else:
             return self._check_value(freeze, value, path)
 
-        if depth == MOST_LEVELS:
-            what = f"nested more than {MOST_LEVELS} levels deep"
+        if depth == MAX_LEVELS:
+            what = f"nested more than {MAX_LEVELS} levels deep"
             return self.problems.add(path, what)
 
         for key, item in items:

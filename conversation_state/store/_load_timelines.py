@@ -72,7 +72,7 @@ def load_timeline(transaction: Transaction, text: str) -> States:
             ],
             present=row.present,
             redo={each.number: each.redo - 1 for each in moments if each.redo},
-            limit=row.most or None,
+            limit=row.max_moments or None,
         )
         if is_newest:
             found = pmap({each.number: each for each in moments})

@@ -39,7 +39,7 @@ from conversation_state.tree import MessageTree
 __all__ = ["ReadingVerbs"]
 
 # All that one name can have, and a number that servers take.
-_MOST_ROWS = 1 << SHIFT
+_MAX_ROWS = 1 << SHIFT
 
 # Halves of surrogate pairs are in no text.
 _SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000
@@ -282,7 +282,7 @@ class ReadingVerbs:
             if high is not None and low >= high:
                 return ()
 
-            rows = transaction.tables.scan_heads(low, high, min(limit, _MOST_ROWS))
+            rows = transaction.tables.scan_heads(low, high, min(limit, _MAX_ROWS))
             return tuple([_read_named_head(transaction, row) for row in rows])
 
     aheads = async_twin(heads)
@@ -320,7 +320,7 @@ class ReadingVerbs:
             if before is not None:
                 high = min(high, low + before)
 
-            most = None if limit is None else min(limit, _MOST_ROWS)
+            most = None if limit is None else min(limit, _MAX_ROWS)
             scan = transaction.tables.scan
             rows = scan("revisions", low, high, limit=most, backwards=True)
             revisions = [read_revision(row, transaction.url) for row in rows]

@@ -81,10 +81,10 @@ def save_timeline(
     What `Store.save_timeline` does.
     """
     limit = timeline.limit or 0
-    if limit > _MOST_MOMENTS:
+    if limit > _MAX_MOMENTS:
         msg = (
             f"limit is {limit:,}; a store keeps timelines of a limit up to "
-            f"{_MOST_MOMENTS:,}, or of None for all moments"
+            f"{_MAX_MOMENTS:,}, or of None for all moments"
         )
         raise ValueError(msg)
 
@@ -96,7 +96,7 @@ def save_timeline(
 
 
 # What fits into a row.
-_MOST_MOMENTS = (1 << 63) - 1
+_MAX_MOMENTS = (1 << 63) - 1
 
 
 def _save_within(

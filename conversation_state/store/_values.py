@@ -290,9 +290,9 @@ def check_notes(notes: object) -> JsonMap:
         frozen = freeze_map(left, "notes")
 
     size = len(dump(frozen))
-    if size > _MOST_NOTES:
+    if size > _MAX_NOTES:
         msg = (
-            f"notes take {size:,} bytes as JSON; expected at most {_MOST_NOTES:,}: put "
+            f"notes take {size:,} bytes as JSON; expected at most {_MAX_NOTES:,}: put "
             "what is larger into the conversation, or into a store of your own"
         )
         raise ValueError(msg)
@@ -301,7 +301,7 @@ def check_notes(notes: object) -> JsonMap:
 
 
 # So that a list of names stays a small answer.
-_MOST_NOTES = 16_384
+_MAX_NOTES = 16_384
 
 
 # Prefixes of names under which a host saves copies of its own records, and how a

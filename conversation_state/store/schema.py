@@ -25,7 +25,7 @@ from conversation_state.store._values import Head
 from conversation_state.store.log import LogRow, digest_of
 
 __all__ = [
-    "MOST_ALIKE",
+    "MAX_SAME_NUMBER",
     "SCHEMA_VERSION",
     "SHIFT",
     "TABLES",
@@ -58,7 +58,7 @@ _NUMBER = (1 << SHIFT) - 1
 
 _ID_SIZE = 16
 # More origins than this never have one number.
-MOST_ALIKE = 1000
+MAX_SAME_NUMBER = 1000
 
 R = TypeVar("R", bound="tuple[Any, ...]")
 
@@ -200,7 +200,7 @@ class TimelineRow(NamedTuple):
 
         present: The number of the present one.
 
-        most: The most moments that are kept; 0 if all are.
+        max_moments: The most moments that are kept; 0 if all are.
 
         revision: The number of the revision that was the head when it was saved.
 
@@ -211,7 +211,7 @@ class TimelineRow(NamedTuple):
     oldest: int
     length: int
     present: int
-    most: int
+    max_moments: int
     revision: int
     saves: int
     seal: bytes
@@ -306,7 +306,7 @@ class Origin(NamedTuple):
 
         first = origin.first_number()
         if {len(id) for id in ids} != {_ID_SIZE} or not (
-            first <= row[0] < first + MOST_ALIKE
+            first <= row[0] < first + MAX_SAME_NUMBER
         ):
             msg = "describes another state than the one it was written for"
             raise ValueError(msg)

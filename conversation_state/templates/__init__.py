@@ -12,20 +12,20 @@ before they exhaust time or memory. What does not: the messages themselves
 """
 
 from conversation_state.templates._bounds import (
-    MOST_CHARACTERS,
-    MOST_STEPS,
-    MOST_TEMPLATE_CHARACTERS,
-    MOST_VALUES,
-    MOST_WIDTH,
+    MAX_CHARACTERS,
+    MAX_STEPS,
+    MAX_TEMPLATE_CHARACTERS,
+    MAX_VALUES,
+    MAX_WIDTH,
 )
 from conversation_state.templates._template import Placeholder, Template, render
 
 __all__ = [
-    "MOST_CHARACTERS",
-    "MOST_STEPS",
-    "MOST_TEMPLATE_CHARACTERS",
-    "MOST_VALUES",
-    "MOST_WIDTH",
+    "MAX_CHARACTERS",
+    "MAX_STEPS",
+    "MAX_TEMPLATE_CHARACTERS",
+    "MAX_VALUES",
+    "MAX_WIDTH",
     "Placeholder",
     "Template",
     "render",

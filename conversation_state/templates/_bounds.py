@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = [
-    "MOST_CHARACTERS",
-    "MOST_DEPTH",
-    "MOST_LEVELS",
-    "MOST_STEPS",
-    "MOST_TEMPLATE_CHARACTERS",
-    "MOST_VALUES",
-    "MOST_WIDTH",
+    "MAX_CHARACTERS",
+    "MAX_DEPTH",
+    "MAX_LEVELS",
+    "MAX_STEPS",
+    "MAX_TEMPLATE_CHARACTERS",
+    "MAX_VALUES",
+    "MAX_WIDTH",
     "Meter",
     "Missing",
     "Refused",
@@ -26,35 +26,35 @@ __all__ = [
     "dotted_path",
 ]
 
-MOST_CHARACTERS = 1_000_000
+MAX_CHARACTERS = 1_000_000
 """
 Characters that rendering one text may write, and have in its result.
 """
 
-MOST_TEMPLATE_CHARACTERS = 100_000
+MAX_TEMPLATE_CHARACTERS = 100_000
 """
 Characters of a text with template syntax; other texts have no limit.
 """
 
-MOST_STEPS = 200_000
+MAX_STEPS = 200_000
 """
 Steps of rendering one text: about one for each operation and each value read.
 """
 
-MOST_VALUES = 100_000
+MAX_VALUES = 100_000
 """
 Values, counted at every level, that the variables of one call may hold.
 """
 
-MOST_WIDTH = 10_000
+MAX_WIDTH = 10_000
 """
 The largest width and precision of a format.
 """
 
 # The deepest nesting of values; as in messages' metadata.
-MOST_LEVELS = 100
+MAX_LEVELS = 100
 # The deepest nesting of templates, and of macros that call each other.
-MOST_DEPTH = 50
+MAX_DEPTH = 50
 
 # One step reads so many characters of a text.
 _CHARACTERS_A_STEP = 128
@@ -104,8 +104,8 @@ def check_width(number: int, what: str) -> None:
     Raises:
         Refused: If *number* is wider than anything may be.
     """
-    if not -MOST_WIDTH <= number <= MOST_WIDTH:
-        raise Refused(f"{what} is over {MOST_WIDTH:,}, the widest there is")
+    if not -MAX_WIDTH <= number <= MAX_WIDTH:
+        raise Refused(f"{what} is over {MAX_WIDTH:,}, the widest there is")
 
 
 class Meter:
@@ -116,8 +116,8 @@ class Meter:
     __slots__ = ("_characters", "_depth", "_steps")
 
     def __init__(self) -> None:
-        self._steps = MOST_STEPS
-        self._characters = MOST_CHARACTERS
+        self._steps = MAX_STEPS
+        self._characters = MAX_CHARACTERS
         self._depth = 0
 
     def step(self, count: int = 1) -> None:
@@ -126,7 +126,7 @@ class Meter:
         """
         self._steps -= count
         if self._steps < 0:
-            raise Refused(f"it takes more than {MOST_STEPS:,} steps")
+            raise Refused(f"it takes more than {MAX_STEPS:,} steps")
 
     def write(self, count: int) -> None:
         """
@@ -134,15 +134,15 @@ class Meter:
         """
         self._characters -= count
         if self._characters < 0:
-            raise Refused(f"it writes more than {MOST_CHARACTERS:,} characters")
+            raise Refused(f"it writes more than {MAX_CHARACTERS:,} characters")
 
     def make(self, count: int) -> None:
         """
         Count an intermediate value of *count* characters or items.
         """
-        if count > MOST_CHARACTERS:
+        if count > MAX_CHARACTERS:
             raise Refused(
-                f"it makes a value of more than {MOST_CHARACTERS:,} characters or items"
+                f"it makes a value of more than {MAX_CHARACTERS:,} characters or items"
             )
 
         self.step(1 + count // _CHARACTERS_A_STEP)
@@ -152,9 +152,9 @@ class Meter:
         Go one level down; `leave` goes up again.
         """
         self._depth += 1
-        if self._depth > MOST_DEPTH:
+        if self._depth > MAX_DEPTH:
             raise Refused(
-                f"it calls itself, or others, more than {MOST_DEPTH} levels deep"
+                f"it calls itself, or others, more than {MAX_DEPTH} levels deep"
             )
 
     def leave(self) -> None:
@@ -185,9 +185,9 @@ class Meter:
         characters, levels = 0, 0
         level: list[Any] = [value]
         while level:
-            if levels > MOST_LEVELS:
+            if levels > MAX_LEVELS:
                 raise Refused(
-                    f"it makes a value nested more than {MOST_LEVELS} levels deep"
+                    f"it makes a value nested more than {MAX_LEVELS} levels deep"
                 )
 
             below: list[Any] = []

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.templates._bounds import (
-    MOST_WIDTH,
+    MAX_WIDTH,
     Meter,
     Missing,
     Refused,
@@ -98,7 +98,7 @@ def _parse_field(name: str, spec: str, conversion: str | None) -> FormatField:
         raise Refused(f"{shown} has a field inside its format; write the format itself")
 
     for number in _NUMBER.findall(spec):
-        size = int(number) if len(number) <= _DIGITS else MOST_WIDTH + 1
+        size = int(number) if len(number) <= _DIGITS else MAX_WIDTH + 1
         check_width(size, f"the number {number:.20} in the format of {shown}")
 
     keys = [
@@ -133,7 +133,7 @@ def _fill_field(field: FormatField, variables: Variables, meter: Meter) -> str:
     if not field.spec:
         return str(value)
 
-    if value.__class__ is Decimal and abs(value.adjusted()) > MOST_WIDTH:
+    if value.__class__ is Decimal and abs(value.adjusted()) > MAX_WIDTH:
         raise Refused(f"{path} is a decimal number too large or small for a format")
 
     try:

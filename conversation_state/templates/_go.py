@@ -44,8 +44,8 @@ from gotpl.runtime.gofmt import sprintf
 
 from conversation_state._wording import describe_type, with_article
 from conversation_state.templates._bounds import (
-    MOST_DEPTH,
-    MOST_TEMPLATE_CHARACTERS,
+    MAX_DEPTH,
+    MAX_TEMPLATE_CHARACTERS,
     Meter,
     Missing,
     Refused,
@@ -64,7 +64,7 @@ _POSITION = re.compile(r"template:([0-9]+):([0-9]+): (.*)", re.DOTALL)
 
 # UTF-8 has up to four bytes a character.
 _LIMITS = ParserLimits(
-    max_source_bytes=4 * MOST_TEMPLATE_CHARACTERS, max_nesting=MOST_DEPTH
+    max_source_bytes=4 * MAX_TEMPLATE_CHARACTERS, max_nesting=MAX_DEPTH
 )
 
 

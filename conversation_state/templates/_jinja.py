@@ -20,7 +20,7 @@ from jinja2.exceptions import TemplateSyntaxError
 from jinja2.meta import find_undeclared_variables
 from jinja2.visitor import NodeTransformer
 
-from conversation_state.templates._bounds import MOST_DEPTH, Meter, Refused
+from conversation_state.templates._bounds import MAX_DEPTH, Meter, Refused
 from conversation_state.templates._jinja_sandbox import (
     FILTER_NAMES,
     GLOBALS,
@@ -38,10 +38,10 @@ MARKS = ("{{", "{%", "{#")
 EXACT = False
 
 # Compiling costs time by the node; a variable in the text is two of them.
-_MOST_NODES = 5_000
+_MAX_NODES = 5_000
 
 # Nested expressions are several levels of the tree each.
-_LEVELS = 3 * MOST_DEPTH
+_LEVELS = 3 * MAX_DEPTH
 
 
 _NODES = frozenset(
@@ -123,9 +123,9 @@ def _check_tree(tree: nodes.Template) -> None:
     size = 0
     for levels, level in enumerate(_iterate_levels([tree])):
         size += len(level)
-        if size > _MOST_NODES:
+        if size > _MAX_NODES:
             raise Refused(
-                f"it has more than {_MOST_NODES:,} names, values, operators and tags"
+                f"it has more than {_MAX_NODES:,} names, values, operators and tags"
             )
 
         if levels >= _LEVELS:

@@ -63,13 +63,13 @@ def _check_indent(
     meter.make(len(text) + (1 + len(text.splitlines())) * max(wide, 0))
 
 
-_MOST_INDENT = 16
+_MAX_INDENT = 16
 
 
 def _check_json(meter: Meter, value: Any, indent: Any = None) -> None:
     _check_slow(meter, value)
-    if (isinstance(indent, int) and indent > _MOST_INDENT) or isinstance(indent, str):
-        raise Refused(f"tojson indents by at most {_MOST_INDENT} spaces")
+    if (isinstance(indent, int) and indent > _MAX_INDENT) or isinstance(indent, str):
+        raise Refused(f"tojson indents by at most {_MAX_INDENT} spaces")
 
 
 def _check_sum(

@@ -36,7 +36,7 @@ from conversation_state.parts import (
     TextPart,
 )
 from conversation_state.templates._bounds import (
-    MOST_TEMPLATE_CHARACTERS,
+    MAX_TEMPLATE_CHARACTERS,
     Meter,
     Missing,
     Refused,
@@ -310,10 +310,10 @@ def _render_text(text: str, variables: Variables, engine: Any) -> str:
         if not any(mark in text for mark in engine.MARKS):
             return text
 
-        if len(text) > MOST_TEMPLATE_CHARACTERS:
+        if len(text) > MAX_TEMPLATE_CHARACTERS:
             raise Refused(  # noqa: TRY301 - handled like all others
                 f"it has {len(text):,} characters, and templates have at most "
-                f"{MOST_TEMPLATE_CHARACTERS:,}; give long texts as variables"
+                f"{MAX_TEMPLATE_CHARACTERS:,}; give long texts as variables"
             )
 
         if len(text) <= _MAX_CACHED_CHARACTERS:

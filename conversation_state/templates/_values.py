@@ -18,8 +18,8 @@ from conversation_state._wording import describe_type, shorten_repr, shorten_tex
 from conversation_state.documents import Document
 from conversation_state.messages import Message
 from conversation_state.templates._bounds import (
-    MOST_LEVELS,
-    MOST_VALUES,
+    MAX_LEVELS,
+    MAX_VALUES,
     Missing,
     Refused,
     dotted_path,
@@ -76,7 +76,7 @@ class Variables:
         self._given = given
         self._exact = exact
         self._plain: dict[str, Any] = {}
-        self._left = MOST_VALUES
+        self._left = MAX_VALUES
 
     def __contains__(self, name: str) -> bool:
         return name in self._given
@@ -114,7 +114,7 @@ class Variables:
     def _make_plain(self, value: Any, at: Any, depth: int) -> Any:
         self._left -= 1
         if self._left < 0:
-            raise Refused(f"the variables hold more than {MOST_VALUES:,} values")
+            raise Refused(f"the variables hold more than {MAX_VALUES:,} values")
 
         if value is None or type(value) is bool:
             return value
@@ -129,9 +129,9 @@ class Variables:
         if type(value) in EXACT:
             return value if self._exact else str(value)
 
-        if depth == MOST_LEVELS:
+        if depth == MAX_LEVELS:
             raise Refused(
-                f"{_ValuePath(at)} is nested more than {MOST_LEVELS} levels deep, or "
+                f"{_ValuePath(at)} is nested more than {MAX_LEVELS} levels deep, or "
                 "holds itself"
             )
 

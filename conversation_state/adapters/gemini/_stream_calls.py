@@ -21,7 +21,7 @@ from conversation_state.tools import ToolCall
 
 __all__ = ["StreamedCalls"]
 
-_MOST_STEPS = 80
+_MAX_STEPS = 80
 
 _STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['([^']*)'\]|\["([^"]*)"\]""")
 _VALUES = ("stringValue", "numberValue", "boolValue", "nullValue")
@@ -169,7 +169,7 @@ def _parse_path(path: str) -> tuple[str | int, ...]:
         at = found.end()
 
     named = steps and isinstance(steps[0], str)
-    return tuple(steps) if named and len(steps) <= _MOST_STEPS else ()
+    return tuple(steps) if named and len(steps) <= _MAX_STEPS else ()
 
 
 def _set_at_path(inside: Any, steps: tuple[str | int, ...], value: Any) -> None:
