@@ -31,7 +31,7 @@ __all__ = [
 Data: TypeAlias = "bytes | bytearray | memoryview | str"
 
 # 2**63 has 19 digits, and 2**64 - 1 has 20.
-_FEWEST, _MOST = 19, 20
+_MIN_DIGITS, _MAX_DIGITS = 19, 20
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 # Texts are taken whole, and so are numbers that are no integers.
 _TOKEN = re.compile(
@@ -149,7 +149,7 @@ def first_oversized(data: Data) -> int | None:
     # All digits as one: a run of them is found in a search of a nanosecond a byte, and
     # the expression, which takes far longer, is only for text that has one.
     text = data.encode() if isinstance(data, str) else bytes(data)
-    if text.translate(_DIGITS).find(b"0" * _FEWEST) < 0:
+    if text.translate(_DIGITS).find(b"0" * _MIN_DIGITS) < 0:
         return None
 
     for token in _TOKEN.finditer(text):
@@ -161,11 +161,11 @@ def first_oversized(data: Data) -> int | None:
 
 def _is_oversized(integer: bytes) -> bool:
     digits = integer.removeprefix(b"-")
-    if len(digits) < _FEWEST:
+    if len(digits) < _MIN_DIGITS:
         return False
 
     # `int` takes long to say how large a million digits are, and refuses to.
-    return len(digits) > _MOST or not -(2**63) <= int(integer) < 2**64
+    return len(digits) > _MAX_DIGITS or not -(2**63) <= int(integer) < 2**64
 
 
 # Values and paths in errors

@@ -38,7 +38,7 @@ _SPARSE_VECTOR = "_sparse_vector"
 _DSL = "_dsl"
 _EXTRA_INFO = "_extra_info"
 
-_LEAST, _MOST = -(2**63), 2**63 - 1
+_MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 _MAX_DIGITS = 20  # of 64 bits, and a sign
 
 
@@ -362,7 +362,7 @@ def _parse_dimension(key: str) -> int | None:
     except ValueError:
         return None
 
-    if number is None or str(number) != key or not _LEAST <= number <= _MOST:
+    if number is None or str(number) != key or not _MIN_INT <= number <= _MAX_INT:
         return None
 
     return number
@@ -374,7 +374,7 @@ def _check_dimension(given: Any) -> int:
     except TypeError:
         number = None
 
-    if number is None or not _LEAST <= number <= _MOST:
+    if number is None or not _MIN_INT <= number <= _MAX_INT:
         raise InvalidDocumentError(
             f"sparse_vector has the dimension {shorten_repr(given)}; expected an "
             "integer of at most 64 bits"

@@ -27,12 +27,12 @@ from conversation_state.errors import InvalidUsageError
 
 __all__ = ["CompletionTokensDetails", "PromptTokensDetails", "Usage", "union_total"]
 
-_MOST = 2**63 - 1
+_MAX_COUNT = 2**63 - 1
 
 
 def _check_count(name: str, count: Any) -> None:
     # By its class: a bool is an int, and no count.
-    if count.__class__ is not int or not 0 <= count <= _MOST:
+    if count.__class__ is not int or not 0 <= count <= _MAX_COUNT:
         msg = (
             f"{name} is {shorten_repr(count)}; a count of tokens is an integer from 0 "
             "to 2**63 - 1. Leave it out if the provider did not say."

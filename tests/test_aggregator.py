@@ -58,7 +58,7 @@ from tests.processes import count_calls, count_lines
 
 NIL = UUID(int=0)
 ONE = UUID(int=1)
-MOST = 2**63 - 1
+MAX_COUNT = 2**63 - 1
 
 
 def chat(*texts: str) -> Aggregator:
@@ -595,7 +595,7 @@ class TestAddUsage:
         A total over 2**63 - 1 is refused, when adding and when joining.
         """
         state = chat()
-        rich = state.fork().add_usage(Usage(MOST))
+        rich = state.fork().add_usage(Usage(MAX_COUNT))
         with pytest.raises(
             InvalidUsageError, match="prompt_tokens is 9223372036854775"
         ):
@@ -605,7 +605,7 @@ class TestAddUsage:
         ):
             state.add_usage(Usage(1)).join(rich)
 
-        assert Usage(MOST) == state.join(rich).total_usage
+        assert Usage(MAX_COUNT) == state.join(rich).total_usage
 
 
 def answer(
@@ -1654,7 +1654,7 @@ class TestRebuild:
                 "ledger holds an identity more than once",
             ),
             (
-                {"ledger": [LedgerEntry(str(n), Usage(MOST), "") for n in (1, 2)]},
+                {"ledger": [LedgerEntry(str(n), Usage(MAX_COUNT), "") for n in (1, 2)]},
                 "prompt_tokens is 18446744073709551614",
             ),
         ],

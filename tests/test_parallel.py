@@ -871,7 +871,7 @@ class TestTooMuch:
     Usage that no ledger can hold.
     """
 
-    MOST = Usage(2**63 - 100)
+    MAX_USAGE = Usage(2**63 - 100)
 
     def test_loses_nothing_of_the_others(self, executor):
         """
@@ -881,7 +881,7 @@ class TestTooMuch:
 
         def too_much(state):
             return save_progress(add_text("b", Aggregator.join(state))).add_usage(
-                self.MOST
+                self.MAX_USAGE
             )
 
         steps = [partial(add_text, "a"), too_much, too_much, partial(add_text, "d")]
@@ -893,7 +893,7 @@ class TestTooMuch:
         assert "step 2 (" in str(failure.error)
         assert ["Go!", "a", "b", "b", "d"] == texts(done.state)
         assert 5 * 10 + 2**63 - 100 == tokens(done.state)
-        assert self.MOST in [entry.usage for entry in failure.turn.ledger]
+        assert self.MAX_USAGE in [entry.usage for entry in failure.turn.ledger]
 
     def test_in_what_was_kept(self, executor):
         """
@@ -901,8 +901,8 @@ class TestTooMuch:
         """
 
         def step(state):
-            save_progress(state.add_usage(self.MOST))
-            return add_text("a", state).add_usage(self.MOST)
+            save_progress(state.add_usage(self.MAX_USAGE))
+            return add_text("a", state).add_usage(self.MAX_USAGE)
 
         done = fan_out(
             CHAT, [step, partial(add_text, "b")], executor=executor, on_error="keep"

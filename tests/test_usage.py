@@ -25,7 +25,7 @@ from conversation_state.testing.strategies import (
 )
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails
 
-MOST = 2**63 - 1
+MAX_COUNT = 2**63 - 1
 
 COUNTS = {
     Usage: ["prompt_tokens", "completion_tokens", "total_tokens"],
@@ -85,14 +85,14 @@ class TestNew:
         """
         2**63 - 1 is a count.
         """
-        assert MOST == getattr(kind(**{name: MOST}), name)
+        assert MAX_COUNT == getattr(kind(**{name: MAX_COUNT}), name)
 
     def test_sum_too_large(self):
         """
         Also where the total was left out.
         """
         with pytest.raises(InvalidUsageError, match="total_tokens is 922337203685"):
-            Usage(MOST, 1)
+            Usage(MAX_COUNT, 1)
 
     @pytest.mark.parametrize("name", ["prompt", "completion"])
     def test_details(self, name):
@@ -214,11 +214,11 @@ class TestAdd:
     @pytest.mark.parametrize(
         "usage",
         [
-            Usage(MOST),
-            Usage(0, MOST),
-            Usage(0, 0, MOST),
-            Usage(prompt_tokens_details=PromptTokensDetails(cached_tokens=MOST)),
-            Usage(extra={"a": MOST}),
+            Usage(MAX_COUNT),
+            Usage(0, MAX_COUNT),
+            Usage(0, 0, MAX_COUNT),
+            Usage(prompt_tokens_details=PromptTokensDetails(cached_tokens=MAX_COUNT)),
+            Usage(extra={"a": MAX_COUNT}),
         ],
     )
     def test_too_large(self, usage):

@@ -48,7 +48,7 @@ _IS_TEXT = "{0}.__class__ is not str"
 
 KINDS = {
     "str": Kind(_IS_TEXT),
-    "int": Kind("{0}.__class__ is not int or not -1 < {0} <= MOST"),
+    "int": Kind("{0}.__class__ is not int or not -1 < {0} <= MAX"),
     "bool": Kind("{0}.__class__ is not bool"),
     # Only a float is finite beyond doubt; the slow pass also accepts integers.
     "float": Kind("{0}.__class__ is not float or {0} - {0} != 0"),
@@ -496,7 +496,7 @@ _NAMES = {
     "conversation_state._persistent": ["EMPTY_MAP", "make_draft"],
     "conversation_state._persistent.frozen": ["JsonMap"],
     "conversation_state.codec._fast": [
-        *("MOST", "Doubt", "Object", "Raw", "Seen", "freeze_object", "is_as_it_came"),
+        *("MAX", "Doubt", "Object", "Raw", "Seen", "freeze_object", "is_as_it_came"),
         *("read_common", "read_media_part", "read_new_message", "read_new_part"),
         *("read_parts", "read_unknown", "refuse"),
         *("read_usage", "write_common", "write_media_part", "write_usage"),

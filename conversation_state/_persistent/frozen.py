@@ -146,7 +146,7 @@ EMPTY_MAP: JsonMap = SortedJsonMap()
 MAX_LEVELS = 100
 _LINE = 80
 # What orjson writes, which refuses larger integers.
-_LEAST, _MOST = -(2**63), 2**64 - 1
+_MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 _INFINITY = float("inf")
 
 
@@ -375,7 +375,7 @@ def _freeze_value(
     if isinstance(value, int):
         # Whatever a subclass overrides: an enum, for example.
         number = value if value.__class__ is int else int.__int__(value)
-        if _LEAST <= number <= _MOST:
+        if _MIN_INT <= number <= _MAX_INT:
             return number
 
         msg = (

@@ -34,7 +34,7 @@ _MAX_LEVELS = 90
 # Of hostile input each item may be wrong: an error with all of it would be as large.
 _MAX_LISTED = 100
 _MAX_SHOWN = 40  # characters of a text in an error
-_LEAST, _MOST = -(2**63), 2**64 - 1
+_MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 _NONE: frozenset[str] = frozenset()
 # What JSON has besides objects: distinguished by class, because asking an abstract
 # class takes several times as long.
@@ -150,7 +150,7 @@ def _with_own_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_scalar(value: Any) -> bool:
     if isinstance(value, int):
-        return _LEAST <= value <= _MOST
+        return _MIN_INT <= value <= _MAX_INT
 
     return value is None or (isinstance(value, float) and isfinite(value))
 
@@ -167,7 +167,7 @@ def _describe_value(value: Any) -> str:
         return repr(mended(short if short == value else f"{short}..."))
 
     if isinstance(value, int):
-        return repr(value) if abs(value) <= _MOST else "an integer beyond 64 bits"
+        return repr(value) if abs(value) <= _MAX_INT else "an integer beyond 64 bits"
 
     if isinstance(value, float):
         return repr(value)

@@ -35,7 +35,7 @@ __all__ = [
     "usage_in",
 ]
 
-_MOST = 2**63 - 1
+_MAX_COUNT = 2**63 - 1
 _NOTHING = Usage()
 # The categories of counts in a breakdown that don't have its name in theirs.
 _CATEGORIES: Mapping[str, str] = dict.fromkeys(
@@ -55,7 +55,7 @@ def is_count(value: Any) -> TypeGuard[int]:
     """
     Whether *value* is a number that `Usage` can hold.
     """
-    return value.__class__ is int and 0 <= value <= _MOST
+    return value.__class__ is int and 0 <= value <= _MAX_COUNT
 
 
 def usage_in(

@@ -102,7 +102,7 @@ _FINISHED: Mapping[str, str] = {
 # More levels than real arguments have, and fewer than any exporter takes.
 _MAX_LEVELS = 90
 # OTLP's integers have 64 bits, one of them for the sign.
-_LEAST, _MOST = -(2**63), 2**63 - 1
+_MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 
 def dump(
@@ -368,7 +368,7 @@ def _can_be_held(value: Any, depth: int = 0) -> bool:
             return False
 
     if isinstance(value, int):
-        return _LEAST <= value <= _MOST
+        return _MIN_INT <= value <= _MAX_INT
 
     # `parse_arguments` refuses numbers that are not finite.
     if not isinstance(value, (dict, list)):

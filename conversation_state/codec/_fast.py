@@ -49,7 +49,7 @@ from conversation_state.usage import (
 
 __all__ = [
     "DOUBTS",
-    "MOST",
+    "MAX",
     "Doubt",
     "Object",
     "Raw",
@@ -82,7 +82,7 @@ Raw: TypeAlias = "dict[str, Any]"
 Seen: TypeAlias = "dict[Any, Any]"
 
 # The largest count and position.
-MOST: Final = 2**63 - 1
+MAX: Final = 2**63 - 1
 _SCALARS: Final = frozenset({str, int, bool, type(None)})
 # orjson reads integers beyond 64 bits as floats; those are in doubt.
 _FLOAT_LIMIT: Final = 2.0**63
@@ -398,7 +398,7 @@ def read_usage(raw: Raw) -> Usage:
     both = prompt + completion
     total = raw.get("total_tokens", both)
     if total.__class__ is not int or not (
-        -1 < prompt <= MOST and -1 < completion <= MOST and -1 < total <= MOST
+        -1 < prompt <= MAX and -1 < completion <= MAX and -1 < total <= MAX
     ):
         raise Doubt
 
@@ -445,7 +445,7 @@ def _check_counts(raw: Raw) -> Raw:
         raise Doubt
 
     for count in raw.values():
-        if count.__class__ is not int or not -1 < count <= MOST:
+        if count.__class__ is not int or not -1 < count <= MAX:
             raise Doubt
 
     return raw

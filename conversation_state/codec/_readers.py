@@ -17,7 +17,7 @@ from typing import Any, Final
 from conversation_state._persistent import EMPTY_MAP, make_draft
 from conversation_state._persistent.frozen import JsonMap
 from conversation_state.codec._fast import (
-    MOST,
+    MAX,
     Doubt,
     Raw,
     Seen,
@@ -112,7 +112,7 @@ def read_tool_call(given: Raw) -> ToolCall:
             left -= 1
             metadata = freeze_object(metadata)
         if (
-            index is not None and (index.__class__ is not int or not -1 < index <= MOST)
+            index is not None and (index.__class__ is not int or not -1 < index <= MAX)
         ) or type.__class__ is not str:
             raise Doubt
         unknown = read_unknown(given, left, _TOOL_CALL_KEYS) if left else EMPTY_MAP
@@ -227,7 +227,7 @@ def read_text_part(given: Raw) -> TextPart:
         if metadata is not EMPTY_MAP:
             left -= 1
             metadata = freeze_object(metadata)
-        if index is not None and (index.__class__ is not int or not -1 < index <= MOST):
+        if index is not None and (index.__class__ is not int or not -1 < index <= MAX):
             raise Doubt
         unknown = read_unknown(given, left, _TEXT_PART_KEYS) if left else EMPTY_MAP
     value = _new_text_part()
@@ -263,7 +263,7 @@ def read_reasoning_part(given: Raw) -> ReasoningPart:
             or signature.__class__ is not str
             or (
                 index is not None
-                and (index.__class__ is not int or not -1 < index <= MOST)
+                and (index.__class__ is not int or not -1 < index <= MAX)
             )
         ):
             raise Doubt
@@ -293,7 +293,7 @@ def read_refusal_part(given: Raw) -> RefusalPart:
         if metadata is not EMPTY_MAP:
             left -= 1
             metadata = freeze_object(metadata)
-        if index is not None and (index.__class__ is not int or not -1 < index <= MOST):
+        if index is not None and (index.__class__ is not int or not -1 < index <= MAX):
             raise Doubt
         unknown = read_unknown(given, left, _REFUSAL_PART_KEYS) if left else EMPTY_MAP
     value = _new_refusal_part()
@@ -324,7 +324,7 @@ def read_unknown_part(given: Raw) -> UnknownPart:
             left -= 1
             metadata = freeze_object(metadata)
         if source.__class__ is not str or (
-            index is not None and (index.__class__ is not int or not -1 < index <= MOST)
+            index is not None and (index.__class__ is not int or not -1 < index <= MAX)
         ):
             raise Doubt
         unknown = read_unknown(given, left, _UNKNOWN_PART_KEYS) if left else EMPTY_MAP

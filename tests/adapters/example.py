@@ -34,6 +34,7 @@ from conversation_state.adapters._reading import (
     is_map,
 )
 from conversation_state.adapters._wire import MessageLoader
+from conversation_state.errors import InvalidUsageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -62,7 +63,7 @@ _KEYS = frozenset({"content", "name", "role"})
 _KEYS_OF = {"assistant": _KEYS | {"tool_calls"}, "tool": _KEYS | {"tool_call_id"}}
 _CALL_KEYS = frozenset({"arguments", "id", "name"})
 _TEXT_KEYS = frozenset({"kind", "text"})
-_MOST = 2**63 - 1
+_MAX_COUNT = 2**63 - 1
 
 
 # Loading
@@ -93,7 +94,7 @@ def load_usage(payload: Any) -> Usage | None:
     if is_map(payload):
         node = ObjectReader(read, payload, "$").inside("usage")
         if node is not None:
-            usage = Usage(_read_count(node, "input"), _read_count(node, "output"))
+            usage = _read_usage(node)
     elif payload is not None:
         read.wrong("$", payload, "an object")
 
@@ -102,9 +103,18 @@ def load_usage(payload: Any) -> Usage | None:
     return usage
 
 
+def _read_usage(node: ObjectReader) -> Usage | None:
+    counts = _read_count(node, "input"), _read_count(node, "output")
+    try:
+        return Usage(*counts)
+    except InvalidUsageError as error:  # their sum is no count
+        node.reading.problem(node.path, str(error))
+        return None
+
+
 def _read_count(node: ObjectReader, key: str) -> int:
     count = node.raw.get(key, 0)
-    if type(count) is int and 0 <= count <= _MOST:
+    if type(count) is int and 0 <= count <= _MAX_COUNT:
         return count
 
     node.wrong(key, "a count")

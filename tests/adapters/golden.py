@@ -42,7 +42,7 @@ PROVIDERS = ("anthropic", "gemini", "openai_chat", "openai_responses")
 # The formats that the cases of those list losses in. A format that is added later is
 # not one of them: it would change every case.
 _ELSEWHERE = ("openai_chat", "openai_responses", "anthropic", "gemini", "eino", "bubo")
-_MOST = 2_500  # characters of a case that was drawn
+_MAX_SIZE = 2_500  # characters of a case that was drawn
 _DRAWN = 30
 _MADE = 20
 
@@ -275,7 +275,7 @@ def _write_corpus(name: str) -> None:
     for number, values in enumerate(_list_strategies(name, under)):
         count = 0
         for payload in _draw_values(values, 3 * _DRAWN):
-            most = 10**6 if name == "pydantic_ai" and not number else _MOST
+            most = 10**6 if name == "pydantic_ai" and not number else _MAX_SIZE
             count += add_loaded(f"drawn {number}.{count}", payload, most)
             if count == _DRAWN:
                 break
@@ -283,7 +283,7 @@ def _write_corpus(name: str) -> None:
     for number, made in enumerate(
         _draw_values(st.lists(messages(), max_size=3), _MADE)
     ):
-        add(_make_dump_case(under, f"made {number}", made), _MOST)
+        add(_make_dump_case(under, f"made {number}", made), _MAX_SIZE)
 
     text = "".join(f"{line}\n" for line in lines)
     (FOLDER / f"{name}.jsonl").write_text(text, encoding="utf-8")

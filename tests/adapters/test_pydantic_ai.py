@@ -3,6 +3,7 @@ Pydantic AI's messages: what all adapters promise, and what comes back of what.
 """
 
 import json
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -592,6 +593,19 @@ class TestDump:
 
         assert dump(chat) == dump(chat)
         assert [None, None] == [one.timestamp for one in ours(dump(chat).payload)]
+
+    def test_first_year(self):
+        """
+        A time that no offset of whole minutes can express is listed as lost.
+        """
+        first = datetime(1, 1, 1, tzinfo=timezone(timedelta(microseconds=1)))
+        export = dump(
+            [UserMessage("Hi!", timestamp=first), AssistantMessage("", timestamp=first)]
+        )
+
+        paths = [(one.path, one.what) for one in export.lost]
+        assert [(f"messages[{at}]", "timestamp") for at in (0, 1)] == paths
+        assert [None, None] == [one.timestamp for one in ours(export.payload)]
 
 
 class TestLoadUsage:

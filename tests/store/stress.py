@@ -35,7 +35,7 @@ COUNTED = (
 WRONG = COUNTED[-4:]
 
 # How often a process that is not killed saves at least, whatever time it takes.
-LEAST = 2
+MIN_TURNS = 2
 
 
 class Kid:
@@ -90,7 +90,7 @@ def append_until(url, name, who, until, write_end):
     store, i, longest = open_again(url, until), 0, 0.0
     os.write(write_end, b"o\n")
     # However busy the machine is, there is something to judge.
-    while time.time() < until or i < LEAST:
+    while time.time() < until or i < MIN_TURNS:
         text, tries, start = f"{who} {i}", 0, time.perf_counter()
 
         def add_text(state, text=text):

@@ -15,7 +15,7 @@ from conversation_state.adapters._reading import (
 )
 from conversation_state.adapters._responses._blocks import CALLS
 from conversation_state.adapters._responses._stream_items import StreamedText
-from conversation_state.adapters._responses._stream_order import MOST, OutputOrder
+from conversation_state.adapters._responses._stream_order import MAX_ITEMS, OutputOrder
 from conversation_state.adapters._stream_pieces import PieceTemplate
 from conversation_state.messages import AssistantMessage, ResponseMeta
 
@@ -211,7 +211,7 @@ def _read_part_number(event: ObjectReader, key: str) -> int | None:
     if number is None:
         return 0
 
-    if number.__class__ is not int or not 0 <= number < MOST:
+    if number.__class__ is not int or not 0 <= number < MAX_ITEMS:
         event.wrong(key, "the index of a part, 0 or higher")
         return None
 

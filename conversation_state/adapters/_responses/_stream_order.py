@@ -24,9 +24,9 @@ from conversation_state.adapters._responses._stream_items import (
 from conversation_state.adapters._responses._stream_messages import StreamedMessage
 from conversation_state.messages import AssistantMessage
 
-__all__ = ["MOST", "OutputOrder"]
+__all__ = ["MAX_ITEMS", "OutputOrder"]
 
-MOST = 2**31  # items, or blocks of one: far more than there can be
+MAX_ITEMS = 2**31  # items, or blocks of one: far more than there can be
 
 Chunks: TypeAlias = list[AssistantMessage]
 
@@ -136,7 +136,7 @@ class OutputOrder:
 
     def _open_item(self, raw: Mapping[str, Any], at: Any, path: str) -> StreamedItem:
         kept = self.places.reading.json(raw, path)
-        number = at if at.__class__ is int and 0 <= at < MOST else len(self._items)
+        number = at if at.__class__ is int and 0 <= at < MAX_ITEMS else len(self._items)
         item = _ITEMS.get(raw["type"], StreamedItem)(self.places, kept, number)
         self._items.append(item)
         self._at[number] = item

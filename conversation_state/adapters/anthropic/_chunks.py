@@ -63,7 +63,7 @@ _MESSAGE_DELTA = frozenset({"stop_reason"})
 
 # Blocks that may begin with a delta, as some servers leave their start out.
 _UNOPENED = {"text_delta": "text", "thinking_delta": "thinking"}
-_MOST = 2**63 - 1
+_MAX_INDEX = 2**63 - 1
 
 
 def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
@@ -223,7 +223,7 @@ class AnthropicStream:
         The number of the block that *event* is about.
         """
         at: Any = event.raw.get("index")
-        if at.__class__ is int and 0 <= at <= _MOST:
+        if at.__class__ is int and 0 <= at <= _MAX_INDEX:
             return int(at)
 
         event.wrong("index", "the index of a block, 0 or higher")
@@ -325,7 +325,7 @@ class AnthropicStream:
     def _open_block(self, at: int, kind: str) -> StreamBlock:
         # Every block has an index of its own, even if the server starts again at 0.
         index = max(at, self._next)
-        self._next = min(index, _MOST - 1) + 1
+        self._next = min(index, _MAX_INDEX - 1) + 1
         block = self._open_blocks[at] = open_block(kind, index)
         return block
 

@@ -47,7 +47,7 @@ _KNOWN = {
 }
 _CALL = frozenset(CALL)
 _FUNCTION = frozenset({"arguments", "name"})
-_MOST = 2**63 - 1
+_MAX_INT = 2**63 - 1
 
 
 def load(payload: Any) -> tuple[Message, ...]:
@@ -215,7 +215,7 @@ def _read_index(node: ObjectReader) -> int | None:
 
         return None
 
-    if given.__class__ is not int or not -_MOST - 1 <= given <= _MOST:
+    if given.__class__ is not int or not -_MAX_INT - 1 <= given <= _MAX_INT:
         node.wrong("index", "an integer of 64 bits, or null")
     elif given >= 0:
         return int(given)

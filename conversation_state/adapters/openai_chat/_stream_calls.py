@@ -23,7 +23,7 @@ _CUSTOM = frozenset({"input", "name"})
 _LEAST = frozenset({"function", "index"})
 _LEGACY = "function_call"
 _ARGUMENTS = "function.arguments"
-_MOST = 2**63 - 1
+_MAX_INDEX = 2**63 - 1
 
 
 class _ChatCall:
@@ -245,7 +245,7 @@ class CallAssembler:
                 index += 1
 
         # Behind all others, if there is room.
-        self._next = max(self._next, index + 1) if index < _MOST else self._next
+        self._next = max(self._next, index + 1) if index < _MAX_INDEX else self._next
         self._taken.add(index)
         call = _ChatCall(index, call_id, f"{prefix}_call_{len(self._opened)}")
         self._opened.append(call)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from functools import cache
 from typing import Any
 
+from conversation_state.adapters._export import PayloadWriter
 from conversation_state.errors import MissingExtraError
 
 __all__ = [
@@ -22,13 +23,13 @@ __all__ = [
     "SOURCE",
     "UNKNOWN_TIME",
     "URLS",
-    "format_time",
     "is_default",
     "kind_of",
     "messages_adapter",
     "parse_noted",
     "parse_time",
     "to_json_text",
+    "write_time",
 ]
 
 SOURCE = "pydantic_ai"
@@ -154,7 +155,7 @@ def is_default(key: str, value: Any) -> bool:
 
 def parse_time(value: Any) -> tuple[datetime | None, bool]:
     """
-    The time that *value* is, and whether `format_time` restores *value* from it.
+    The time that *value* is, and whether `write_time` restores *value* from it.
     """
     if not isinstance(value, str):
         return None, False
@@ -170,7 +171,7 @@ def parse_time(value: Any) -> tuple[datetime | None, bool]:
     return (time, True) if time.tzinfo is not None else (None, False)
 
 
-def format_time(time: datetime | None) -> str:
+def write_time(write: PayloadWriter, time: datetime | None, path: str) -> str:
     """
     *time* as Pydantic writes it.
     """
@@ -181,8 +182,12 @@ def format_time(time: datetime | None) -> str:
     if offset is not None and offset % _MINUTE:
         # Pydantic reads offsets of whole minutes only.
         whole = offset - offset % _MINUTE
-        # A day is no offset; one just short of it becomes the minute above.
-        time = time.astimezone(timezone(max(whole, _MINUTE - _DAY)))
+        try:
+            # A day is no offset; one just short of it becomes the minute above.
+            time = time.astimezone(timezone(max(whole, _MINUTE - _DAY)))
+        except OverflowError:
+            write.lose(path, "timestamp", "offsets must be whole minutes in year 1")
+            return UNKNOWN_TIME
 
     text = time.isoformat()
     return f"{text[:-6]}Z" if time.tzinfo is UTC or text.endswith("+00:00") else text

@@ -16,9 +16,9 @@ from conversation_state.adapters._notes import map_of, own_of
 from conversation_state.adapters.pydantic_ai._constants import (
     ERRORS,
     SOURCE,
-    format_time,
     messages_adapter,
     parse_noted,
+    write_time,
 )
 from conversation_state.adapters.pydantic_ai._content import (
     dump_content,
@@ -219,7 +219,7 @@ class _HistoryWriter(PayloadWriter):
             part = self._dump_user_part(message, notes, path)
 
         if message.timestamp is not None or "timestamp" not in keys:
-            part["timestamp"] = format_time(message.timestamp)
+            part["timestamp"] = write_time(self, message.timestamp, path)
 
         return restore_keys(part, notes)
 

@@ -29,10 +29,10 @@ from conversation_state.adapters.pydantic_ai._constants import (
     FINISHED,
     INTERRUPTED,
     SOURCE,
-    format_time,
     is_default,
     kind_of,
     parse_noted,
+    write_time,
 )
 from conversation_state.adapters.pydantic_ai._content import (
     dump_media,
@@ -229,7 +229,7 @@ def dump_response(
     parts = _dump_parts(write, message, path)
     raw: dict[str, Any] = {"kind": "response", "parts": parts}
     if message.timestamp is not None or "timestamp" not in map_of(notes, "response"):
-        raw["timestamp"] = format_time(message.timestamp)
+        raw["timestamp"] = write_time(write, message.timestamp, path)
 
     if message.run_id is not None:
         raw["run_id"] = str(message.run_id)

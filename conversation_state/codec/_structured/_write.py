@@ -34,7 +34,7 @@ __all__ = ["is_same", "write_value"]
 
 # orjson writes no more than 254, and a document has some around a value.
 _MAX_LEVELS = 240
-_LEAST, _MOST = -(2**63), 2**64 - 1
+_MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 
 _ARRAYS = (list, tuple, deque, View)
 _AS_TEXT: dict[type, Callable[[Any], str]] = {
@@ -101,7 +101,7 @@ def _write_scalar(value: str | float | None) -> str | int | float | None:
         return value
 
     if isinstance(value, int):
-        if _LEAST <= value <= _MOST:
+        if _MIN_INT <= value <= _MAX_INT:
             return int(value)
 
         msg = f"JSON can't represent {shorten_repr(value)}: it takes more than 64 bits"
