@@ -59,7 +59,10 @@ class TestContract(FormatContract):
             return super().normalise(message)
 
         calls = [
-            attrs.evolve(call, id="" if notes_of(call.metadata, "example") else call.id)
+            attrs.evolve(
+                call,
+                id="" if "made_id" in notes_of(call.metadata, "example") else call.id,
+            )
             for call in message.tool_calls
         ]
         return super().normalise(message.replace(tool_calls=calls))
