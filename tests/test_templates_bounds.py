@@ -99,7 +99,7 @@ class TestMeter:
         """
         What a value weighs: at least as much as its text has characters.
         """
-        assert characters == Meter().weigh(value)
+        assert characters == Meter().measure(value)
         assert len(str(value)) <= characters + 2 * isinstance(value, range) * 10
 
     def test_levels(self):
@@ -110,9 +110,9 @@ class TestMeter:
         for _ in range(MAX_LEVELS):
             value = [value]
 
-        assert 2 * MAX_LEVELS + 32 == Meter().weigh(value)
+        assert 2 * MAX_LEVELS + 32 == Meter().measure(value)
         with pytest.raises(Refused, match="100 levels deep"):
-            Meter().weigh([value])
+            Meter().measure([value])
 
 
 class TestErrors:

@@ -97,12 +97,12 @@ def note_mended(node: ObjectReader, before: int, within: str = "") -> None:
     Note which texts at *node* were mended, after the first *before* ones: their
     paths *within* another node, or in this one.
     """
-    harmed = node.reading.mended[before:]
-    if harmed:
+    mended = node.reading.mended[before:]
+    if mended:
         # A message that is the whole document has nothing before the dot. One that is
         # kept whole is read twice: as what it might be, and as it is.
         start = len(within or node.path) + 1
-        node.notes["mended"] = [path[start:] for path in dict.fromkeys(harmed)]
+        node.notes["mended"] = [path[start:] for path in dict.fromkeys(mended)]
 
 
 def ordered(raw: dict[str, Any], order: Iterable[str]) -> dict[str, Any]:

@@ -31,14 +31,14 @@ class SurrogateBuffer:
     Attributes:
         held: The half that waits, or "".
 
-        is_harmed: Whether half of a pair was alone, and is U+FFFD now.
+        is_mended: Whether half of a pair was alone, and is U+FFFD now.
     """
 
-    __slots__ = ("held", "is_harmed")
+    __slots__ = ("held", "is_mended")
 
     def __init__(self) -> None:
         self.held = ""
-        self.is_harmed = False
+        self.is_mended = False
 
     def next(self, piece: str) -> str:
         """
@@ -55,7 +55,7 @@ class SurrogateBuffer:
         whole = mended(text)
         # A text may have U+FFFD of its own: only more of it than was sent is harm.
         if whole.count("\ufffd") > text.count("\ufffd"):
-            self.is_harmed = True
+            self.is_mended = True
 
         return whole
 

@@ -65,7 +65,7 @@ class PipelineStep:
             try:
                 made = self._check_made(function(start.state), "step")
             except BaseException as error:
-                self._save_spent(start, progress(), error)
+                self._save_usage(start, progress(), error)
                 raise
 
         states = progress()
@@ -99,12 +99,12 @@ class PipelineStep:
                 made = self._check_made(await awaitable, "astep")
             except GeneratorExit as error:
                 # Nothing can be awaited in a coroutine that is closed.
-                self._save_spent(start, progress(), error)
+                self._save_usage(start, progress(), error)
                 raise
             except BaseException as error:
                 # No variable has the error: its traceback holds this frame.
                 await run_in_thread(
-                    partial(self._save_spent, start, progress(), error),
+                    partial(self._save_usage, start, progress(), error),
                     is_shielded=True,
                 )
                 raise
@@ -164,11 +164,11 @@ class PipelineStep:
             head = 0 if newest is None else newest.head
             if done is not None and newest is not None:
                 # Another process did it meanwhile. Both are billed.
-                state = _add_spent(newest.state, [made, *progress])
+                state = _add_usage_of(newest.state, [made, *progress])
                 save_within(transaction, self._name, state, head)
                 return done, self._describe_conflicts(state, [made, *progress])
 
-            state = _add_spent(_keep_recorded(start.state, made), progress)
+            state = _add_usage_of(_keep_recorded(start.state, made), progress)
             if newest is not None and not is_expected(newest.head, start.head):
                 state = newest.state.join(state)
 
@@ -182,7 +182,7 @@ class PipelineStep:
 
         return saved
 
-    def _save_spent(
+    def _save_usage(
         self, start: _Start, progress: Sequence[Aggregator], error: BaseException
     ) -> None:
         """
@@ -193,7 +193,7 @@ class PipelineStep:
             newest = self._find_newest(transaction)
             self._check_not_deleted(start, newest, progress)
             before = start.state if newest is None else newest.state
-            state = _add_spent(before, progress)
+            state = _add_usage_of(before, progress)
             if state is not before:
                 head = 0 if newest is None else newest.head
                 save_within(transaction, self._name, state, head)
@@ -230,7 +230,7 @@ class PipelineStep:
             return
 
         before = {entry.id for entry in start.state.ledger}
-        ledger = _add_spent(start.state, made).ledger
+        ledger = _add_usage_of(start.state, made).ledger
         usages = [entry.usage for entry in ledger if entry.id not in before]
         if newest is None:
             again, error = "", NotSavedError(self._core.url, "name", self._name)
@@ -307,7 +307,7 @@ def _add_notes(error: BaseException, *notes: str) -> None:
             error.add_note(note)
 
 
-def _add_spent(state: Aggregator, others: Sequence[Aggregator]) -> Aggregator:
+def _add_usage_of(state: Aggregator, others: Sequence[Aggregator]) -> Aggregator:
     """
     A state with the ledgers of others, and none of their messages.
     """
@@ -349,4 +349,4 @@ def _keep_recorded(before: Aggregator, made: Aggregator) -> Aggregator:
             ledger=Log(ledger),
         )
 
-    return _add_spent(made, [before])
+    return _add_usage_of(made, [before])

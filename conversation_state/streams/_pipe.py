@@ -225,7 +225,7 @@ class Pipe:
         if not self.is_closed:
             self.close(make_broken_off_fault("its sender was dropped without close()"))
 
-    def desert(self) -> None:
+    def abandon(self) -> None:
         """
         Tell senders that the last reader is gone.
         """
@@ -251,7 +251,7 @@ class PipeSource(Source):
     def __init__(self, pipe: Pipe) -> None:
         super().__init__()
         self._pipe = pipe
-        pipe.watch(self, pipe.desert)
+        pipe.watch(self, pipe.abandon)
 
     def poll(
         self,
@@ -288,7 +288,7 @@ class PipeSource(Source):
     def __del__(self) -> None:
         pipe = getattr(self, "_pipe", None)  # making it may be interrupted
         if pipe is not None:
-            pipe.desert()
+            pipe.abandon()
 
 
 _CLOSED = "can't send: this sender was closed. Nothing comes after the end of a stream."

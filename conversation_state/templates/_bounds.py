@@ -163,7 +163,7 @@ class Meter:
         """
         self._depth -= 1
 
-    def weigh(  # noqa: C901 - a branch for each kind of value
+    def measure(  # noqa: C901 - a branch for each kind of value
         self, value: Any, check_scalar: Callable[[Any], object] = type
     ) -> int:
         """

@@ -128,7 +128,7 @@ def _fill_field(field: FormatField, variables: Variables, meter: Meter) -> str:
     if value.__class__ is str and not field.spec:
         return value
 
-    meter.make(meter.weigh(value))
+    meter.make(meter.measure(value))
     path = dotted(field.name, *field.keys)
     if not field.spec:
         return str(value)

@@ -153,7 +153,7 @@ class _Renderer:
         if value.__class__ is str:
             return value
 
-        self._meter.make(self._meter.weigh(value))
+        self._meter.make(self._meter.measure(value))
         return _format_value(value)
 
     def _write_branch(self, node: IfNode | WithNode, dot: PathValue) -> None:
@@ -281,7 +281,7 @@ class _Renderer:
             each.value.all() if isinstance(each.value, Variables) else each.value
             for each in found
         ]
-        self._meter.weigh(arguments)
+        self._meter.measure(arguments)
         function, least, most = _FUNCTIONS[name]
         if not least <= len(arguments) <= most:
             wanted = f"{least}" if least == most else f"at least {least}"

@@ -25,7 +25,7 @@ def check_bits(bits: int) -> None:
 
 def _check_join(meter: Meter, value: Any, d: Any = "", attribute: Any = None) -> None:
     del attribute  # an attribute of an item is smaller than the item
-    meter.make(meter.weigh(value) + len(str(d)) * len(value))
+    meter.make(meter.measure(value) + len(str(d)) * len(value))
 
 
 def _check_replace(meter: Meter, s: Any, old: Any, new: Any, count: Any = -1) -> None:
@@ -43,7 +43,7 @@ def _check_strip(meter: Meter, value: Any, chars: Any = "") -> None:
 
 def _check_slow(meter: Meter, value: Any) -> None:
     # Python processes these by character, or by a pattern.
-    meter.step(meter.weigh(value) // 10)
+    meter.step(meter.measure(value) // 10)
 
 
 def _check_widths(_meter: Meter, _value: Any, *args: Any, **kwargs: Any) -> None:
@@ -106,7 +106,7 @@ def check_format(meter: Meter, text: str, values: Any) -> None:
 
     # A value of a mapping may be used as often as there are directives.
     times = directives if isinstance(values, dict) else 1
-    meter.make(size + meter.weigh(values) * times)
+    meter.make(size + meter.measure(values) * times)
 
 
 def _check_format_filter(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> None:

@@ -150,7 +150,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals = {}
         self.meter = Meter()
 
-    def weigh(self, value: Any) -> int:
+    def measure(self, value: Any) -> int:
         """
         Count the steps of reading *value*; returns the most characters of its text.
 
@@ -162,7 +162,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if isinstance(value, MissingValue):
             value.fail()
 
-        return self.meter.weigh(value, _check_scalar)
+        return self.meter.measure(value, _check_scalar)
 
     def charge(self, result: Any) -> Any:
         """
@@ -197,7 +197,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return text
 
     def make_text(self, value: Any) -> str:
-        self.meter.make(self.weigh(value))
+        self.meter.make(self.measure(value))
         return str(value)
 
     def join_texts(self, values: list[Any]) -> str:
@@ -224,7 +224,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return value
 
     def check_operand(self, value: Any) -> Any:
-        self.weigh(value)
+        self.measure(value)
         return value
 
     def read_attribute(self, value: Any, name: str, path: str) -> Any:
@@ -238,7 +238,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """
         The item *key* of *value*, which is at *path*; `MissingValue` if missing.
         """
-        self.weigh(key)
+        self.measure(key)
         if isinstance(value, MissingValue):
             value.fail()
 
@@ -287,7 +287,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         size = 0
         if left.__class__ is not int or right.__class__ is not int:
-            size = self.weigh(left) + self.weigh(right)
+            size = self.measure(left) + self.measure(right)
 
         if isinstance(left, str) and operator == "%":
             check_format(self.meter, left, right)
@@ -327,11 +327,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise Refused(f"{describe_type(obj)} can't be called")
 
         for value in (*args, *kwargs.values()):
-            self.weigh(value)
+            self.measure(value)
 
         if isinstance(obj, BuiltinMethodType):
             if obj.__name__ != "get":
-                self.weigh(obj.__self__)
+                self.measure(obj.__self__)
 
             if isinstance(obj.__self__, str) and obj.__name__ in CHECKS:
                 both = [obj.__self__, *args]
@@ -385,7 +385,7 @@ def _meter_standard(name: str, table: Mapping[str, Any]) -> Any:
         sandbox: Any = context.environment
         sandbox.meter.step()
         for value in (*args, *kwargs.values()):
-            sandbox.weigh(value)
+            sandbox.measure(value)
 
         if check is not None:
             check(sandbox.meter, *args, **kwargs)

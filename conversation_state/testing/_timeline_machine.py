@@ -94,7 +94,7 @@ class _TimelineModel:
         nodes = {**self.nodes, number: node}
         return attrs.evolve(self, timeline=timeline, nodes=nodes)
 
-    def forgot(self, nodes: dict[int, _Node], present: int) -> dict[int, _Node]:
+    def limited(self, nodes: dict[int, _Node], present: int) -> dict[int, _Node]:
         """
         The moments that a limit keeps of *nodes*: the newest, and those since the
         present one.
@@ -238,7 +238,7 @@ class TimelineMachine(RuleBasedStateMachine):
             visited[parent] = number
 
         present = before.present if stay else number
-        nodes = before.forgot({**before.nodes, number: node}, present)
+        nodes = before.limited({**before.nodes, number: node}, present)
         return attrs.evolve(
             before,
             timeline=timeline,

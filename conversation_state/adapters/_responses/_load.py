@@ -259,12 +259,12 @@ class ItemLoader(DocumentReader):
         Add a message of a *kind*, unless there is something wrong.
         """
         node = node or ObjectReader(self, {}, "")
-        harmed = self.mended[self._since :]
+        mended = self.mended[self._since :]
         self._since = len(self.mended)
-        if harmed:
+        if mended:
             node.notes["mended"] = [
                 path.removeprefix("$").removeprefix(".")
-                for path in dict.fromkeys(harmed)
+                for path in dict.fromkeys(mended)
             ]
 
         # After the first problem nothing is returned, and the rest is only checked.

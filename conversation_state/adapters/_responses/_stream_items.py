@@ -54,8 +54,8 @@ class StreamContext:
         """
         Note what was mended below *path*, which is *name* in the response.
         """
-        for harmed in self.reading.mended[since:]:
-            self.mended[f"{name}{harmed[len(path) :]}"] = True
+        for changed in self.reading.mended[since:]:
+            self.mended[f"{name}{changed[len(path) :]}"] = True
 
 
 class StreamedItem:
@@ -228,7 +228,7 @@ class StreamedText:
         """
         valid = mended(whole)
         if valid is not whole:
-            self.cut.is_harmed = True
+            self.cut.is_mended = True
 
         rest = self.rest(valid)
         return self.next(rest) if rest else []
@@ -301,7 +301,7 @@ class StreamedCall(StreamedItem, StreamedText):
 
         node = ObjectReader(self.places.reading, final, path)
         call = read_call(node, self.index or 0, self.made_id)
-        if self.cut.is_harmed:
+        if self.cut.is_mended:
             self.places.mended[f"{self.name}.{key}"] = True
 
         rest = self.rest(call.arguments)

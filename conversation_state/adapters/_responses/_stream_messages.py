@@ -168,7 +168,7 @@ class StreamedMessage(StreamedItem):
             signature=signature,
             logprobs=logprobs,
         )
-        if block.cut.is_harmed:
+        if block.cut.is_mended:
             self.places.mended[f"{self._get_block_path(block)}.{block.text_key}"] = True
 
         # A text that becomes another kind of block at its end is not what was given.

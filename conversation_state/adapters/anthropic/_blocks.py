@@ -44,11 +44,11 @@ __all__ = [
     "PDF",
     "PLAIN_TEXT",
     "SOURCE",
+    "detect_media_type",
     "is_textual",
     "natural_source",
     "read_call",
     "read_part",
-    "sniffed",
     "write_part",
 ]
 
@@ -59,13 +59,13 @@ PDF = "application/pdf"
 PLAIN_TEXT = "text/plain"
 
 
-def sniffed(data: bytes) -> str:
+def detect_media_type(data: bytes) -> str:
     """
     The media type of *data*, by its first bytes; "" if it is not one of those
     that the provider takes.
 
-    >>> sniffed(b"GIF89a"), sniffed(b"%PDF-1.7"), sniffed(b"hello")
-    ('image/gif', 'application/pdf', '')
+    >>> [detect_media_type(data) for data in (b"GIF89a", b"%PDF-1.7", b"hello")]
+    ['image/gif', 'application/pdf', '']
     """
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
@@ -105,9 +105,9 @@ def natural_source(part: MediaPart) -> str:
         return "url"
 
     if not isinstance(part, FilePart):
-        return "base64" if part.media_type or sniffed(part.data) else ""
+        return "base64" if part.media_type or detect_media_type(part.data) else ""
 
-    if (part.media_type or sniffed(part.data)) == PDF:
+    if (part.media_type or detect_media_type(part.data)) == PDF:
         return "base64"
 
     return "text" if is_textual(part) else ""
@@ -394,7 +394,7 @@ def _write_media_block(
         typed = (part.media_type if noted else "") or PLAIN_TEXT
         source |= {"media_type": typed, "data": part.data.decode()}
     else:
-        typed = part.media_type or sniffed(part.data)
+        typed = part.media_type or detect_media_type(part.data)
         source |= {
             "media_type": typed,
             "data": encode_base64(part.data, notes.get("text")),

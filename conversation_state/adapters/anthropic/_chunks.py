@@ -134,7 +134,7 @@ class AnthropicStream:
         self._of_events: dict[str, Any] = {}
         self._others: list[Any] = []
         self._news = ChangeFilter()
-        self._harmed: list[str] = []
+        self._mended: list[str] = []
         self._is_begun = False
         self._is_over = False
 
@@ -309,15 +309,15 @@ class AnthropicStream:
         opening = self._open_block(at, kind)
         mark = len(block.reading.mended)
         chunks += opening.start(block)
-        self._note_harm(opening, block, mark)
+        self._note_mended(opening, block, mark)
         return chunks
 
-    def _note_harm(self, block: StreamBlock, node: ObjectReader, mark: int) -> None:
+    def _note_mended(self, block: StreamBlock, node: ObjectReader, mark: int) -> None:
         """
         Note what was mended in *node*, of a *block*, since *mark*.
         """
         start = len(node.path)
-        self._harmed += [
+        self._mended += [
             f"content[{block.index}]{each[start:]}"
             for each in node.reading.mended[mark:]
         ]
@@ -346,7 +346,7 @@ class AnthropicStream:
             block = self._open_block(at, _UNOPENED[kind])
 
         chunks = block.delta(delta)
-        self._note_harm(block, delta, 0)
+        self._note_mended(block, delta, 0)
         return chunks
 
     def _stop_block(self, at: int, *, broken: bool = False) -> list[AssistantMessage]:
@@ -355,8 +355,8 @@ class AnthropicStream:
             return []
 
         chunks = block.break_off() if broken else block.stop()
-        if block.cut.is_harmed:
-            self._harmed.append(f"content[{block.index}].{block.field}")
+        if block.cut.is_mended:
+            self._mended.append(f"content[{block.index}].{block.field}")
 
         return chunks
 
@@ -397,7 +397,7 @@ class AnthropicStream:
             "response": response,
             "event": self._of_events,
             "events": self._others,
-            "mended": self._harmed,
+            "mended": self._mended,
         }
         metadata = with_notes(SOURCE, without_empty(notes))
         cut = broken and not self._is_over

@@ -86,7 +86,7 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
             case ToolMessage():
                 write.tool(message, path)
             case SystemMessage() | UserMessage():
-                write.spoken(message, path)
+                write.text_message(message, path)
             case UnknownMessage():
                 write.other(message, path)
 
@@ -102,7 +102,7 @@ class AnthropicWriter(PayloadWriter):
         self._times: dict[str, int] = {}
         self._tools: dict[str, str] = {}
 
-    def spoken(self, message: SystemMessage | UserMessage, path: str) -> None:
+    def text_message(self, message: SystemMessage | UserMessage, path: str) -> None:
         notes = self.notes_without_name(message, path)
         piece = self._collect_blocks(message, path, notes)
         if message.role == "user":

@@ -125,7 +125,7 @@ class BuboLoader(MessageLoader):
             self.wrong(path, raw, "an object")
             return None
 
-        problems, harmed = self.count, len(self.mended)
+        problems, mended_before = self.count, len(self.mended)
         node = ObjectReader(self, raw, path)
         is_hollow = raw and raw.keys() <= _COMMON - {"type"}
         type_ = "" if is_hollow else node.text("type")
@@ -146,7 +146,7 @@ class BuboLoader(MessageLoader):
         if self.count > problems:
             return None
 
-        note_mended(node, harmed)
+        note_mended(node, mended_before)
         return kind(content, **fields, metadata=with_own(extra, node, SOURCE))
 
     def _read_envelope(self, node: ObjectReader) -> dict[str, Any]:

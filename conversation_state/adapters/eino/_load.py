@@ -124,26 +124,26 @@ class EinoLoader(MessageLoader):
             return None
 
         node = ObjectReader(self, raw, path)
-        problems, harmed = self.count, len(self.mended)
+        problems, mended_before = self.count, len(self.mended)
         role = node.text("role")
         if self.count > problems:
             return None
 
         message = None
         if role in MESSAGE_CLASSES:
-            message = self._load_known(node, role, prefix, harmed)
+            message = self._load_known(node, role, prefix, mended_before)
 
         if message is None and self.count == problems:
             fresh = ObjectReader(self, raw, path)
             kept = self.json(raw, path)
-            note_mended(fresh, harmed)
+            note_mended(fresh, mended_before)
             metadata = fresh.metadata(SOURCE)
             message = UnknownMessage(kept, source=SOURCE, metadata=metadata)
 
         return message if self.count == problems else None
 
     def _load_known(
-        self, node: ObjectReader, role: str, prefix: str, harmed: int
+        self, node: ObjectReader, role: str, prefix: str, mended_before: int
     ) -> Message | None:
         """
         A message of a *role* we know; None if its content does not fit that role.
@@ -173,7 +173,7 @@ class EinoLoader(MessageLoader):
         if is_odd or self.count > problems:
             return None
 
-        note_mended(node, harmed)
+        note_mended(node, mended_before)
         metadata = with_own(extra, node, SOURCE)
         return MESSAGE_CLASSES[role](content, **fields, metadata=metadata)
 

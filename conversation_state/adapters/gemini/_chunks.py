@@ -146,7 +146,7 @@ class GeminiStream:
         self._of_response = StreamNotes()
         self._of_candidate = StreamNotes()
         self._of_content = StreamNotes()
-        self._harmed: dict[str, bool] = {}
+        self._mended: dict[str, bool] = {}
         self._next = 0
         self._calls = StreamedCalls(self._take_index)
         # What is open: more of the same is joined with it.
@@ -205,7 +205,7 @@ class GeminiStream:
                 chunks += self._read_candidate(candidate)
 
         for where in read.mended:
-            self._harmed[where[len(path) + 1 :]] = True
+            self._mended[where[len(path) + 1 :]] = True
 
         # What could be read is given, whatever else is wrong.
         yield from chunks
@@ -354,8 +354,8 @@ class GeminiStream:
         if rest:
             parts.append(self._make_text_part(rest))
 
-        if self._cut.is_harmed:
-            self._harmed["text"] = True
+        if self._cut.is_mended:
+            self._mended["text"] = True
 
         self._open, self._index, self._cut = "", None, SurrogateBuffer()
 
@@ -373,7 +373,7 @@ class GeminiStream:
             "response": response,
             "candidate": self._of_candidate.values,
             "keys": self._of_content.values,
-            "mended": list(self._harmed),
+            "mended": list(self._mended),
         }
         metadata = with_notes(SOURCE, without_empty(notes))
         reason = self._finish_reason or self._blocked

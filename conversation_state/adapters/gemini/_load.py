@@ -109,12 +109,12 @@ class GeminiLoader(MessageLoader):
         if instruction is None:
             return []
 
-        harmed, path = len(self.mended), f"$.{key}"
+        mended_before, path = len(self.mended), f"$.{key}"
         notes = payload.notes
         if isinstance(instruction, str):
             notes["plain"] = True
             text = payload.text(key)
-            note_mended(payload, harmed)
+            note_mended(payload, mended_before)
             return [SystemMessage(text, metadata=payload.metadata(SOURCE))]
 
         node, problems = payload.inside(key), self.count
@@ -129,9 +129,9 @@ class GeminiLoader(MessageLoader):
 
         if not all(isinstance(part, TextPart) for part in parts):
             raw = {key: self.json(instruction, path)}
-            return [self._make_unknown(raw, harmed, path)]
+            return [self._make_unknown(raw, mended_before, path)]
 
-        note_mended(node, harmed)
+        note_mended(node, mended_before)
         content = simplify_content(parts)
         return [SystemMessage(content, metadata=node.metadata(SOURCE))]
 
@@ -175,29 +175,29 @@ class GeminiLoader(MessageLoader):
             node.wrong("role", "user, model or function")
             return []
 
-        problems, harmed = self.count, len(self.mended)
+        problems, mended_before = self.count, len(self.mended)
         messages: list[Message]
         if info or role == "model":
             messages = [self._load_answer(node, prefix, info)]
         elif role in _ASKING:
             messages = self._load_user_content(node, prefix)
         else:
-            messages = [self._make_unknown(self.json(raw, path), harmed, path)]
+            messages = [self._make_unknown(self.json(raw, path), mended_before, path)]
 
         return messages if self.count == problems else []
 
-    def _make_unknown(self, raw: Any, harmed: int, path: str) -> UnknownMessage:
+    def _make_unknown(self, raw: Any, mended_before: int, path: str) -> UnknownMessage:
         """
         A message of *raw*, what was at *path*, with notes on what was mended since.
         """
         node = CasedObject(self, {}, path)
-        note_mended(node, harmed)
+        note_mended(node, mended_before)
         return UnknownMessage(raw, source=SOURCE, metadata=node.metadata(SOURCE))
 
     def _load_answer(
         self, node: CasedObject, prefix: str, info: ResponseChoice | None
     ) -> AssistantMessage:
-        harmed = len(self.mended)
+        mended_before = len(self.mended)
         node.keep(_CONTENT)
         parts: list[Part] = []
         calls: list[ToolCall] = []
@@ -227,7 +227,7 @@ class GeminiLoader(MessageLoader):
             node.notes.update(info.notes)
             fields["response"] = info.meta
 
-        note_mended(node, harmed)
+        note_mended(node, mended_before)
         content = simplify_content(parts)
         if calls and content == "" and parts:
             content = parts
@@ -248,27 +248,37 @@ class GeminiLoader(MessageLoader):
         node.keep(_CONTENT)
         messages: list[Message] = []
         parts: list[Part] = []
-        harmed = len(self.mended)
+        mended_before = len(self.mended)
         for at, inside in enumerate(_list_parts(node)):
             if kind_of(inside.raw) != "functionResponse":
                 parts.append(read_part(inside, "user"))
                 continue
 
             if parts:
-                messages.append(self._make_user_message(node, parts, harmed, messages))
-                parts, harmed = [], len(self.mended)
+                messages.append(
+                    self._make_user_message(node, parts, mended_before, messages)
+                )
+                parts, mended_before = [], len(self.mended)
 
             made = f"{prefix}_result_{at}"
-            messages.append(self._load_result(inside, node, made, harmed, messages))
-            harmed = len(self.mended)
+            messages.append(
+                self._load_result(inside, node, made, mended_before, messages)
+            )
+            mended_before = len(self.mended)
 
         if parts or not messages:
-            messages.append(self._make_user_message(node, parts, harmed, messages))
+            messages.append(
+                self._make_user_message(node, parts, mended_before, messages)
+            )
 
         return messages
 
     def _make_user_message(
-        self, node: CasedObject, parts: list[Part], harmed: int, before: list[Message]
+        self,
+        node: CasedObject,
+        parts: list[Part],
+        mended_before: int,
+        before: list[Message],
     ) -> Message:
         about = CasedObject(self, {}, node.path)
         if before:
@@ -276,7 +286,7 @@ class GeminiLoader(MessageLoader):
         else:
             about.notes, about.keys = node.notes, node.keys
 
-        note_mended(about, harmed)
+        note_mended(about, mended_before)
         return UserMessage(simplify_content(parts), metadata=about.metadata(SOURCE))
 
     def _load_result(
@@ -284,7 +294,7 @@ class GeminiLoader(MessageLoader):
         part: CasedObject,
         node: CasedObject,
         made: str,
-        harmed: int,
+        mended_before: int,
         before: list[Message],
     ) -> Message:
         key = part.key("functionResponse")
@@ -310,7 +320,7 @@ class GeminiLoader(MessageLoader):
         elif not isinstance(before[-1], ToolMessage):
             part.notes["joined"] = True
 
-        note_mended(part, harmed, node.path)
+        note_mended(part, mended_before, node.path)
         return ToolMessage(
             content,
             tool_call_id=call_id,

@@ -43,8 +43,8 @@ __all__ = [
     "cased_key",
     "encoded",
     "encoding_of",
+    "is_given",
     "is_plain",
-    "is_said",
     "kind_of",
     "media_of",
     "mime_of",
@@ -105,7 +105,7 @@ _OTHER = {
 }
 
 
-def is_said(raw: Mapping[str, Any], key: str) -> bool:
+def is_given(raw: Mapping[str, Any], key: str) -> bool:
     """
     Whether *raw* has a value under *key*, in either case.
     """

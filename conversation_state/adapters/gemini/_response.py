@@ -27,7 +27,7 @@ from conversation_state.adapters._usage import (
     usage_in,
 )
 from conversation_state.adapters._wire import ResponseChoice
-from conversation_state.adapters.gemini._parts import CasedObject, is_said, snake_case
+from conversation_state.adapters.gemini._parts import CasedObject, is_given, snake_case
 from conversation_state.messages import LogProb, ResponseMeta
 from conversation_state.usage import Usage
 
@@ -71,7 +71,7 @@ def is_response(payload: Mapping[str, Any]) -> bool:
     Whether *payload* is a response: some have no candidates.
     """
     keys = ("candidates", "promptFeedback", "usageMetadata")
-    return "candidates" in payload or any(is_said(payload, key) for key in keys)
+    return "candidates" in payload or any(is_given(payload, key) for key in keys)
 
 
 def read_response(

@@ -171,7 +171,7 @@ class ChatStream:
         self._texts = {key: SurrogateBuffer() for key in _TEXTS}
         self._has_text = False
         self._thinking: dict[str, bool] = {}
-        self._harmed: dict[str, bool] = {}
+        self._mended: dict[str, bool] = {}
         self._error: Any = None
         self._calls = CallAssembler(self._news)
         self._audio = AudioAssembler(self._news)
@@ -269,7 +269,7 @@ class ChatStream:
 
         for where in read.mended:
             _, delta, name = where.partition(".delta.")
-            self._harmed |= {name: True} if delta else {}
+            self._mended |= {name: True} if delta else {}
 
         # What could be read is given, whatever else is wrong.
         yield from chunks
@@ -437,13 +437,13 @@ class ChatStream:
 
         response = dict(self._of_response)
         response_id = take_text(response, "id")
-        harmed = [key for key, cut in self._texts.items() if cut.is_harmed]
+        mended = [key for key, cut in self._texts.items() if cut.is_mended]
         notes: dict[str, Any] = {
             "response": response,
             "choice": self._of_choice,
             "keys": self._indexed.rest(),
             "audio": {},
-            "mended": [*harmed, *self._harmed, *self._calls.harmed()],
+            "mended": [*mended, *self._mended, *self._calls.mended()],
         }
         # Metadata of audio without data stands with the other keys.
         notes[self._audio.place].update(self._audio.rest())

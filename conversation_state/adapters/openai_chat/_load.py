@@ -123,7 +123,7 @@ class ChatLoader(MessageLoader):
         if given != role:
             node.notes["role"] = given
 
-        problems, harmed = self.count, len(self.mended)
+        problems, mended_before = self.count, len(self.mended)
         node.keep(_KNOWN[role])
         kind = MESSAGE_CLASSES[role]
         content: Any
@@ -143,8 +143,8 @@ class ChatLoader(MessageLoader):
         if self.count > problems:
             return None
 
-        if len(self.mended) > harmed:
-            note_mended(node, harmed)
+        if len(self.mended) > mended_before:
+            note_mended(node, mended_before)
 
         if node.notes or node.keys:
             fields["metadata"] = node.metadata(SOURCE)

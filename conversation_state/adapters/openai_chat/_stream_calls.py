@@ -38,7 +38,7 @@ class _ChatCall:
         self.arguments = SurrogateBuffer()
         self.brackets = _BracketDepth()
 
-    def goes_by(self, call_id: str) -> bool:
+    def has_id(self, call_id: str) -> bool:
         """
         Whether this may be the call of *call_id*: an id may come late, once.
         """
@@ -147,7 +147,7 @@ class CallAssembler:
         ]
         return [piece for piece in pieces if piece.arguments]
 
-    def harmed(self) -> list[str]:
+    def mended(self) -> list[str]:
         """
         The paths of arguments in which half of a character was alone.
         """
@@ -155,7 +155,7 @@ class CallAssembler:
         return [
             f"tool_calls[{at}].{'custom.input' if call.is_custom else _ARGUMENTS}"
             for at, call in enumerate(by_index)
-            if call.arguments.is_harmed
+            if call.arguments.is_mended
         ]
 
     def _read_call_piece(self, node: ObjectReader, prefix: str) -> ToolCall:
@@ -223,7 +223,7 @@ class CallAssembler:
         elif call_id in self._by_id:
             call = self._by_id[call_id]
 
-        if call is None or (call_id and not call.goes_by(call_id)):
+        if call is None or (call_id and not call.has_id(call_id)):
             return None
 
         # A provider that repeats the name with every piece repeats the same one. A

@@ -152,10 +152,10 @@ class TranscriptLoader(DocumentReader):
     def _load_text(
         self, node: ObjectReader, key: str, kind: Callable[..., Message]
     ) -> Message:
-        harmed = len(self.mended)
+        mended_before = len(self.mended)
         text = node.text(key)
         noted = ObjectReader(self, {}, node.path)
-        note_mended(noted, harmed)
+        note_mended(noted, mended_before)
         return kind(text, metadata=noted.metadata(SOURCE))
 
     def turns(

@@ -81,7 +81,7 @@ class TranscriptTurn:
     ) -> None:
         self.read = read
         self.pairing = pairing
-        self.problems, self.harmed = read.count, len(read.mended)
+        self.problems, self.mended_before = read.count, len(read.mended)
         self.prefix = f"message_{at}"
         self.node = ObjectReader(read, raw if is_map(raw) else {}, path)
         self.role = ""
@@ -114,7 +114,7 @@ class TranscriptTurn:
         if text != given and isinstance(given, str):
             self.read.mended.append(f"{self.node.path}.{self.what}")
 
-        note_mended(self.node, self.harmed)
+        note_mended(self.node, self.mended_before)
         calls = [
             self._read_parsed_call(called, f"{self.prefix}_call_{at}")
             for at, called in enumerate(found)
@@ -125,10 +125,10 @@ class TranscriptTurn:
         # What is escaped in a text may be half of a pair, too.
         path = f"{self.node.path}.{self.what}"
         noted = ObjectReader(self.read, called._asdict(), path)
-        harmed = len(self.read.mended)
+        mended_before = len(self.read.mended)
         call_id, name, arguments = map(noted.text, ("id", "name", "arguments"))
         noted.keys = self.read.json(called.keys, path)
-        note_mended(noted, harmed)
+        note_mended(noted, mended_before)
         if not call_id:
             noted.notes["made_id"] = made
 
@@ -146,7 +146,7 @@ class TranscriptTurn:
         if found is None and self._is_valid():
             fresh = ObjectReader(self.read, self.node.raw, self.node.path)
             raw = self.read.json(fresh.raw, fresh.path)
-            note_mended(fresh, self.harmed)
+            note_mended(fresh, self.mended_before)
             metadata = fresh.metadata(SOURCE)
             return UnknownMessage(raw, source=SOURCE, metadata=metadata)
 
@@ -194,7 +194,7 @@ class TranscriptTurn:
         if is_odd or not self._is_valid():
             return None
 
-        note_mended(node, self.harmed)
+        note_mended(node, self.mended_before)
         return kind(content, **fields, metadata=node.metadata(SOURCE))
 
     def _get_text(self, key: str) -> str:

@@ -24,7 +24,7 @@ from conversation_state.testing.strategies._values import (
     Fields,
     metadata,
     once,
-    seldom,
+    rarely,
     texts,
     timestamps,
     usages,
@@ -59,7 +59,7 @@ def _build_notes() -> SearchStrategy[Fields]:
     value = st.one_of(value, st.lists(value, max_size=2))
     value = st.one_of(value, st.dictionaries(st.sampled_from("ab"), value, max_size=2))
     met = st.dictionaries(st.sampled_from("ab"), value, max_size=2)
-    return seldom(st.just({}), met | metadata())
+    return rarely(st.just({}), met | metadata())
 
 
 @once
@@ -88,7 +88,7 @@ def _build_chunks(draw: DrawFn, role: str, max_size: int) -> tuple[Message, ...]
     }
     # Only one chunk of a tool result may hold media of one kind.
     pieces = text_parts() if role == "tool" else _split_texts(role)
-    content = seldom(texts(max_size=6), st.lists(pieces, max_size=3))
+    content = rarely(texts(max_size=6), st.lists(pieces, max_size=3))
     chunks: list[Message] = []
     for _ in range(draw(st.integers(1, max_size))):
         fields: dict[str, Any] = {"content": draw(content)}
@@ -99,9 +99,9 @@ def _build_chunks(draw: DrawFn, role: str, max_size: int) -> tuple[Message, ...]
 
         if role == "assistant":
             fields["tool_calls"] = draw(
-                seldom(st.just([]), st.lists(_call_pieces(), max_size=3))
+                rarely(st.just([]), st.lists(_call_pieces(), max_size=3))
             )
-            fields["response"] = draw(seldom(st.none(), _build_metadata()))
+            fields["response"] = draw(rarely(st.none(), _build_metadata()))
         elif role == "tool":
             fields["tool_call_id"] = "call"
             fields["tool_name"] = draw(st.sampled_from(["", "search"]))

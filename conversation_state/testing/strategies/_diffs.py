@@ -17,7 +17,7 @@ from conversation_state.messages import (
 )
 from conversation_state.testing.strategies._messages import messages
 from conversation_state.testing.strategies._states import aggregators
-from conversation_state.testing.strategies._values import once, seldom, usages
+from conversation_state.testing.strategies._values import once, rarely, usages
 from conversation_state.usage import Usage
 
 __all__ = ["diffs", "relatives"]
@@ -109,7 +109,7 @@ def relatives(*, max_steps: int = 8) -> SearchStrategy[tuple[Aggregator, Aggrega
     Shrink to fewer steps, and to twice an empty root.
     """
     trunks = aggregators(max_steps=3)
-    one_message = seldom(st.sampled_from(_MESSAGES), messages())
+    one_message = rarely(st.sampled_from(_MESSAGES), messages())
     return _build_branches(max_steps, trunks, one_message, usages())
 
 

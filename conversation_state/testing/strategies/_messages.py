@@ -32,7 +32,7 @@ from conversation_state.testing.strategies._values import (
     Fields,
     metadata,
     once,
-    seldom,
+    rarely,
     texts,
     timestamps,
     unknown_fields,
@@ -83,10 +83,10 @@ def response_metas() -> SearchStrategy[ResponseMeta]:
         ResponseMeta,
         reasons | texts(max_size=8),
         st.none() | usages(),
-        seldom(st.none(), st.lists(log_probs(), max_size=2)),
+        rarely(st.none(), st.lists(log_probs(), max_size=2)),
         st.just("") | texts(max_size=8),
         st.just("") | texts(max_size=8),
-        unknown=seldom(st.just({}), unknown_fields()),
+        unknown=rarely(st.just({}), unknown_fields()),
     )
 
 
@@ -106,7 +106,7 @@ def _common_fields() -> SearchStrategy[Fields]:
             "unknown": unknown_fields(),
         },
     )
-    return seldom(st.just({}), fields)
+    return rarely(st.just({}), fields)
 
 
 @once
@@ -114,7 +114,7 @@ def _message_contents(role: str) -> SearchStrategy[str | Sequence[Part]]:
     listed: SearchStrategy[str | Sequence[Part]] = st.lists(
         parts(role=role), max_size=3
     )
-    return seldom(texts(), listed)
+    return rarely(texts(), listed)
 
 
 @once
@@ -154,14 +154,14 @@ def assistant_messages(
     Shrinks to an empty text without calls.
     """
     if calls is None:
-        calls = seldom(st.just([]), st.lists(tool_calls(), max_size=3))
+        calls = rarely(st.just([]), st.lists(tool_calls(), max_size=3))
 
     return build_class(
         AssistantMessage,
         _common_fields(),
         content=_message_contents("assistant"),
         tool_calls=calls,
-        response=seldom(st.none(), response_metas()),
+        response=rarely(st.none(), response_metas()),
     )
 
 

@@ -29,7 +29,7 @@ from conversation_state.testing.strategies._values import (
     json_values,
     metadata,
     once,
-    seldom,
+    rarely,
     texts,
     unknown_fields,
 )
@@ -70,7 +70,7 @@ def _part_fields() -> SearchStrategy[Fields]:
             "unknown": unknown_fields(),
         },
     )
-    return seldom(st.just({}), fields)
+    return rarely(st.just({}), fields)
 
 
 class _Recipe(Generic[T]):
@@ -292,7 +292,7 @@ def tool_calls(
     )
     return build_class(
         ToolCall,
-        seldom(st.just({}), fields),
+        rarely(st.just({}), fields),
         id=texts(max_size=12) if ids is None else ids,
         name=texts(max_size=12) if names is None else names,
         arguments=arguments,

@@ -31,7 +31,7 @@ from conversation_state.testing.strategies._messages import (
 from conversation_state.testing.strategies._values import (
     T,
     once,
-    seldom,
+    rarely,
     texts,
     timestamps,
     usages,
@@ -162,8 +162,8 @@ def aggregators(*, max_steps: int = 6) -> SearchStrategy[Aggregator]:
     ones each time, and do not shrink. A failing test prints each state as code.
     """
     usual: SearchStrategy[Message] = texts().map(UserMessage)
-    times = seldom(st.just(USUAL_TIME), timestamps())
-    steps = _Steps(seldom(usual, messages()), usages(), texts(max_size=6), times)
+    times = rarely(st.just(USUAL_TIME), timestamps())
+    steps = _Steps(rarely(usual, messages()), usages(), texts(max_size=6), times)
     return _draw_aggregators(max_steps, steps)
 
 

@@ -12,7 +12,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import UserMessage
 from conversation_state.testing.strategies._states import aggregators, shipped
-from conversation_state.testing.strategies._values import once, seldom, texts, usages
+from conversation_state.testing.strategies._values import once, rarely, texts, usages
 from conversation_state.timeline import Moment, Timeline
 from conversation_state.tree import MessageTree
 
@@ -48,11 +48,11 @@ def _next_state(draw: DrawFn, timeline: Timeline[Any]) -> Any:
 def _build_timeline(
     draw: DrawFn, states: SearchStrategy[Any] | None, max_steps: int
 ) -> Timeline[Any]:
-    labels = seldom(st.just(""), texts(max_size=6))
+    labels = rarely(st.just(""), texts(max_size=6))
     timeline: Timeline[Any] = Timeline.begin(
         draw(aggregators() if states is None else states),
         draw(labels),
-        limit=draw(seldom(st.none(), st.integers(1, 5))),
+        limit=draw(rarely(st.none(), st.integers(1, 5))),
     )
     for _ in range(draw(st.integers(0, max_steps))):
         verb = draw(st.sampled_from(_VERBS))

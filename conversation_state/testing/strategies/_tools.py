@@ -16,7 +16,7 @@ from conversation_state.testing.strategies._values import (
     json_values,
     metadata,
     once,
-    seldom,
+    rarely,
     texts,
     unknown_fields,
 )
@@ -45,7 +45,7 @@ def _parameter_names() -> SearchStrategy[str]:
 def _scalar_schemas(draw: DrawFn, required: SearchStrategy[bool]) -> Parameter:
     kind = draw(st.sampled_from(list(_VALUES)))
     values = st.lists(_VALUES[kind], max_size=3, unique=True)
-    enum = draw(seldom(st.just([]), values))
+    enum = draw(rarely(st.just([]), values))
     return Parameter(kind, draw(texts(max_size=8)), draw(required), enum)
 
 
@@ -71,7 +71,7 @@ def _parameter_schemas(
     if not levels:
         return _scalar_schemas(required)
 
-    return seldom(_scalar_schemas(required), _nested_schemas(required, levels))
+    return rarely(_scalar_schemas(required), _nested_schemas(required, levels))
 
 
 @once
@@ -134,7 +134,7 @@ def tool_infos() -> SearchStrategy[ToolInfo]:
         _parameter_names(),
         texts(max_size=12),
         takes,
-        seldom(st.just({}), beside),
+        rarely(st.just({}), beside),
     )
 
 
@@ -169,7 +169,7 @@ def documents() -> SearchStrategy[Document]:
         max_size=3,
     )
     return st.builds(
-        _document_text, _class_fields(foreign), seldom(st.just({}), search_fields)
+        _document_text, _class_fields(foreign), rarely(st.just({}), search_fields)
     )
 
 

@@ -27,7 +27,7 @@ __all__ = [
     "metadata",
     "once",
     "prompt_tokens_details",
-    "seldom",
+    "rarely",
     "texts",
     "timestamps",
     "unknown_fields",
@@ -60,7 +60,7 @@ def once(make: Callable[P, T]) -> Callable[P, T]:
     return once
 
 
-def seldom(usual: SearchStrategy[T], rare: SearchStrategy[T]) -> SearchStrategy[T]:
+def rarely(usual: SearchStrategy[T], rare: SearchStrategy[T]) -> SearchStrategy[T]:
     """
     *rare* about every fourth time, shrinking to *usual*.
     """
@@ -224,14 +224,14 @@ def usages(*, max_count: int = MAX_COUNT) -> SearchStrategy[Usage]:
         _token_counts(max_count // 2),
         _token_counts(max_count // 2),
         st.none() | counts,
-        seldom(
+        rarely(
             st.just(PromptTokensDetails()), prompt_tokens_details(max_count=max_count)
         ),
-        seldom(
+        rarely(
             st.just(CompletionTokensDetails()),
             completion_tokens_details(max_count=max_count),
         ),
-        seldom(
+        rarely(
             st.just({}), st.dictionaries(names | texts(max_size=6), counts, max_size=3)
         ),
     )
