@@ -16,7 +16,13 @@ from conversation_state._persistent import freeze, thaw
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidToolError
 
-__all__ = ["KEYWORDS", "annotate_schema", "find_contradiction"]
+__all__ = [
+    "KEYWORDS",
+    "add_label",
+    "annotate_schema",
+    "find_contradiction",
+    "format_type",
+]
 
 # The keywords that can describe an object. Any of them distinguishes a schema from
 # a mapping of names to something that is no Parameter.
@@ -195,3 +201,21 @@ def annotate_schema(
         full["default"] = frozen
 
     return full
+
+
+def add_label(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """
+    *schema* of an item in a named tuple, whose name goes into the description.
+    """
+    description = schema.get("description")
+    return {**schema, "description": f"{name}: {description}" if description else name}
+
+
+def format_type(kind: Any) -> str:
+    """
+    A type as it is written in source code.
+    """
+    if isinstance(kind, type):
+        return kind.__qualname__
+
+    return shorten_repr(kind).replace("typing.", "")

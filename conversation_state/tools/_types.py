@@ -57,7 +57,7 @@ from conversation_state.tools._classes import (
     type_name,
 )
 from conversation_state.tools._docstrings import parse_class_docstring
-from conversation_state.tools._schemas import annotate_schema
+from conversation_state.tools._schemas import add_label, annotate_schema, format_type
 
 __all__ = ["Schema", "SchemaWriter"]
 
@@ -258,7 +258,7 @@ class SchemaWriter:
     def _unsupported_type(self, kind: Any, at: str) -> InvalidToolError:
         return InvalidToolError(
             f"can't describe {self._function}: JSON can't represent "
-            f"{_format_type(kind)}, the type of {at}; annotate it with what a model "
+            f"{format_type(kind)}, the type of {at}; annotate it with what a model "
             "can write (str, list[int], a dataclass, ...), or leave the parameter "
             f"out: without=({re.split(r'[.[]', at)[0]!r},)"
         )
@@ -277,7 +277,7 @@ class SchemaWriter:
                 except TypeError as error:
                     raise InvalidToolError(
                         f"can't describe {self._function}: {shorten_repr(note)} does "
-                        f"not fit {_format_type(bare)}, the type of {at}: {error}"
+                        f"not fit {format_type(bare)}, the type of {at}: {error}"
                     ) from None
             elif isinstance(getattr(note, "description", None), str):
                 schema["description"] = note.description
@@ -428,7 +428,7 @@ class SchemaWriter:
             resolve_variables(cls, args),
         )
         if is_named_tuple(cls):
-            items = [_add_label(*each) for each in schema["properties"].items()]
+            items = [add_label(*each) for each in schema["properties"].items()]
             schema = self._write_tuple(items, len(schema.get("required", ())))
 
         if docstring.summary:
@@ -486,21 +486,3 @@ _IMPORT_HINT = (
     "define or import it in the module itself, not in a function and not under "
     "TYPE_CHECKING, or leave the parameter out (without=...)"
 )
-
-
-def _add_label(name: str, schema: Schema) -> Schema:
-    """
-    *schema* of an item in a named tuple, whose name goes into the description.
-    """
-    description = schema.get("description")
-    return {**schema, "description": f"{name}: {description}" if description else name}
-
-
-def _format_type(kind: Any) -> str:
-    """
-    A type as it is written in source code.
-    """
-    if isinstance(kind, type):
-        return kind.__qualname__
-
-    return shorten_repr(kind).replace("typing.", "")

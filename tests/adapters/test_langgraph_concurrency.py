@@ -369,7 +369,10 @@ class TestInterrupted:
                 read,
                 check,
                 prepare=lambda: saver_of(store),
-                modules=["conversation_state.adapters.langgraph._conversations"],
+                modules=[
+                    "conversation_state.adapters.langgraph._conversations",
+                    "conversation_state.adapters.langgraph._snapshots",
+                ],
             )
 
         assert 2 == len(texts)
