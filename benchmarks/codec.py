@@ -23,13 +23,7 @@ from typing import Any
 
 from benchmarks.measure import Row, seconds
 from benchmarks.recordings import airline, exchanges
-from conversation_state import (
-    Aggregator,
-    AssistantMessage,
-    UserMessage,
-    decode,
-    encode,
-)
+from conversation_state import Aggregator, AssistantMessage, UserMessage, decode, encode
 from conversation_state.codec import from_data, to_data
 
 TEXT = "All work and no play makes Jack a dull boy. " * 9 + "Yes."

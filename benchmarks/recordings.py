@@ -12,12 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from conversation_state import Message
-from conversation_state.adapters import (
-    anthropic,
-    gemini,
-    openai_chat,
-    openai_responses,
-)
+from conversation_state.adapters import anthropic, gemini, openai_chat, openai_responses
 from conversation_state.errors import DecodeError
 
 __all__ = ["PATH", "airline", "exchanges", "payloads"]

@@ -40,11 +40,7 @@ from conversation_state.parts import (
 from conversation_state.testing import laws
 from conversation_state.testing.strategies import chunks, messages
 from conversation_state.tools import ToolCall
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 ROLES = ["system", "user", "assistant", "tool"]
 # Messages that agree in much, and not in all.

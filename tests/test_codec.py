@@ -80,11 +80,7 @@ from conversation_state.testing.strategies import (
 )
 from conversation_state.timeline import Moment, Timeline
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.processes import run_script
 
 GOLDEN = Path(__file__).parent / "golden" / "v1"

@@ -51,11 +51,7 @@ from conversation_state.testing.strategies import (
     messages,
 )
 from conversation_state.tools import ToolCall
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tools.generate_codec import generate
 
 # As a version wrote it that didn't know the type.

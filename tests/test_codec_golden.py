@@ -50,11 +50,7 @@ from conversation_state.templates import Placeholder, Template
 from conversation_state.timeline import Timeline
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
 from conversation_state.tree import MessageTree
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 GOLDEN = Path(__file__).parent / "golden" / "v1"
 

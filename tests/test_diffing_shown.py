@@ -25,11 +25,7 @@ from conversation_state.aggregator import Entry
 from conversation_state.diffing import diff
 from conversation_state.messages import UnknownMessage, make_tombstone
 from conversation_state.pages import draw_difference
-from conversation_state.parts import (
-    FilePart,
-    ReasoningPart,
-    TextPart,
-)
+from conversation_state.parts import FilePart, ReasoningPart, TextPart
 from conversation_state.rendering import escape_invisible
 from conversation_state.testing import strategies as our
 from tests.hostile import messages_from

@@ -34,11 +34,7 @@ from conversation_state._persistent import (
 from conversation_state.chunks import concat
 from conversation_state.codec import encode
 from conversation_state.documents import Document
-from conversation_state.messages import (
-    AssistantMessage,
-    UnknownMessage,
-    UserMessage,
-)
+from conversation_state.messages import AssistantMessage, UnknownMessage, UserMessage
 from conversation_state.parts import TextPart, UnknownPart
 from conversation_state.testing.laws import equal_values_hash_alike
 from conversation_state.testing.strategies import json_values, metadata, texts

@@ -13,11 +13,7 @@ from decimal import Context, Decimal, localcontext
 import genai_prices
 import pytest
 from genai_prices import types as theirs
-from genai_prices.data_snapshot import (
-    DataSnapshot,
-    get_snapshot,
-    set_custom_snapshot,
-)
+from genai_prices.data_snapshot import DataSnapshot, get_snapshot, set_custom_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,11 +27,7 @@ from conversation_state.errors import (
 )
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.testing import strategies as our
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.states import rebuild_state
 
 

@@ -27,12 +27,7 @@ from hypothesis import strategies as st
 from conversation_state import _waiting, errors, streams
 from conversation_state.errors import ConcatError, StreamClosedError
 from conversation_state.messages import AssistantMessage
-from conversation_state.streams import (
-    SKIP,
-    Failed,
-    Ok,
-    SourceEnd,
-)
+from conversation_state.streams import SKIP, Failed, Ok, SourceEnd
 
 # Wrong arguments are passed on purpose; typing_tests holds the right ones.
 Stream: Any = streams.Stream

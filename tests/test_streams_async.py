@@ -22,13 +22,7 @@ from conversation_state.adapters import anthropic
 from conversation_state.chunks import Accumulator
 from conversation_state.errors import ConcatError, MissingExtraError, StreamClosedError
 from conversation_state.messages import AssistantMessage
-from conversation_state.streams import (
-    SKIP,
-    Failed,
-    Ok,
-    SourceEnd,
-    _async_source,
-)
+from conversation_state.streams import SKIP, Failed, Ok, SourceEnd, _async_source
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,7 @@ import math
 import pickle
 import typing
 from collections.abc import Callable
-from typing import (
-    Any,
-)
+from typing import Any
 
 import attrs
 import pytest
@@ -25,11 +23,7 @@ from conversation_state.errors import (
     InvalidMessageError,
     InvalidToolError,
 )
-from conversation_state.testing.strategies import (
-    parameters,
-    texts,
-    tool_infos,
-)
+from conversation_state.testing.strategies import parameters, texts, tool_infos
 from conversation_state.tools import (
     Parameter,
     ToolCall,

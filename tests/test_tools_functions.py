@@ -44,17 +44,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from conversation_state._persistent import thaw
-from conversation_state.errors import (
-    InvalidToolError,
-    MissingExtraError,
-)
-from conversation_state.testing.strategies import (
-    json_values,
-    texts,
-)
-from conversation_state.tools import (
-    ToolInfo,
-)
+from conversation_state.errors import InvalidToolError, MissingExtraError
+from conversation_state.testing.strategies import json_values, texts
+from conversation_state.tools import ToolInfo
 from tests.processes import run_script
 
 

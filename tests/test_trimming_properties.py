@@ -18,11 +18,7 @@ from conversation_state.errors import (
     CompactionError,
     InvalidTranscriptError,
 )
-from conversation_state.messages import (
-    AssistantMessage,
-    SystemMessage,
-    UserMessage,
-)
+from conversation_state.messages import AssistantMessage, SystemMessage, UserMessage
 from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.testing import strategies as our
 from conversation_state.testing.laws import views_add_up

@@ -17,11 +17,7 @@ from conversation_state.adapters._reading import (
     mended,
 )
 from conversation_state.errors import InvalidUsageError
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 __all__ = [
     "Counted",

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, SupportsIndex
 
 from conversation_state._persistent import check_text, check_time
 from conversation_state._wording import describe_value, shorten_repr
-from conversation_state.aggregator._entries import (
-    Entry,
-    LedgerEntry,
-    id_of,
-    message_of,
-)
+from conversation_state.aggregator._entries import Entry, LedgerEntry, id_of, message_of
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import Message
 from conversation_state.usage import Usage

@@ -17,12 +17,7 @@ from conversation_state.aggregator._checks import (
     check_identities,
     check_ledger,
 )
-from conversation_state.aggregator._entries import (
-    NOTHING,
-    Entry,
-    LedgerEntry,
-    Messages,
-)
+from conversation_state.aggregator._entries import NOTHING, Entry, LedgerEntry, Messages
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
 

@@ -14,16 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from conversation_state.adapters import PROVIDERS
-from conversation_state.cli._exit import (
-    RefusedError,
-    is_stdout_terminal,
-    print_error,
-)
-from conversation_state.cli._options import (
-    find_state,
-    print_json,
-    store_command,
-)
+from conversation_state.cli._exit import RefusedError, is_stdout_terminal, print_error
+from conversation_state.cli._options import find_state, print_json, store_command
 
 if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from conversation_state._wording import format_count
-from conversation_state.cli._exit import (
-    BROKEN,
-    paint,
-    print_error,
-    print_table,
-)
+from conversation_state.cli._exit import BROKEN, paint, print_error, print_table
 from conversation_state.cli._options import (
     find_state,
     format_notes,

@@ -20,11 +20,7 @@ from conversation_state._canonical import (
 )
 from conversation_state._persistent import Log
 from conversation_state._wording import shorten_repr
-from conversation_state.aggregator import (
-    Aggregator,
-    Checkpoint,
-    Turn,
-)
+from conversation_state.aggregator import Aggregator, Checkpoint, Turn
 from conversation_state.codec._decode_messages import (
     DOCUMENT,
     TOOL_INFO,

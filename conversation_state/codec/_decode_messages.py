@@ -44,11 +44,7 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import KINDS, Part, UnknownPart
 from conversation_state.tools import MAX_PARAMETER_LEVELS, Parameter, ToolCall, ToolInfo
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 __all__ = [
     "DOCUMENT",

@@ -21,10 +21,7 @@ from conversation_state.codec._decode_messages import (
     read_usage,
     strict_shape,
 )
-from conversation_state.codec._encode_messages import (
-    write_ledger_entry,
-    write_message,
-)
+from conversation_state.codec._encode_messages import write_ledger_entry, write_message
 from conversation_state.codec._fast import Doubt
 from conversation_state.codec._fast import read_usage as read_fast_usage
 from conversation_state.codec._format import parse_time

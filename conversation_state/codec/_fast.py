@@ -41,11 +41,7 @@ from conversation_state.codec._format import (
 from conversation_state.messages import UnknownMessage
 from conversation_state.messages._base import Common
 from conversation_state.parts import KINDS, MediaPart, Part, UnknownPart
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 __all__ = [
     "DOUBTS",

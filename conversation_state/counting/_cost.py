@@ -13,11 +13,7 @@ from typing import NamedTuple, Protocol
 import attrs
 
 from conversation_state._lazy import draw_fragment
-from conversation_state._wording import (
-    describe_value,
-    format_count,
-    format_dollars,
-)
+from conversation_state._wording import describe_value, format_count, format_dollars
 from conversation_state.counting._prices import EXACT, check_moment, price_of
 from conversation_state.counting._registry import FoundModel, find_model
 from conversation_state.errors import UnknownModelError, UnpricedError

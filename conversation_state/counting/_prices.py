@@ -11,11 +11,7 @@ from decimal import Context, Decimal, localcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from conversation_state._wording import (
-    describe_value,
-    format_count,
-    shorten_repr,
-)
+from conversation_state._wording import describe_value, format_count, shorten_repr
 from conversation_state.counting._registry import REGISTRY, FoundModel, find_model
 from conversation_state.errors import UnpricedError
 from conversation_state.usage import Usage

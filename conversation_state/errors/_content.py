@@ -7,10 +7,7 @@ from __future__ import annotations
 from typing import ClassVar, NamedTuple
 
 from conversation_state._wording import format_count, shorten_repr
-from conversation_state.errors._values import (
-    ConversationStateError,
-    show_in_package,
-)
+from conversation_state.errors._values import ConversationStateError, show_in_package
 
 __all__ = [
     "ConcatError",

@@ -12,16 +12,8 @@ from uuid import UUID
 import attrs
 
 from conversation_state._identity import new_uuid_number
-from conversation_state._persistent import (
-    EMPTY_MAP,
-    final,
-)
-from conversation_state.messages._base import (
-    Common,
-    CommonFields,
-    Message,
-    common_of,
-)
+from conversation_state._persistent import EMPTY_MAP, final
+from conversation_state.messages._base import Common, CommonFields, Message, common_of
 from conversation_state.messages._kinds import (
     AssistantMessage,
     SystemMessage,
@@ -29,9 +21,7 @@ from conversation_state.messages._kinds import (
     UserMessage,
 )
 from conversation_state.messages._response import ResponseMeta
-from conversation_state.parts import (
-    Part,
-)
+from conversation_state.parts import Part
 from conversation_state.tools import ToolCall
 
 __all__ = ["Envelope", "format_exception"]

@@ -17,11 +17,7 @@ from conversation_state.messages import Message
 from conversation_state.pages._differences import draw_columns
 from conversation_state.pages._graphs import History, HistoryState
 from conversation_state.pages._markup import Markup, Words, element
-from conversation_state.pages._transcripts import (
-    MAX_SIZE,
-    CallNames,
-    draw_message,
-)
+from conversation_state.pages._transcripts import MAX_SIZE, CallNames, draw_message
 from conversation_state.pages._views import ViewBubbles
 from conversation_state.tree import MessageTree
 

@@ -10,12 +10,7 @@ from collections.abc import Callable
 from sys import getrefcount
 from typing import Any, Generic, Self, TypeVar
 
-from conversation_state._waiting import (
-    TaskWaiter,
-    ThreadWaiter,
-    Waiter,
-    require_anyio,
-)
+from conversation_state._waiting import TaskWaiter, ThreadWaiter, Waiter, require_anyio
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
     EMPTY,

@@ -15,11 +15,7 @@ from time import sleep
 from types import FrameType, GeneratorType
 from typing import Any
 
-from conversation_state._waiting import (
-    Waiter,
-    in_worker,
-    wake_all,
-)
+from conversation_state._waiting import Waiter, in_worker, wake_all
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
     EMPTY,

@@ -12,14 +12,7 @@ Not available: `attr` (it was a way out of the sandbox), `lipsum` and `random`
 
 from __future__ import annotations
 
-from collections.abc import (
-    Callable,
-    ItemsView,
-    Iterator,
-    KeysView,
-    Mapping,
-    ValuesView,
-)
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from types import BuiltinMethodType, MethodType
 from typing import Any, NoReturn
 
@@ -32,11 +25,7 @@ from jinja2.utils import Cycler, Joiner, Namespace
 
 from conversation_state._wording import describe_type, shorten_repr, with_article
 from conversation_state.templates._bounds import Meter, Missing, Refused, dotted
-from conversation_state.templates._jinja_checks import (
-    CHECKS,
-    check_bits,
-    check_format,
-)
+from conversation_state.templates._jinja_checks import CHECKS, check_bits, check_format
 from conversation_state.templates._values import DocumentFields
 
 __all__ = ["FILTER_NAMES", "GLOBALS", "TEST_NAMES", "Sandbox", "split_names"]

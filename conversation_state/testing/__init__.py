@@ -51,11 +51,7 @@ from conversation_state.templates import Placeholder, Template
 from conversation_state.timeline import Moment, Timeline
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
 from conversation_state.tree import MessageTree
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

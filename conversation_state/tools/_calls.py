@@ -9,12 +9,7 @@ from typing import Any
 
 import attrs
 
-from conversation_state._persistent import (
-    EMPTY_MAP,
-    check_text,
-    final,
-    freeze_notes,
-)
+from conversation_state._persistent import EMPTY_MAP, check_text, final, freeze_notes
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidMessageError
 

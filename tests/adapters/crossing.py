@@ -10,11 +10,7 @@ from typing import Any, NamedTuple
 
 from conversation_state.adapters import Lost
 from conversation_state.adapters._wire import parse_data_url
-from conversation_state.messages import (
-    Message,
-    ToolMessage,
-    UnknownMessage,
-)
+from conversation_state.messages import Message, ToolMessage, UnknownMessage
 from conversation_state.parts import (
     MediaPart,
     ReasoningPart,

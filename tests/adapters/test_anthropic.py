@@ -15,11 +15,7 @@ from conversation_state.adapters import anthropic
 from conversation_state.adapters.anthropic import dump, load, load_usage
 from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage, ToolMessage
-from conversation_state.parts import (
-    FilePart,
-    ImagePart,
-    UnknownPart,
-)
+from conversation_state.parts import FilePart, ImagePart, UnknownPart
 from tests.adapters.anthropic import (
     REQUESTS,
     RESPONSES,

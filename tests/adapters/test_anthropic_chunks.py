@@ -13,11 +13,7 @@ from hypothesis import strategies as st
 
 from conversation_state._persistent import thaw
 from conversation_state.adapters import anthropic
-from conversation_state.adapters.anthropic import (
-    dump,
-    load,
-    load_chunks,
-)
+from conversation_state.adapters.anthropic import dump, load, load_chunks
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.parts import ReasoningPart, TextPart, UnknownPart

@@ -7,11 +7,7 @@ import pytest
 from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.anthropic import load_usage
 from conversation_state.errors import DecodeError
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.anthropic import PING, cost, last, several, start
 from tests.adapters.contract import problem_paths
 from tests.adapters.tables import table

@@ -21,21 +21,13 @@ from conversation_state.adapters.bubo import (
 from conversation_state.aggregator import Aggregator
 from conversation_state.codec import decode, encode
 from conversation_state.errors import DecodeError
-from conversation_state.messages import (
-    AssistantMessage,
-    SystemMessage,
-    UserMessage,
-)
+from conversation_state.messages import AssistantMessage, SystemMessage, UserMessage
 from conversation_state.parts import TextPart
 from conversation_state.testing.contracts._adapters import put_junk
 from conversation_state.testing.strategies import aggregators
 from conversation_state.testing.strategies import checkpoints as our_checkpoints
 from conversation_state.tools import ToolCall
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.bubo import MESSAGES, RUN, UNREADABLE, checkpoints, user
 from tests.adapters.contract import JUNK, as_json, as_text, refusal
 from tests.adapters.kept import as_go

@@ -36,11 +36,7 @@ from conversation_state.parts import (
     VideoPart,
 )
 from conversation_state.tools import ToolCall
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import FormatContract, as_json, bare, problem_paths
 from tests.adapters.eino import (
     CONVERSATIONS,

@@ -11,15 +11,8 @@ import attrs
 from conversation_state.adapters import gemini
 from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.gemini import dump, load
-from conversation_state.messages import (
-    AssistantMessage,
-    ToolMessage,
-)
-from conversation_state.parts import (
-    FilePart,
-    MediaPart,
-    TextPart,
-)
+from conversation_state.messages import AssistantMessage, ToolMessage
+from conversation_state.parts import FilePart, MediaPart, TextPart
 from tests.adapters.contract import FormatContract, as_json, bare
 from tests.adapters.gemini import REQUESTS, RESPONSES, several, usage_of
 from tests.adapters.kept import lines

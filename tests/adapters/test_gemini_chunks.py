@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 
 from conversation_state._persistent import thaw
 from conversation_state.adapters import gemini
-from conversation_state.adapters.gemini import (
-    dump,
-    load_chunks,
-)
+from conversation_state.adapters.gemini import dump, load_chunks
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import LogProb

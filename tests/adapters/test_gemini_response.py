@@ -8,11 +8,7 @@ from conversation_state._persistent import thaw
 from conversation_state.adapters.gemini import dump, load
 from conversation_state.messages import AssistantMessage, LogProb, ResponseMeta
 from conversation_state.parts import TextPart
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import bare, problem_paths
 from tests.adapters.gemini import call, model, notes, response, several, usage_of
 

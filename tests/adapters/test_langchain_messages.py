@@ -36,9 +36,7 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.messages import (
-    ToolMessage as ToolResult,
-)
+from conversation_state.messages import ToolMessage as ToolResult
 from conversation_state.parts import (
     AudioPart,
     FilePart,
@@ -50,11 +48,7 @@ from conversation_state.parts import (
 )
 from conversation_state.testing.strategies import messages
 from conversation_state.tools import ToolCall
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import bare as without_notes
 from tests.adapters.kept import lines
 from tests.adapters.langchain import LANGCHAIN_MESSAGES

@@ -13,13 +13,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from conversation_state import Aggregator, AssistantMessage, ResponseMeta, Usage
 from conversation_state.adapters.langgraph import StateChannel, add_to_state
 from conversation_state.aggregator import response_key
-from tests.adapters.langgraph import (
-    CONFIG,
-    ChatState,
-    graph_of,
-    run_turn,
-    saver_of,
-)
+from tests.adapters.langgraph import CONFIG, ChatState, graph_of, run_turn, saver_of
 
 
 class Model:

@@ -14,18 +14,10 @@ from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.openai_chat import dump, load, load_usage
 from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage
-from conversation_state.parts import (
-    AudioPart,
-    ImagePart,
-    MediaPart,
-)
+from conversation_state.parts import AudioPart, ImagePart, MediaPart
 from tests.adapters.contract import FormatContract, as_json, bare
 from tests.adapters.kept import lines
-from tests.adapters.openai_chat import (
-    REQUESTS,
-    RESPONSES,
-    several,
-)
+from tests.adapters.openai_chat import REQUESTS, RESPONSES, several
 from tests.recorded import is_large
 
 

@@ -11,11 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from conversation_state.adapters import openai_chat
-from conversation_state.adapters.openai_chat import (
-    aload_chunks,
-    dump,
-    load_chunks,
-)
+from conversation_state.adapters.openai_chat import aload_chunks, dump, load_chunks
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import LogProb

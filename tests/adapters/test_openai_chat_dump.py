@@ -25,13 +25,7 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 from tests.adapters.contract import as_json
-from tests.adapters.openai_chat import (
-    PNG_URL,
-    answer,
-    as_given,
-    call,
-    one,
-)
+from tests.adapters.openai_chat import PNG_URL, answer, as_given, call, one
 
 # What messages have beside their content, and how contents can be left out.
 ROLES: list[tuple[str, dict[str, Any]]] = [

@@ -29,15 +29,7 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 from tests.adapters.kept import without_notes
-from tests.adapters.openai_chat import (
-    PNG,
-    PNG_URL,
-    answer,
-    call,
-    notes,
-    one,
-    several,
-)
+from tests.adapters.openai_chat import PNG, PNG_URL, answer, call, notes, one, several
 
 URL = "https://a.b/c"
 CUSTOM = {"id": "c1", "type": "custom", "custom": {"name": "run", "input": "ls"}}

@@ -8,20 +8,10 @@ import pytest
 
 from conversation_state.adapters.openai_chat import dump, load, load_usage
 from conversation_state.errors import DecodeError
-from conversation_state.messages import (
-    AssistantMessage,
-    LogProb,
-    ResponseMeta,
-)
-from conversation_state.usage import (
-    Usage,
-)
+from conversation_state.messages import AssistantMessage, LogProb, ResponseMeta
+from conversation_state.usage import Usage
 from tests.adapters.contract import bare
-from tests.adapters.openai_chat import (
-    answer,
-    notes,
-    several,
-)
+from tests.adapters.openai_chat import answer, notes, several
 
 RESPONSE: dict[str, Any] = {
     "id": "chatcmpl-1",

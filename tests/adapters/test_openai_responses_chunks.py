@@ -10,11 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state.adapters import openai_responses
-from conversation_state.adapters.openai_responses import (
-    dump,
-    load,
-    load_chunks,
-)
+from conversation_state.adapters.openai_responses import dump, load, load_chunks
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage, LogProb

@@ -13,9 +13,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import UnknownPart
-from conversation_state.usage import (
-    Usage,
-)
+from conversation_state.usage import Usage
 from tests.adapters.contract import bare
 from tests.adapters.openai_responses import (
     answer,

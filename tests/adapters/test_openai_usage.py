@@ -14,11 +14,7 @@ from hypothesis import strategies as st
 from conversation_state.adapters import openai_chat, openai_responses
 from conversation_state.errors import DecodeError
 from conversation_state.testing.strategies import json_values, texts
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import problem_paths
 from tests.adapters.openai_chat import answer
 from tests.adapters.openai_chat import notes as chat_notes

@@ -31,11 +31,7 @@ from conversation_state.parts import (
 )
 from conversation_state.testing.strategies import messages, usages
 from conversation_state.tools import ToolCall
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import as_json, as_text
 from tests.adapters.kept import lines
 from tests.adapters.otel import PAYLOAD

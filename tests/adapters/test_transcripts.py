@@ -27,12 +27,7 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import (
-    ImagePart,
-    ReasoningPart,
-    TextPart,
-    UnknownPart,
-)
+from conversation_state.parts import ImagePart, ReasoningPart, TextPart, UnknownPart
 from conversation_state.testing.contracts._adapters import put_junk
 from conversation_state.testing.strategies import json_values, texts
 from conversation_state.trimming import TrimContext

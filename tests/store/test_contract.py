@@ -5,11 +5,7 @@ The contract of stores: an honest backend keeps it, and no fault does.
 import pytest
 
 from conversation_state.errors import StoreError
-from conversation_state.testing.contracts import (
-    LawResult,
-    check_backend,
-    run_promises,
-)
+from conversation_state.testing.contracts import LawResult, check_backend, run_promises
 from conversation_state.testing.stores import StoreContract
 from tests.store.file_backend import FAULTS, FileBackend
 

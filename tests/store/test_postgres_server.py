@@ -20,11 +20,7 @@ import psycopg
 import pytest
 
 from conversation_state import Aggregator, UserMessage
-from conversation_state.errors import (
-    MissingExtraError,
-    StoreError,
-    UnknownOutcomeError,
-)
+from conversation_state.errors import MissingExtraError, StoreError, UnknownOutcomeError
 from conversation_state.store import open_store
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.backends.postgres import Address, _tables

@@ -28,14 +28,7 @@ from conversation_state.errors import (
     StoreError,
 )
 from conversation_state.messages import find_erasure, make_tombstone
-from conversation_state.store import (
-    ERASED,
-    Collected,
-    Store,
-    _save,
-    _store,
-    open_store,
-)
+from conversation_state.store import ERASED, Collected, Store, _save, _store, open_store
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.laws import equal_values_hash_alike

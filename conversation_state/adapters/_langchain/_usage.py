@@ -10,11 +10,7 @@ from typing import Any
 from conversation_state.adapters._export import PayloadWriter
 from conversation_state.adapters._usage import is_count
 from conversation_state.errors import InvalidUsageError
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 __all__ = ["find_zeros", "lose_usage", "read_usage", "write_usage"]
 

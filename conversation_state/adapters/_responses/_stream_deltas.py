@@ -8,11 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state.adapters._openai import read_logprob_list
-from conversation_state.adapters._reading import (
-    ObjectReader,
-    as_sent,
-    is_list,
-)
+from conversation_state.adapters._reading import ObjectReader, as_sent, is_list
 from conversation_state.adapters._responses._blocks import CALLS
 from conversation_state.adapters._responses._stream_items import StreamedText
 from conversation_state.adapters._responses._stream_order import MAX_ITEMS, OutputOrder

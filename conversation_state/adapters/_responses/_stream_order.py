@@ -8,12 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
-from conversation_state.adapters._reading import (
-    ObjectReader,
-    as_sent,
-    is_list,
-    is_map,
-)
+from conversation_state.adapters._reading import ObjectReader, as_sent, is_list, is_map
 from conversation_state.adapters._responses._blocks import CALLS
 from conversation_state.adapters._responses._items import LISTS, read_item
 from conversation_state.adapters._responses._stream_items import (

@@ -13,12 +13,7 @@ from typing import Any
 from conversation_state._wording import format_count
 from conversation_state.adapters._export import Export, PayloadWriter
 from conversation_state.adapters._host import replace_entries
-from conversation_state.adapters._reading import (
-    DocumentReader,
-    is_list,
-    is_map,
-    mended,
-)
+from conversation_state.adapters._reading import DocumentReader, is_list, is_map, mended
 from conversation_state.adapters._responses._blocks import CALLERS, CALLS, SOURCE
 from conversation_state.adapters._responses._dump import write_items
 from conversation_state.adapters._responses._load import load_items

@@ -23,11 +23,7 @@ from conversation_state.adapters.bubo._dump import write_envelopes
 from conversation_state.adapters.bubo._load import BuboLoader
 from conversation_state.adapters.bubo._values import NIL, SOURCE, uuid_of
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 __all__ = ["dump_checkpoint", "load_checkpoint", "load_usage"]
 

@@ -9,11 +9,7 @@ from typing import Any
 
 from conversation_state.adapters._extras import note_mended, read_extra, with_own
 from conversation_state.adapters._notes import own_of
-from conversation_state.adapters._reading import (
-    ObjectReader,
-    is_list,
-    is_map,
-)
+from conversation_state.adapters._reading import ObjectReader, is_list, is_map
 from conversation_state.adapters._wire import (
     MessageLoader,
     decode_base64,

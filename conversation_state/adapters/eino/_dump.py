@@ -8,11 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conversation_state.adapters._export import Export, PayloadWriter, merge_kept_keys
-from conversation_state.adapters._extras import (
-    is_plain,
-    ordered,
-    write_extra,
-)
+from conversation_state.adapters._extras import is_plain, ordered, write_extra
 from conversation_state.adapters._notes import list_of, map_of, notes_of, own_of
 from conversation_state.adapters.eino._parts import (
     CALL,

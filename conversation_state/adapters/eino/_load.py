@@ -27,10 +27,7 @@ from conversation_state.adapters.eino._parts import (
     read_parts,
 )
 from conversation_state.adapters.eino._response import read_response, read_usage
-from conversation_state.messages import (
-    Message,
-    UnknownMessage,
-)
+from conversation_state.messages import Message, UnknownMessage
 from conversation_state.parts import Part, ReasoningPart, TextPart
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage

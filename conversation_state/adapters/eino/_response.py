@@ -17,11 +17,7 @@ from conversation_state.adapters._reading import (
 )
 from conversation_state.adapters._usage import read_count
 from conversation_state.messages import LogProb, ResponseMeta
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 __all__ = ["read_response", "read_usage", "write_response"]
 

@@ -48,13 +48,7 @@ from conversation_state.adapters.langgraph._records import (
 )
 from conversation_state.adapters.langgraph._threads import Thread, WritableThread
 from conversation_state.store import Store
-from conversation_state.store.records import (
-    Reader,
-    WriteGroup,
-    Writer,
-    reading,
-    write,
-)
+from conversation_state.store.records import Reader, WriteGroup, Writer, reading, write
 
 __all__ = ["ConversationStateSaver"]
 

@@ -29,10 +29,7 @@ from conversation_state.adapters.openai_chat._blocks import (
     read_content,
 )
 from conversation_state.adapters.openai_chat._response import read_response
-from conversation_state.messages import (
-    Message,
-    UnknownMessage,
-)
+from conversation_state.messages import Message, UnknownMessage
 from conversation_state.parts import (
     AudioPart,
     Part,

@@ -29,13 +29,7 @@ from conversation_state.adapters.pydantic_ai._constants import (
     to_json_text,
 )
 from conversation_state.messages import Message, ToolMessage
-from conversation_state.parts import (
-    ImagePart,
-    MediaPart,
-    Part,
-    TextPart,
-    UnknownPart,
-)
+from conversation_state.parts import ImagePart, MediaPart, Part, TextPart, UnknownPart
 from conversation_state.tools import ToolCall
 
 __all__ = [

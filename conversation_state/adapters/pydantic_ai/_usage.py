@@ -9,11 +9,7 @@ from typing import Any
 
 from conversation_state.adapters._notes import map_of
 from conversation_state.adapters._reading import DocumentReader, is_map, mended
-from conversation_state.usage import (
-    CompletionTokensDetails,
-    PromptTokensDetails,
-    Usage,
-)
+from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 __all__ = ["load_usage", "read_usage", "write_usage"]
 

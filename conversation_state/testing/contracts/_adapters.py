@@ -21,11 +21,7 @@ from conversation_state.errors import DecodeError
 from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import TextPart
 from conversation_state.testing._code import format_code
-from conversation_state.testing.contracts._contract import (
-    Contract,
-    check_contract,
-    law,
-)
+from conversation_state.testing.contracts._contract import Contract, check_contract, law
 from conversation_state.testing.contracts._examples import (
     CONVERSATIONS,
     decoded,

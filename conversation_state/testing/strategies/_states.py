@@ -20,14 +20,9 @@ from conversation_state.aggregator import (
     LedgerEntry,
     Turn,
 )
-from conversation_state.messages import (
-    Message,
-    UserMessage,
-)
+from conversation_state.messages import Message, UserMessage
 from conversation_state.testing._code import USUAL_TIME, format_code
-from conversation_state.testing.strategies._messages import (
-    messages,
-)
+from conversation_state.testing.strategies._messages import messages
 from conversation_state.testing.strategies._values import (
     T,
     once,
@@ -37,9 +32,7 @@ from conversation_state.testing.strategies._values import (
     usages,
     uuids,
 )
-from conversation_state.usage import (
-    Usage,
-)
+from conversation_state.usage import Usage
 
 __all__ = [
     "aggregators",

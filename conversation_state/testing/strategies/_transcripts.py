@@ -24,9 +24,7 @@ from conversation_state.testing.strategies._messages import (
     user_messages,
 )
 from conversation_state.testing.strategies._parts import tool_calls
-from conversation_state.testing.strategies._values import (
-    once,
-)
+from conversation_state.testing.strategies._values import once
 from conversation_state.tools import ToolCall
 
 __all__ = [

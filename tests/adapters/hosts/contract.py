@@ -18,11 +18,7 @@ from hypothesis import strategies as st
 from conversation_state.adapters import Export, openai_chat
 from conversation_state.adapters._reading import mended
 from conversation_state.errors import ConversationStateError, NotSavedError
-from conversation_state.messages import (
-    AssistantMessage,
-    ToolMessage,
-    UnknownMessage,
-)
+from conversation_state.messages import AssistantMessage, ToolMessage, UnknownMessage
 from conversation_state.store import Store, open_store
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.stores import Call, RecordingBackend
