@@ -564,11 +564,7 @@ class TestContent:
         pieces = [TextPart("a"), TextPart("b"), TextPart("x", index=0), TextPart("c")]
         whole = concat([AssistantMessage(pieces)], regroup_by_index=True)
 
-        assert (
-            TextPart("ab"),
-            TextPart("x", index=0),
-            TextPart("c"),
-        ) == whole.parts
+        assert (TextPart("ab"), TextPart("x", index=0), TextPart("c")) == whole.parts
 
 
 class TestToolCalls:
@@ -719,12 +715,7 @@ class TestToolCalls:
     @pytest.mark.parametrize(
         ("piece", "field", "ours", "theirs"),
         [
-            (
-                ToolCall("", "g", index=0),
-                "tool_calls[index=0].name",
-                "f",
-                "g",
-            ),
+            (ToolCall("", "g", index=0), "tool_calls[index=0].name", "f", "g"),
             (
                 ToolCall("a", "f", index=0, type="custom"),
                 "tool_calls[index=0].type",

@@ -458,10 +458,7 @@ class TestChecks:
 
     @pytest.mark.parametrize(
         ("seqs", "promise"),
-        [
-            ([4], "lacks the newest message"),
-            ([3], "the trimmed view is invalid"),
-        ],
+        [([4], "lacks the newest message"), ([3], "the trimmed view is invalid")],
     )
     def test_bad_view(self, monkeypatch, seqs, promise):
         """

@@ -266,10 +266,7 @@ class TestEncode:
         ("time", "expected"),
         [
             (datetime(2025, 1, 2, tzinfo=UTC), "2025-01-02T00:00:00.000000+00:00"),
-            (
-                datetime(2025, 1, 2, 3, 4, 5, 6, UTC),
-                "2025-01-02T03:04:05.000006+00:00",
-            ),
+            (datetime(2025, 1, 2, 3, 4, 5, 6, UTC), "2025-01-02T03:04:05.000006+00:00"),
             (
                 datetime(1, 1, 1, 0, 0, 0, 1, timezone(-timedelta(seconds=1))),
                 "0001-01-01T00:00:00.000001-00:00:01",
@@ -468,19 +465,11 @@ class TestExpect:
     @pytest.mark.parametrize(
         ("value", "expect", "problem"),
         [
-            (
-                UserMessage(""),
-                AssistantMessage,
-                "$: expected AssistantMessage, got",
-            ),
+            (UserMessage(""), AssistantMessage, "$: expected AssistantMessage, got"),
             (UserMessage(""), Aggregator, "$.kind: expected Aggregator, got 'message'"),
             (TextPart("hi"), ImagePart, "$: expected ImagePart, got TextPart"),
             ((UserMessage("hi"),), Message, "$.kind: expected Message, got 'messages'"),
-            (
-                Aggregator.new(),
-                Checkpoint,
-                "$.kind: expected Checkpoint, got",
-            ),
+            (Aggregator.new(), Checkpoint, "$.kind: expected Checkpoint, got"),
         ],
     )
     def test_refuses_others(self, value, expect, problem):
@@ -576,11 +565,9 @@ class TestProblems:
         """
         All three of its fields are missed.
         """
-        assert [
-            "$.format: missing",
-            "$.version: missing",
-            "$.kind: missing",
-        ] == wrong({})
+        assert ["$.format: missing", "$.version: missing", "$.kind: missing"] == wrong(
+            {}
+        )
 
     @pytest.mark.parametrize(
         ("data", "problem"),
@@ -625,11 +612,7 @@ class TestProblems:
         [
             ("user", {"content": 5}, "content: expected a text, got 5"),
             ("user", {"content": None}, "content: expected a text, got null"),
-            (
-                "user",
-                {"content": "\ud800"},
-                "content: it holds '\\ud800' at",
-            ),
+            ("user", {"content": "\ud800"}, "content: it holds '\\ud800' at"),
             ("user", {"parts": []}, "parts: conflicts with content; a message has one"),
             ("user", {"name": "\ud800"}, "name: it holds '\\ud800' at"),
             ("user", {"run_id": "{0}"}, "run_id: expected a UUID, like "),
@@ -637,25 +620,13 @@ class TestProblems:
             ("user", {"timestamp": NAIVE}, "timestamp: expected a time with an offset"),
             ("user", {"timestamp": ""}, "timestamp: expected a time with an offset"),
             ("user", {"metadata": []}, "metadata: expected an object, got an array"),
-            (
-                "user",
-                {"metadata": {"a": {"b c": [NAN]}}},
-                "metadata.a['b c'][0]: it",
-            ),
-            (
-                "user",
-                {"metadata": {"a": [2**64]}},
-                "metadata.a[0]: it is an integer",
-            ),
+            ("user", {"metadata": {"a": {"b c": [NAN]}}}, "metadata.a['b c'][0]: it"),
+            ("user", {"metadata": {"a": [2**64]}}, "metadata.a[0]: it is an integer"),
             ("user", {"since_v2": {"a": {1, 2}}}, "since_v2.a: it is {1, 2}, which"),
             ("tool", {"tool_call_id": ""}, "tool_call_id: is empty; a result must"),
             ("tool", {"is_error": 1}, "is_error: expected true or false, got 1"),
             ("assistant", {"content": None}, "content: expected a text, got null"),
-            (
-                "assistant",
-                {"tool_calls": None},
-                "tool_calls: expected an array, got",
-            ),
+            ("assistant", {"tool_calls": None}, "tool_calls: expected an array, got"),
             ("assistant", {"tool_calls": [{"id": "a"}]}, "tool_calls[0].name: missing"),
             ("assistant", {"tool_calls": [[]]}, "tool_calls[0]: expected an object"),
             (
@@ -681,22 +652,13 @@ class TestProblems:
             ({"type": None}, ".type: expected a text, got null"),
             ({"type": "text"}, ".text: missing"),
             ({"type": "text", "text": 1}, ".text: expected a text,"),
-            (
-                {"type": "text", "text": "", "index": -1},
-                ".index: is -1; expected a",
-            ),
+            ({"type": "text", "text": "", "index": -1}, ".index: is -1; expected a"),
             ({"type": "text", "text": "", "index": 1.0}, f".index: {NO_INTEGER}"),
             ({"type": "text", "text": "", "index": 10**5_000}, f".index: {NO_INTEGER}"),
             ({"type": "image", "url": ""}, ".url: is empty"),
             ({"type": "image", "data": ""}, ".data: is empty"),
-            (
-                {"type": "image", "url": "a", "data": "YQ=="},
-                ": ImagePart takes",
-            ),
-            (
-                {"type": "image", "data": "YQ"},
-                ".data: expected a text that is",
-            ),
+            ({"type": "image", "url": "a", "data": "YQ=="}, ": ImagePart takes"),
+            ({"type": "image", "data": "YQ"}, ".data: expected a text that is"),
             (
                 {"type": "image", "data": "Zü=="},
                 ".data: expected a text that is base64",
@@ -1326,10 +1288,9 @@ class TestRows:
         with pytest.raises(DecodeError) as of_entries:
             decode_ledger_entries("ab", [{"model": 5}, {"usage": {}, "id": "b"}])
 
-        assert [
-            "$[0].content: missing",
-            "$[1].role: expected a text, got 5",
-        ] == [*map(str, of_messages.value.problems)]
+        assert ["$[0].content: missing", "$[1].role: expected a text, got 5"] == [
+            *map(str, of_messages.value.problems)
+        ]
         assert [
             "$[0].model: expected a text, got 5",
             "$[0].usage: missing",

@@ -174,10 +174,7 @@ MESSAGES = (
     UnknownMessage({"content": 5, "name": None, "role": "narrator"}),
     UnknownMessage({"role": "user"}, source="gemini"),
     UnknownMessage(
-        {"type": "event"},
-        **STAMPED,
-        metadata={"a": 1},
-        unknown={"content": 2},
+        {"type": "event"}, **STAMPED, metadata={"a": 1}, unknown={"content": 2}
     ),
 )
 STATE = Aggregator.rebuild(

@@ -804,10 +804,7 @@ class TestProblems:
 
     @pytest.mark.parametrize(
         ("path", "new"),
-        [
-            ("states[3].thread", [0, 1]),
-            ("ledgers[1].entries[0].id", "b"),
-        ],
+        [("states[3].thread", [0, 1]), ("ledgers[1].entries[0].id", "b")],
     )
     def test_none(self, path, new):
         """

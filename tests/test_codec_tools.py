@@ -30,12 +30,7 @@ def document(kind: str, **fields: Any) -> dict[str, Any]:
     """
     A document of *kind* as plain JSON values.
     """
-    return {
-        "format": "conversation_state",
-        "version": 1,
-        "kind": kind,
-        kind: fields,
-    }
+    return {"format": "conversation_state", "version": 1, "kind": kind, kind: fields}
 
 
 def wrong(kind: str, **fields: Any) -> list[str]:
@@ -312,12 +307,7 @@ class TestWrong:
         st.recursive(
             st.none() | st.integers() | st.sampled_from(["", "object", "string", "a"]),
             lambda inner: (
-                st.lists(inner, max_size=3)
-                | st.dictionaries(
-                    NAMES,
-                    inner,
-                    max_size=6,
-                )
+                st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=6)
             ),
             max_leaves=15,
         ),

@@ -517,14 +517,8 @@ COUNTERS = {
         {"same on copies"},
     ),
     "counts the first text": (first_text, {"is additive"}),
-    "squares": (
-        lambda message: by_characters(message) ** 2,
-        {"is additive"},
-    ),
-    "ignores calls": (
-        lambda message: len(message.text),
-        {"counts what is sent"},
-    ),
+    "squares": (lambda message: by_characters(message) ** 2, {"is additive"}),
+    "ignores calls": (lambda message: len(message.text), {"counts what is sent"}),
     "ignores parts": (
         lambda message: (
             len(getattr(message, "content", ""))
@@ -660,10 +654,7 @@ STEPS = {
         ).remove([each.seq for each in view.dropped]),
         {"shows the same conversation"},
     ),
-    "shows what was dropped": (
-        lambda view: view.original,
-        {"brings nothing back"},
-    ),
+    "shows what was dropped": (lambda view: view.original, {"brings nothing back"}),
     "drops results": (drop_results, {"keeps views valid"}),
     "drops the newest": (
         lambda view: view.remove(shown(view)[-1:]),
@@ -991,10 +982,7 @@ ADAPTERS = {
     ),
     "turns them round": (Reversed(), {"dump undoes load"}),
     "empties what it loads": (Consuming(), {"is pure"}),
-    "adds what it likes": (
-        Counting(),
-        {"is pure"},
-    ),
+    "adds what it likes": (Counting(), {"is pure"}),
     "reads without looking": (
         Careless(),
         {"refuses in one way", "refuses other values"},
@@ -1166,10 +1154,7 @@ SESSIONS = {
     "fails if it is empty": (RaisesIfEmpty, {"begins empty"}),
     "is one for all": (Shared, {"keeps sessions apart"}),
     "forgets": (Forgetful, {"is opened again", "is like a list"}),
-    "is never cleared": (
-        NeverClears,
-        {"clears", "is like a list"},
-    ),
+    "is never cleared": (NeverClears, {"clears", "is like a list"}),
     "replaces items": (ReplacesItems, {"keeps items", "is like a list"}),
     "gives what it keeps": (GivesItself, {"returns copies"}),
     "adds nothing after removing": (ClearsForGood, {"is like a list"}),

@@ -574,8 +574,7 @@ class TestTokenBudget:
 
 
 @pytest.mark.parametrize(
-    "message",
-    [SystemMessage(""), UserMessage(""), ToolMessage("", tool_call_id="c")],
+    "message", [SystemMessage(""), UserMessage(""), ToolMessage("", tool_call_id="c")]
 )
 def test_an_empty_message_fills_nothing(message):
     """

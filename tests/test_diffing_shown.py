@@ -731,11 +731,7 @@ class TestHtml:
                 UserMessage("aaaa same bbbb dddd"),
                 UserMessage("x same bbbb y"),
             ),
-            (
-                [],
-                UserMessage("aaaa cccc same eeee dddd"),
-                UserMessage("x y same z w"),
-            ),
+            ([], UserMessage("aaaa cccc same eeee dddd"), UserMessage("x y same z w")),
         ],
         ids=["escaped", "roles", "parts", "calls", "middle", "mostly", "hardly"],
     )

@@ -16,19 +16,12 @@ from conversation_state.errors import Problem
 ERRORS = [
     (
         errors.BranchError,
-        (
-            1,
-            "plan",
-            "returned None; return a state",
-        ),
+        (1, "plan", "returned None; return a state"),
         "step 1 (plan) returned None; return a state",
     ),
     (
         errors.BudgetExceededError,
-        (
-            12_500,
-            8_000,
-        ),
+        (12_500, 8_000),
         (
             "can't fit this conversation: the smallest valid view needs 12,500 tokens "
             "and the budget leaves 8,000. Shorten its longest messages (tool results: "
@@ -37,18 +30,12 @@ ERRORS = [
     ),
     (
         errors.CompactionError,
-        (
-            "a call would lose its result",
-            (3,),
-        ),
+        ("a call would lose its result", (3,)),
         "can't compact messages[3]: a call would lose its result",
     ),
     (
         errors.CompactionError,
-        (
-            "a call would lose its result",
-            (3, 4, 7),
-        ),
+        ("a call would lose its result", (3, 4, 7)),
         "can't compact messages[3] to messages[7]: a call would lose its result",
     ),
     (
@@ -56,24 +43,10 @@ ERRORS = [
         (),
         "can't concatenate no chunks at all; a message needs at least one",
     ),
+    (errors.ConcatError, ("chunk", None, 5, 2), "chunk 2 is 5; expected a message"),
     (
         errors.ConcatError,
-        (
-            "chunk",
-            None,
-            5,
-            2,
-        ),
-        "chunk 2 is 5; expected a message",
-    ),
-    (
-        errors.ConcatError,
-        (
-            "name",
-            "a",
-            "b",
-            3,
-        ),
+        ("name", "a", "b", 3),
         (
             "can't concatenate: name is 'a' so far and 'b' in chunk 3. Are these "
             "chunks of one message?"
@@ -87,29 +60,17 @@ ERRORS = [
     ),
     (
         errors.DroppedHistoryError,
-        (
-            ("message 2 is invalid",),
-            (2,),
-            0,
-        ),
+        (("message 2 is invalid",), (2,), 0),
         "the view shows a message without its invalid part: message 2 is invalid",
     ),
     (
         errors.DroppedHistoryError,
-        (
-            ("message 2 is invalid", "so is 3"),
-            (2, 3),
-            2,
-        ),
+        (("message 2 is invalid", "so is 3"), (2, 3), 2),
         "the view leaves out 2 messages: message 2 is invalid; so is 3",
     ),
     (
         errors.InvalidDocumentError,
-        (
-            "must be a str, got an int",
-            "Document",
-            "text",
-        ),
+        ("must be a str, got an int", "Document", "text"),
         "Document.text must be a str, got an int",
     ),
     (
@@ -119,29 +80,17 @@ ERRORS = [
     ),
     (
         errors.InvalidMessageError,
-        (
-            "must be a str, got an int",
-            "",
-            "name",
-        ),
+        ("must be a str, got an int", "", "name"),
         "name must be a str, got an int",
     ),
     (
         errors.InvalidPartError,
-        (
-            "must be a str, got an int",
-            "TextPart",
-            "text",
-        ),
+        ("must be a str, got an int", "TextPart", "text"),
         "TextPart.text must be a str, got an int",
     ),
     (
         errors.InvalidToolError,
-        (
-            "must be a str, got an int",
-            "Tool",
-            "name",
-        ),
+        ("must be a str, got an int", "Tool", "name"),
         "Tool.name must be a str, got an int",
     ),
     (
@@ -155,21 +104,12 @@ ERRORS = [
     ),
     (
         errors.InvalidUsageError,
-        (
-            "must be 0 or more, got -1",
-            "Usage",
-            "input_tokens",
-        ),
+        ("must be 0 or more, got -1", "Usage", "input_tokens"),
         "Usage.input_tokens must be 0 or more, got -1",
     ),
     (
         errors.MirroredNameError,
-        (
-            "chat.db",
-            "chat",
-            "LangGraph",
-            "Use update_state",
-        ),
+        ("chat.db", "chat", "LangGraph", "Use update_state"),
         (
             "chat.db: can't change 'chat': LangGraph saves its conversation there and "
             "does not read it, so the next run would replace the change. Use "
@@ -178,10 +118,7 @@ ERRORS = [
     ),
     (
         errors.MissingExtraError,
-        (
-            "counting with tiktoken",
-            "tiktoken",
-        ),
+        ("counting with tiktoken", "tiktoken"),
         (
             "counting with tiktoken needs packages that are not installed; pip install "
             '"conversation-state[tiktoken]"'
@@ -189,19 +126,12 @@ ERRORS = [
     ),
     (
         errors.MissingVariableError,
-        (
-            "name",
-            "Hello {{ name }}",
-        ),
+        ("name", "Hello {{ name }}"),
         "can't render 'Hello {{ name }}': there is no variable 'name'",
     ),
     (
         errors.MissingVocabularyError,
-        (
-            "o200k_base",
-            "https://example.org/o200k",
-            ("a", "b"),
-        ),
+        ("o200k_base", "https://example.org/o200k", ("a", "b")),
         (
             "the vocabulary o200k_base is not here, and is never downloaded by itself. "
             "Download https://example.org/o200k and give its path, or the folder it is "
@@ -210,11 +140,7 @@ ERRORS = [
     ),
     (
         errors.NotSavedError,
-        (
-            "chat.db",
-            "name",
-            "x" * 100,
-        ),
+        ("chat.db", "name", "x" * 100),
         (
             "chat.db: there is no name "
             "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..."
@@ -222,12 +148,7 @@ ERRORS = [
     ),
     (
         errors.NotSavedError,
-        (
-            "chat.db",
-            "name",
-            "chot",
-            ("chat", "shot"),
-        ),
+        ("chat.db", "name", "chot", ("chat", "shot")),
         "chat.db: there is no name 'chot'; did you mean 'chat' or 'shot'?",
     ),
     (
@@ -237,20 +158,12 @@ ERRORS = [
     ),
     (
         errors.ProviderStreamError,
-        (
-            "overloaded",
-            {"type": "error"},
-        ),
+        ("overloaded", {"type": "error"}),
         "the provider broke off: overloaded",
     ),
     (
         errors.StaleHeadError,
-        (
-            "chat.db",
-            "chat",
-            None,
-            "revision 2",
-        ),
+        ("chat.db", "chat", None, "revision 2"),
         (
             "chat.db: 'chat' is now revision 2, and the state to be saved does not "
             "contain all of it. Nothing was written. Load the head, join your state "
@@ -259,12 +172,7 @@ ERRORS = [
     ),
     (
         errors.StaleHeadError,
-        (
-            "chat.db",
-            "chat",
-            "revision 1",
-            None,
-        ),
+        ("chat.db", "chat", "revision 1", None),
         (
             "chat.db: 'chat' is not saved, and revision 1 was expected. Nothing was "
             "written. Load the head, join your state into it and save that; or pass "
@@ -273,13 +181,7 @@ ERRORS = [
     ),
     (
         errors.StaleHeadError,
-        (
-            "chat.db",
-            "chat",
-            "revision 1",
-            "revision 2",
-            "Load it",
-        ),
+        ("chat.db", "chat", "revision 1", "revision 2", "Load it"),
         (
             "chat.db: 'chat' is now revision 2, and revision 1 was expected. Nothing "
             "was written. Load it"
@@ -287,13 +189,7 @@ ERRORS = [
     ),
     (
         errors.StaleThreadError,
-        (
-            "chat.db",
-            "t",
-            "",
-            None,
-            "c2",
-        ),
+        ("chat.db", "t", "", None, "c2"),
         (
             "chat.db: another run changed thread 't': this run began when it was "
             "empty, and the newest checkpoint is now c2. Nothing was written. Run it "
@@ -303,13 +199,7 @@ ERRORS = [
     ),
     (
         errors.StaleThreadError,
-        (
-            "chat.db",
-            "t",
-            "inner",
-            "c1",
-            "c2",
-        ),
+        ("chat.db", "t", "inner", "c1", "c2"),
         (
             "chat.db: another run changed the namespace 'inner' of thread 't': this "
             "run began from checkpoint c1, and the newest checkpoint is now c2. "
@@ -320,35 +210,19 @@ ERRORS = [
     ),
     (
         errors.StoreError,
-        (
-            "chat.db",
-            "can't write: the disk is full",
-        ),
+        ("chat.db", "can't write: the disk is full"),
         "chat.db: can't write: the disk is full",
     ),
     (errors.StreamClosedError, ("this stream was closed",), "this stream was closed"),
+    (errors.TemplateError, ("it is too long", ""), "can't render: it is too long"),
     (
         errors.TemplateError,
-        (
-            "it is too long",
-            "",
-        ),
-        "can't render: it is too long",
-    ),
-    (
-        errors.TemplateError,
-        (
-            "it is too long",
-            "{{ a }}",
-        ),
+        ("it is too long", "{{ a }}"),
         "can't render '{{ a }}': it is too long",
     ),
     (
         errors.UnknownModelError,
-        (
-            "gpt-none",
-            "tiktoken",
-        ),
+        ("gpt-none", "tiktoken"),
         (
             "tiktoken knows no model 'gpt-none', nor any that is written like it; "
             "check the name, or install a newer tiktoken"
@@ -356,45 +230,27 @@ ERRORS = [
     ),
     (
         errors.UnknownModelError,
-        (
-            "gpt-none",
-            "tiktoken",
-            ("gpt-one", "gpt-nine"),
-        ),
+        ("gpt-none", "tiktoken", ("gpt-one", "gpt-nine")),
         "tiktoken knows no model 'gpt-none'; did you mean 'gpt-one' or 'gpt-nine'?",
     ),
     (
         errors.UnknownMomentError,
-        (
-            "first",
-            "is not kept",
-        ),
+        ("first", "is not kept"),
         "moment 'first' is not kept; valid moments: none",
     ),
     (
         errors.UnknownMomentError,
-        (
-            9,
-            "is not kept",
-            tuple((n, "") for n in range(6)),
-        ),
+        (9, "is not kept", tuple((n, "") for n in range(6))),
         "moment 9 is not kept; valid moments: 1, 2, 3, 4, 5",
     ),
     (
         errors.UnknownMomentError,
-        (
-            9,
-            "is not kept",
-            ((1, "first"), (2, "")),
-        ),
+        (9, "is not kept", ((1, "first"), (2, ""))),
         "moment 9 is not kept; valid moments: 1 ('first'), 2",
     ),
     (
         errors.UnknownOutcomeError,
-        (
-            "postgresql://host/chats",
-            "the server closed it",
-        ),
+        ("postgresql://host/chats", "the server closed it"),
         (
             "postgresql://host/chats: the server closed it. Whether it was kept is "
             "unknown: it is there as a whole or not at all. Load the head and look; to "
@@ -403,18 +259,12 @@ ERRORS = [
     ),
     (
         errors.UnpricedError,
-        (
-            "",
-            "no model is named",
-        ),
+        ("", "no model is named"),
         "can't price this usage: no model is named",
     ),
     (
         errors.UnpricedError,
-        (
-            "gpt-none",
-            "the model is unknown",
-        ),
+        ("gpt-none", "the model is unknown"),
         "can't price this usage of 'gpt-none': the model is unknown",
     ),
 ]

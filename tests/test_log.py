@@ -250,11 +250,7 @@ class TestIndex:
 
 
 class TestSlice:
-    @given(
-        st.integers(0, 110),
-        st.slices(110),
-        st.booleans(),
-    )
+    @given(st.integers(0, 110), st.slices(110), st.booleans())
     def test_like_a_list(self, size, at, at_once):
         """
         Slices are logs of what a list's slice holds.

@@ -354,10 +354,7 @@ class TestModules:
     @pytest.mark.parametrize(
         ("path", "group"),
         [
-            (
-                "conversation_state/adapters/langgraph/_saver.py",
-                "adapters/langgraph",
-            ),
+            ("conversation_state/adapters/langgraph/_saver.py", "adapters/langgraph"),
             ("conversation_state/adapters/_notes.py", "adapters"),
             ("conversation_state/adapters/_host.py", "adapters/_host.py"),
             ("conversation_state/usage.py", "usage.py"),

@@ -79,11 +79,7 @@ hostile_timelines = st.builds(
     forged,
 )
 values: Any = st.one_of(
-    hostile_states,
-    hostile_timelines,
-    aggregators(),
-    timelines(),
-    message_trees(),
+    hostile_states, hostile_timelines, aggregators(), timelines(), message_trees()
 )
 
 

@@ -166,10 +166,7 @@ class TestAtEachOpcode:
             go = threading.Event()
             busy.submit(go.wait)
             moments = interrupt_at_each_opcode(
-                run,
-                Bill.check,
-                prepare=Bill,
-                modules=RUN_MODULES,
+                run, Bill.check, prepare=Bill, modules=RUN_MODULES
             )
             go.set()
 
@@ -217,10 +214,7 @@ class TestAtEachOpcode:
             run,
             check,
             prepare=Bill,
-            modules=[
-                "conversation_state.parallel._branches",
-                *RUN_MODULES,
-            ],
+            modules=["conversation_state.parallel._branches", *RUN_MODULES],
             only_where_signals_arrive=True,
         )
         gc.collect()

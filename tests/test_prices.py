@@ -196,8 +196,7 @@ class TestPrice:
                 "1.5",
                 "rich",
                 million(
-                    1,
-                    extra={"cache_write_tokens": 0.8, "cache_write_1h_tokens": 0.4},
+                    1, extra={"cache_write_tokens": 0.8, "cache_write_1h_tokens": 0.4}
                 ),
             ),
             ("50.5", "heard", million(1, audio_tokens=0.5)),

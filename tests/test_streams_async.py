@@ -552,9 +552,7 @@ class TestPipe:
                     await sender.asend(n)
 
         _, one, two = await at_once(
-            send,
-            lambda: anyio.to_thread.run_sync(list, stream),
-            lambda: listed(stream),
+            send, lambda: anyio.to_thread.run_sync(list, stream), lambda: listed(stream)
         )
 
         assert list(range(300)) == one == two

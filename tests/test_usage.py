@@ -294,8 +294,7 @@ class TestMinus:
         assert b == (a + b).minus(a)
 
     @pytest.mark.parametrize(
-        "larger",
-        [Usage(2), Usage(0, 2, 0), Usage(0, 0, 9), Usage(extra={"a": 1})],
+        "larger", [Usage(2), Usage(0, 2, 0), Usage(0, 0, 9), Usage(extra={"a": 1})]
     )
     def test_more_than_there_is(self, larger):
         """

@@ -213,9 +213,7 @@ def test_one_is_singular():
     Wherever a text counts something, one of it is not several.
     """
     state = Aggregator.new(
-        messages=[
-            UserMessage([ImagePart(data=b"a"), UnknownPart({"x": "y" * 1_001})]),
-        ]
+        messages=[UserMessage([ImagePart(data=b"a"), UnknownPart({"x": "y" * 1_001})])]
     ).add_usage(Usage(1), key="k", model="no such model")
     timeline = Timeline.begin(state)
     other = state.fork().add_user_prompt("one")

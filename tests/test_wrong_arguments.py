@@ -309,10 +309,7 @@ NUMBER: Any = 4
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (
-            lambda: join(LIST),
-            "join takes Aggregators, got a list: [<Aggregator",
-        ),
+        (lambda: join(LIST), "join takes Aggregators, got a list: [<Aggregator"),
         (
             lambda: Aggregator.new(messages=MESSAGE),
             "messages: expected a list of Messages, got a UserMessage: UserMessage(",

@@ -419,10 +419,7 @@ def writer(plan: Plan) -> str:
 
     if "unknown" in names:
         # Its keys never overwrite known fields: the constructors check that.
-        body += [
-            "if value.unknown:",
-            "    raw.update(value.unknown)",
-        ]
+        body += ["if value.unknown:", "    raw.update(value.unknown)"]
 
     if "_common" in names:
         body += [

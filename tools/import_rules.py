@@ -68,10 +68,7 @@ def sibling_error(importer: str, imported: str, parent: str) -> str:
 
 
 def third_party_error(
-    importer: str,
-    imported: str,
-    importers: Mapping[str, Collection[str]],
-    package: str,
+    importer: str, imported: str, importers: Mapping[str, Collection[str]], package: str
 ) -> str:
     """
     Why *importer* can't import the third party *imported*; else "".

@@ -128,10 +128,7 @@ MORE_TESTS: dict[str, tuple[str, ...]] = {
         *("tests/test_chunks.py", "tests/test_messages.py"),
     ),
     "streams": ("tests/test_streams_interrupts.py",),
-    "usage.py": (
-        "tests/test_aggregator.py",
-        "tests/test_bills.py",
-    ),
+    "usage.py": ("tests/test_aggregator.py", "tests/test_bills.py"),
     "tree": ("tests/test_codec_timeline.py",),
     "timeline": ("tests/test_codec_timeline.py",),
     "trimming": ("tests/test_counting.py",),

@@ -74,13 +74,7 @@ QUICK = Size(
     modules=("usage", "timeline"),
 )
 WHOLE = Size(
-    name="whole",
-    tests=(),
-    fuzz=SEARCHED,
-    seconds=10,
-    kills=200,
-    sample=40,
-    modules=(),
+    name="whole", tests=(), fuzz=SEARCHED, seconds=10, kills=200, sample=40, modules=()
 )
 
 

@@ -230,11 +230,7 @@ def render_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         for column in range(len(names))
     ]
     marks = ["--:" if is_number else "---" for is_number in numbers]
-    lines = [
-        names,
-        marks,
-        *([format_cell(cell) for cell in row] for row in table),
-    ]
+    lines = [names, marks, *([format_cell(cell) for cell in row] for row in table)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

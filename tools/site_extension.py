@@ -159,12 +159,7 @@ def make_reference(
     entry = app.env.domains.python_domain.objects[target]
     uri = app.builder.get_relative_uri(source, entry.docname)
     return nodes.reference(
-        "",
-        "",
-        content,
-        internal=True,
-        refuri=f"{uri}#{entry.node_id}",
-        reftitle=target,
+        "", "", content, internal=True, refuri=f"{uri}#{entry.node_id}", reftitle=target
     )
 
 

@@ -28,9 +28,7 @@ _MAX_SHOWN = 2_000
 _NO_EVENTS = ("", "[DONE]")
 
 
-def events(
-    lines: Iterable[str | bytes] | str | bytes,
-) -> Iterator[dict[str, Any]]:
+def events(lines: Iterable[str | bytes] | str | bytes) -> Iterator[dict[str, Any]]:
     """
     The JSON objects in a stream of server-sent events.
 
@@ -67,9 +65,7 @@ def events(
     yield from reader.finish()
 
 
-async def aevents(
-    lines: AsyncIterable[str | bytes],
-) -> AsyncIterator[dict[str, Any]]:
+async def aevents(lines: AsyncIterable[str | bytes]) -> AsyncIterator[dict[str, Any]]:
     """
     As `events`, for lines that arrive in a task (``response.aiter_lines()``).
     """

@@ -96,12 +96,7 @@ class _Uncancelled(Generic[T]):
         cancelled when it goes on.
     """
 
-    __slots__ = (
-        "_asyncio_future_blocking",
-        "_future",
-        "add_done_callback",
-        "get_loop",
-    )
+    __slots__ = ("_asyncio_future_blocking", "_future", "add_done_callback", "get_loop")
 
     def __init__(self, future: asyncio.Future[T]) -> None:
         self._asyncio_future_blocking = False

@@ -50,14 +50,7 @@ __all__ = [
 RESERVED = "conversation_state"
 
 # The formats that are both read and written as plain JSON: a module each.
-PROVIDERS = (
-    "openai_chat",
-    "openai_responses",
-    "anthropic",
-    "gemini",
-    "eino",
-    "bubo",
-)
+PROVIDERS = ("openai_chat", "openai_responses", "anthropic", "gemini", "eino", "bubo")
 
 # All formats that keep notes.
 FORMATS = tuple(sorted((*PROVIDERS, "langchain", "pydantic_ai", "transcripts")))

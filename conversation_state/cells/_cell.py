@@ -44,13 +44,7 @@ class Cell(Generic[T]):
     (1, 10)
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_first",
-        "_version",
-        "_waiters",
-        "_watches",
-    )
+    __slots__ = ("__weakref__", "_first", "_version", "_waiters", "_watches")
 
     def __init__(self, value: T) -> None:
         # A version near the newest one, if not the newest.

@@ -166,9 +166,7 @@ def page_output(*, disabled: bool = False) -> Iterator[None]:
 
     terminal = sys.stdout
     pages = _PagerInput(
-        pager.stdin,
-        encoding=terminal.encoding,
-        errors="backslashreplace",
+        pager.stdin, encoding=terminal.encoding, errors="backslashreplace"
     )
     sys.stdout = pages
     try:

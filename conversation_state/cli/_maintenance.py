@@ -109,13 +109,7 @@ def gc(store: Store, *, as_json: bool) -> None:
 @click.option("--reason", required=True, help="The reason, which is stored.")
 @_yes_option
 def erase(
-    store: Store,
-    *,
-    name: str,
-    which: str,
-    reason: str,
-    yes: bool,
-    as_json: bool,
+    store: Store, *, name: str, which: str, reason: str, yes: bool, as_json: bool
 ) -> None:
     """
     Erase the content of a message, in every state that has it.

@@ -38,13 +38,7 @@ _at_option = click.option(
 @_at_option
 @click.option("--remove", is_flag=True, help="Remove LABEL instead.")
 def label(
-    store: Store,
-    *,
-    name: str,
-    label: str,
-    at: str | None,
-    remove: bool,
-    as_json: bool,
+    store: Store, *, name: str, label: str, at: str | None, remove: bool, as_json: bool
 ) -> None:
     """
     Let LABEL point to a revision of NAME.
@@ -88,12 +82,7 @@ def label(
 @click.argument("notes", nargs=-1, metavar="[KEY=TEXT]...")
 @_at_option
 def annotate(
-    store: Store,
-    *,
-    name: str,
-    notes: tuple[str, ...],
-    at: str | None,
-    as_json: bool,
+    store: Store, *, name: str, notes: tuple[str, ...], at: str | None, as_json: bool
 ) -> None:
     """
     Note something on NAME, or on one of its revisions.
@@ -126,14 +115,7 @@ def annotate(
 @click.argument("name")
 @click.argument("new")
 @_at_option
-def fork(
-    store: Store,
-    *,
-    name: str,
-    new: str,
-    at: str | None,
-    as_json: bool,
-) -> None:
+def fork(store: Store, *, name: str, new: str, at: str | None, as_json: bool) -> None:
     """
     Save a fork of NAME as NEW.
 

@@ -173,9 +173,7 @@ def _count_calls(tokenizer: _Tokenizer, message: AssistantMessage) -> int:
     ]
     encode = tokenizer.instruct.encode_assistant_message
     return _count_framed(
-        tokenizer,
-        texts,
-        lambda: encode(answer, is_before_last_user_message=False)[:-1],
+        tokenizer, texts, lambda: encode(answer, is_before_last_user_message=False)[:-1]
     )
 
 

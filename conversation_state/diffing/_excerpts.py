@@ -107,8 +107,7 @@ def pair_blocks(
         pairs.append((_make_note(f"{format_count(parts.start, 'part')} before"), None))
 
     shown = zip_longest(
-        ours[parts.start : parts.stop],
-        theirs[parts.start : parts.start + _MAX_PARTS],
+        ours[parts.start : parts.stop], theirs[parts.start : parts.start + _MAX_PARTS]
     )
     for block, other in shown:
         if block is not None:

@@ -196,11 +196,7 @@ def format_markdown(found: Diff, a: str, b: str, limit: int) -> str:
     return "\n\n".join([*pieces, f"... {rest}"] if rest else pieces)
 
 
-_PLACES = {
-    BOTH: "in both",
-    SAME: "same content in both",
-    CHANGED: "changed, in {}",
-}
+_PLACES = {BOTH: "in both", SAME: "same content in both", CHANGED: "changed, in {}"}
 
 
 def _format_section(shown: ShownMessage, place: str) -> str:

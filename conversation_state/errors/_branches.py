@@ -10,11 +10,7 @@ from typing import Any, Self
 from conversation_state._wording import shorten_repr
 from conversation_state.errors._values import ConversationStateError
 
-__all__ = [
-    "BranchError",
-    "FanOutError",
-    "UnknownMomentError",
-]
+__all__ = ["BranchError", "FanOutError", "UnknownMomentError"]
 
 _LISTED = 5
 

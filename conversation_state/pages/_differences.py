@@ -41,12 +41,7 @@ _MAX_BODY = 10_000
 _MAX_UNFOLDED = 700
 _EXCERPT = 70
 
-_NOTES = {
-    BOTH: "in both",
-    SAME: "same content in both",
-    CHANGED: "changed",
-    APART: "",
-}
+_NOTES = {BOTH: "in both", SAME: "same content in both", CHANGED: "changed", APART: ""}
 
 
 class _Side(NamedTuple):

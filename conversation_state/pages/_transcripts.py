@@ -64,13 +64,7 @@ def draw_message(
     return element(
         "article",
         {"class": f"cs-message cs-{message.role}{erased}{kind}"},
-        element(
-            "h3",
-            None,
-            heading,
-            element("small", None, f"#{number:,}"),
-            note,
-        ),
+        element("h3", None, heading, element("small", None, f"#{number:,}"), note),
         [draw_block(block, words) for block in _take_blocks(message, words)],
     )
 

@@ -202,13 +202,7 @@ def _describe_fold(fold: Fold, words: Words) -> Markup:
     newest, oldest = fold.nodes[0], fold.nodes[-1]
     summary = f"… {format_count(len(fold.nodes), 'state')}"
     inner = [
-        element(
-            "li",
-            None,
-            _link_state(node),
-            " ",
-            _describe_excerpt(node, words),
-        )
+        element("li", None, _link_state(node), " ", _describe_excerpt(node, words))
         for node in fold.nodes[:_MAX_FOLDED]
     ]
     left_out = len(fold.nodes) - _MAX_FOLDED - 1

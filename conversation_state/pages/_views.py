@@ -412,13 +412,7 @@ def _draw_message_bars(
 
 
 def _draw_bar(
-    x: float,
-    width: float,
-    colour: str,
-    title: str,
-    *,
-    top: float,
-    height: float = _BAR,
+    x: float, width: float, colour: str, title: str, *, top: float, height: float = _BAR
 ) -> Markup:
     """
     One bar from *x* on; hollow without a *colour*. Low ones stand on the same line.

@@ -89,9 +89,7 @@ class Received(NamedTuple):
 
 
 def _unpickle_outcome(
-    turn: Turn,
-    pickled: bytes = b"",
-    facts: tuple[int, str, str, str] | None = None,
+    turn: Turn, pickled: bytes = b"", facts: tuple[int, str, str, str] | None = None
 ) -> Received:
     if facts is None:
         return Received(Outcome(turn))

@@ -88,9 +88,7 @@ def load_timeline(transaction: Transaction, text: str) -> States:
 
 
 def _find_places(
-    row: TimelineRow | None,
-    moments: list[MomentRow],
-    revisions: Mapping[int, Revision],
+    row: TimelineRow | None, moments: list[MomentRow], revisions: Mapping[int, Revision]
 ) -> dict[int, int]:
     """
     The numbers of the moments whose states the revisions are, by revision: of what a

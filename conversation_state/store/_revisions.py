@@ -178,11 +178,7 @@ class RevisionVerbs(ReadingVerbs):
     anotes = async_twin(notes)
 
     def rollback(
-        self,
-        name: str,
-        to: int | str | Head,
-        *,
-        expecting: Head | int | None = None,
+        self, name: str, to: int | str | Head, *, expecting: Head | int | None = None
     ) -> Head:
         """
         Make an earlier state of a name its head again, with the whole bill.

@@ -127,9 +127,7 @@ def save(
 
 
 def save_all(
-    core: Core,
-    states: Mapping[str, Aggregator],
-    expecting: Mapping[str, Head | int],
+    core: Core, states: Mapping[str, Aggregator], expecting: Mapping[str, Head | int]
 ) -> dict[str, Head]:
     """
     What `Store.save_all` does.

@@ -214,10 +214,7 @@ class PipelineStep:
             )
 
     def _check_not_deleted(
-        self,
-        start: _Start,
-        newest: RememberedHead | None,
-        made: Sequence[Aggregator],
+        self, start: _Start, newest: RememberedHead | None, made: Sequence[Aggregator]
     ) -> None:
         """
         Refuse to bring back what the step began with, if that was deleted.

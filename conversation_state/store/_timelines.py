@@ -100,10 +100,7 @@ _MAX_MOMENTS = (1 << 63) - 1
 
 
 def _save_within(
-    transaction: Transaction,
-    text: str,
-    timeline: States,
-    expecting: Head | int | None,
+    transaction: Transaction, text: str, timeline: States, expecting: Head | int | None
 ) -> Head:
     with transaction.report_damage():
         transaction.catch_up()

@@ -310,7 +310,7 @@ _MIRRORS = {
     "langgraph/": (
         "LangGraph",
         "Use graph.update_state(), or run the graph from an earlier checkpoint_id",
-    ),
+    )
 }
 _PREFIXES = tuple(_MIRRORS)
 

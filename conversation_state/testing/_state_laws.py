@@ -134,15 +134,12 @@ def join_keeps_both_orders(a: Aggregator, b: Aggregator | Turn) -> None:
     assert list(both.ledger) == _merge_orders(a.ledger, b.ledger), (
         "not the union of ledgers"
     )
-    assert (both.id, both.parent_id, both.root_id) == (
-        a.id,
-        a.parent_id,
-        a.root_id,
-    ), "the receiver got another identity"
-    assert (both.init_len, both.init_ledger_len) == (
-        a.init_len,
-        a.init_ledger_len,
-    ), "the receiver got another fork point"
+    assert (both.id, both.parent_id, both.root_id) == (a.id, a.parent_id, a.root_id), (
+        "the receiver got another identity"
+    )
+    assert (both.init_len, both.init_ledger_len) == (a.init_len, a.init_ledger_len), (
+        "the receiver got another fork point"
+    )
     states_add_up(both)
 
 

@@ -361,13 +361,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         assert both.state.join(turn) is both.state, "joined a turn twice"
         return both
 
-    @rule(
-        target=states,
-        before=states,
-        source=states,
-        label=texts(),
-        far=st.booleans(),
-    )
+    @rule(target=states, before=states, source=states, label=texts(), far=st.booleans())
     def merge(
         self,
         before: StateModel,

@@ -119,10 +119,7 @@ class _TimelineModel:
         assert timeline.limit == self.limit, "another limit"
         redo = {above: on for above, on in self.visited.items() if on != above + 1}
         again = Timeline.rebuild(
-            moments=timeline.moments,
-            present=self.present,
-            redo=redo,
-            limit=self.limit,
+            moments=timeline.moments, present=self.present, redo=redo, limit=self.limit
         )
         assert timeline == again, f"{timeline!r} is not what {again!r} is"
         timelines_add_up(timeline)
@@ -312,11 +309,7 @@ class TimelineMachine(RuleBasedStateMachine):
         data=st.data(),
     )
     def amend(
-        self,
-        before: _TimelineModel,
-        state: int,
-        label: str | None,
-        data: st.DataObject,
+        self, before: _TimelineModel, state: int, label: str | None, data: st.DataObject
     ) -> _TimelineModel:
         """
         Another state in the place of any.

@@ -29,14 +29,7 @@ from conversation_state.messages import Message
 from conversation_state.trimming._elements import COMPACTED, DroppedRange, Edit
 from conversation_state.trimming._validity import START, Survey
 
-__all__ = [
-    "NO_CHANGES",
-    "NO_REPAIRS",
-    "NO_REWRITES",
-    "Repair",
-    "Rewrite",
-    "Selection",
-]
+__all__ = ["NO_CHANGES", "NO_REPAIRS", "NO_REWRITES", "Repair", "Rewrite", "Selection"]
 
 
 class Repair(NamedTuple):

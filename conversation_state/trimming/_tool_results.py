@@ -189,10 +189,7 @@ def _rewrite_whole(selection: Selection, step: _RewriteStep) -> Selection:
         base_tokens += selection.rewrites[-1].saved
 
     return attrs.evolve(
-        selection,
-        tokens=base_tokens - saved,
-        rewrites=rewrites,
-        steps=steps,
+        selection, tokens=base_tokens - saved, rewrites=rewrites, steps=steps
     )
 
 

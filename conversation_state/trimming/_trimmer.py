@@ -275,11 +275,7 @@ class Trimmer:
         """
         steps: Any = self.steps
         return trim(
-            conversation,
-            self.budget,
-            *steps,
-            counter=self.counter,
-            previous=previous,
+            conversation, self.budget, *steps, counter=self.counter, previous=previous
         )
 
     async def acall(

@@ -76,10 +76,7 @@ BLOCKS = st.one_of(
     medium("image_url", "url", URLS, detail=WORD),
     medium("video_url", "url", URLS),
     medium("audio_url", "url", URLS),
-    both(
-        medium("document_url", "url", URLS),
-        some(document_name=WORD | json_values()),
-    ),
+    both(medium("document_url", "url", URLS), some(document_name=WORD | json_values())),
     medium("input_audio", "data", BASE64 | URLS, format=WORD),
     medium("file", "file_data", BASE64 | URLS, filename=WORD),
     both(exactly(type=st.just("file"), file=some(file_id=WORD, filename=WORD))),

@@ -255,12 +255,7 @@ def result(output="12", **fields):
     """
     The result of a call.
     """
-    return {
-        "type": "function_call_output",
-        "call_id": "c1",
-        "output": output,
-        **fields,
-    }
+    return {"type": "function_call_output", "call_id": "c1", "output": output, **fields}
 
 
 def response(*output, **fields):

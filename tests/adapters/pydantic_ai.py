@@ -210,10 +210,7 @@ _MAPS = st.sampled_from(
 _VALUES = _TEXTS | st.sampled_from([None, 0, True, 2**70, [], ["a", {}], {"kind": "x"}])
 _TYPES = st.sampled_from(["image/png", "audio/wav", "text/plain", "odd"])
 _BYTES = st.builds(
-    BinaryContent,
-    st.sampled_from([b"", PNG]),
-    media_type=_TYPES,
-    vendor_metadata=_MAPS,
+    BinaryContent, st.sampled_from([b"", PNG]), media_type=_TYPES, vendor_metadata=_MAPS
 )
 _CONTENT = st.one_of(
     _TEXTS,

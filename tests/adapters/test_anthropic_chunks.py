@@ -95,11 +95,7 @@ class TestContent:
             ),
             "blocks may be empty, or begin with their whole text": (
                 [*block(TEXT, more("a")), *block(TEXT, at=1), begin(text("b"), 2)],
-                [
-                    TextPart("a", index=0),
-                    TextPart("", index=1),
-                    TextPart("b", index=2),
-                ],
+                [TextPart("a", index=0), TextPart("", index=1), TextPart("b", index=2)],
             ),
             "text beyond ASCII may be cut between characters and within": (
                 block(

@@ -308,10 +308,7 @@ class TestTurns:
             answers("c", [TextPart("")]),
         )
 
-        assert [
-            answer(call("c")),
-            user(result("c", [])),
-        ] == payload["messages"]
+        assert [answer(call("c")), user(result("c", []))] == payload["messages"]
         assert [
             ("messages[0]", "content"),
             ("messages[1]", "content"),
@@ -430,10 +427,7 @@ class TestCalls:
             ('{"a": 1, "a": 2}', {"INVALID_JSON": '{"a": 1, "a": 2}'}),
             ('{"a": "\\ud800"}', {"INVALID_JSON": '{"a": "\\ud800"}'}),
             ('{"a": "\\u00e9"}', {"a": "\u00e9"}),
-            (
-                '{"INVALID_JSON": "{"}',
-                {"INVALID_JSON": '{"INVALID_JSON": "{"}'},
-            ),
+            ('{"INVALID_JSON": "{"}', {"INVALID_JSON": '{"INVALID_JSON": "{"}'}),
             ('{"INVALID_JSON": "{}"}', {"INVALID_JSON": "{}"}),
         ],
     )
@@ -471,10 +465,7 @@ class TestCalls:
             )
             given = message["content"][0]["input"]
 
-            assert given in (
-                {"a": int("9" * 40)},
-                {"INVALID_JSON": arguments},
-            )
+            assert given in ({"a": int("9" * 40)}, {"INVALID_JSON": arguments})
 
     def test_ids(self):
         """

@@ -671,11 +671,7 @@ class TestRefuses:
             ([user(result(is_error=1))], "$[0].content[0].is_error", "is 1"),
             ([answer(call(5))], "$[0].content[0].id", "is 5"),
             ([answer(call(name=5))], "$[0].content[0].name", "is 5"),
-            (
-                [answer({"type": "thinking"})],
-                "$[0].content[0].thinking",
-                "is missing",
-            ),
+            ([answer({"type": "thinking"})], "$[0].content[0].thinking", "is missing"),
             ({"content": 5}, "$.content", "is 5; expected a text or a list"),
             ({"content": "a", "role": "user"}, "$.role", "is 'user'"),
             ({"content": "a", "model": 5}, "$.model", "is 5"),

@@ -16,10 +16,7 @@ BLOCK = {
     "input_tokens": 3,
     "cache_read_input_tokens": 100,
     "cache_creation_input_tokens": 20,
-    "cache_creation": {
-        "ephemeral_5m_input_tokens": 15,
-        "ephemeral_1h_input_tokens": 5,
-    },
+    "cache_creation": {"ephemeral_5m_input_tokens": 15, "ephemeral_1h_input_tokens": 5},
     "output_tokens": 40,
     "output_tokens_details": {"thinking_tokens": 30},
     "server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 1},

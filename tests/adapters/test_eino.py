@@ -576,7 +576,7 @@ class TestCalls:
                         "id": "c1",
                         "type": "function",
                         "function": {"name": "f", "arguments": "{"},
-                    },
+                    }
                 ]
             ),
             answer(

@@ -117,10 +117,7 @@ class TestParts:
     @table(
         "events, content",
         {
-            "pieces of a text are one text": (
-                [[text("Hel")], [text("lo")]],
-                "Hello",
-            ),
+            "pieces of a text are one text": ([[text("Hel")], [text("lo")]], "Hello"),
             "thoughts and texts have their place": (
                 [
                     [thought("a")],
@@ -370,7 +367,7 @@ class TestPartialCalls:
                 }
             ),
             self.pieces(
-                {"jsonPath": "$.a.b", "stringValue": "New ", "willContinue": True},
+                {"jsonPath": "$.a.b", "stringValue": "New ", "willContinue": True}
             ),
             self.pieces(
                 {"jsonPath": "$.a.b", "stringValue": "Delhi"},
@@ -646,7 +643,7 @@ class TestResponse:
                 },
                 "safetyRatings": ratings,
                 "finishMessage": "done",
-            },
+            }
         } == thaw(notes(message))
         assert "r1" == message.response.id
 
@@ -689,10 +686,9 @@ class TestResponse:
         message = collected(*events)
 
         assert "aaaaaa" == message.text
-        assert {
-            "safetyRatings": high,
-            "groundingMetadata": {"a": 3, "b": 2},
-        } == thaw(notes(message)["candidate"])
+        assert {"safetyRatings": high, "groundingMetadata": {"a": 3, "b": 2}} == thaw(
+            notes(message)["candidate"]
+        )
 
     def test_notes_do_not_change_events(self):
         """

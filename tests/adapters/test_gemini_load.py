@@ -215,10 +215,7 @@ class TestLoad:
             ),
             "contents of one role stay apart": (
                 [user(text("a")), user(text("b")), model(text("c")), model(text("d"))],
-                [
-                    *map(UserMessage, "ab"),
-                    *map(AssistantMessage, "cd"),
-                ],
+                [*map(UserMessage, "ab"), *map(AssistantMessage, "cd")],
             ),
             "a content with the keys of an event is a content": (
                 [user(text("a"), error="b", candidates=[])],

@@ -189,10 +189,9 @@ class TestText:
         ]
         noted = {"conversation_state": {"openai_chat": {"under": {key: True}}}}
 
-        assert (
-            ReasoningPart("hm.", metadata=noted),
-            TextPart("ab"),
-        ) == collected(*events).content
+        assert (ReasoningPart("hm.", metadata=noted), TextPart("ab")) == collected(
+            *events
+        ).content
         assert {"role": "assistant", key: "hm.", "content": "ab"} == sent(*events)
 
     @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
@@ -757,10 +756,9 @@ class TestResponse:
         message = collected(*events)
 
         assert ("chatcmpl-1", "gpt-4o") == (message.response.id, message.response.model)
-        assert {
-            "system_fingerprint": "fp",
-            "moderation": {"flagged": False},
-        } == notes(message)["response"]
+        assert {"system_fingerprint": "fp", "moderation": {"flagged": False}} == notes(
+            message
+        )["response"]
         assert {"content_filter": {"hate": False}} == notes(message)["choice"]
 
     def test_maps_of_several_events(self):

@@ -347,14 +347,8 @@ ROLES = "expected assistant, developer, function, system, tool, user"
 
 # Messages, and all that is wrong with them.
 WRONG = [
-    (
-        {"content": "hi"},
-        f".role: is missing; {ROLES}",
-    ),
-    (
-        {"role": "critic"},
-        f".role: is 'critic'; {ROLES}",
-    ),
+    ({"content": "hi"}, f".role: is missing; {ROLES}"),
+    ({"role": "critic"}, f".role: is 'critic'; {ROLES}"),
     (
         {"role": "user", "content": 3, "name": [], "x": float("nan")},
         """

@@ -98,10 +98,7 @@ class TestText:
         merged = collected(added(BEGUN), piece("Hello"), done(message("Bye")))
 
         assert "Hello" == merged.text
-        assert text("Bye") == {
-            **notes(merged.parts[0])["done"],
-            "annotations": [],
-        }
+        assert text("Bye") == {**notes(merged.parts[0])["done"], "annotations": []}
         assert "Hello" == dump([merged]).payload["input"][0]["content"][0]["text"]
 
     def test_blocks(self):
@@ -186,11 +183,9 @@ class TestText:
             done({"type": "program", "code": "\ud800"}, 3),
         )
 
-        assert {
-            "output[1].summary[0].text",
-            "output[2].name",
-            "output[3].code",
-        } == {*notes(merged)["mended"]}
+        assert {"output[1].summary[0].text", "output[2].name", "output[3].code"} == {
+            *notes(merged)["mended"]
+        }
 
     def test_without_places(self):
         """

@@ -98,10 +98,7 @@ class TestLoad:
         ("raw", "expected"),
         [
             ({"role": "user", "content": "hi"}, UserMessage("hi")),
-            (
-                user({"type": "input_text", "text": "hi"}),
-                UserMessage([TextPart("hi")]),
-            ),
+            (user({"type": "input_text", "text": "hi"}), UserMessage([TextPart("hi")])),
             ({"role": "assistant", "content": "hi"}, AssistantMessage("hi")),
             ({"role": "assistant", "content": ""}, AssistantMessage("")),
             (call(), AssistantMessage(tool_calls=[ToolCall("c1", "f", "{}", index=0)])),
@@ -376,10 +373,7 @@ class TestLoad:
             {"type": "additional_tools", "role": "developer", "tools": []},
             {"type": "function_call_output", "call_id": None, "output": "12"},
             {"type": "message", "role": "critic", "content": "bad"},
-            {
-                "role": "system",
-                "content": [image(PNG_URL)],
-            },
+            {"role": "system", "content": [image(PNG_URL)]},
         ],
         ids=as_json,
     )

@@ -111,9 +111,7 @@ class TestLoadUsage:
                     "completion_tokens_details": {"text_tokens": 0},
                 },
                 sample_usage(
-                    prompt_text_tokens=7,
-                    cache_write_tokens=2,
-                    completion_text_tokens=0,
+                    prompt_text_tokens=7, cache_write_tokens=2, completion_text_tokens=0
                 ),
             ),
             (

@@ -299,8 +299,7 @@ class TestLoad:
         """
         history = [
             ModelRequest(
-                [UserPromptPart(["see", StructuredContent(value)])],
-                timestamp=NEW_YEAR,
+                [UserPromptPart(["see", StructuredContent(value)])], timestamp=NEW_YEAR
             ),
             calls("c1"),
             ModelRequest(

@@ -475,11 +475,9 @@ class TestCalls:
             }
         )
 
-        assert [
-            ("f", '{"a":1}'),
-            ("g", '{"a": 1}'),
-            ("h", '{"city": "Tromsø"}'),
-        ] == [(call.name, call.arguments) for call in asked.tool_calls]
+        assert [("f", '{"a":1}'), ("g", '{"a": 1}'), ("h", '{"city": "Tromsø"}')] == [
+            (call.name, call.arguments) for call in asked.tool_calls
+        ]
         assert "keys" not in notes(asked)
         assert "c1" == asked.tool_calls[0].id == answered.tool_call_id
         assert ("f", '{"t": 2}') == (answered.tool_name, answered.text)

@@ -27,12 +27,7 @@ from conversation_state.messages import (
 from conversation_state.parts import Part, ReasoningPart, UnknownPart
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
-__all__ = [
-    "ItemWriter",
-    "dump",
-    "dump_tools",
-    "write_items",
-]
+__all__ = ["ItemWriter", "dump", "dump_tools", "write_items"]
 
 
 # An empty text.

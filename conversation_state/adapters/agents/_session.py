@@ -219,10 +219,7 @@ class StoreSession(SessionHost):
         return await run_in_thread(self.store.label, self.session_id, label, at=at)
 
     async def rollback(
-        self,
-        to: int | str | Head | None = None,
-        *,
-        before_turn: int | None = None,
+        self, to: int | str | Head | None = None, *, before_turn: int | None = None
     ) -> Aggregator:
         """
         Go back to an earlier state, which is returned.

@@ -62,12 +62,7 @@ _CONTENT = frozenset({"parts", "role"})
 # Keys that many events repeat, or have empty.
 _AGAIN = ("groundingMetadata", "safetyRatings")
 # The path to a piece of text, and which other keys may differ.
-_PATH = (
-    ("candidates", "usageMetadata"),
-    ("content", *_AGAIN),
-    ("parts",),
-    ("text",),
-)
+_PATH = (("candidates", "usageMetadata"), ("content", *_AGAIN), ("parts",), ("text",))
 # What has neither a head nor an end, so that pieces of it can be joined.
 _BARE_SOUND = ("audio/l16", "audio/pcm")
 

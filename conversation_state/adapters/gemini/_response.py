@@ -55,13 +55,7 @@ RESPONSE = frozenset(
     }
 )
 CANDIDATE = frozenset(
-    {
-        "content",
-        "finishReason",
-        "finish_reason",
-        "logprobsResult",
-        "logprobs_result",
-    }
+    {"content", "finishReason", "finish_reason", "logprobsResult", "logprobs_result"}
 )
 _NOTHING = LogProb("", 0.0)
 

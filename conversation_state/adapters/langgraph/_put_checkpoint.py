@@ -169,8 +169,7 @@ def _check_newest(
     actual = "" if newest is None else newest.id
     if actual not in {stored.id, stored.parent}:
         raise StaleThreadError(
-            store,
-            *(thread.id, stored.namespace, stored.parent or None, actual or None),
+            store, *(thread.id, stored.namespace, stored.parent or None, actual or None)
         )
 
 

@@ -218,8 +218,7 @@ _MAX_QUOTED = 120
 @lru_cache(maxsize=256)
 def _quote_name(text: str) -> str:
     quoted = _UNSAFE.sub(
-        lambda found: "".join([f"%{byte:02X}" for byte in encode_text(found[0])]),
-        text,
+        lambda found: "".join([f"%{byte:02X}" for byte in encode_text(found[0])]), text
     )
     if len(quoted) <= _MAX_QUOTED:
         return quoted

@@ -234,7 +234,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         self._writes.write(
             lambda rows: _put_checkpoint.put_checkpoint(
                 rows, given, self.serde, self._cache, self.store.url
-            ),
+            )
         )
         return config_of(thread, namespace, checkpoint["id"])
 
@@ -282,7 +282,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         self._writes.write(
             lambda rows: _put_checkpoint.put_writes(
                 WritableThread(rows, thread), namespace, id, task_id, stored
-            ),
+            )
         )
 
     # Copying and deleting

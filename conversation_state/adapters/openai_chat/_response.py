@@ -32,13 +32,7 @@ from conversation_state.adapters._wire import ResponseChoice
 from conversation_state.messages import LogProb, ResponseMeta
 from conversation_state.usage import Usage
 
-__all__ = [
-    "find_usage",
-    "load_usage",
-    "read_logprobs",
-    "read_response",
-    "read_usage",
-]
+__all__ = ["find_usage", "load_usage", "read_logprobs", "read_response", "read_usage"]
 
 _RESPONSE = frozenset({"choices", "model", "usage"})
 _CHOICE = frozenset({"finish_reason", "logprobs", "message"})

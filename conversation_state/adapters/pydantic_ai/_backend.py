@@ -237,9 +237,7 @@ class _RecordStore:
         else:
             state = repository.store.load(found.name)
             record = ConversationRecord(
-                conversation_id=conversation_id,
-                head_id=None,
-                usage=_run_usage(state),
+                conversation_id=conversation_id, head_id=None, usage=_run_usage(state)
             )
 
         if not found.is_current:

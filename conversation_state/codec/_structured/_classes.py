@@ -51,11 +51,7 @@ from conversation_state.codec._structured._values import (
     read_items,
 )
 
-__all__ = [
-    "OwnValue",
-    "class_hook",
-    "union_hook",
-]
+__all__ = ["OwnValue", "class_hook", "union_hook"]
 
 
 class OwnValue:
@@ -173,11 +169,7 @@ def _typed_dict_hook(converter: Converter, kind: Any, origin: Any) -> Hook:
             for name, hook, known in there
         )
         return dict(
-            zip(
-                [name for name, _, _ in there],
-                read_items(items, kind),
-                strict=True,
-            )
+            zip([name for name, _, _ in there], read_items(items, kind), strict=True)
         )
 
     return structure

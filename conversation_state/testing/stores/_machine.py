@@ -153,11 +153,7 @@ class StoreMachine(StoreModel):
             assert heads[name].revision == len(self._saved[name]), "another number"
 
     @rule(
-        who=_WHO,
-        name=_NAMES,
-        label=_LABELS,
-        notes=_NOTES,
-        more=st.none() | messages(),
+        who=_WHO, name=_NAMES, label=_LABELS, notes=_NOTES, more=st.none() | messages()
     )
     def save_with_label(
         self,

@@ -230,7 +230,7 @@ class NotePromises(StoreFixtures):
         assert 2 == len(store.heads(limit=1 << 70))
         assert ["c"] == [each.name for each in store.heads(after="b")]
         refused: list[dict[str, Any]] = [
-            *({"limit": -1}, {"limit": True}, {"prefix": 7}, {"after": "\ud800"}),
+            *({"limit": -1}, {"limit": True}, {"prefix": 7}, {"after": "\ud800"})
         ]
         for bad in refused:
             with pytest.raises(ValueError):

@@ -27,11 +27,7 @@ from conversation_state.testing.strategies._parts import tool_calls
 from conversation_state.testing.strategies._values import once
 from conversation_state.tools import ToolCall
 
-__all__ = [
-    "broken_transcripts",
-    "is_accepted",
-    "transcripts",
-]
+__all__ = ["broken_transcripts", "is_accepted", "transcripts"]
 
 
 def is_accepted(conversation: Iterable[Message]) -> bool:

@@ -232,10 +232,7 @@ def _parse_options(prefix: str, query: str) -> dict[str, str]:
 
     try:
         parameters = parse_qsl(
-            query,
-            keep_blank_values=True,
-            strict_parsing=bool(query),
-            errors="strict",
+            query, keep_blank_values=True, strict_parsing=bool(query), errors="strict"
         )
     except ValueError:
         raise StoreError(prefix, _UNREADABLE) from None
