@@ -224,7 +224,7 @@ class TestRedact:
             ]
         ).add_usage(Usage(1), model=secret)
         timeline = Timeline.begin(state, secret).commit(state.fork(), label)
-        view = trim(state, TokenBudget(context_window=1_000))
+        view = trim(state, TokenBudget(context_window=100_000))
         for value in (state, timeline, MessageTree.of(timeline), view):
             assert secret in draw_fragment(value) + make_page(value)
             assert secret not in draw_fragment(value, redact=True)
