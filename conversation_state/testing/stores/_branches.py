@@ -123,7 +123,7 @@ class BranchPromises(StoreFixtures):
 
         assert [None, 1, 1, None] == list_parents(store)
 
-    def test_forks_begin_anew(self, store: Store) -> None:
+    def test_first_revision_has_no_parent(self, store: Store) -> None:
         """
         The first revision of a name grew from none of it, and a name that was
         deleted leaves no parent to the next one.

@@ -356,7 +356,7 @@ class DeletionPromises(StoreFixtures):
         assert state == self.other(store).load("chat")
         assert () == store.verify()
 
-    def test_nobody_writes_a_reference(self, store: Store) -> None:
+    def test_text_like_a_reference(self, store: Store) -> None:
         """
         What looks like a reference to large content is not taken for one.
         """

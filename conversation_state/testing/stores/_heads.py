@@ -53,7 +53,7 @@ class HeadPromises(StoreFixtures):
         assert theirs == store.load("chat")
         assert 2 == len(store.history("chat"))
 
-    def test_nothing_is_lost_by_accident(self, store: Store) -> None:
+    def test_refuses_shorter_states(self, store: Store) -> None:
         """
         Without *expecting*, a state has to hold all the head holds, in order,
         the ledger too.

@@ -144,7 +144,7 @@ class NotePromises(StoreFixtures):
         assert {"long", "title"} == {*store.latest("chat").notes}
         assert () == store.verify()
 
-    def test_of_what_is_made_anew(self, store: Store) -> None:
+    def test_new_names_have_none(self, store: Store) -> None:
         """
         A fork has no notes, nor has a name that was deleted and saved again.
         """

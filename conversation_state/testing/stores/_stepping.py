@@ -123,7 +123,7 @@ class StepPromises(StoreFixtures):
         assert back == self.other(store).load("chat", at="second")
         assert first == store.load("chat", at="first")
 
-    def test_step_was_done_meanwhile(self, store: Store) -> None:
+    def test_concurrent_steps(self, store: Store) -> None:
         """
         Of two that do one step at a time, the state of the first counts, and the
         usage of both.
