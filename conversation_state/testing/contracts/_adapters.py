@@ -52,6 +52,7 @@ class Adapter(Protocol):
         ...
 
 
+# Also what no provider accepts: it is to be dumped, or listed as lost.
 _CONVERSATIONS = draw_mostly(CONVERSATIONS, st.lists(messages(), max_size=2).map(tuple))
 # What has no place in JSON of ours: too large, too deep, halves of pairs, and what is
 # no JSON at all.
@@ -76,6 +77,7 @@ def strip_message(message: Message) -> Message:
     changes: dict[str, Any] = {"run_id": None, "turn_id": None, "timestamp": None}
     changes |= {"metadata": {}, "unknown": {}}
     if hasattr(message, "content"):
+        # Formats whose only place for bytes is a URL return one for the other.
         parts = [_read_data_url(_strip_details(part)) for part in message.parts]
         changes["content"] = [part for part in parts if part != TextPart("")]
 
@@ -179,6 +181,7 @@ class AdapterContract(Contract):
         Each message that is dumped is loaded as it was, unless the export says what
         was lost. A call without an id may get one.
         """
+        # One at a time: formats merge neighbours of one role.
         for message in messages:
             export = self.adapter.dump([message])
             if not export.lost and _has_ids([message]):
@@ -224,6 +227,7 @@ class AdapterContract(Contract):
         """
         payload = self.adapter.dump(list(messages)).payload
         before = _format_json(payload)
+        # A dump that goes through its messages twice finds an iterator empty.
         again = _format_json(self.adapter.dump(iter(messages)).payload)
         assert before == again, f"first {before:.200}, then {again:.200}"
 
@@ -268,8 +272,11 @@ class AdapterContract(Contract):
         Of a payload with something wrong in it come messages, or a `DecodeError`, and
         no other error.
         """
+        # Copies: a dump may return parts of its constants or of messages, which the
+        # junk would change for all later examples.
         payload = copy.deepcopy(self.adapter.dump(list(messages)).payload)
         payload = put_junk(payload, path, copy.deepcopy(junk))
+        # Before the call, which may change it.
         text = format_code(payload)
         try:
             self.adapter.load(payload)
@@ -306,6 +313,7 @@ def _read_order(messages: Iterable[Message]) -> tuple[Any, ...]:
     """
     every = [strip_message(each) for each in messages]
     return (
+        # Joined, for two messages that were merged may be one text.
         "".join([each.text for each in every]),
         [
             (call.id, call.name, call.arguments)

@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import random
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from functools import partial
 from itertools import count
 from typing import Any, ClassVar, TypeVar
@@ -43,6 +43,7 @@ __all__ = [
     "refuse_coroutine",
     "run_coroutine",
     "run_laws",
+    "wait_for",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -279,6 +280,13 @@ def refuse_coroutine(result: object) -> None:
         result.close()  # nobody awaits it
         msg = "expected a function that is not async; it returned a coroutine"
         raise AssertionError(msg)  # noqa: TRY004 - a law is broken
+
+
+async def wait_for(result: Awaitable[T] | T) -> T:
+    """
+    *result*, or what it is awaited for: that of a function which may be async.
+    """
+    return await result if inspect.isawaitable(result) else result
 
 
 def run_laws(

@@ -103,6 +103,7 @@ class CounterContract(Contract):
         result: Any = self.counter(message)
         refuse_coroutine(result)
         try:
+            # Not by its class: a library's integers are integers, too.
             tokens = index(result)
         except TypeError:
             tokens = -1

@@ -4,9 +4,9 @@ What a step of trimming should do with any view.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection
+from collections.abc import Collection
 from inspect import isawaitable
-from typing import Any, TypeVar
+from typing import Any
 
 from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis.strategies import SearchStrategy
@@ -25,6 +25,7 @@ from conversation_state.testing.contracts._contract import (
     check_function,
     law,
     run_coroutine,
+    wait_for,
 )
 from conversation_state.testing.contracts._examples import (
     VIEWS,
@@ -35,8 +36,6 @@ from conversation_state.testing.contracts._examples import (
 from conversation_state.trimming import AsyncStep, TrimContext
 
 __all__ = ["TrimmingStepContract", "check_trimming_step"]
-
-T = TypeVar("T")
 
 # With which a step may refuse a view.
 _REFUSALS = (BudgetExceededError, CompactionError, InvalidTranscriptError)
@@ -59,7 +58,8 @@ class TrimmingStepContract(Contract):
 
     def _call_step(self, view: TrimContext) -> TrimContext:
         result = self.step(view)
-        return run_coroutine(_wait_for(result)) if isawaitable(result) else result
+        # Most steps are not async, and an event loop for each call takes longer.
+        return run_coroutine(wait_for(result)) if isawaitable(result) else result
 
     def _apply_step(self, view: TrimContext) -> TrimContext:
         """
@@ -159,10 +159,8 @@ class TrimmingStepContract(Contract):
         """
         The same view gives the same result again.
         """
-        first, again = (
-            _make_comparable(self._apply_step(view)),
-            _make_comparable(self._apply_step(view)),
-        )
+        first = _make_comparable(self._apply_step(view))
+        again = _make_comparable(self._apply_step(view))
 
         assert first == again, (
             f"first {shorten_repr(first, 200)}, then {shorten_repr(again, 200)}"
@@ -182,6 +180,8 @@ class TrimmingStepContract(Contract):
             ("unpickled", unpickled(messages)),
         ):
             state = Aggregator.new(messages=copy)
+            # A view holds its elements: equal messages are in another view only if it
+            # is made anew, without those that the first one had removed.
             other = TrimContext.of(state, view.budget, counter=view.counter)
             found = _make_comparable(self._apply_step(other.remove(gone)))
             assert expected == found, (
@@ -214,10 +214,6 @@ class TrimmingStepContract(Contract):
         assert expected == found, (
             f"once {shorten_repr(expected, 200)}, twice {shorten_repr(found, 200)}"
         )
-
-
-async def _wait_for(result: Awaitable[T]) -> T:
-    return await result
 
 
 def _make_comparable(view: TrimContext) -> tuple[Any, ...]:

@@ -5,7 +5,6 @@ What a summariser owes to the steps that call it: `compact` and `rolling_summary
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from inspect import isawaitable
 from typing import Any, TypeAlias
 
 from hypothesis import settings as Settings  # noqa: N812 - a class
@@ -19,6 +18,7 @@ from conversation_state.testing.contracts._contract import (
     check_contract,
     check_function,
     law,
+    wait_for,
 )
 from conversation_state.testing.contracts._examples import (
     ENDED_CONVERSATIONS,
@@ -59,8 +59,7 @@ class SummariserContract(Contract):
     counter: TokenCounter = staticmethod(by_characters)
 
     async def _call_summarise(self, messages: tuple[Message, ...]) -> str | Message:
-        found = self.summarise(messages)
-        return await found if isawaitable(found) else found
+        return await wait_for(self.summarise(messages))
 
     async def _make_message(self, messages: tuple[Message, ...]) -> Message:
         found = await self._call_summarise(messages)
@@ -85,6 +84,8 @@ class SummariserContract(Contract):
         A view takes the summary in the place of the messages: it is not blank, makes
         no calls, and is no result of a tool.
         """
+        # By the step that takes it, so that its rules are stated once; it notes what it
+        # refuses and leaves the view as it is.
         step = acompact(range(len(messages)), self._call_summarise)
         view = await atrim(messages, None, step)
 
@@ -163,6 +164,7 @@ def _read_response_id(summary: str | Message) -> str:
     The id of the response if it has a usage, else "".
     """
     response = summary.response if isinstance(summary, AssistantMessage) else None
+    # Without a usage nothing is recorded, and an id may stand twice.
     if response is None or response.usage in {None, Usage()}:
         return ""
 
