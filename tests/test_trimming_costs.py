@@ -390,6 +390,30 @@ class TestCallsWithOneId:
         assert counts[1] < 1.5 * counts[0]
 
 
+class TestManySummaries:
+    def test_are_read_with_one_look_at_each(self):
+        """
+        A view of many summaries, one of every two messages, is read by looking at
+        each of them once, not once more for all others.
+        """
+        counts = []
+        for size in (20, 400):
+            state = Aggregator.new([UserMessage("Hi.")] * (4 * size))
+            view = trim(
+                state,
+                None,
+                *[
+                    compact((at, at + 1), lambda _: "So")
+                    for at in range(0, 4 * size, 4)
+                ],
+            )
+            counts.append(count_lines(partial(list, view)) / size)
+
+            assert 3 * size == len(view)
+
+        assert counts[1] < 1.5 * counts[0]
+
+
 class TestWeight:
     """
     What trimming and listing leave behind in a state that is kept.

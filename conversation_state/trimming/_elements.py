@@ -5,7 +5,7 @@ and the marks in the metadata of the messages that steps make.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from conversation_state._persistent import EMPTY_MAP, Log
@@ -30,6 +30,7 @@ __all__ = [
     "add_mark",
     "check_integer",
     "check_message",
+    "join_ranges",
     "read_mark",
 ]
 
@@ -146,6 +147,20 @@ class EarlierSummary(NamedTuple):
     message: Message
     entries: Log[Entry] | None = None
     stands_for: tuple[range, ...] = ()
+
+
+def join_ranges(spans: Iterable[range]) -> tuple[range, ...]:
+    """
+    The same positions in as few ranges as *spans*, which are in order, allow.
+    """
+    found: list[range] = []
+    for span in spans:
+        if found and found[-1].stop == span.start:
+            found[-1] = range(found[-1].start, span.stop)
+        else:
+            found.append(span)
+
+    return tuple(found)
 
 
 # All marks are under one key, so that metadata of callers is not in the way.

@@ -68,7 +68,7 @@ def _split_runs(selection: Selection) -> Iterator[range | tuple[Message, ...]]:
     """
     for span in selection.spans():
         start = span.start
-        for seq, edit in selection.iterate_edits(span):
+        for seq, edit in selection.iterate_edits([span]):
             if start < seq:
                 yield range(start, seq)
 

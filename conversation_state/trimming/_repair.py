@@ -351,12 +351,11 @@ class _Repair:
         for seq, there in shown.items():
             if any(position.is_changed for position in there):
                 messages = tuple([one for each in there for one in each.edit.shown])
-                own = selection.changes.get(seq)
                 before = tuple([one for each in there for one in each.own])
                 changes[seq] = Edit(
                     messages or before,
                     "" if messages else there[0].edit.reason,
-                    own.stands_for if own else (),
+                    selection.summarised(seq),
                 )
 
         left_out = [

@@ -4,8 +4,6 @@ A summary that grows with the conversation; no message is summarised twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import attrs
 
 from conversation_state.messages import Message
@@ -25,6 +23,7 @@ from conversation_state.trimming._elements import (
     OVER_BUDGET,
     OVER_COUNT,
     check_integer,
+    join_ranges,
     read_mark,
 )
 from conversation_state.trimming._selection import Selection
@@ -140,9 +139,8 @@ def _put_earlier_summary(context: TrimContext, lead: int, stop: int) -> TrimCont
     for seqs, message in sorted(found, key=lambda one: max(one[0]), reverse=True):
         shown = list(selection.seqs(lead, max(seqs) + 1))
         if shown and _can_stand_for(selection, message, seqs, shown):
-            return context._with_selection(
-                selection.summarise(shown, message, _join_positions(seqs))
-            )
+            spans = join_ranges(range(seq, seq + 1) for seq in sorted(seqs))
+            return context._with_selection(selection.summarise(shown, message, spans))
 
     return context
 
@@ -167,20 +165,6 @@ def _can_stand_for(
 # What was left out for its size may be in a summary; what was removed, or is invalid,
 # must not come back in one.
 _FOR_SIZE = {OVER_BUDGET, OVER_COUNT, BEFORE_USER}
-
-
-def _join_positions(seqs: Iterable[int]) -> tuple[range, ...]:
-    """
-    The positions *seqs* as ranges, in order.
-    """
-    found: list[range] = []
-    for seq in sorted(seqs):
-        if found and found[-1].stop == seq:
-            found[-1] = range(found[-1].start, seq + 1)
-        else:
-            found.append(range(seq, seq + 1))
-
-    return tuple(found)
 
 
 def rolling_summary(limit_tokens: int, keep_last: int, summarise: Summarise) -> Step:

@@ -259,8 +259,7 @@ class TrimContext:
             raise ValueError(msg)
 
         # The replacement of a summary stands for what the summary stands for.
-        own = selection.changes.get(seq)
-        edit = Edit((message,), stands_for=own.stands_for if own else ())
+        edit = Edit((message,), stands_for=selection.summarised(seq))
         return self._with_selection(selection.change({seq: edit}))
 
     def _with_selection(self, selection: Selection) -> TrimContext:
