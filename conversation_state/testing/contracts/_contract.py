@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import random
 import threading
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from functools import partial
 from itertools import count
 from typing import Any, ClassVar, TypeVar
@@ -282,7 +282,7 @@ def refuse_coroutine(result: object) -> None:
         raise AssertionError(msg)  # noqa: TRY004 - a law is broken
 
 
-async def wait_for(result: Awaitable[T] | T) -> T:
+async def wait_for(result: Any) -> Any:
     """
     *result*, or what it is awaited for: that of a function which may be async.
     """

@@ -59,7 +59,8 @@ class SummariserContract(Contract):
     counter: TokenCounter = staticmethod(by_characters)
 
     async def _call_summarise(self, messages: tuple[Message, ...]) -> str | Message:
-        return await wait_for(self.summarise(messages))
+        found: str | Message = await wait_for(self.summarise(messages))
+        return found
 
     async def _make_message(self, messages: tuple[Message, ...]) -> Message:
         found = await self._call_summarise(messages)
