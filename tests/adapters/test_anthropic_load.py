@@ -219,6 +219,17 @@ class TestCalls:
         assert arguments == message.tool_calls[0].arguments
         assert as_json(given) == as_json(sent["input"])
 
+    def test_mended_in_a_wrapper(self):
+        """
+        Text that is no JSON comes out of its wrapper, also if it has to be mended.
+        """
+        wrapped = {"INVALID_JSON": '{"q": "\ud800'}
+        message = one(answer({**call(), "input": wrapped}))
+        (sent,) = dump([message]).payload["messages"][0]["content"]
+
+        assert '{"q": "\ufffd' == message.tool_calls[0].arguments
+        assert {"INVALID_JSON": '{"q": "\ufffd'} == sent["input"]
+
     def test_caller(self):
         """
         The caller is noted, and sent back.

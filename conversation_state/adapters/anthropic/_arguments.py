@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._reading import is_list, is_map, mended
+from conversation_state.adapters._reading import is_list, is_map
 from conversation_state.adapters._wire import parse_arguments
 
 __all__ = ["arguments_of", "input_of"]
@@ -66,6 +66,7 @@ def arguments_of(value: Mapping[Any, Any]) -> str:
     except (TypeError, ValueError):
         pass
     else:
+        # Last: in a value that contains itself, which `json` refuses, it has no end.
         if _has_text_keys(value):
             return text
 
@@ -76,7 +77,7 @@ def arguments_of(value: Mapping[Any, Any]) -> str:
 
 def _unwrap_invalid(value: Mapping[Any, Any]) -> str | None:
     text = value.get(_WRAPPER) if len(value) == 1 else None
-    return text if isinstance(text, str) and mended(text) == text else None
+    return text if isinstance(text, str) else None
 
 
 def _parse_plain_object(text: str) -> dict[str, Any] | None:
@@ -88,6 +89,7 @@ def _parse_plain_object(text: str) -> dict[str, Any] | None:
 
     try:
         value = parse_arguments(text)
+        # The text is valid Unicode, so only an escape can be half of a surrogate pair.
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
