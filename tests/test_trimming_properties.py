@@ -207,6 +207,17 @@ class TestProperties:
         assert len(PROPERTIES) == len({one.name for one in PROPERTIES})
         assert "<Property: results follow their calls>" == repr(RESULTS_FOLLOW_CALLS)
 
+    @pytest.mark.parametrize("ask", ["holds", "flaws", "safe_cuts"])
+    @pytest.mark.parametrize("wanted", PROPERTIES, ids=repr)
+    def test_are_of_messages(self, wanted, ask):
+        """
+        Something else is named in the error, in place of a property that holds.
+        """
+        with pytest.raises(TypeError, match="messages: expected Messages or a list"):
+            getattr(wanted, ask)(3)
+        with pytest.raises(TypeError, match="expected a message, got a str: 'Hi'"):
+            getattr(wanted, ask)([UserMessage("Hi."), "Hi"])
+
 
 ALPHABET = (
     SystemMessage("four"),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
+from conversation_state._persistent import check_iterable
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -15,6 +16,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import ReasoningPart
+from conversation_state.trimming._elements import check_message
 from conversation_state.trimming._validity import (
     CALLS_KEEP,
     NO_OPEN_CALLS,
@@ -58,14 +60,18 @@ class Property:
     def holds(self, messages: Iterable[Message]) -> bool:
         """
         Whether *messages* have this property.
+
+        Raises:
+            TypeError:
+                If *messages* holds something else, as for `flaws` and `safe_cuts`.
         """
-        return not any(True for _ in self._find(enumerate(messages)))
+        return not self.flaws(messages)
 
     def flaws(self, messages: Iterable[Message]) -> tuple[Flaw, ...]:
         """
         Where *messages* lack it, and what to do; ``()`` if they have it.
         """
-        return tuple(self._find(enumerate(messages)))
+        return tuple(self._find(enumerate(_check_messages(messages))))
 
     def safe_cuts(self, messages: Iterable[Message]) -> frozenset[int]:
         """
@@ -75,11 +81,16 @@ class Property:
         nothing, and are in. What is wrong with the messages anyway makes no
         cut unsafe.
         """
-        every = tuple(messages)
+        every = _check_messages(messages)
         return frozenset({0, len(every), *self._cuts(every)})
 
     def __repr__(self) -> str:
         return f"<Property: {self.name}>"
+
+
+def _check_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
+    check_iterable(messages, "messages", "Messages or a list")
+    return tuple([check_message(message) for message in messages])
 
 
 def _find_unpaired(name: str) -> Callable[[Pairs], Iterator[Flaw]]:
@@ -160,12 +171,8 @@ def _find_parted_reasoning(pairs: Pairs) -> Iterator[Flaw]:
 
 def _cuts_outside_reasoning(messages: Sequence[Message]) -> Iterator[int]:
     for at, message in enumerate(messages):
-        is_result_of_reasoning = (
-            at
-            and _is_only_reasoning(messages[at - 1])
-            and isinstance(message, AssistantMessage)
-        )
-        if not is_result_of_reasoning:
+        follows_reasoning = at and _is_only_reasoning(messages[at - 1])
+        if not (follows_reasoning and isinstance(message, AssistantMessage)):
             yield at
 
 
@@ -184,6 +191,8 @@ def _find_wrong_start(pairs: Pairs) -> Iterator[Flaw]:
 
 
 def _cuts_before_users(messages: Sequence[Message]) -> Iterator[int]:
+    # From the end, because a cut before system messages is as good as one before
+    # what follows them.
     good = True
     for at in range(len(messages) - 1, -1, -1):
         if not isinstance(messages[at], SystemMessage):
