@@ -59,7 +59,7 @@ class SummaryPlan(NamedTuple):
 
         context: The view, which stays if there is no summary.
 
-        seqs: The positions, in order.
+        seqs: The positions, in order; none if the view needs no summary.
 
         mark: What the metadata of the summary has besides what it replaces.
     """
@@ -86,6 +86,7 @@ class SummaryPlan(NamedTuple):
         """
         context = self.context
         response = summary.response if isinstance(summary, AssistantMessage) else None
+        # Before the summary is checked: a refused one has cost tokens, too.
         if response is not None and response.usage not in {None, Usage()}:
             # Recorded under its id, also if a failed turn is recorded again.
             if not response.id:
@@ -93,9 +94,8 @@ class SummaryPlan(NamedTuple):
 
             responses = (*context.summary_responses, response)
             context = attrs.evolve(context, summary_responses=responses)
-            return self._replace(context=context)._put_summary(summary)
 
-        return self._put_summary(summary)
+        return self._replace(context=context)._put_summary(summary)
 
     def _put_summary(self, summary: object) -> TrimContext:
         problem = _summary_problem(summary)
@@ -210,6 +210,9 @@ def summarise_sync(step: str, summarise: Any, plan: SummaryPlan) -> TrimContext:
     """
     The view that *plan* gives with what *summarise* returns.
     """
+    if not plan.seqs:
+        return plan.context
+
     try:
         summary = summarise(plan.messages)
     except Exception as error:  # noqa: BLE001 - any of summarise: in the view's failures
@@ -226,6 +229,9 @@ async def summarise_async(summarise: Any, plan: SummaryPlan) -> TrimContext:
     """
     The same where *summarise* may be async.
     """
+    if not plan.seqs:
+        return plan.context
+
     try:
         summary = summarise(plan.messages)
         if isawaitable(summary):
@@ -287,9 +293,6 @@ class _Compact:
 
     def __call__(self, context: TrimContext) -> TrimContext:
         plan = _plan_summary(self, self.seqs, context)
-        if plan is None:
-            return context
-
         return summarise_sync("compact", self.summarise, plan)
 
 
@@ -300,20 +303,21 @@ class _ACompact:
 
     async def __call__(self, context: TrimContext) -> TrimContext:
         plan = _plan_summary(self, self.seqs, context)
-        return context if plan is None else await summarise_async(self.summarise, plan)
+        return await summarise_async(self.summarise, plan)
 
 
 def _plan_summary(
     step: object, wanted: range | frozenset[int], context: TrimContext
-) -> SummaryPlan | None:
+) -> SummaryPlan:
     boundaries = find_group_boundaries(context._selection)
     shown = list(boundaries)[:-1]
     seqs = tuple([seq for seq in shown if seq in wanted])
+    plan = SummaryPlan(step, context, seqs, {})
     if not seqs:
-        return None
+        return plan
 
-    between = [seq for seq in shown if seqs[0] <= seq <= seqs[-1]]
-    missing = tuple(sorted(set(between).difference(seqs)))
+    between = shown[shown.index(seqs[0]) : shown.index(seqs[-1])]
+    missing = [seq for seq in between if seq not in wanted]
     if missing:
         first = [f"messages[{seq}]" for seq in missing[:_MAX_POSITIONS]]
         more = ["…"] * (len(missing) > _MAX_POSITIONS)
@@ -336,7 +340,7 @@ def _plan_summary(
 
             raise CompactionError(_split_group_problem(name, place, safe), seqs)
 
-    return SummaryPlan(step, context, seqs, {})
+    return plan
 
 
 def _split_group_problem(name: str, place: int, safe: list[int]) -> str:

@@ -52,12 +52,22 @@ class _KeepNewest:
     keep_system: bool
     start_on_user: bool
 
+    def _survey(self, context: TrimContext) -> Survey:
+        """
+        The survey of what *context* shows, without a lead where it need not stay.
+        """
+        survey = context._selection.whole or context._selection.survey()
+        if self.keep_system:
+            return survey
+
+        return survey._replace(lead_size=0, lead=0, lead_tokens=0)
+
     def _find_cuts(self, survey: Survey) -> Log[CutPoint]:
         """
         Where a valid run to the end may start; at least one.
         """
         # Without a user's message: a view of system messages alone stays what it is.
-        is_all_lead = self.keep_system and 0 < survey.lead_size == survey.size
+        is_all_lead = 0 < survey.lead_size == survey.size
         cuts = survey.cuts
         if self.start_on_user and not is_all_lead:
             cuts = survey.user_cuts
@@ -102,6 +112,7 @@ class _KeepNewest:
         if flaw is None:
             return view
 
+        # A whole selection with a flaw is not repaired: each position shows a message.
         count = valid - start
         if not selection.whole:
             count = len(list(selection.seqs(start, valid)))
@@ -144,15 +155,15 @@ class _Fit(_KeepNewest):
 
     def __call__(self, context: TrimContext) -> TrimContext:
         selection = context._selection
-        survey = selection.whole or selection.survey()
+        survey = self._survey(context)
         if not survey.size:
             return context
 
-        cuts = self._find_cuts(survey)
-        lead, lead_tokens = 0, 0
-        if self.keep_system:
-            lead, lead_tokens = survey.lead, survey.lead_tokens
-
+        cuts, lead, lead_tokens = (
+            self._find_cuts(survey),
+            survey.lead,
+            survey.lead_tokens,
+        )
         total = limit = selection.tokens
         if context.budget is not None:
             limit = context.budget.effective_input_limit
@@ -161,6 +172,7 @@ class _Fit(_KeepNewest):
         excess = lead_tokens + total - limit
         # A survey of what is shown has counted the results as they are shown.
         rewrites = selection.rewrites if selection.whole else NO_REWRITES
+        # Also where all fits: before the first cut is what no valid view can show.
         cut = cuts[0]
         if excess > lead_tokens:
             nearest = _find_cut(cuts, excess, rewrites)
@@ -174,6 +186,7 @@ class _Fit(_KeepNewest):
 
             cut = nearest
             if self.slack:
+                # More than half, and one step could drop nearly all that has room.
                 slack = min(self.slack, (limit - lead_tokens) // 2)
                 spaced = cuts.fold(
                     _spaced_cuts(slack, lead), _NO_CUTS, key=(_spaced_cuts, slack, lead)
@@ -218,16 +231,11 @@ class _KeepCount(_KeepNewest):
 
     def __call__(self, context: TrimContext) -> TrimContext:
         selection = context._selection
-        survey = selection.whole or selection.survey()
+        survey = self._survey(context)
         if not survey.size:
             return context
 
-        cuts = self._find_cuts(survey)
-        lead, lead_size, lead_tokens = 0, 0, 0
-        if self.keep_system:
-            lead, lead_size = survey.lead, survey.lead_size
-            lead_tokens = survey.lead_tokens
-
+        cuts, lead, lead_size = self._find_cuts(survey), survey.lead, survey.lead_size
         at = 0
         if survey.size - lead_size > self.last:
             seq, place = selection.find_shown(survey.size - self.last)
@@ -241,7 +249,7 @@ class _KeepCount(_KeepNewest):
             return context
 
         kept = [selection.messages_at(seq) for seq in selection.seqs(lead, end)]
-        tokens = cut.tokens - lead_tokens
+        tokens = cut.tokens - survey.lead_tokens
         if selection.whole:
             tokens -= selection.count_saved(cut.seq)
 
@@ -257,6 +265,8 @@ class _KeepCount(_KeepNewest):
         if not self.first:
             return 0
 
+        # Read instead of bisected: cuts before an invalid place are not kept, and the
+        # first messages are few.
         open_calls, end = NO_OPEN_CALLS, 0
         for at, (seq, message) in enumerate(context._selection.pairs()):
             if at >= lead_size + self.first:

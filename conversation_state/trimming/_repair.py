@@ -60,20 +60,20 @@ class Position(NamedTuple):
 
         edit: What it shows.
 
-        own: Its own messages.
+        own: Its own message.
 
         flaw: Why something of it is left out; None if nothing is.
     """
 
     seq: int
     edit: Edit
-    own: tuple[Message, ...]
+    own: Message
     flaw: Flaw | None = None
 
     @property
     def is_changed(self) -> bool:
         messages, reason, _ = self.edit
-        return bool(reason) or messages != self.own
+        return bool(reason) or messages != (self.own,)
 
 
 _NO_POSITIONS: Log[Position] = Log()
@@ -99,22 +99,22 @@ class CallExchange(NamedTuple):
     held: Log[Position]
 
     def with_message(
-        self, seq: int, message: Message, own: tuple[Message, ...] = ()
+        self, seq: int, message: Message
     ) -> tuple[CallExchange, list[Position]]:
         """
         The exchange after *message*, and the positions that are final.
         """
-        own = own or (message,)
         if isinstance(message, ToolMessage):
-            return self._with_result(seq, message, own)
+            return self._with_result(seq, message)
 
         final = self.closed()
         shown, renamed = message, _NOT_RENAMED
         if isinstance(message, AssistantMessage) and message.tool_calls:
             shown, renamed = _rename_calls(message)
 
+        # Calls before it are not open any more: `closed` has answered them.
         open_calls, _ = check_pairing(NO_OPEN_CALLS, seq, shown)
-        position = Position(seq, Edit((shown,)), own)
+        position = Position(seq, Edit((shown,)), message)
         if open_calls is NO_OPEN_CALLS:
             final.append(position)
             return NO_EXCHANGE, final
@@ -122,8 +122,9 @@ class CallExchange(NamedTuple):
         return CallExchange(open_calls, renamed, Log((position,))), final
 
     def _with_result(
-        self, seq: int, message: ToolMessage, own: tuple[Message, ...]
+        self, seq: int, own: ToolMessage
     ) -> tuple[CallExchange, list[Position]]:
+        message = own
         call_id, pending = message.tool_call_id, self.open_calls.pending
         renamed = self.renamed
         if call_id not in pending:
@@ -291,6 +292,7 @@ def repair_log(entries: Log[Entry], counter: TokenCounter) -> Repaired:
         return run.with_entry(entry, counter)
 
     start = Repaired(0, NO_EXCHANGE)
+    # The same for both values of *at_end*, which matters behind the last entry alone.
     return entries.fold(add_entry, start, key=("repaired", counter))
 
 
@@ -351,7 +353,8 @@ class _Repair:
         for seq, there in shown.items():
             if any(position.is_changed for position in there):
                 messages = tuple([one for each in there for one in each.edit.shown])
-                before = tuple([one for each in there for one in each.own])
+                before = tuple([each.own for each in there])
+                # A removed position keeps what it showed: see `Edit.messages`.
                 changes[seq] = Edit(
                     messages or before,
                     "" if messages else there[0].edit.reason,

@@ -46,11 +46,7 @@ class _Rolling:
     summarise: Summarise
 
     def __call__(self, context: TrimContext) -> TrimContext:
-        context, seqs = _reuse_summary(context, self.limit_tokens, self.keep_last)
-        if not seqs:
-            return context
-
-        plan = SummaryPlan(self, context, seqs, _MARK)
+        plan = _plan_summary(self, context)
         return summarise_sync("rolling_summary", self.summarise, plan)
 
 
@@ -61,44 +57,40 @@ class _ARolling:
     summarise: AsyncSummarise
 
     async def __call__(self, context: TrimContext) -> TrimContext:
-        context, seqs = _reuse_summary(context, self.limit_tokens, self.keep_last)
-        if not seqs:
-            return context
-
-        plan = SummaryPlan(self, context, seqs, _MARK)
-        return await summarise_async(self.summarise, plan)
+        return await summarise_async(self.summarise, _plan_summary(self, context))
 
 
-def _reuse_summary(
-    context: TrimContext, limit_tokens: int, keep_last: int
-) -> tuple[TrimContext, tuple[int, ...]]:
+def _plan_summary(step: _Rolling | _ARolling, context: TrimContext) -> SummaryPlan:
     """
-    The view with what an earlier summary can do for it, and the positions that
-    need a new one; ``()`` if none is needed.
+    A new summary of what needs one, in the view with what an earlier summary can
+    do for it.
     """
-    if context.total_tokens <= limit_tokens:
-        return context, ()
+    done = SummaryPlan(step, context, (), _MARK)
+    if context.total_tokens <= step.limit_tokens:
+        return done
 
     selection = context._selection
     lead = (selection.whole or selection.survey()).lead
-    shown, end = _split_newest(selection, keep_last)
+    shown, end = _split_newest(selection, step.keep_last)
     stop = shown[end] if end < len(shown) else len(selection.entries)
     # What was summarised before costs nothing again; it may be enough.
     context = _put_earlier_summary(context, lead, stop)
-    if context.total_tokens <= limit_tokens:
-        return context, ()
+    done = done._replace(context=context)
+    if context.total_tokens <= step.limit_tokens:
+        return done
 
     selection = context._selection
-    shown, end = _split_newest(selection, keep_last)
+    shown, end = _split_newest(selection, step.keep_last)
     # The system messages at the start are instructions, not history.
     seqs = {seq for seq in shown[:end] if seq >= lead}
     # A position that shows several messages is summarised whole or not at all.
     seqs -= {*shown[end:]}
-    # A summary of a summary alone would lose content and save little, each turn.
+    # A summary of a summary alone would lose content and save little, each turn; and
+    # there may be nothing that is old.
     if all(_is_rolling_summary(selection, seq) for seq in seqs):
-        return context, ()
+        return done
 
-    return context, tuple(sorted(seqs))
+    return done._replace(seqs=tuple(sorted(seqs)))
 
 
 def _split_newest(selection: Selection, keep_last: int) -> tuple[list[int], int]:

@@ -126,6 +126,7 @@ def _rewrite_log(selection: Selection, steps: tuple[_RewriteStep, ...]) -> _Rewr
 
         return run._replace(size=seq + 1, exchange=exchange)
 
+    # Without *at_end* of `repair`: what it answers comes behind the last entry.
     key = ("rewritten", counter, bool(repaired), steps)
     run = selection.entries.fold(add_entry, _Rewritten(), key=key)
     if repaired:
@@ -147,36 +148,32 @@ def _rewrite_whole(selection: Selection, step: _RewriteStep) -> Selection:
 
     steps = *selection.steps, step
     passed = [each for each in steps if hasattr(each, "rewrite")]
-    rewrites, saved, changed = NO_REWRITES, 0, 0
-    start = 0
+    rewrites, saved, changed, start = NO_REWRITES, 0, 0, 0
     # The oldest results pass all steps, the newest those that spare none.
     for keep in sorted({each.keep for each in passed}, reverse=True):
         at_this_age = tuple([each for each in passed if each.keep <= keep])
         run = _rewrite_log(selection, at_this_age)
         stop = max(run.results - keep, start)
-        if start < stop:
-            first = bisect_left(run.rewrites, start, key=_rank) if start else 0
-            last = len(run.rewrites)
-            if keep:
-                last = bisect_left(run.rewrites, stop, key=_rank)
-
+        first = bisect_left(run.rewrites, start, key=_rank)
+        last = bisect_left(run.rewrites, stop, key=_rank)
+        if first < last:
+            # Sums of this run go on where those of older results stopped.
             before = run.rewrites[first - 1] if first else None
-            newer = run.rewrites[last - 1] if first < last else None
-            if newer is not None:
-                base = before.saved if before else 0
-                if start:
-                    found = [
-                        each._replace(saved=each.saved - base + saved)
-                        for each in run.rewrites[first:last]
-                    ]
-                    rewrites = rewrites.extend(found)
-                else:
-                    # Shares the log that the fold remembers, instead of copying.
-                    rewrites = run.rewrites.take(last)
+            base = before.saved if before else 0
+            if start:
+                found = [
+                    each._replace(saved=each.saved - base + saved)
+                    for each in run.rewrites[first:last]
+                ]
+                rewrites = rewrites.extend(found)
+            else:
+                # Shares the log that the fold remembers, instead of copying.
+                rewrites = run.rewrites.take(last)
 
-                saved += newer.saved - base
-                if step is at_this_age[-1]:
-                    changed += newer.changed - (before.changed if before else 0)
+            newest = run.rewrites[last - 1]
+            saved += newest.saved - base
+            if step is at_this_age[-1]:
+                changed += newest.changed - (before.changed if before else 0)
 
         start = stop
 

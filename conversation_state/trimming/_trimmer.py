@@ -138,7 +138,7 @@ def trim(
     (Dropped(seq=0, reason='over budget'),)
     """
     context = TrimContext.of(conversation, budget, counter=counter, previous=previous)
-    for step in _check_steps(steps) if steps else _DEFAULT_STEPS:
+    for step in _check_steps(steps):
         try:
             result = step(context)
             if not isinstance(result, TrimContext):
@@ -163,7 +163,7 @@ async def atrim(
     The same, where steps may have to be awaited; some, all or none.
     """
     context = TrimContext.of(conversation, budget, counter=counter, previous=previous)
-    for step in _check_steps(steps) if steps else _DEFAULT_STEPS:
+    for step in _check_steps(steps):
         try:
             result: Any = step(context)
             if isawaitable(result):
@@ -211,8 +211,11 @@ def record_summaries(
         )
         raise TypeError(msg)
 
-    for response in responses or ():
-        recorded = {entry.id: (entry.usage, entry.model) for entry in state.ledger}
+    if not responses:
+        return state
+
+    recorded = {entry.id: (entry.usage, entry.model) for entry in state.ledger}
+    for response in responses:
         ours = response.usage, response.model
         key, number = response.id, 1
         while recorded.get(key, ours) != ours:
@@ -220,6 +223,7 @@ def record_summaries(
             key = f"{response.id} ({number})"
 
         state = state.add_usage(response.usage, key=key, model=response.model)
+        recorded[key] = ours
 
     return state
 

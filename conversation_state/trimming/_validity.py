@@ -250,7 +250,8 @@ class Survey(NamedTuple):
             open_calls, flaws = check_pairing(open_calls, seq, message)
             if flaws:
                 # No run that starts before this message can be valid; one that
-                # starts with it can, unless it is itself what is wrong.
+                # starts with it can, unless it is itself what is wrong: that is the
+                # last of the two flaws that a message can have.
                 flaw, cuts, users = flaws[-1], _NO_CUTS, _NO_CUTS
                 may_start = may_start and flaw.seqs[0] != seq
         else:
