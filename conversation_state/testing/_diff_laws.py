@@ -58,6 +58,7 @@ def diffs_are_complete(a: Aggregator, b: Aggregator) -> None:
     _split_entries(found.ledger, list(a.ledger), list(b.ledger))
     first = list(a.entries)[: found.common]
     assert list(found.context) == first[-3:], "others are the last in common"
+    # Not `a != b`: two states of equal content under two ids differ in nothing.
     differs = a.entries != b.entries or a.ledger != b.ledger
     assert bool(found) == differs, f"says {bool(found)} of whether it differs"
     assert found.identical == (a == b), f"says {found.identical} of being equal"
@@ -89,6 +90,7 @@ def joins_bring_the_difference(a: Aggregator, b: Aggregator) -> None:
 
 
 def _split_entries(divergence: Divergence[Any], a: list[Any], b: list[Any]) -> None:
+    # Computed from plain lists and in square time, unlike what is checked.
     common = divergence.common
     ids_a, ids_b = ({entry.id for entry in side} for side in (a, b))
     only_a = [entry for entry in a if entry.id not in ids_b]
@@ -119,6 +121,8 @@ def _split_entries(divergence: Divergence[Any], a: list[Any], b: list[Any]) -> N
 
 def _is_equivalent(found: Diff) -> None:
     ours, theirs = [pair.a for pair in found.same], [pair.b for pair in found.same]
+    # Pairs are found by content, and which of several equal messages are paired is up
+    # to the comparison: only that no two are left over is a law.
     rest_a = [entry for entry in found.only_a if entry not in ours]
     rest_b = [entry for entry in found.only_b if entry not in theirs]
 

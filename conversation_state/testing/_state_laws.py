@@ -140,6 +140,7 @@ def join_keeps_both_orders(a: Aggregator, b: Aggregator | Turn) -> None:
     assert (both.init_len, both.init_ledger_len) == (a.init_len, a.init_ledger_len), (
         "the receiver got another fork point"
     )
+    # A join may compute sums and lengths on a way of its own.
     states_add_up(both)
 
 
@@ -173,6 +174,8 @@ def forks_of_forks_join_the_root(
     fork_of_fork = fork.fork().extend(last)
     joined = root.join(fork_of_fork)
 
+    # The root has never seen the fork in the middle, whose messages are the
+    # grandchild's past.
     assert list(joined) == [*root, *between, *last], "a generation is missing"
     assert joined.join(fork) is joined, "the middle brought something twice"
     assert root.join(fork.join(fork_of_fork)) == joined, "the way up matters"
@@ -203,12 +206,9 @@ def siblings_join_in_call_order(
     or finished in.
     """
     forks = [root.fork() for _ in branches]
-    # The last one finishes first.
-    done = [
-        fork.extend(branch)
-        for fork, branch in reversed(list(zip(forks, branches, strict=True)))
-    ]
-    done.reverse()
+    # The last one finishes first, so its messages have the oldest identities.
+    pairs = [*zip(forks, branches, strict=True)]
+    done = [fork.extend(branch) for fork, branch in reversed(pairs)][::-1]
     in_order = [message for branch in branches for message in branch]
     backwards = [message for branch in reversed(branches) for message in branch]
 
@@ -222,6 +222,7 @@ def turns_bring_what_was_added(target: Aggregator, state: Aggregator) -> None:
     nothing of what it inherited, exactly once; so does the turn when shipped.
     """
     turn = state.turn
+    # What is unpickled shares nothing, so that no shortcut by identity applies.
     shipped: Turn = pickle.loads(pickle.dumps(turn))  # noqa: S301 - our own
     joined = target.join(turn)
 
@@ -266,6 +267,7 @@ def checkpoints_merge_what_was_added(
 
     assert merged == target.join(checkpoint.state.turn), "a merge is no join of a turn"
     assert checkpoint.merge_into(merged) is merged, "merging again brought something"
+    # A fork brings its turn only: where the target lacks its past, that stays away.
     if not checkpoint.state.init_len:
         assert set(checkpoint.state.entries) <= set(merged.entries), "a root lost some"
 
@@ -278,6 +280,8 @@ def unchanged(*states: Aggregator) -> Generator[None, None, None]:
     """
     before = [_comparable_state(state) for state in states]
     yield
+    # By equality for what is made anew at each question, and by identity for messages:
+    # an equal one in the place of another would be a change, too.
     for state, expected in zip(states, before, strict=True):
         now = _comparable_state(state)
         assert now == expected, f"a state changed: {expected} became {now}"

@@ -47,17 +47,15 @@ def timelines_add_up(timeline: Timeline[Any]) -> None:
     assert present is kept[present.number - first], "the present is not kept"
     assert timeline.present is present.state, "the present state is another"
     # What is committed without going there does not push the present out: only the
-    # next commit does.
-    if timeline.limit is not None:
-        if len(kept) > timeline.limit:
-            kept = list(timeline.with_filter(None).commit(present.state, "on").moments)
-
-        assert len(kept) <= timeline.limit, "kept too many"
-        kept = list(timeline.moments)
+    # next commit does. Without a filter, which may refuse a state that is no news.
+    if timeline.limit is not None and len(kept) > timeline.limit:
+        later = timeline.with_filter(None).commit(present.state, "on")
+        assert len(later.moments) <= timeline.limit, "kept too many"
 
     path = timeline.path
     assert path[-1] is present, "the path leads elsewhere"
     top = path[0].parent
+    # Where the limit has forgotten what is above, a path begins below that.
     assert top is None or top < first, "the path begins too late"
     for above, below in pairwise(path):
         assert below.parent == above.number, "the path leaves the tree"
@@ -144,12 +142,12 @@ def timelines_unchanged(*timelines: Timeline[Any]) -> Generator[None, None, None
 
 def _comparable_state(timeline: Timeline[Any]) -> tuple[Any, ...]:
     ways = [timeline.goto(moment).redo().moment.number for moment in timeline.moments]
-    moments = [(*_comparable_fields(moment),) for moment in timeline.moments]
+    # By their fields: a moment that was changed in place would be equal to itself.
+    moments = [
+        (each.number, each.state, each.label, each.group, each.parent)
+        for each in timeline.moments
+    ]
     return moments, timeline.moment.number, ways, timeline.limit
-
-
-def _comparable_fields(moment: Any) -> tuple[Any, ...]:
-    return moment.number, moment.state, moment.label, moment.group, moment.parent
 
 
 def message_trees_add_up(tree: MessageTree) -> None:

@@ -21,8 +21,6 @@ from conversation_state.usage import Usage
 
 __all__ = ["MessageTreeMachine"]
 
-_Path = tuple[str, ...]
-
 
 class _Grown(NamedTuple):
     """
@@ -30,7 +28,7 @@ class _Grown(NamedTuple):
     """
 
     state: Aggregator
-    ids: _Path
+    ids: tuple[str, ...]
 
 
 class MessageTreeMachine(RuleBasedStateMachine):
@@ -99,6 +97,7 @@ class MessageTreeMachine(RuleBasedStateMachine):
         One state more in the tree.
         """
         before, self._tree = self._tree, self._tree.add(added.state)
+        # As bytes: two trees that share a part which was changed would stay equal.
         self._kept.append((before, pickle.dumps(before)))
         for above, each in zip((None, *added.ids), added.ids, strict=False):
             first = self._parents.setdefault(each, above)
@@ -108,6 +107,7 @@ class MessageTreeMachine(RuleBasedStateMachine):
 
         assert [each.id for each in self._tree.present.entries] == [*added.ids]
         assert self._tree.add(added.state) is self._tree, "adding again adds"
+        # An entry that stands behind several has one path, not that of each state.
         if not any(self._others.values()):
             self._unjoined.append(added.state)
             paths_lead_to_states(*self._unjoined)

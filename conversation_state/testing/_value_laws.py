@@ -53,6 +53,7 @@ def adding_is_a_commutative_monoid(a: C, b: C, c: C) -> None:
     assert (a + b) + c == a + (b + c), f"{a} + {b} + {c} depends on the grouping"
     assert a + nothing == a, f"{a} + nothing is {a + nothing}"
     assert nothing + a == a, f"nothing + {a} is {nothing + a}"
+    # Responses without a usage have None: sums take it as it comes.
     assert a + None == a, f"{a} + None is {a + None}"
     assert sum([a, b, c], nothing) == a + b + c, "the sum is another"
 
@@ -70,15 +71,15 @@ def larger_is_a_semilattice(a: C, b: C, c: C) -> None:
     assert a | b == b | a, f"{a} | {b} depends on the order"
     assert (a | b) | c == a | (b | c), f"{a} | {b} | {c} depends on the grouping"
     assert a | nothing == a, f"{a} | nothing is {a | nothing}"
-    if _reports_less(a) == _reports_less(a + b):
+    if _is_total_short_or_missing(a) == _is_total_short_or_missing(a + b):
         assert a | (a + b) == a + b, f"{a + b} is not the larger of itself and {a}"
 
 
-def _reports_less(counts: object) -> bool:
-    if not isinstance(counts, Usage) or not counts.total_tokens:
-        return isinstance(counts, Usage)
-
-    return counts.total_tokens < counts.prompt_tokens + counts.completion_tokens
+def _is_total_short_or_missing(counts: object) -> bool:
+    return isinstance(counts, Usage) and (
+        not counts.total_tokens
+        or counts.total_tokens < counts.prompt_tokens + counts.completion_tokens
+    )
 
 
 # All values
@@ -144,6 +145,7 @@ def concat_of_one_is_itself(message: Message) -> None:
     calls, joined = message.tool_calls, whole.tool_calls
 
     assert concat([whole]) == whole, f"concatenating {whole!r} changes it"
+    # Fewer parts or calls: it was in pieces, and is another message when joined.
     if len(calls) == len(joined) and len(message.parts) == len(whole.parts):
         assert whole == message, f"concatenating {message!r} gives {whole!r}"
 
