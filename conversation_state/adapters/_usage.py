@@ -28,6 +28,7 @@ __all__ = [
     "read_count",
     "read_counts",
     "read_usage_block",
+    "split_counts",
     "usage_in",
 ]
 
@@ -132,8 +133,8 @@ def read_usage_block(
     return usage, read.rest(left, frozenset(), path)
 
 
-def _split_counts(
-    read: DocumentReader, block: Mapping[Any, Any], known: tuple[str, ...], path: str
+def split_counts(
+    read: DocumentReader, block: Mapping[Any, Any], known: Collection[str], path: str
 ) -> tuple[dict[str, int], dict[str, int], dict[str, Any]]:
     """
     What *block* counts under *known* names and under others, and what in it
@@ -170,7 +171,7 @@ def read_counts(
 
     A breakdown has whose tokens it is of, and the counts in it that are known.
     """
-    counts, extra, left = _split_counts(read, block, known, path)
+    counts, extra, left = split_counts(read, block, known, path)
     details: list[dict[str, int]] = []
     for name, (whose, names) in breakdowns.items():
         left.pop(name, None)
@@ -181,7 +182,7 @@ def read_counts(
 
             within = {}
 
-        found, others, rest = _split_counts(read, within, names, here)
+        found, others, rest = split_counts(read, within, names, here)
         details.append(found)
         for key, count in others.items():
             # Another count of this name is no less true; this one is kept.

@@ -118,6 +118,19 @@ class TestArithmetic:
             dict(usage.extra),
         )
 
+    @pytest.mark.parametrize("total", [{}, {"cache_creation_input_tokens": None}])
+    def test_breakdown_with_an_unknown_part(self, total):
+        """
+        A lifetime that is unknown was written, too, and its count is kept.
+        """
+        parts = {"ephemeral_5m_input_tokens": 4, "ephemeral_9d_input_tokens": 50}
+        usage = {"input_tokens": 1, "cache_creation": parts, **total}
+        (message,) = several({"content": "a", "usage": usage})
+        noted = notes_of(message.metadata, "anthropic")["response"]["usage"]
+
+        assert Usage(55, extra={"cache_write_tokens": 54}) == message.response.usage
+        assert parts == noted["cache_creation"]
+
     @pytest.mark.parametrize(
         "parts",
         [

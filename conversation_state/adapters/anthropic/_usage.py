@@ -4,23 +4,22 @@ Usage in Anthropic's responses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
+from conversation_state.adapters._notes import map_of
 from conversation_state.adapters._reading import (
     DocumentReader,
-    ObjectReader,
     is_list,
     is_map,
-    mended,
 )
 from conversation_state.adapters._usage import (
     Counted,
     find_usage_block,
     is_count,
-    read_count,
     read_usage_block,
+    split_counts,
     usage_in,
 )
 from conversation_state.usage import Usage
@@ -97,37 +96,18 @@ def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
-    node = ObjectReader(read, block, path)
-    counts: dict[str, int] = {}
-    extra: dict[str, int] = {}
-    left: dict[str, Any] = {}
-    for key, value in block.items():
-        is_name = isinstance(key, str) and mended(key) == key
-        if key in _COUNTS:
-            counts[key] = read_count(node, key)
-        elif is_name and is_count(value) and key not in _BREAKDOWNS:
-            extra[key] = value
-        else:
-            left[key] = value
-
-    written = counts.get(_WRITTEN, 0)
-    kept = _read_cache_lifetimes(read, left, path)
-    if _WRITTEN not in block:
-        written = sum(kept.values())
-
-    if sum(kept.values()) == written:
-        left.pop("cache_creation", None)
-        extra |= kept
-
-    extra["cache_write_tokens"] = written
+    counts, extra, left = split_counts(read, block, _COUNTS, path)
+    # An integer instead of a breakdown is wrong, and no category of its own.
+    left |= {name: extra.pop(name) for name in _BREAKDOWNS & extra.keys()}
+    extra |= _read_cache_writes(read, counts, left, path)
     thought = _read_breakdown(read, left, "output_tokens_details", _THOUGHT, path)
-    used = _read_breakdown(read, left, "server_tool_use", frozenset(_TOOLS), path)
+    used = _read_breakdown(read, left, "server_tool_use", _TOOLS, path)
     extra |= {_TOOLS[name]: count for name, count in used.items()}
     for name, count in _read_iterations(block.get("iterations")):
         extra[name] = extra.get(name, 0) + count
 
     cached = counts.get(_READ, 0)
-    prompt = counts.get("input_tokens", 0) + cached + written
+    prompt = counts.get("input_tokens", 0) + cached + extra["cache_write_tokens"]
     details = (
         {"cached_tokens": cached},
         {"reasoning_tokens": thought.get("thinking_tokens", 0)},
@@ -139,7 +119,7 @@ def _read_breakdown(
     read: DocumentReader,
     left: dict[str, Any],
     name: str,
-    known: frozenset[str],
+    known: Collection[str],
     path: str,
 ) -> dict[str, int]:
     """
@@ -152,30 +132,37 @@ def _read_breakdown(
 
         return {}
 
-    rest = {key: value for key, value in block.items() if key not in known}
-    if rest:
-        left[name] = rest
-    else:
+    counts, others, rest = split_counts(read, block, known, f"{path}.{name}")
+    left[name] = {**rest, **others}
+    if not left[name]:
         del left[name]
 
-    node = ObjectReader(read, block, f"{path}.{name}")
-    return {key: read_count(node, key) for key in known if key in block}
+    return counts
 
 
-def _read_cache_lifetimes(
-    read: DocumentReader, left: dict[str, Any], path: str
+def _read_cache_writes(
+    read: DocumentReader, counts: dict[str, int], left: dict[str, Any], path: str
 ) -> dict[str, int]:
     """
-    What was written to the cache, by how long it stays there.
+    What was written to the cache, in all and by how long it stays there.
     """
-    known = frozenset(_LIFETIMES)
-    block = left.get("cache_creation")
-    found = _read_breakdown(read, dict(left), "cache_creation", known, path)
-    # Whole, or not at all: a part alone would be priced wrongly.
-    if is_map(block) and not block.keys() <= known:
-        return {}
+    given = left.get("cache_creation")
+    parts = _read_breakdown(read, left, "cache_creation", _LIFETIMES, path)
+    others = map_of(left, "cache_creation")
+    written = counts.get(_WRITTEN)
+    if written is None:
+        written = sum(parts.values()) + sum(filter(is_count, others.values()))
 
-    return {_LIFETIMES[name]: count for name, count in found.items()}
+    # Whole, or not at all: a part alone would be priced wrongly.
+    if others or sum(parts.values()) != written:
+        parts = {}
+        if given is not None:
+            left["cache_creation"] = given
+    else:
+        left.pop("cache_creation", None)
+
+    lifetimes = {_LIFETIMES[name]: count for name, count in parts.items()}
+    return {**lifetimes, "cache_write_tokens": written}
 
 
 def _read_iterations(iterations: Any) -> list[tuple[str, int]]:
@@ -193,6 +180,7 @@ def _read_iterations(iterations: Any) -> list[tuple[str, int]]:
         else:
             continue
 
+        # Without iterations of its own: hostile ones are nested a thousand times.
         usage, _ = read_usage(DocumentReader(), {**one, "iterations": None}, "$")
         if usage is not None:
             found.append((f"{kind}_prompt", usage.prompt_tokens))
@@ -214,6 +202,7 @@ def _is_declined(attempt: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
     if attempt["type"] == _FALLBACK or not attempt.get("output_tokens"):
         return False
 
+    # Without both names they may be steps of one model, which the counts are of.
     model, answered = attempt.get("model"), last.get("model")
     is_known = isinstance(model, str) and isinstance(answered, str)
     return last["type"] == _FALLBACK or (is_known and model != answered)
