@@ -11,6 +11,7 @@ from collections import OrderedDict, UserDict
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import IntEnum, StrEnum
+from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -58,7 +59,7 @@ from conversation_state.templates import (
 )
 from conversation_state.testing import strategies as our
 from conversation_state.tools import ToolCall
-from tests.processes import run_script
+from tests.processes import count_lines, run_script
 
 SYNTAXES = ("fstring", "jinja2", "go")
 
@@ -375,6 +376,24 @@ class TestGo:
             "{{range $k, $v := .}}{{$k}} {{end}}", variables, syntax="go"
         )
         assert "2 2" == render('{{len .}} {{index . "b"}}', variables, syntax="go")
+
+    def test_all_variables_are_read_once(self):
+        """
+        A round of a loop that asks for all of them costs the same, however many
+        there are.
+        """
+        body = "{{if $}}{{end}}{{with $}}{{end}}{{end}}"
+        texts = [f"{{{{range {rounds}}}}}{body}" for rounds in (5, 50)]
+        costs = []
+        for size in (0, 10, 1_000):
+            variables = {f"v{number}": number for number in range(size)}
+            few, many = [
+                count_lines(partial(render, text, variables, syntax="go"))
+                for text in texts
+            ]
+            costs.append(many - few)
+
+        assert costs[1] == costs[2]  # the first has read the templates
 
     @pytest.mark.parametrize(
         ("text", "why"),

@@ -129,6 +129,7 @@ def doubled(levels):
 
 LONG_KEY = {"m": {"k" * 1_000_000: [0] * 90_000}}
 MANY = {"l": [[1] for _ in range(40_000)]}
+NUMBERS = {f"v{number}": number for number in range(80_000)}
 WORDS = {"t": "a" * 900_000, "u": "é-" * 450_000}
 
 # Values, each met by all three syntaxes.
@@ -527,6 +528,7 @@ GO = {
     "range of a value": ("{{range .x}}{{end}}", {"x": 10**1_000}),
     "ranges": ("{{range 100000}}{{range 100000}}{{end}}{{end}}", {}),
     "large body": ("{{range 100000}}" + "{{if .}}{{end}}" * 6_000 + "{{end}}", {}),
+    "all variables": ("{{range 100000}}{{if $}}{{end}}{{end}}", NUMBERS),
     "long keys": ("{{range .m}}{{range .}}{{range 9}}{{end}}{{end}}{{end}}", LONG_KEY),
     "recursion": ('{{define "a"}}{{template "a"}}{{end}}{{template "a"}}', {}),
     "recursion of two": (

@@ -81,9 +81,6 @@ class Variables:
     def __contains__(self, name: str) -> bool:
         return name in self._given
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._given)
-
     def __getitem__(self, name: str) -> Any:
         """
         The variable's value as plain data.
@@ -107,9 +104,14 @@ class Variables:
 
     def all(self) -> dict[str, Any]:
         """
-        All of them.
+        All of them, in no order.
         """
-        return {name: self[name] for name in self}
+        # Read once: a template can ask for all in every round of a loop.
+        if len(self._plain) < len(self._given):
+            for name in self._given:
+                self[name]
+
+        return self._plain
 
     def _make_plain(self, value: Any, at: Any, depth: int) -> Any:
         self._left -= 1
