@@ -11,7 +11,6 @@ from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.messages import AssistantMessage, ToolMessage, UserMessage
 from conversation_state.parts import ImagePart, TextPart
 from conversation_state.store import ERASED, Store
-from conversation_state.store.backend import TABLES
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.stores._fixtures import (
     CONVERSATION,
@@ -20,6 +19,7 @@ from conversation_state.testing.stores._fixtures import (
     RecordingBackend,
     StoreFixtures,
     append_turns,
+    read_rows,
 )
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
@@ -67,8 +67,7 @@ class DeletionPromises(StoreFixtures):
             store.delete(name)
 
         store.collect_garbage()
-        with store._core.backend.reading() as rows:
-            left = {table for table in TABLES if rows.scan(table, None, None)}
+        left = {name for name, rows in read_rows(store._core.backend).items() if rows}
 
         assert {"changes"} == left
 

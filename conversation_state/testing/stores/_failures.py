@@ -15,16 +15,17 @@ from conversation_state.errors import StoreError
 from conversation_state.messages import UserMessage
 from conversation_state.parts import ImagePart
 from conversation_state.store import Store
-from conversation_state.store.backend import TABLES, Backend, Row
+from conversation_state.store.backend import Backend
 from conversation_state.store.records import Writer, reading, write
 from conversation_state.testing.stores._fixtures import (
     CONVERSATION,
     LARGE,
-    Call,
     InjectedError,
     RecordingBackend,
     StoreFixtures,
     append_turns,
+    fail_at,
+    read_rows,
 )
 
 __all__ = ["FailurePromises"]
@@ -100,6 +101,7 @@ class FailurePromises(StoreFixtures):
             Store(self.backend(_make_folder(tmp_path, "mine"))) as store,
             Store(self.backend(_make_folder(tmp_path, "twin"))) as twin,
         ):
+            # The twin takes each step without a failure: what is there after it.
             for step in _store_steps():
                 step(twin)
                 failed += _count_interruptions(
@@ -116,11 +118,11 @@ def _count_interruptions(
     How often a step was interrupted, once at each of its calls, until it was
     done.
     """
-    before, rows_before = _read_all(Store(backend)), _read_rows(backend)
+    before, rows_before = _read_all(Store(backend)), read_rows(backend)
     at = 0
     while True:
         left = [-1]
-        store = Store(RecordingBackend(backend, partial(_fail_at, left)))
+        store = Store(RecordingBackend(backend, partial(fail_at, left)))
         # As it is in life: a store knows the heads that it goes on from.
         for name in store.names():
             store.load(name)
@@ -133,8 +135,9 @@ def _count_interruptions(
             is_done = False
             at += 1
 
+        # What has the same rows is the same store: the others are verified and read.
         found = before
-        if _read_rows(backend) != rows_before:
+        if read_rows(backend) != rows_before:
             there = Store(backend)
             assert () == there.verify()
             found = _read_all(there)
@@ -145,21 +148,6 @@ def _count_interruptions(
             return at
 
         assert before == found
-
-
-def _read_rows(backend: Backend) -> dict[str, list[Row]]:
-    """
-    All there is.
-    """
-    with backend.reading() as rows:
-        return {table: rows.scan(table, None, None) for table in TABLES}
-
-
-def _fail_at(left: list[int], call: Call) -> None:
-    if not left[0]:
-        raise InjectedError(call)
-
-    left[0] -= 1
 
 
 def _make_folder(folder: Path, name: str) -> Path:

@@ -7,26 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.store import Store
-from conversation_state.store.backend import Backend
+from conversation_state.store.backend import TABLES, Backend, Row
 from conversation_state.usage import Usage
 
 __all__ = [
     "CONVERSATION",
+    "FOR_EXAMPLES",
     "LARGE",
     "Call",
     "InjectedError",
     "RecordingBackend",
     "StoreFixtures",
     "append_turns",
+    "fail_at",
     "failing",
+    "read_rows",
 ]
 
 
@@ -141,18 +146,37 @@ def failing(backend: Backend, at: int) -> RecordingBackend:
     A backend whose call number *at*, counted from 0 on, fails, and all later
     ones, as if the program had been killed there.
     """
-    left = [at]
+    return RecordingBackend(backend, partial(fail_at, [at]))
 
-    def on_call(call: Call) -> None:
-        if not left[0]:
-            raise InjectedError(call)
 
-        left[0] -= 1
+def fail_at(left: list[int], call: Call) -> None:
+    # At 0 it stays: who catches the first error would otherwise get through.
+    if not left[0]:
+        raise InjectedError(call)
 
-    return RecordingBackend(backend, on_call)
+    left[0] -= 1
 
+
+def read_rows(backend: Backend) -> dict[str, list[Row]]:
+    """
+    All there is.
+    """
+    with backend.reading() as rows:
+        return {table: rows.scan(table, None, None) for table in TABLES}
+
+
+# One store for all examples, and one test for all backends: neither affects the others.
+FOR_EXAMPLES = settings(
+    deadline=None,  # a backend may be slow, and so may be making states
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.differing_executors,
+        HealthCheck.too_slow,
+    ],
+)
 
 CONVERSATION = Aggregator.new().add_user_prompt("When is the next train?")
+# Beyond the 4,096 bytes from which a part is kept apart from its message.
 LARGE = bytes(range(256)) * 40
 
 

@@ -324,6 +324,7 @@ class StoreMachine(StoreModel):
 
         to = data.draw(st.integers(1, len(saved)))
         self._stores[who].rollback(name, to)
+        # Without its messages, the head brings its ledger alone.
         self._remember_saved(name, saved[to - 1].join(saved[-1].rollback(0)), to)
 
     @rule(who=_WHO, name=_NAMES)
@@ -367,6 +368,7 @@ class StoreMachine(StoreModel):
             assert fork.messages == state.messages, "another past"
             assert fork.init_len == len(state), "forked elsewhere"
             assert new not in self._saved, "it was there"
+            # As it was loaded: its identity is new, and only the store knows it.
             self._saved[new], self._parents[new] = [fork], [None]
 
     @rule(who=_WHO, name=_NAMES, notes=_NOTES, data=st.data())
@@ -431,7 +433,7 @@ class StoreMachine(StoreModel):
         """
         Every state that was ever saved is there, and nothing is damaged.
         """
-        store: Any = self._stores[0]
+        store = self._stores[0]
         assert store.names() == tuple(sorted(self._saved)), "other names"
         for name, saved in self._saved.items():
             history = reversed(store.history(name))
@@ -444,21 +446,19 @@ class StoreMachine(StoreModel):
             assert self._parents[name] == [head.parent for head in history], "parents"
             loaded = [store.load(name, at=i) for i in range(1, len(saved) + 1)]
             assert MessageTree.of(*loaded) == store.message_tree(name), "another tree"
-            for who, store in enumerate(self._stores):
+            # By each of them: two have remembered rows since they wrote or read them.
+            for who, each in enumerate(self._stores):
                 for i, state in enumerate(saved, 1):
-                    assert self._is_same_state(state, store.load(name, at=i)), (
-                        who,
-                        name,
-                        i,
-                    )
+                    loaded_here = each.load(name, at=i)
+                    assert self._is_same_state(state, loaded_here), (who, name, i)
                     notes = self._notes.get((name, i), {})
-                    assert notes == store.latest(name, at=i).notes, "other notes"
+                    assert notes == each.latest(name, at=i).notes, "other notes"
 
                 self._check_name(who, name)
 
         for (name, label), number in self._labels.items():
-            for store in self._stores:
-                assert store.latest(name, at=label).revision == number, "another label"
+            for each in self._stores:
+                assert each.latest(name, at=label).revision == number, "another label"
 
         assert store.verify() == (), "damaged"
         for each in self._stores:

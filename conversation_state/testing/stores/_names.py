@@ -95,6 +95,8 @@ class NamePromises(StoreFixtures):
         """
         Names come in the order of their code points, whatever they hold.
         """
+        # In the order of UTF-16, which some databases and languages sort by, U+1F600
+        # comes before U+FFFF.
         given = ["b", "a", "a/2", "a/1", "é", "\U0001f600", "Z", "a b", "ÿ", "\uffff"]
         for name in given:
             store.save(name, CONVERSATION)
@@ -273,6 +275,8 @@ class NamePromises(StoreFixtures):
                 with pytest.raises(ValueError):
                     verb(given)
 
+        # The last one is beyond what a database takes for an integer: an error of its
+        # driver if it gets there.
         for given in (-1, 1.5, True, "7", [], -1 << 70):
             for name in ("before", "limit"):
                 with pytest.raises(ValueError, match=name):

@@ -193,10 +193,7 @@ class RecordPromises(StoreFixtures):
         What is erased is erased for records, too.
         """
         states = append_turns(CONVERSATION, 3)
-        write(
-            store,
-            lambda rows: rows.put(b"k", b"", rows.save("chat", states[2]).entries),
-        )
+        _save_record(store, states[2])
         store.erase(states[2].entries[1].id, reason="asked")
         with reading(store) as rows:
             record = rows.get(b"k")
@@ -214,10 +211,7 @@ class RecordPromises(StoreFixtures):
         other messages than it held.
         """
         states = append_turns(CONVERSATION, 3)
-        write(
-            store,
-            lambda rows: rows.put(b"k", b"v", rows.save("chat", states[2]).entries),
-        )
+        _save_record(store, states[2])
         backend = store._core.backend
         with backend.reading() as rows:
             (row,) = rows.scan("records", None, None)

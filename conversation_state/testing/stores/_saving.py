@@ -8,13 +8,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import UserMessage
 from conversation_state.store import Store
 from conversation_state.testing.stores._fixtures import (
     CONVERSATION,
+    FOR_EXAMPLES,
     Call,
     RecordingBackend,
     StoreFixtures,
@@ -31,17 +32,8 @@ class SavingPromises(StoreFixtures):
     What is saved is loaded, and only what is new is written.
     """
 
-    # One store for all examples, and one test for all backends: neither affects
-    # the others. Half as many as usual, since every backend has them.
-    @settings(
-        max_examples=settings().max_examples // 2,
-        deadline=None,  # a backend may be slow, and so may be making states
-        suppress_health_check=[
-            HealthCheck.function_scoped_fixture,
-            HealthCheck.differing_executors,
-            HealthCheck.too_slow,
-        ],
-    )
+    # Half as many as usual, since every backend has them.
+    @settings(FOR_EXAMPLES, max_examples=settings().max_examples // 2)
     @given(aggregators(), aggregators())
     def test_any_state_comes_back(
         self, store: Store, state: Aggregator, next_one: Aggregator
@@ -61,6 +53,7 @@ class SavingPromises(StoreFixtures):
         assert next_one == store.load(name) == other.load(name)
         assert state == store.load(name, at=head) == other.load(name, at=1)
         assert () == store.verify()
+        # Each example verifies all that is there, that of the others too.
         store.delete(name)
         assert second.digest == head.digest or state != next_one
 

@@ -120,6 +120,8 @@ class TablePromises(StoreFixtures):
         with backend.reading() as rows:
             before = rows.scan("branches", None, None)
             other.start()
+            # Where it need not wait it has written by then; where it must, it goes on
+            # below.
             other.join(0.1)
 
             assert [(1, 0, 0)] == before == rows.scan("branches", None, None)

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.store import ERASED, Store
 from conversation_state.testing.stores._fixtures import (
     CONVERSATION,
+    FOR_EXAMPLES,
     Call,
     InjectedError,
     StoreFixtures,
@@ -51,15 +52,7 @@ class TimelinePromises(StoreFixtures):
     A timeline is what it was, whatever else is saved.
     """
 
-    @settings(
-        max_examples=max(settings().max_examples // 10, 5),
-        deadline=None,
-        suppress_health_check=[
-            HealthCheck.function_scoped_fixture,
-            HealthCheck.differing_executors,
-            HealthCheck.too_slow,
-        ],
-    )
+    @settings(FOR_EXAMPLES, max_examples=max(settings().max_examples // 10, 5))
     @given(timelines(), timelines())
     def test_any_timeline_comes_back(
         self, store: Store, first: Timeline[Any], second: Timeline[Any]
@@ -403,6 +396,7 @@ class TimelinePromises(StoreFixtures):
         other = self.other(store, remembered=0)
         at, is_done = 0, False
         while not is_done:
+            # A new name each time: a retry would begin with what the last one left.
             name = f"chat {at}"
             head = store.save_timeline(name, before)
             broken = Store(failing(store._core.backend, at))
