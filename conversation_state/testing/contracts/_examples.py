@@ -6,7 +6,6 @@ examples, and what two results have in common.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
@@ -31,6 +30,7 @@ from conversation_state.testing.strategies import (
     broken_transcripts,
     transcripts,
 )
+from conversation_state.testing.strategies._states import unpickled
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import TrimContext
 from conversation_state.usage import Usage
@@ -163,15 +163,6 @@ def decoded(value: T) -> T:
     What *value* is after it was encoded and decoded.
     """
     copy: T = decode(encode(value))
-    return copy
-
-
-def unpickled(value: T) -> T:
-    """
-    A copy of *value* that shares nothing with it.
-    """
-    # deepcopy() of a state is that state, so that a result by identity would hold.
-    copy: T = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
     return copy
 
 

@@ -39,8 +39,8 @@ __all__ = [
     "checkpoints",
     "entries",
     "ledger_entries",
-    "shipped",
     "turns",
+    "unpickled",
 ]
 
 
@@ -66,10 +66,11 @@ def ledger_entries() -> SearchStrategy[LedgerEntry]:
     return st.builds(LedgerEntry, ids, usages(), texts(max_size=6), times)
 
 
-def shipped(value: T) -> T:
+def unpickled(value: T) -> T:
     """
     A copy of *value* that shares nothing with it.
     """
+    # deepcopy() of a state is that state.
     copy: T = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
     return copy
 
@@ -96,6 +97,7 @@ class _Steps:
 def _draw_aggregators(draw: DrawFn, max_steps: int, steps: _Steps) -> Aggregator:
     states = [Aggregator.new(id=draw(st.none() | uuids()))]
     for _ in range(draw(st.integers(0, max_steps))):
+        # Counted from the end: shrinks to the newest, and so to states in one line.
         state = states[draw(st.integers(-len(states), -1))]
         step = draw(
             st.sampled_from(
@@ -109,6 +111,7 @@ def _draw_aggregators(draw: DrawFn, max_steps: int, steps: _Steps) -> Aggregator
             state = state.add_usage(draw(steps.usages), model=model, at=time)
         elif step == "key":
             key, usage = draw(st.sampled_from(_KEYS)), draw(st.sampled_from(_PAID))
+            # Under a key that is taken, another usage is refused.
             if key not in [entry.id for entry in state.ledger]:
                 state = state.add_usage(usage, key=key, at=draw(steps.times))
         elif step == "fork":
@@ -121,10 +124,11 @@ def _draw_aggregators(draw: DrawFn, max_steps: int, steps: _Steps) -> Aggregator
             # Past the borders of the log's blocks, at the price of one draw.
             state = state.extend([draw(steps.messages)] * draw(st.integers(1, 70)))
         else:
-            state = shipped(state)
+            state = unpickled(state)
 
         states.append(state)
 
+    # Hypothesis asks for the repr only of what it prints, once a test has failed.
     note(_Code(states[-1]))
     return states[-1]
 
@@ -169,7 +173,7 @@ def turns(*, max_steps: int = 6) -> SearchStrategy[Turn]:
     """
 
     def turn(state: Aggregator, ships: bool) -> Turn:  # noqa: FBT001 - drawn
-        return shipped(state.turn) if ships else state.turn
+        return unpickled(state.turn) if ships else state.turn
 
     return st.builds(turn, aggregators(max_steps=max_steps), st.booleans())
 

@@ -11,13 +11,14 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import UserMessage
-from conversation_state.testing.strategies._states import aggregators, shipped
+from conversation_state.testing.strategies._states import aggregators, unpickled
 from conversation_state.testing.strategies._values import once, rarely, texts, usages
 from conversation_state.timeline import Moment, Timeline
 from conversation_state.tree import MessageTree
 
 __all__ = ["message_trees", "moments", "timelines"]
 
+# Mostly commits: of few moments there are few places to go to.
 _VERBS = ("commit", "commit", "commit", "undo", "redo", "goto", "ship")
 
 
@@ -67,7 +68,7 @@ def _build_timeline(
         elif verb == "goto":
             timeline = timeline.goto(draw(st.sampled_from(timeline.moments)))
         else:
-            timeline = shipped(timeline)
+            timeline = unpickled(timeline)
 
     return timeline
 

@@ -26,6 +26,8 @@ __all__ = ["documents", "parameters", "placeholders", "templates", "tool_infos"]
 
 _NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 _INTEGERS = st.integers(-(2**63), 2**64 - 1)
+# Fields that only a tool has: elsewhere a newer version may add them.
+_TOOL = {"description", "parameters"}
 _VALUES: dict[str, SearchStrategy[Any]] = {
     "string": texts(max_size=6),
     "integer": _INTEGERS,
@@ -55,6 +57,7 @@ def _nested_schemas(
 ) -> Parameter:
     description, needed = draw(texts(max_size=8)), draw(required)
     if draw(st.booleans()):
+        # Items have no name by which they could be required.
         inner = _parameter_schemas(st.just(value=False), levels - 1)
         items = draw(st.none() | inner)
         return Parameter("array", description, needed, items=items)
@@ -123,7 +126,7 @@ def tool_infos() -> SearchStrategy[ToolInfo]:
         optional={
             "metadata": metadata(),
             "unknown": unknown_fields().map(
-                lambda fields: {k: v for k, v in fields.items() if k not in _OURS}
+                lambda fields: {k: v for k, v in fields.items() if k not in _TOOL}
             ),
         },
     )
@@ -136,9 +139,6 @@ def tool_infos() -> SearchStrategy[ToolInfo]:
         takes,
         rarely(st.just({}), beside),
     )
-
-
-_OURS = {"description", "parameters"}
 
 
 @once
@@ -162,25 +162,22 @@ def documents() -> SearchStrategy[Document]:
             "extra_info": texts(max_size=8),
         },
     )
+    # Under the names that the fields of a search have in the metadata, anything: the
+    # user may have put it there.
     foreign = st.dictionaries(
         st.sampled_from(["_score", "_sub_indexes", "_dense_vector", "_sparse_vector"])
         | texts(max_size=6),
         json_values(),
         max_size=3,
     )
-    return st.builds(
-        _document_text, _class_fields(foreign), rarely(st.just({}), search_fields)
-    )
-
-
-def _class_fields(foreign: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries(
+    fields = st.fixed_dictionaries(
         {"id": texts(max_size=8), "content": texts()},
         optional={"metadata": foreign, "unknown": unknown_fields()},
     )
+    return st.builds(_make_document, fields, rarely(st.just({}), search_fields))
 
 
-def _document_text(fields: dict[str, Any], search_fields: dict[str, Any]) -> Document:
+def _make_document(fields: dict[str, Any], search_fields: dict[str, Any]) -> Document:
     document = Document(**fields)
     for name, value in search_fields.items():
         document = getattr(document, f"with_{name}")(value)

@@ -120,10 +120,6 @@ def _build_transcript(
     return tuple(transcript)
 
 
-def _is_result(message: Message) -> bool:
-    return isinstance(message, ToolMessage)
-
-
 @once
 def transcripts(
     *, min_size: int = 0, max_size: int = 8
@@ -150,19 +146,16 @@ def transcripts(
     return _build_transcript(min_size, max_size, speakers)
 
 
-def _position_of(draw: DrawFn, messages: list[Message], kind: type[Message]) -> int:
-    return draw(
-        st.sampled_from(
-            [at for at, one in enumerate(messages) if isinstance(one, kind)]
-        )
-    )
+def _draw_result(draw: DrawFn, messages: list[Message]) -> int:
+    places = [at for at, one in enumerate(messages) if isinstance(one, ToolMessage)]
+    return draw(st.sampled_from(places))
 
 
 def _orphan_result(draw: DrawFn, messages: list[Message]) -> None:
     """
     A result whose call is gone, or was never there.
     """
-    at = _position_of(draw, messages, ToolMessage)
+    at = _draw_result(draw, messages)
     result = messages[at]
     messages[at] = result.replace(tool_call_id=f"{result.tool_call_id}, not made")  # type: ignore[attr-defined]
 
@@ -171,7 +164,7 @@ def _remove_result(draw: DrawFn, messages: list[Message]) -> None:
     """
     A call in the middle without a result.
     """
-    del messages[_position_of(draw, messages, ToolMessage)]
+    del messages[_draw_result(draw, messages)]
     messages.append(UserMessage("go on"))
 
 
@@ -179,7 +172,7 @@ def _duplicate_result(draw: DrawFn, messages: list[Message]) -> None:
     """
     A result given twice, at once or later.
     """
-    at = _position_of(draw, messages, ToolMessage)
+    at = _draw_result(draw, messages)
     messages.insert(draw(st.integers(at + 1, len(messages))), messages[at])
 
 
@@ -187,7 +180,7 @@ def _insert_before_result(draw: DrawFn, messages: list[Message]) -> None:
     """
     A message between a call and its result.
     """
-    at = _position_of(draw, messages, ToolMessage)
+    at = _draw_result(draw, messages)
     messages.insert(at, UserMessage("are you done?"))
 
 
@@ -195,7 +188,7 @@ def _delay_result(draw: DrawFn, messages: list[Message]) -> None:
     """
     A result that comes after another message.
     """
-    late = messages.pop(_position_of(draw, messages, ToolMessage))
+    late = messages.pop(_draw_result(draw, messages))
     messages += [UserMessage("are you done?"), late]
 
 
@@ -203,7 +196,7 @@ def _repeat_call_id(draw: DrawFn, messages: list[Message]) -> None:
     """
     Two calls with one id: in one message, or in two that are both answered.
     """
-    at = _position_of(draw, messages, ToolMessage)
+    at = _draw_result(draw, messages)
     result = messages[at]
     call = ToolCall(result.tool_call_id, "again")  # type: ignore[attr-defined]
     if draw(st.booleans()):
@@ -250,7 +243,8 @@ def _broken_transcripts(
         messages.append(AssistantMessage("It is half past twelve."))
 
     for harm in draw(st.lists(st.sampled_from(_BREAKS), min_size=1, max_size=3)):
-        if any(map(_is_result, messages)):
+        # An earlier harm may have removed the only result.
+        if any(isinstance(message, ToolMessage) for message in messages):
             harm(draw, messages)
 
     return tuple(messages)
@@ -269,6 +263,7 @@ def broken_transcripts(*, max_size: int = 6) -> SearchStrategy[tuple[Message, ..
 
     Shrink to a call, its result, and one harm.
     """
+    # Where several harms are done, one may undo another.
     return _broken_transcripts(_end_conversation(max_size)).filter(
         lambda messages: not is_accepted(messages)
     )

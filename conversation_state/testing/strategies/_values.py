@@ -60,6 +60,7 @@ def rarely(usual: SearchStrategy[T], rare: SearchStrategy[T]) -> SearchStrategy[
     """
     *rare* about every fourth time, shrinking to *usual*.
     """
+    # one_of() would draw both equally often.
     return st.sampled_from([usual, usual, usual, rare]).flatmap(lambda chosen: chosen)
 
 
@@ -95,6 +96,7 @@ def timestamps() -> SearchStrategy[datetime]:
     Shrink to 2000-01-01 00:00 UTC.
     """
     day = timedelta(days=1) - timedelta(microseconds=1)
+    # Python refuses an offset of a whole day.
     odd = st.timedeltas(-day, day)
     hours = st.integers(-12, 14).map(lambda n: timedelta(hours=n))
     minutes = st.integers(-56, 56).map(lambda n: timedelta(minutes=15 * n))
@@ -166,10 +168,6 @@ def unknown_fields(*, max_size: int = 2) -> SearchStrategy[Fields]:
 # Usage
 
 
-def _token_counts(max_count: int) -> SearchStrategy[int]:
-    return st.integers(0, max_count)
-
-
 @once
 def prompt_tokens_details(
     *, max_count: int = MAX_COUNT
@@ -179,7 +177,7 @@ def prompt_tokens_details(
 
     Shrink to zeros.
     """
-    counts = _token_counts(max_count)
+    counts = st.integers(0, max_count)
     return st.builds(PromptTokensDetails, audio_tokens=counts, cached_tokens=counts)
 
 
@@ -192,7 +190,7 @@ def completion_tokens_details(
 
     Shrink to zeros.
     """
-    counts = _token_counts(max_count)
+    counts = st.integers(0, max_count)
     return st.builds(
         CompletionTokensDetails,
         accepted_prediction_tokens=counts,
@@ -213,12 +211,13 @@ def usages(*, max_count: int = MAX_COUNT) -> SearchStrategy[Usage]:
 
     Shrink to zeros, totals to the sum, and no categories.
     """
-    counts = _token_counts(max_count)
+    counts = st.integers(0, max_count)
     names = st.sampled_from(["cache_write_tokens", "tool_use_prompt_tokens"])
     return st.builds(
         Usage,
-        _token_counts(max_count // 2),
-        _token_counts(max_count // 2),
+        # Half each, for a total that is not drawn is their sum.
+        st.integers(0, max_count // 2),
+        st.integers(0, max_count // 2),
         st.none() | counts,
         rarely(
             st.just(PromptTokensDetails()), prompt_tokens_details(max_count=max_count)
