@@ -25,7 +25,6 @@ from tests.adapters.anthropic import (
     END,
     PING,
     RESPONSES,
-    answer,
     begin,
     call,
     delta,
@@ -163,6 +162,10 @@ class TestContent:
                 [begin(call())],
                 [ToolCall("toolu_1", "f", "", index=0)],
             ),
+            "but for those that came with the beginning": (
+                [begin(call(given={"q": 1}))],
+                [ToolCall("toolu_1", "f", '{"q": 1}', index=0)],
+            ),
             "two blocks that share a number have an index each": (
                 [
                     *(begin(call("c1", "f")), given("1")),
@@ -196,6 +199,10 @@ class TestContent:
             ),
             "the provider's own calls come whole, with their input": (
                 block(SEARCH, given(""), given('{"q"'), given(": 1}")),
+                [held({**SEARCH, "input": {"q": 1}})],
+            ),
+            "also from pieces with other keys": (
+                block(SEARCH, delta("input_json", partial_json='{"q": 1}', cost="2")),
                 [held({**SEARCH, "input": {"q": 1}})],
             ),
             "or as they began, without pieces": (block(SEARCH), [held(SEARCH)]),
@@ -261,6 +268,20 @@ class TestContent:
                 ),
                 text("a", citations=[{"url": "x"}, {"url": "y"}]),
             ),
+            "a citation and a signature with other keys": (
+                [
+                    *block(TEXT, more("a"), delta("citations", citation={}, cost=1)),
+                    *block(THOUGHT, delta("signature", 1, signature="x", cost=1), at=1),
+                ],
+                [
+                    text("a", citations=[{}]),
+                    {"type": "thinking", "thinking": "", "signature": "x"},
+                ],
+            ),
+            "blocks whose end the server leaves out": (
+                [start(), begin(THOUGHT), begin(SEARCH, 1), last(), END],
+                [THOUGHT, SEARCH],
+            ),
             "a thought that comes at once": (
                 block({"type": "thinking", "thinking": "hm", "signature": "x"}),
                 {"type": "thinking", "thinking": "hm", "signature": "x"},
@@ -287,7 +308,9 @@ class TestContent:
         """
         A block that was streamed is sent back like this.
         """
-        assert [answer(raw)] == dump([collected(*events)]).payload["messages"]
+        (message,) = dump([collected(*events)]).payload["messages"]
+
+        assert (raw if isinstance(raw, list) else [raw]) == message["content"]
 
     @table(
         "events, losses",
@@ -560,6 +583,16 @@ class TestResponse:
             [{"type": "text_delta", "text": "x"}],
             [{"type": "tone_delta"}],
         ] == [[dict(each) for each in listed] for listed in kept]
+
+    def test_unknown_deltas_of_what_is_redacted(self):
+        """
+        They are kept with the thought, too.
+        """
+        raw = {"type": "redacted_thinking", "data": "Em+/=="}
+        (thought,) = collected(*block(raw, delta("tone", depth=3))).content
+
+        assert isinstance(thought, ReasoningPart)
+        assert [{"type": "tone_delta", "depth": 3}] == thaw(notes(thought)["deltas"])
 
     @pytest.mark.parametrize("guess", [None, 50])
     def test_guesses(self, guess):

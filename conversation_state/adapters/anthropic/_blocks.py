@@ -186,7 +186,8 @@ def read_part(block: ObjectReader, role: str, index: int | None = None) -> Part:
 
     if found is None:
         raw = block.reading.json(block.raw, block.path)
-        return UnknownPart(raw, source=SOURCE, index=index)
+        metadata = block.metadata(SOURCE)
+        return UnknownPart(raw, source=SOURCE, index=index, metadata=metadata)
 
     return found
 

@@ -194,29 +194,28 @@ class AnthropicStream:
 
     def _read_event(self, event: ObjectReader, kind: str) -> list[AssistantMessage]:
         self._is_begun = True
+        chunks: list[AssistantMessage] = []
         if kind == "content_block_delta":
-            return self._read_delta(event)
-
-        if kind == "content_block_start":
+            chunks = self._read_delta(event)
+        elif kind == "content_block_start":
             block = event.required("content_block")
-            if block is None:
-                return []
-
-            return self._start_block(self._get_block_index(event), block)
-
-        if kind == "content_block_stop":
-            return self._stop_block(self._get_block_index(event))
-
-        if kind == "message_start":
+            if block is not None:
+                chunks = self._start_block(self._get_block_index(event), block)
+        elif kind == "content_block_stop":
+            chunks = self._stop_block(self._get_block_index(event))
+        elif kind == "message_start":
             message = event.required("message")
-            return [] if message is None else self._read_message(message)
-
-        if kind == "message_delta":
+            if message is not None:
+                chunks = self._read_message(message)
+        elif kind == "message_delta":
             self._message_delta(event)
         elif kind == "message_stop":
             self._is_over = True
+            # Where a server leaves out the ends of blocks, nothing was broken off.
+            for at in [*self._open_blocks]:
+                chunks += self._stop_block(at)
 
-        return []
+        return chunks
 
     def _get_block_index(self, event: ObjectReader) -> int:
         """

@@ -35,8 +35,7 @@ class StreamBlock(ABC):
     A block while it is sent.
 
     Attributes:
-        word: The type of the deltas whose pieces can be given at once; "" if
-            no pieces can.
+        word: The type of the deltas that bring its pieces.
 
         key: Where in these deltas the next piece is.
 
@@ -83,14 +82,7 @@ class StreamBlock(ABC):
 
         piece = self.next(delta, self.key)
         chunks = [self.chunk(piece)] if piece else []
-        if not delta.raw.keys() <= {"type", self.key}:
-            known = self.noise | {self.key}
-            rest = delta.reading.rest(delta.raw, known, delta.path)
-            news = {key: value for key, value in rest.items() if value is not None}
-            if not news.keys() <= _TYPE:
-                chunks.append(self.noted({"deltas": [news]}))
-
-        return chunks
+        return chunks + self.note_others(delta, self.noise | {self.key})
 
     def next(self, node: ObjectReader, key: str) -> str:
         """
@@ -110,6 +102,15 @@ class StreamBlock(ABC):
         raw = delta.reading.json(delta.raw, delta.path)
         return [self.noted({"deltas": [raw]})]
 
+    def note_others(
+        self, delta: ObjectReader, known: frozenset[str]
+    ) -> list[AssistantMessage]:
+        """
+        The chunks that keep all but the *known* keys of *delta*, if there are any.
+        """
+        rest = _read_others(delta, known)
+        return [self.noted({"deltas": [rest]})] if rest else []
+
     def noted(self, notes: dict[str, Any]) -> AssistantMessage:
         """
         The chunk that brings nothing but *notes*.
@@ -127,8 +128,21 @@ class StreamBlock(ABC):
         """
         The last chunks if it does not come to its end.
         """
-        rest = self.cut.rest()
-        return [self.chunk(rest)] if rest else []
+        # What a kind of block adds at its end is true of whole blocks only.
+        return StreamBlock.stop(self)
+
+
+def _read_others(delta: ObjectReader, known: frozenset[str]) -> dict[str, Any]:
+    """
+    All but the *known* keys of *delta*, of which null says nothing; {} if only its
+    type is left.
+    """
+    if delta.raw.keys() <= known | _TYPE:
+        return {}
+
+    given = delta.reading.rest(delta.raw, known, delta.path)
+    rest = {key: given[key] for key in given if given[key] is not None or key in _TYPE}
+    return {} if rest.keys() <= _TYPE else rest
 
 
 class _TextBlock(StreamBlock):
@@ -155,11 +169,12 @@ class _TextBlock(StreamBlock):
         return [self.chunk(text, block.metadata(SOURCE))]
 
     def other(self, delta: ObjectReader) -> list[AssistantMessage]:
-        if delta.raw.keys() != {"citation", "type"}:
+        if "citation" not in delta.raw:
             return super().other(delta)
 
         citation = delta.reading.json(delta.raw["citation"], f"{delta.path}.citation")
-        return [self.noted({"keys": {"citations": [citation]}})]
+        noted = self.noted({"keys": {"citations": [citation]}})
+        return [noted, *self.note_others(delta, frozenset({"citation"}))]
 
     def stop(self) -> list[AssistantMessage]:
         chunks = super().stop()
@@ -193,10 +208,11 @@ class _ThinkingBlock(StreamBlock):
         return signed
 
     def other(self, delta: ObjectReader) -> list[AssistantMessage]:
-        if delta.raw.keys() != {"signature", "type"}:
+        if "signature" not in delta.raw:
             return super().other(delta)
 
-        return self._read_signature(delta)
+        signed = self._read_signature(delta)
+        return signed + self.note_others(delta, self.noise | {"signature"})
 
     def _read_signature(self, node: ObjectReader) -> list[AssistantMessage]:
         signature = node.text("signature")
@@ -209,6 +225,7 @@ class _ThinkingBlock(StreamBlock):
         chunks = super().stop()
         # Whether a thought that breaks off would have been signed is unknown.
         if not self._is_signed:
+            # What `load` notes of the empty signature that such a response has.
             keys = {"signature": ""}
             chunks.append(self.noted({"signed": False, "keys": keys}))
 
@@ -235,6 +252,7 @@ class _CallBlock(StreamBlock):
         # It is still to come, so it may well be missing.
         block.raw = {**block.raw, "input": block.raw.get("input") or {}}
         call = read_call(block, self.index)
+        # Given at its end, because pieces would be joined to it.
         self._input = call.arguments
         return [AssistantMessage(tool_calls=(attrs.evolve(call, arguments=""),))]
 
@@ -243,13 +261,16 @@ class _CallBlock(StreamBlock):
         # Without any piece, the input is what it was at first: mostly {}.
         return chunks if self._is_said else [self.chunk(self._input)]
 
+    def break_off(self) -> list[AssistantMessage]:
+        # A call whose input is to come begins with {}; any other input is whole.
+        return super().break_off() if self._input == "{}" else self.stop()
+
 
 class _OpaqueBlock(StreamBlock):
     """
     A block that can't be given in pieces: it is given whole, at its end.
     """
 
-    word = ""
     key = "partial_json"
     field = "input"
 
@@ -257,13 +278,18 @@ class _OpaqueBlock(StreamBlock):
         super().__init__(index)
         self._path = "$"
         self._raw: dict[str, Any] = {}
+        # Joined at the end: a text that grows is copied with each piece.
         self._input: list[str] = []
         self._texts: dict[str, list[str]] = {}
         self._deltas: list[Any] = []
 
-    def chunk(self, piece: str, metadata: Any = EMPTY_MAP) -> AssistantMessage:
-        raw = {**self._raw, "input": piece} if piece else self._raw
-        part = UnknownPart(raw, source=SOURCE, index=self.index, metadata=metadata)
+    def chunk(
+        self,
+        piece: str,  # noqa: ARG002 - none: it comes whole
+        metadata: Any = EMPTY_MAP,
+    ) -> AssistantMessage:
+        raw, index = self._raw, self.index
+        part = UnknownPart(raw, source=SOURCE, index=index, metadata=metadata)
         return AssistantMessage((part,))
 
     def start(self, block: ObjectReader) -> list[AssistantMessage]:
@@ -271,70 +297,66 @@ class _OpaqueBlock(StreamBlock):
         self._path = block.path
         return []
 
-    def other(self, delta: ObjectReader) -> list[AssistantMessage]:
-        if delta.raw.keys() == {self.key, "type"}:
+    def delta(self, delta: ObjectReader) -> list[AssistantMessage]:
+        if self.key in delta.raw:
             self._input.append(self.next(delta, self.key))
-            return []
-
-        # All else that is known of is sent in texts.
-        rest: dict[str, Any] = {}
-        given = delta.reading.rest(delta.raw, frozenset(), delta.path)
-        kind = {key: given.pop(key) for key in _TYPE & given.keys()}
-        for key, value in given.items():
-            before = self._raw.get(key)
-            if isinstance(value, str) and (before is None or isinstance(before, str)):
-                self._texts.setdefault(key, [before or ""]).append(value)
-            elif value is not None:
-                rest[key] = value
+            rest = _read_others(delta, frozenset({self.key}))
+        else:
+            rest = self._take_texts(delta)
 
         if rest:
-            self._deltas.append({**kind, **rest})
+            self._deltas.append(rest)
 
         return []
 
+    def _take_texts(self, delta: ObjectReader) -> dict[str, Any]:
+        """
+        Add the texts of *delta* to those of the block; what is left of it.
+        """
+        # All else that is known of is sent in texts.
+        rest = _read_others(delta, frozenset())
+        for key in rest.keys() - _TYPE:
+            before = self._raw.get(key)
+            if isinstance(rest[key], str) and isinstance(before, str | None):
+                self._texts.setdefault(key, [before or ""]).append(rest.pop(key))
+
+        return {} if rest.keys() <= _TYPE else rest
+
     def stop(self) -> list[AssistantMessage]:
-        notes = self._join_pieces()
-        if self._input:
-            self._raw["input"] = input_of("".join(self._input))
+        given, notes = self._join_pieces()
+        if given:
+            self._raw["input"] = input_of(given)
 
         # What came in pieces may be too deep, or too large, to be kept.
         read = DocumentReader()
-        part = read_part(
-            ObjectReader(read, self._raw, self._path), "assistant", self.index
-        )
+        node = ObjectReader(read, self._raw, self._path)
+        node.notes |= notes
+        part = read_part(node, "assistant", self.index)
         read.finish()
-        if notes and isinstance(part, UnknownPart):
-            part = attrs.evolve(part, metadata=with_notes(SOURCE, notes))
-
         return [AssistantMessage((part,))]
 
     def break_off(self) -> list[AssistantMessage]:
-        notes = self._join_pieces()
-        return [self.noted({"cut": "".join(self._input), **notes})]
+        given, notes = self._join_pieces()
+        return [self.noted({"cut": given, **notes})]
 
-    def _join_pieces(self) -> dict[str, Any]:
+    def _join_pieces(self) -> tuple[str, dict[str, Any]]:
         """
-        Put the pieces together; what is to be noted besides.
+        Put the pieces together; the text of the input, and what is to be noted.
         """
-        self._input.append(self.cut.rest())
         self._raw |= {key: "".join(pieces) for key, pieces in self._texts.items()}
-        if not any(self._input):
-            self._input.clear()
-
-        return {"deltas": self._deltas} if self._deltas else {}
+        given = "".join([*self._input, self.cut.rest()])
+        return given, {"deltas": self._deltas} if self._deltas else {}
 
 
-_KINDS: dict[Any, type[StreamBlock]] = {
+_KINDS: dict[str, type[StreamBlock]] = {
     "text": _TextBlock,
     "thinking": _ThinkingBlock,
     "tool_use": _CallBlock,
 }
 
 
-def open_block(kind: Any, index: int) -> StreamBlock:
+def open_block(kind: str, index: int) -> StreamBlock:
     """
     A block of a *kind* at *index*.
     """
-    return (_KINDS.get(kind, _OpaqueBlock) if isinstance(kind, str) else _OpaqueBlock)(
-        index
-    )
+    return _KINDS.get(kind, _OpaqueBlock)(index)
