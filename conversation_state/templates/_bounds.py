@@ -182,6 +182,7 @@ class Meter:
             self.step()
             return _SMALL
 
+        # Level by level: recursion could end in a RecursionError before the limit.
         characters, levels = 0, 0
         level: list[Any] = [value]
         while level:
@@ -194,7 +195,7 @@ class Meter:
             for each in level:
                 if isinstance(each, str):
                     self.step(1 + len(each) // _CHARACTERS_A_STEP)
-                    characters += 4 + len(each)
+                    characters += 4 + len(each)  # quotes, a comma and a space
                 elif isinstance(each, int) and each.bit_length() > _WORD:
                     self.step()
                     characters += _SCALAR

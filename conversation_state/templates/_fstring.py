@@ -44,6 +44,7 @@ FormatPieces: TypeAlias = "tuple[str | FormatField, ...]"
 _FIELD = re.compile(r"([^.\[\]]*)((?:\[[^\[\]]+\])*)")
 _KEY = re.compile(r"\[([^\[\]]+)\]")
 _POSITION = re.compile(r"[0-9]{1,18}")
+# Digits of all scripts: `format` takes them in a width, too.
 _NUMBER = re.compile(r"\d+")
 _DIGITS = 9
 
@@ -125,6 +126,7 @@ def _fill_field(field: FormatField, variables: Variables, meter: Meter) -> str:
     for at, key in enumerate(field.keys):
         value = _read_key(value, key, (field.name, *field.keys[:at]))
 
+    # Without counting: what is written is counted, and nothing is made.
     if value.__class__ is str and not field.spec:
         return value
 
@@ -133,6 +135,7 @@ def _fill_field(field: FormatField, variables: Variables, meter: Meter) -> str:
     if not field.spec:
         return str(value)
 
+    # `format` writes all of its digits, a billion of "1E+999999999".
     if value.__class__ is Decimal and abs(value.adjusted()) > MAX_WIDTH:
         raise Refused(f"{path} is a decimal number too large or small for a format")
 

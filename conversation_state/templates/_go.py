@@ -137,13 +137,8 @@ class _Renderer:
             elif isinstance(node, RangeNode):
                 self._write_range(node, dot)
             else:
-                kind = (
-                    type(node)
-                    .__name__.removesuffix("Node")
-                    .removesuffix("Call")
-                    .lower()
-                )
-                raise Refused(f"there is no {kind} here")
+                kind = type(node).__name__.removesuffix("Node").removesuffix("Call")
+                raise Refused(f"there is no {kind.lower()} here")
 
     def _write_text(self, text: str) -> None:
         self._meter.write(len(text))
@@ -281,6 +276,7 @@ class _Renderer:
             each.value.all() if isinstance(each.value, Variables) else each.value
             for each in found
         ]
+        # Comparing and indexing read no more than all of their arguments.
         self._meter.measure(arguments)
         function, least, most = _FUNCTIONS[name]
         if not least <= len(arguments) <= most:
@@ -307,6 +303,8 @@ class _Renderer:
         return found
 
 
+# Go writes and ranges over maps in the order of their keys, and has no maps whose keys
+# are of two types: integers come first.
 def _key_order(pair: tuple[str | int, Any]) -> tuple[bool, str | int]:
     return isinstance(pair[0], str), pair[0]
 
@@ -352,6 +350,8 @@ def _read_constant(term: Any) -> Any:
 
 
 def _read_number(text: str) -> int | float:
+    # Unlike in Python, octal numbers may begin with a plain zero, and hexadecimal
+    # floats have a "p" in place of an "e", which is a digit in them.
     digits = text.lower().lstrip("+-")
     if digits.startswith("0x") and "p" in digits:
         return float.fromhex(text)

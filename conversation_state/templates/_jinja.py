@@ -109,6 +109,7 @@ def render_template(template: JinjaTemplate, variables: Variables, meter: Meter)
     The text that *template* becomes.
     """
     values = {name: variables[name] for name in template.names if name in variables}
+    # Threads share `_SANDBOX`, and each rendering counts with a meter of its own.
     sandbox: Any = _SANDBOX.overlay()
     sandbox.meter = meter
     loaded = sandbox.template_class.from_code(sandbox, template.code, dict(GLOBALS))

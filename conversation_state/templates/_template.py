@@ -118,6 +118,8 @@ class Placeholder:
                 f"{self.key} is a single {kind}; put it into a list", repr(self)
             )
 
+        # An iterator is empty when the same variables are used again, and a set has
+        # no order.
         if (
             not isinstance(given, Iterable)
             or not isinstance(given, Sized)
@@ -285,6 +287,7 @@ def _load_engine(syntax: str) -> Any:
     try:
         return import_module(f"conversation_state.templates.{name}")
     except ImportError as error:
+        # Another module that can't be imported is no missing extra.
         if (error.name or "").partition(".")[0] != package:
             raise
 
@@ -310,6 +313,7 @@ def _render_text(text: str, variables: Variables, engine: Any) -> str:
         if not any(mark in text for mark in engine.MARKS):
             return text
 
+        # Only here: a text without syntax costs nothing, so it may have any length.
         if len(text) > MAX_TEMPLATE_CHARACTERS:
             raise Refused(  # noqa: TRY301 - handled like all others
                 f"it has {len(text):,} characters, and templates have at most "
@@ -333,6 +337,7 @@ def _render_text(text: str, variables: Variables, engine: Any) -> str:
     except MemoryError:
         raise TemplateError("it needs too much memory", shown) from None
     except Exception as error:
+        # Filters, methods and format specs raise errors of many classes.
         raise TemplateError(f"{type(error).__name__}: {error!s:.200}", shown) from error
 
 

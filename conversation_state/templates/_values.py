@@ -118,6 +118,7 @@ class Variables:
         if self._left < 0:
             raise Refused(f"the variables hold more than {MAX_VALUES:,} values")
 
+        # By `type`: the attribute `__class__` of a hostile object may be `bool`.
         if value is None or type(value) is bool:
             return value
 
@@ -141,12 +142,11 @@ class Variables:
             return self._plain_mapping(value, at, depth)
 
         if isinstance(value, Sequence) and not isinstance(value, _BYTES):
-            items = _read_items(
-                list.__iter__(value) if isinstance(value, list) else value, at
-            )
+            # By the builtin's own method: a subclass may run other code.
+            items = list.__iter__(value) if isinstance(value, list) else value
             return [
                 self._make_plain(item, (at, number), depth + 1)
-                for number, item in enumerate(items)
+                for number, item in enumerate(_read_items(items, at))
             ]
 
         raise Refused(
@@ -214,6 +214,7 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 def _plain_number(value: float, at: Any) -> int | float:
+    # Of an enum or another subclass, the number alone: it may write itself otherwise.
     if isinstance(value, float):
         return float.__float__(value)
 
@@ -248,8 +249,6 @@ def _read_items(items: Iterable[Any], at: Any) -> Iterator[Any]:
     """
     try:
         yield from items
-    except (Refused, Missing):
-        raise
     except Exception as error:
         raise Refused(
             f"{_ValuePath(at)} can't be read: {type(error).__name__}"
