@@ -5,9 +5,12 @@ What the contract of stores is held against: every promise is kept by it, and
 each way to break one (`FAULTS`) is caught.
 """
 
+import copy
 import pickle
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -377,3 +380,97 @@ wrong("scans forwards only", scan=_scan_forwards)
 wrong("scans without a limit", scan=_scan_unlimited)
 wrong("finds one row", find=_find_first)
 wrong("removes the first range only", remove_each=_remove_each_first)
+
+
+def _get_in_order(self, table, key, columns=None):
+    if columns is not None:
+        columns = tuple(sorted(columns, key=TABLES[table].column_names.index))
+
+    return self._block.get(table, key, columns)
+
+
+def _scan_in_order(self, table, low, high, *, columns=None, **options):
+    if columns is not None:
+        columns = tuple(sorted(columns, key=TABLES[table].column_names.index))
+
+    return self._block.scan(table, low, high, columns=columns, **options)
+
+
+def _get_no_nulls(self, table, key, columns=None):
+    row = self._block.get(table, key, columns)
+    return None if row is None or set(row) == {None} else row
+
+
+def _scan_one_page(self, table, low, high, **options):
+    return self._block.scan(table, low, high, **options)[:1_000]
+
+
+def _remove_each_page(self, table, ranges):
+    return Recorder.remove_each(self, table, ranges[:1_000])
+
+
+def _remove_between(self, table, low, high):
+    is_open = low is None and high is not None
+    return 0 if is_open else Recorder.remove(self, table, low, high)
+
+
+def _converting(kind, convert, start=1):
+    def add(self, table, rows, **conditions):
+        changed = [
+            tuple(
+                [
+                    convert(each) if at >= start and isinstance(each, kind) else each
+                    for at, each in enumerate(row)
+                ]
+            )
+            for row in rows
+        ]
+        Recorder.add(self, table, changed, **conditions)
+
+    return add
+
+
+wrong("gets columns in the table's order", get=_get_in_order)
+wrong("scans columns in the table's order", scan=_scan_in_order)
+wrong("takes rows of NULL for none", get=_get_no_nulls)
+wrong("scans a page of rows", scan=_scan_one_page)
+wrong("removes a page of ranges", remove_each=_remove_each_page)
+wrong("removes nothing before a key", remove=_remove_between)
+wrong("takes empty texts for NULL", add=_converting(str, lambda text: text or None))
+wrong("trims texts", add=_converting(str, str.rstrip))
+wrong("composes texts", add=_converting(str, partial(unicodedata.normalize, "NFC")))
+wrong("cuts texts off", add=_converting(str, lambda text: text[:255]))
+wrong("cuts keys off", add=_converting(str, lambda text: text[:255], start=0))
+wrong("cuts bytes off", add=_converting(bytes, lambda data: data[:65_535]))
+
+
+@fault("takes no turns")
+class TakesNoTurns(FileBackend):
+    """
+    Each block has a copy of the tables, and puts it in their place.
+    """
+
+    def _copy(self):
+        block = MemoryBackend()
+        with MemoryBackend.reading(self):
+            block.tables = copy.deepcopy(self.tables)
+
+        return block
+
+    @contextmanager
+    def reading(self) -> Iterator[Any]:  # type: ignore[override]  # as above
+        with self._copy().reading() as block:
+            yield block
+
+    @contextmanager
+    def writing(self) -> Iterator[Any]:  # type: ignore[override]  # as above
+        made = self._copy()
+        made.new_number = self.new_number
+        with made.writing() as block:
+            recorder = self.recorder(block)
+            yield recorder
+
+        with MemoryBackend.reading(self):
+            self.tables = made.tables
+
+        self.write(recorder.changes)
