@@ -4,14 +4,13 @@ What is true of states, their forks, joins and checkpoints; part of `laws`.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from conversation_state.aggregator import Aggregator, Checkpoint, Turn, join
 from conversation_state.messages import Message
-from conversation_state.testing._value_laws import equal_values_hash_alike
+from conversation_state.testing._value_laws import equal_values_hash_alike, unpickled
 from conversation_state.usage import Usage
 
 __all__ = [
@@ -223,7 +222,7 @@ def turns_bring_what_was_added(target: Aggregator, state: Aggregator) -> None:
     """
     turn = state.turn
     # What is unpickled shares nothing, so that no shortcut by identity applies.
-    shipped: Turn = pickle.loads(pickle.dumps(turn))  # noqa: S301 - our own
+    shipped = unpickled(turn)
     joined = target.join(turn)
 
     assert list(turn.entries) == list(state.entries)[state.init_len :], (

@@ -24,6 +24,7 @@ __all__ = [
     "equal_values_hash_alike",
     "larger_is_a_semilattice",
     "replacing_nothing_changes_nothing",
+    "unpickled",
 ]
 
 
@@ -36,6 +37,7 @@ class Counts(Protocol):
     def __or__(self, other: Self, /) -> Self: ...
 
 
+T = TypeVar("T")
 C = TypeVar("C", bound=Counts)
 
 
@@ -95,6 +97,15 @@ def equal_values_hash_alike(a: object, b: object) -> None:
     assert hash(a) == hash(a), f"the hash of {a!r} changes"
     if a == b:
         assert hash(a) == hash(b), f"{a!r} and {b!r} are equal, their hashes aren't"
+
+
+def unpickled(value: T) -> T:
+    """
+    A copy of *value* that shares nothing with it.
+    """
+    # deepcopy() of a state is that state.
+    copy: T = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
+    return copy
 
 
 def copies_are_equal(value: object) -> None:

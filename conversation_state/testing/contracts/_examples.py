@@ -25,12 +25,12 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import ImagePart, TextPart
 from conversation_state.testing._code import USUAL_TIME
+from conversation_state.testing._value_laws import unpickled
 from conversation_state.testing.strategies import (
     aggregators,
     broken_transcripts,
     transcripts,
 )
-from conversation_state.testing.strategies._states import unpickled
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import TrimContext
 from conversation_state.usage import Usage

@@ -4,7 +4,6 @@ States, turns and checkpoints.
 
 from __future__ import annotations
 
-import pickle
 from datetime import datetime
 
 import attrs
@@ -22,9 +21,9 @@ from conversation_state.aggregator import (
 )
 from conversation_state.messages import Message, UserMessage
 from conversation_state.testing._code import USUAL_TIME, format_code
+from conversation_state.testing._value_laws import unpickled
 from conversation_state.testing.strategies._messages import messages
 from conversation_state.testing.strategies._values import (
-    T,
     once,
     rarely,
     texts,
@@ -40,7 +39,6 @@ __all__ = [
     "entries",
     "ledger_entries",
     "turns",
-    "unpickled",
 ]
 
 
@@ -64,15 +62,6 @@ def ledger_entries() -> SearchStrategy[LedgerEntry]:
     ids = st.builds(new_entry_id) | texts(min_size=1, max_size=8)
     times = st.none() | timestamps()
     return st.builds(LedgerEntry, ids, usages(), texts(max_size=6), times)
-
-
-def unpickled(value: T) -> T:
-    """
-    A copy of *value* that shares nothing with it.
-    """
-    # deepcopy() of a state is that state.
-    copy: T = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
-    return copy
 
 
 # Few keys and few usages, so that branches meet under one key, sometimes with
