@@ -18,6 +18,8 @@ __all__ = [
     "COMPACTED",
     "INVALID",
     "MARK",
+    "NO_REPAIRS",
+    "NO_REWRITES",
     "OVER_BUDGET",
     "OVER_COUNT",
     "REMOVED",
@@ -26,6 +28,8 @@ __all__ = [
     "EarlierSummary",
     "Edit",
     "Element",
+    "Repair",
+    "Rewrite",
     "StepFailure",
     "add_mark",
     "check_integer",
@@ -114,6 +118,70 @@ class Edit(NamedTuple):
         The messages that are shown; none if they are removed.
         """
         return () if self.reason else self.messages
+
+
+class Repair(NamedTuple):
+    """
+    A position that `repair` changed.
+
+    Attributes:
+        seq: The position.
+
+        edit: What it shows.
+
+        surplus: How many messages more than positions are shown up to it,
+            itself included; negative if there are fewer.
+    """
+
+    seq: int
+    edit: Edit
+    surplus: int
+
+    @property
+    def stop(self) -> int:
+        """
+        How many messages are shown up to it, itself included.
+        """
+        return self.seq + 1 + self.surplus
+
+
+class Rewrite(NamedTuple):
+    """
+    A tool's result that is shown smaller.
+
+    Attributes:
+        seq, place: Its position, and its place among what is shown there.
+
+        message: What is shown.
+
+        rank: How many results come before it.
+
+        tokens: How many tokens all messages up to it fill, itself included, as
+            they were before any was rewritten.
+
+        saved: How many of these tokens rewriting saved.
+
+        changed: How many of these results the last of the steps changed.
+    """
+
+    seq: int
+    place: int
+    message: Message
+    rank: int
+    tokens: int
+    saved: int
+    changed: int
+
+    @property
+    def shown_tokens(self) -> int:
+        """
+        How many tokens are shown up to it, itself included.
+        """
+        return self.tokens - self.saved
+
+
+NO_REPAIRS: Log[Repair] = Log()
+NO_REWRITES: Log[Rewrite] = Log()
 
 
 class StepFailure(NamedTuple):

@@ -20,13 +20,14 @@ from conversation_state.errors import (
 from conversation_state.trimming._elements import (
     BEFORE_USER,
     INVALID,
+    NO_REWRITES,
     OVER_BUDGET,
     OVER_COUNT,
     DroppedRange,
+    Rewrite,
     StepFailure,
     check_integer,
 )
-from conversation_state.trimming._selection import NO_REWRITES, Rewrite
 from conversation_state.trimming._validity import (
     NO_OPEN_CALLS,
     CutPoint,
@@ -52,7 +53,7 @@ class _KeepNewest:
     keep_system: bool
     start_on_user: bool
 
-    def _survey(self, context: TrimContext) -> Survey:
+    def _survey_view(self, context: TrimContext) -> Survey:
         """
         The survey of what *context* shows, without a lead where it need not stay.
         """
@@ -155,7 +156,7 @@ class _Fit(_KeepNewest):
 
     def __call__(self, context: TrimContext) -> TrimContext:
         selection = context._selection
-        survey = self._survey(context)
+        survey = self._survey_view(context)
         if not survey.size:
             return context
 
@@ -231,7 +232,7 @@ class _KeepCount(_KeepNewest):
 
     def __call__(self, context: TrimContext) -> TrimContext:
         selection = context._selection
-        survey = self._survey(context)
+        survey = self._survey_view(context)
         if not survey.size:
             return context
 

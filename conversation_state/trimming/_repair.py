@@ -26,11 +26,13 @@ from conversation_state.tools import ToolCall
 from conversation_state.trimming._elements import (
     INVALID,
     MARK,
+    NO_REPAIRS,
     Edit,
+    Repair,
     StepFailure,
     add_mark,
 )
-from conversation_state.trimming._selection import NO_REPAIRS, Repair, Selection
+from conversation_state.trimming._selection import Selection
 from conversation_state.trimming._validity import (
     CALLS_KEEP,
     DANGLING,

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice, takewhile
 from operator import attrgetter, index, itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import attrs
 
@@ -28,78 +28,19 @@ from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import Message
 from conversation_state.trimming._elements import (
     COMPACTED,
+    NO_REPAIRS,
+    NO_REWRITES,
     DroppedRange,
     Edit,
+    Repair,
+    Rewrite,
     join_ranges,
 )
 from conversation_state.trimming._validity import START, Survey
 
-__all__ = ["NO_CHANGES", "NO_REPAIRS", "NO_REWRITES", "Repair", "Rewrite", "Selection"]
-
-
-class Repair(NamedTuple):
-    """
-    A position that `repair` changed.
-
-    Attributes:
-        seq: The position.
-
-        edit: What it shows.
-
-        surplus: How many messages more than positions are shown up to it,
-            itself included; negative if there are fewer.
-    """
-
-    seq: int
-    edit: Edit
-    surplus: int
-
-    @property
-    def stop(self) -> int:
-        """
-        How many messages are shown up to it, itself included.
-        """
-        return self.seq + 1 + self.surplus
-
-
-class Rewrite(NamedTuple):
-    """
-    A tool's result that is shown smaller.
-
-    Attributes:
-        seq, place: Its position, and its place among what is shown there.
-
-        message: What is shown.
-
-        rank: How many results come before it.
-
-        tokens: How many tokens all messages up to it fill, itself included, as
-            they were before any was rewritten.
-
-        saved: How many of these tokens rewriting saved.
-
-        changed: How many of these results the last of the steps changed.
-    """
-
-    seq: int
-    place: int
-    message: Message
-    rank: int
-    tokens: int
-    saved: int
-    changed: int
-
-    @property
-    def shown_tokens(self) -> int:
-        """
-        How many tokens are shown up to it, itself included.
-        """
-        return self.tokens - self.saved
-
+__all__ = ["NO_CHANGES", "Selection"]
 
 NO_CHANGES: PMap[int, Edit] = pmap()
-NO_REPAIRS: Log[Repair] = Log()
-NO_REWRITES: Log[Rewrite] = Log()
 _seq, _stop = itemgetter(0), attrgetter("stop")
 _UNCHANGED = Edit(())
 _NO_EDIT = -1, _UNCHANGED

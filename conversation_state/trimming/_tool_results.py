@@ -22,13 +22,15 @@ from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import Part, TextPart
 from conversation_state.trimming._elements import (
+    NO_REWRITES,
     Edit,
+    Rewrite,
     add_mark,
     check_integer,
     read_mark,
 )
 from conversation_state.trimming._repair import NO_EXCHANGE, CallExchange
-from conversation_state.trimming._selection import NO_REWRITES, Rewrite, Selection
+from conversation_state.trimming._selection import Selection
 from conversation_state.trimming._view import Step, TrimContext
 
 __all__ = ["clear_tool_results", "shorten_tool_results"]
