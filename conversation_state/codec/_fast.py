@@ -118,7 +118,7 @@ def freeze_object(  # noqa: C901 - a call takes as long as a map
         if cls is str or cls in _SCALARS:
             return kind(raw)
 
-        return kind({key: _freeze(value, kind, depth + 1)})
+        return kind({key: _freeze_item(value, kind, depth + 1)})
 
     if not raw:
         return EMPTY_MAP
@@ -140,7 +140,7 @@ def freeze_object(  # noqa: C901 - a call takes as long as a map
         items[key] = (
             freeze_object(value, kind, depth + 1)
             if cls is dict
-            else _freeze(value, kind, depth + 1)
+            else _freeze_item(value, kind, depth + 1)
         )
 
     if not is_sorted and kind is SortedJsonMap:
@@ -149,7 +149,7 @@ def freeze_object(  # noqa: C901 - a call takes as long as a map
     return kind(items)
 
 
-def _freeze(value: Any, kind: type[JsonMap], depth: int) -> Any:
+def _freeze_item(value: Any, kind: type[JsonMap], depth: int) -> Any:
     cls = value.__class__
     if cls is list and depth < MAX_LEVELS:
         return tuple(
@@ -158,7 +158,7 @@ def _freeze(value: Any, kind: type[JsonMap], depth: int) -> Any:
                 if item.__class__ in _SCALARS
                 else freeze_object(item, kind, depth + 1)
                 if item.__class__ is dict
-                else _freeze(item, kind, depth + 1)
+                else _freeze_item(item, kind, depth + 1)
                 for item in value
             ]
         )
