@@ -96,13 +96,15 @@ class Address(NamedTuple):
         where, _, query = rest.partition("?")
         who, host, port, database = _split_authority(prefix, where)
         given = _parse_options(prefix, query)
-        user, _, password = (_unquote(prefix, each) for each in who.partition(":"))
+        user, _, password = (
+            _decode_quoted(prefix, each) for each in who.partition(":")
+        )
         for name, value in (
             ("host", host),
             ("port", port),
             ("user", user),
             ("password", password),
-            ("dbname", _unquote(prefix, database)),
+            ("dbname", _decode_quoted(prefix, database)),
         ):
             if value and name in given:
                 msg = f"{name} is given before the ? and after it; give it once"
@@ -195,7 +197,7 @@ def _split_authority(prefix: str, where: str) -> tuple[str, str, str, str]:
         if found is None:
             raise StoreError(prefix, _UNREADABLE)
 
-        hosts.append(_unquote(prefix, found[1] or found[2]))
+        hosts.append(_decode_quoted(prefix, found[1] or found[2]))
         ports.append(found[3] or "")
 
     if "@" in database or "/" in database:
@@ -207,7 +209,7 @@ def _split_authority(prefix: str, where: str) -> tuple[str, str, str, str]:
 _HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:]*))(?::([0-9]{1,5}))?")
 
 
-def _unquote(prefix: str, text: str) -> str:
+def _decode_quoted(prefix: str, text: str) -> str:
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
