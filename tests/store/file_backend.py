@@ -414,7 +414,7 @@ def _remove_between(self, table, low, high):
     return 0 if is_open else Recorder.remove(self, table, low, high)
 
 
-def _converting(kind, convert, start=1):
+def _add_converted(kind, convert, start=1):
     def add(self, table, rows, **conditions):
         changed = [
             tuple(
@@ -436,12 +436,12 @@ wrong("takes rows of NULL for none", get=_get_no_nulls)
 wrong("scans a page of rows", scan=_scan_one_page)
 wrong("removes a page of ranges", remove_each=_remove_each_page)
 wrong("removes nothing before a key", remove=_remove_between)
-wrong("takes empty texts for NULL", add=_converting(str, lambda text: text or None))
-wrong("trims texts", add=_converting(str, str.rstrip))
-wrong("composes texts", add=_converting(str, partial(unicodedata.normalize, "NFC")))
-wrong("cuts texts off", add=_converting(str, lambda text: text[:255]))
-wrong("cuts keys off", add=_converting(str, lambda text: text[:255], start=0))
-wrong("cuts bytes off", add=_converting(bytes, lambda data: data[:65_535]))
+wrong("takes empty texts for NULL", add=_add_converted(str, lambda text: text or None))
+wrong("trims texts", add=_add_converted(str, str.rstrip))
+wrong("composes texts", add=_add_converted(str, partial(unicodedata.normalize, "NFC")))
+wrong("cuts texts off", add=_add_converted(str, lambda text: text[:255]))
+wrong("cuts keys off", add=_add_converted(str, lambda text: text[:255], start=0))
+wrong("cuts bytes off", add=_add_converted(bytes, lambda data: data[:65_535]))
 
 
 @fault("takes no turns")
@@ -450,7 +450,7 @@ class TakesNoTurns(FileBackend):
     Each block has a copy of the tables, and puts it in their place.
     """
 
-    def _copy(self):
+    def _copy_rows(self):
         block = MemoryBackend()
         with MemoryBackend.reading(self):
             block.tables = copy.deepcopy(self.tables)
@@ -459,12 +459,12 @@ class TakesNoTurns(FileBackend):
 
     @contextmanager
     def reading(self) -> Iterator[Any]:  # type: ignore[override]  # as above
-        with self._copy().reading() as block:
+        with self._copy_rows().reading() as block:
             yield block
 
     @contextmanager
     def writing(self) -> Iterator[Any]:  # type: ignore[override]  # as above
-        made = self._copy()
+        made = self._copy_rows()
         made.new_number = self.new_number
         with made.writing() as block:
             recorder = self.recorder(block)
