@@ -30,7 +30,8 @@ _WIDTH = 80
 # When most examples were recorded: code leaves it out.
 USUAL_TIME = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
-# Identities that were made, not given: in code they would be keys of requests.
+# Generated identities. The code leaves them out: as an argument they would be the keys
+# of requests.
 _NEW_ID = re.compile(r"[0-9a-f]{24}-[0-9a-f]+")
 
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -138,8 +139,8 @@ class _Writer:
         return _format_text(value) if isinstance(value, str) else repr(value)
 
     def _format_usage(self, usage: Usage) -> str:
-        # Its repr leaves out a total that is the sum, as a comparison with the
-        # defaults can't.
+        # The repr leaves out a total that is the sum; comparing fields with
+        # their defaults would not.
         text = repr(usage)
         self.name_class(Usage)
         for details in (usage.prompt_tokens_details, usage.completion_tokens_details):
@@ -149,8 +150,8 @@ class _Writer:
         return text
 
     def _format_time(self, value: Any) -> str:
-        # Its repr is right but for names: each begins with the module's, and that of a
-        # time with a zone has several.
+        # The repr is valid code except that each name has the prefix `datetime.`; the
+        # repr of a time with a zone has several such names.
         text = repr(value)
         for name in ("datetime", "timedelta", "timezone", "date", "time"):
             if f"datetime.{name}" in text:
@@ -191,8 +192,8 @@ class _Writer:
                     arguments += [self.format(one) for one in found]
                     continue
 
-                # By position is what a reader knows without a name, and only as long
-                # as no argument before it is left out.
+                # Arguments are positional only while no argument before them is left
+                # out, and only the first ones, which need no name.
                 is_named = is_named or parameter.kind is not _POSITIONAL
                 if _is_same(found, default):
                     is_named = True
@@ -224,7 +225,8 @@ class _Writer:
     def _list_adding(
         self, messages: list[Message], ledger: list[LedgerEntry]
     ) -> Iterator[str]:
-        # By their code: equal messages may hold True and 1, which JSON tells apart.
+        # Grouped by their code, not by equality: messages with True and with 1 in their
+        # metadata are equal, and have different code.
         for text, same in groupby(messages, self._format_add):
             first, *others = same
             if len(others) > 1:
@@ -287,7 +289,7 @@ def _is_same(value: Any, default: Any) -> bool:
     if isinstance(value, Mapping) and isinstance(default, Mapping):
         return not value and not default
 
-    # No parts are not the empty text.
+    # An empty tuple of parts is not the default of content, which is an empty text.
     if isinstance(value, tuple) and isinstance(default, (list, tuple)):
         return value == tuple(default)
 

@@ -142,7 +142,7 @@ def _guess_kind(subject: Any, target: str) -> str:  # noqa: PLR0911 - one for ea
     The kind of *subject*: by its methods, or the type hints of what it takes and
     returns.
     """
-    # A class is a function that makes what it is a class of; only its instances load.
+    # A class is a function that makes instances; only the instances can load.
     is_class = inspect.isclass(subject)
     if not is_class and _has_methods(subject, "dump", "load"):
         return "adapter"
@@ -165,8 +165,8 @@ def _guess_kind(subject: Any, target: str) -> str:  # noqa: PLR0911 - one for ea
     if returns is int and isinstance(takes, type) and issubclass(takes, Message):
         return "counter"
 
-    # By their text: a summary is any sequence of messages or string, or an awaitable
-    # of one, and the names of a hint are all that these have in common.
+    # The hints are compared as text: a summary may be a str, a message or an awaitable
+    # of either, and these types have no common base class.
     if "Message" in str(takes) and ("str" in str(returns) or "Message" in str(returns)):
         return "summariser"
 
@@ -223,7 +223,8 @@ def _run_contract(
         )
         return run_laws(contract, settings)
     except ValueError as error:
-        # Of names of laws: what the subject raises is a result.
+        # An unknown name of a law. Errors that the subject raises are results, and are
+        # not raised here.
         raise UsageError(str(error)) from None
 
 

@@ -139,7 +139,7 @@ def join_keeps_both_orders(a: Aggregator, b: Aggregator | Turn) -> None:
     assert (both.init_len, both.init_ledger_len) == (a.init_len, a.init_ledger_len), (
         "the receiver got another fork point"
     )
-    # A join may compute sums and lengths on a way of its own.
+    # A join may compute sums and lengths separately.
     states_add_up(both)
 
 
@@ -173,8 +173,8 @@ def forks_of_forks_join_the_root(
     fork_of_fork = fork.fork().extend(last)
     joined = root.join(fork_of_fork)
 
-    # The root has never seen the fork in the middle, whose messages are the
-    # grandchild's past.
+    # The root doesn't have the messages of the fork in the middle; they come with the
+    # fork of the fork.
     assert list(joined) == [*root, *between, *last], "a generation is missing"
     assert joined.join(fork) is joined, "the middle brought something twice"
     assert root.join(fork.join(fork_of_fork)) == joined, "the way up matters"
@@ -205,7 +205,7 @@ def siblings_join_in_call_order(
     or finished in.
     """
     forks = [root.fork() for _ in branches]
-    # The last one finishes first, so its messages have the oldest identities.
+    # The last fork is extended first, so its messages have the oldest identities.
     pairs = [*zip(forks, branches, strict=True)]
     done = [fork.extend(branch) for fork, branch in reversed(pairs)][::-1]
     in_order = [message for branch in branches for message in branch]
@@ -221,7 +221,7 @@ def turns_bring_what_was_added(target: Aggregator, state: Aggregator) -> None:
     nothing of what it inherited, exactly once; so does the turn when shipped.
     """
     turn = state.turn
-    # What is unpickled shares nothing, so that no shortcut by identity applies.
+    # An unpickled copy shares no objects, so shortcuts by `is` don't apply.
     shipped = unpickled(turn)
     joined = target.join(turn)
 
@@ -266,7 +266,7 @@ def checkpoints_merge_what_was_added(
 
     assert merged == target.join(checkpoint.state.turn), "a merge is no join of a turn"
     assert checkpoint.merge_into(merged) is merged, "merging again brought something"
-    # A fork brings its turn only: where the target lacks its past, that stays away.
+    # A fork brings only its turn: inherited messages that the target lacks stay absent.
     if not checkpoint.state.init_len:
         assert set(checkpoint.state.entries) <= set(merged.entries), "a root lost some"
 
@@ -279,8 +279,8 @@ def unchanged(*states: Aggregator) -> Generator[None, None, None]:
     """
     before = [_comparable_state(state) for state in states]
     yield
-    # By equality for what is made anew at each question, and by identity for messages:
-    # an equal one in the place of another would be a change, too.
+    # Equality is enough for properties that are computed at each access. Messages are
+    # also compared by identity: replacing one by an equal one is a change, too.
     for state, expected in zip(states, before, strict=True):
         now = _comparable_state(state)
         assert now == expected, f"a state changed: {expected} became {now}"

@@ -113,7 +113,8 @@ class AggregatorMachine(RuleBasedStateMachine):
         return model
 
     def _check_new_ids(self, *ids: str) -> None:
-        # Over the whole run: a join takes two entries of one identity for one.
+        # Identities are unique in the whole run, because a join merges entries of one
+        # identity.
         assert self._known_ids.isdisjoint(ids), "an identity was handed out twice"
         assert len({*ids}) == len(ids), "an identity was handed out twice"
         self._known_ids.update(ids)
@@ -148,8 +149,8 @@ class AggregatorMachine(RuleBasedStateMachine):
         for other in others:
             after = after.add(joined, entries=other.entries, ledger=other.ledger)
 
-        # Callers ask by identity whether a join brought anything, and save or notify if
-        # so.
+        # Callers use `is` to find out whether a join added anything, and then save or
+        # notify.
         assert (joined is before.state) == after.equals(before), (
             "a join made a needless state"
         )
@@ -168,7 +169,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         """
         Another root, which has nothing to do with the others.
         """
-        # Under an id that was drawn: two of these states may have the same one.
+        # The id is drawn, so two of these states may have the same one.
         state = Aggregator.new(id=name, messages=added)
         return self._check_added(StateModel(state, name, None, name), state, *added)
 
@@ -321,7 +322,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         """
         Two values under one id, which are branches too: a join keeps both.
         """
-        # Both keep the id of the state: only those of their entries tell them apart.
+        # Both keep the id of the state; only the identities of their entries differ.
         left = self._check_added(before, before.state.add(one), one)
         right = self._check_added(before, before.state.add(two), two)
         return self._check_joined(left, left.state.join(right.state), right)
@@ -429,7 +430,8 @@ class AggregatorMachine(RuleBasedStateMachine):
         Back to an earlier place in the state itself: the whole ledger stays.
         """
         state, entries = before.state, before.entries
-        # A share, for the length is that of a state which is drawn in the same step.
+        # A fraction of the length, because the state is drawn in the same step and its
+        # length is not known here.
         count = int(share * len(entries))
         back = state.rollback(entries[count - 1][0] if by_id and count else count)
         if count < len(entries):
@@ -475,13 +477,13 @@ class AggregatorMachine(RuleBasedStateMachine):
             try:
                 view = step(view)
             except (BudgetExceededError, CompactionError, InvalidTranscriptError):
-                # A step that refuses leaves the view, as a failed one does in a
-                # pipeline; the next one gets what was there.
+                # A step that refuses a view leaves it unchanged, and the next step gets
+                # this view, as in a pipeline.
                 continue
 
             views_add_up(view)
             assert list(view.original) == [one for _, one in model.entries], "lost"
-            # Later steps go on from it, and must leave it as it is.
+            # Later steps start from this view, and must not change it.
             self._views.append((view, _read_view(view)))
             if name == "fit":
                 views_fit(before, view)

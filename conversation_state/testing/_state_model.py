@@ -72,7 +72,7 @@ class StateModel:
                 *self.entries,
                 *[entry for entry in entries if entry[0] not in known],
             ],
-            # The usage that was recorded first stands, and at its place.
+            # The usage that was recorded first is kept, in its position.
             ledger=self.ledger | {**(ledger or {}), **self.ledger},
         )
 
@@ -106,7 +106,7 @@ class StateModel:
         """
         Whether the states should be equal.
         """
-        # As dicts they would be equal in any order.
+        # Compared as lists: dicts are equal in any order.
         return [*self.ledger.items()] == [*other.ledger.items()] and attrs.evolve(
             self, state=other.state
         ) == other

@@ -46,8 +46,8 @@ def timelines_add_up(timeline: Timeline[Any]) -> None:
     present = timeline.moment
     assert present is kept[present.number - first], "the present is not kept"
     assert timeline.present is present.state, "the present state is another"
-    # What is committed without going there does not push the present out: only the
-    # next commit does. Without a filter, which may refuse a state that is no news.
+    # A commit that stays does not push the present out; only the next commit does.
+    # There is no filter, because one may refuse a state that is equal to the present.
     if timeline.limit is not None and len(kept) > timeline.limit:
         later = timeline.with_filter(None).commit(present.state, "on")
         assert len(later.moments) <= timeline.limit, "kept too many"
@@ -55,7 +55,7 @@ def timelines_add_up(timeline: Timeline[Any]) -> None:
     path = timeline.path
     assert path[-1] is present, "the path leads elsewhere"
     top = path[0].parent
-    # Where the limit has forgotten what is above, a path begins below that.
+    # If the limit has forgotten the moments above, a path begins below them.
     assert top is None or top < first, "the path begins too late"
     for above, below in pairwise(path):
         assert below.parent == above.number, "the path leaves the tree"
@@ -142,7 +142,7 @@ def timelines_unchanged(*timelines: Timeline[Any]) -> Generator[None, None, None
 
 def _comparable_state(timeline: Timeline[Any]) -> tuple[Any, ...]:
     ways = [timeline.goto(moment).redo().moment.number for moment in timeline.moments]
-    # By their fields: a moment that was changed in place would be equal to itself.
+    # Compared field by field: a moment that was changed in place is equal to itself.
     moments = [
         (each.number, each.state, each.label, each.group, each.parent)
         for each in timeline.moments

@@ -25,7 +25,7 @@ __all__ = ["TimelineMachine"]
 
 _LABELS = st.sampled_from(["", "", "a", "b"])
 _GROUPS = st.sampled_from([None, None, "x", "y"])
-# Few of them, so that what is committed is often there already.
+# Few values, so that a committed value is often there already.
 _STATES = st.integers(0, 9)
 
 
@@ -65,7 +65,7 @@ class _TimelineModel:
         *number* and the moments above it that are kept.
         """
         ways = [number]
-        # What a limit has forgotten is no longer above anything.
+        # A forgotten moment is no longer the parent of any other.
         while (parent := self.nodes[ways[-1]].parent) in self.nodes:
             ways.append(parent)
 
@@ -104,8 +104,8 @@ class _TimelineModel:
         if self.limit is None:
             return nodes
 
-        # A commit elsewhere may leave the present behind: it is kept, with all that is
-        # newer.
+        # Commits elsewhere may make the present the oldest moment: it is kept, with
+        # all newer ones.
         first = min(max(nodes) - self.limit + 1, present)
         return {number: node for number, node in nodes.items() if number >= first}
 
@@ -244,7 +244,7 @@ class TimelineMachine(RuleBasedStateMachine):
     ) -> _TimelineModel:
         number, parent = before.newest + 1, node.parent
         assert parent is not None
-        # A commit that stays is where redo leads to only if nothing else was ahead.
+        # Redo leads to a commit that stays only if there was no other moment to redo.
         visited = {parent: number, **before.visited}
         if not stay:
             visited[parent] = number
@@ -440,7 +440,7 @@ class TimelineMachine(RuleBasedStateMachine):
         there = before.timeline.goto(number)
         is_open = before.opened is not None and before.nodes[number].group
         if is_open and number == before.present:
-            # Nothing but that the group is closed.
+            # The only change is that the group is closed.
             assert there == before.timeline, f"{before.timeline!r} became {there!r}"
             return self._check_timeline(
                 attrs.evolve(before, timeline=there, opened=None)

@@ -97,7 +97,8 @@ class MessageTreeMachine(RuleBasedStateMachine):
         One state more in the tree.
         """
         before, self._tree = self._tree, self._tree.add(added.state)
-        # As bytes: two trees that share a part which was changed would stay equal.
+        # Compared as bytes: if a part that two trees share is changed in place, the
+        # trees stay equal.
         self._kept.append((before, pickle.dumps(before)))
         for above, each in zip((None, *added.ids), added.ids, strict=False):
             first = self._parents.setdefault(each, above)
@@ -107,7 +108,8 @@ class MessageTreeMachine(RuleBasedStateMachine):
 
         assert [each.id for each in self._tree.present.entries] == [*added.ids]
         assert self._tree.add(added.state) is self._tree, "adding again adds"
-        # An entry that stands behind several has one path, not that of each state.
+        # An entry that follows different entries in several states has one path, which
+        # differs from that of some states.
         if not any(self._others.values()):
             self._unjoined.append(added.state)
             paths_lead_to_states(*self._unjoined)

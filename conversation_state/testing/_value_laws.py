@@ -156,7 +156,7 @@ def concat_of_one_is_itself(message: Message) -> None:
     calls, joined = message.tool_calls, whole.tool_calls
 
     assert concat([whole]) == whole, f"concatenating {whole!r} changes it"
-    # Fewer parts or calls: it was in pieces, and is another message when joined.
+    # If parts or calls were merged, the result is another message.
     if len(calls) == len(joined) and len(message.parts) == len(whole.parts):
         assert whole == message, f"concatenating {message!r} gives {whole!r}"
 

@@ -52,10 +52,10 @@ class Adapter(Protocol):
         ...
 
 
-# Also what no provider accepts: it is to be dumped, or listed as lost.
+# Including messages that no provider accepts: they must be dumped or listed as lost.
 _CONVERSATIONS = draw_mostly(CONVERSATIONS, st.lists(messages(), max_size=2).map(tuple))
-# What has no place in JSON of ours: too large, too deep, halves of pairs, and what is
-# no JSON at all.
+# Values that `load` should refuse: large numbers, surrogates, values that are not JSON,
+# and JSON of the wrong shape.
 _JUNK: SearchStrategy[Any] = st.one_of(
     st.sampled_from(
         [None, True, 3, "text", "\ud800", -(2**64), 10**400, float("nan"), b"bytes"]
@@ -77,7 +77,7 @@ def strip_message(message: Message) -> Message:
     changes: dict[str, Any] = {"run_id": None, "turn_id": None, "timestamp": None}
     changes |= {"metadata": {}, "unknown": {}}
     if hasattr(message, "content"):
-        # Formats whose only place for bytes is a URL return one for the other.
+        # Formats that have only URLs return bytes as a data: URL.
         parts = [_read_data_url(_strip_details(part)) for part in message.parts]
         changes["content"] = [part for part in parts if part != TextPart("")]
 
@@ -90,7 +90,7 @@ def strip_message(message: Message) -> Message:
             for call in message.tool_calls
         ]
 
-    # Some formats have it, others have the id of the call.
+    # Some formats have the name, others only the id of the call.
     if isinstance(message, ToolMessage):
         changes["tool_name"] = ""
 
@@ -276,7 +276,7 @@ class AdapterContract(Contract):
         # junk would change for all later examples.
         payload = copy.deepcopy(self.adapter.dump(list(messages)).payload)
         payload = put_junk(payload, path, copy.deepcopy(junk))
-        # Before the call, which may change it.
+        # Formatted before the call, which may change the payload.
         text = format_code(payload)
         try:
             self.adapter.load(payload)
@@ -313,7 +313,7 @@ def _read_order(messages: Iterable[Message]) -> tuple[Any, ...]:
     """
     every = [strip_message(each) for each in messages]
     return (
-        # Joined, for two messages that were merged may be one text.
+        # Joined, because two messages that were merged may have one text.
         "".join([each.text for each in every]),
         [
             (call.id, call.name, call.arguments)

@@ -49,7 +49,7 @@ class _Subject(StoreContract):
     def backend(self, folder: Path) -> Backend:
         takes_folder = bool(inspect.signature(self._make).parameters)
         made = self._make(folder) if takes_folder else self._make()
-        # A store has a backend.
+        # A store gives its backend; anything else is the backend.
         return made._core.backend if isinstance(made, Store) else made
 
 
@@ -123,10 +123,11 @@ def _run_promise(
             with _open_fixtures(subject, test, given) as fixtures:
                 test(subject, **fixtures)
         except pytest.skip.Exception:
-            # By what the backend is, which is the same for all arguments.
+            # A promise is skipped because of a property of the backend, which is the
+            # same for all arguments.
             return LawResult(name, promise, NOT_APPLICABLE)
         except (Exception, SystemExit, pytest.fail.Exception) as error:  # noqa: BLE001
-            # Whatever a test raises says that its promise is broken.
+            # Any error that a test raises means that its promise is broken.
             code = "\n".join(f"{each} = {value!r}" for each, value in given.items())
             line = find_line(error.__traceback__)
             return LawResult(name, promise, BROKEN, number, error, code, line)

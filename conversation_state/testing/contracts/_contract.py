@@ -132,7 +132,7 @@ class Law:
                 if inspect.iscoroutine(result):
                     run_coroutine(result)
             except HypothesisException:
-                # How assume() and a filter reject an example: no law is broken.
+                # assume() and filters raise these to reject an example.
                 raise
             except (Exception, SystemExit) as error:
                 on_error(error, drawn)
@@ -146,10 +146,10 @@ class Law:
             hold()
             return
 
-        # What Hypothesis remembers failing examples by, with the source: all laws have
-        # the source of this function.
+        # Hypothesis stores failing examples under the name and the source of the
+        # function, and all laws share the source of this one.
         hold.__name__ = f"{type(contract).__name__}_{self.check.__name__}"
-        # By name where a subclass may have examples of its own.
+        # Given as a name if a subclass may define its own examples.
         examples = {
             name: getattr(contract, found) if isinstance(found, str) else found
             for name, found in self.examples.items()
@@ -161,7 +161,7 @@ class Law:
             print_blob=False,  # there is no test of the user's to put it on
             report_multiple_bugs=False,
             suppress_health_check=tuple(suppressed),
-            # It would explain lines of this kit, which called what is checked.
+            # Its explanations are about lines of this kit, not of the user's code.
             phases=[each for each in settings.phases if each is not Phase.explain],
         )
         adapted(given(**examples)(hold))()
@@ -220,14 +220,14 @@ class Contract:
     without: Collection[str] = ()
     also: Collection[str] = ()
     laws: ClassVar[dict[str, Law]] = {}
-    # What it is a contract of, in the plural.
+    # The kind of thing that the contract is about, in the plural.
     kind: ClassVar[str] = ""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.laws = {}
-        # Laws of a base class first, in which a subclass may state what its own need;
-        # as the class has them, for a subclass may put another in the place of one.
+        # Laws of a base class come first, because the laws of a subclass may depend on
+        # them. They are read from the class, because a subclass may override a law.
         for base in reversed(cls.__mro__):
             for name in vars(base):
                 found = getattr(getattr(cls, name, None), "law", None)
@@ -277,7 +277,7 @@ def refuse_coroutine(result: object) -> None:
     Raise an AssertionError if *result* is a coroutine: that of an async function.
     """
     if isinstance(result, Coroutine):
-        result.close()  # nobody awaits it
+        result.close()  # it is never awaited
         msg = "expected a function that is not async; it returned a coroutine"
         raise AssertionError(msg)  # noqa: TRY004 - a law is broken
 
@@ -324,7 +324,7 @@ def _run_law(each: Law, contract: Contract, settings: Settings) -> LawResult:
     tried = count()
 
     def note_error(error: BaseException, drawn: dict[str, Any]) -> None:
-        # Only the last one: states that were drawn can be large.
+        # Only the last one is kept, because drawn states can be large.
         failed[:] = [(error, drawn)]
 
     quiet = Settings(settings, verbosity=Verbosity.quiet)
@@ -332,11 +332,12 @@ def _run_law(each: Law, contract: Contract, settings: Settings) -> LawResult:
     try:
         each.run(contract, quiet, note_error, tried)
     except (Exception, SystemExit) as error:
-        # Strategies of a user's subclass may fail: no example, and no law is broken.
+        # If no example was tried, a strategy of a user's subclass failed, and no law is
+        # broken.
         if not failed:
             raise
 
-        # Hypothesis says so if the same example breaks it once and not once more.
+        # Hypothesis raises Flaky if an example breaks the law only once.
         [(reason, drawn)] = failed
         if isinstance(error, Flaky):
             reason.add_note("not each time that it is tried")
@@ -365,8 +366,8 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     The result of *coroutine*, run in an event loop of its own; in another thread if
     this one has a running loop.
     """
-    # asyncio.run() refuses to run in a thread whose loop runs, as that of an async test
-    # or of a notebook does.
+    # asyncio.run() fails in a thread with a running loop: in an async test, or in a
+    # notebook.
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -53,7 +53,8 @@ _PIECES = st.lists(
     min_size=1,
     max_size=4,
 )
-# What an encoding may refuse, or read as no text; and calls that are not JSON.
+# Texts that an encoding may refuse or read as a special token, and calls whose
+# arguments are not JSON.
 _ODD = st.sampled_from(
     [
         UserMessage("What is <|endoftext|>?"),
@@ -103,7 +104,7 @@ class CounterContract(Contract):
         result: Any = self.counter(message)
         refuse_coroutine(result)
         try:
-            # Not by its class: a library's integers are integers, too.
+            # Not isinstance(): NumPy's integers, for example, are integers, too.
             tokens = index(result)
         except TypeError:
             tokens = -1

@@ -76,7 +76,7 @@ def _list_messages(turns: list[str], systems: int) -> Iterator[Message]:
                 yield ToolMessage("12:30, or a little later", tool_call_id=call.id)
         else:
             yield AssistantMessage(tool_calls=calls[:1])
-            # Only at the end: an agent is about to run it.
+            # A pending call stands only at the end, where an agent is about to run it.
             if turn == "call" or number < last:
                 yield ToolMessage("12:30", tool_call_id=calls[0].id)
 
@@ -108,9 +108,9 @@ def _is_ended(messages: tuple[Message, ...]) -> bool:
 
 
 _PLAIN = _draw_plain(_TURNS)
-# What a provider accepts. With all that messages may hold, now and then.
+# Conversations that providers accept; some of them have any kind of content.
 CONVERSATIONS = draw_mostly(_PLAIN, transcripts(max_size=4))
-# The same with at least a message, and no calls at the end that wait for results.
+# The same with at least one message, and without pending calls at the end.
 ENDED_CONVERSATIONS = draw_mostly(
     _draw_plain(_TURNS[:-1]).filter(bool),
     transcripts(min_size=1, max_size=4).filter(_is_ended),

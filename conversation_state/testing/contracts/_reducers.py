@@ -61,7 +61,7 @@ class ReducerContract(Contract):
         """
         All messages of the state are in the result, in their order.
         """
-        # Each search goes on where the one before it ended: that is the order.
+        # Each search continues where the previous one ended, which checks the order.
         rest = iter(self.reducer(state))
         for number, message in enumerate(state):
             assert any(message == each for each in rest), (
@@ -111,7 +111,7 @@ class ReducerContract(Contract):
         The usage of each response that was added is in the ledger, as `add_response`
         and `record_responses` record it.
         """
-        # What was missing before is not what the reducer left out.
+        # Usage that was missing before the call is not the reducer's omission.
         missing = _find_unrecorded(self.reducer(state)) - _find_unrecorded(state)
 
         assert not missing, f"responses that are not in the ledger: {sorted(missing)}"

@@ -127,7 +127,7 @@ class BrokenLawsError(AssertionError):
     """
 
     def __init__(self, subject: str, kind: str, results: tuple[LawResult, ...]) -> None:
-        # All of them: an exception is unpickled by a call with its `args`.
+        # An exception is unpickled by a call with its `args`, so all facts go there.
         super().__init__(subject, kind, results)
         self.subject, self.kind, self.results = subject, kind, results
 
@@ -141,7 +141,7 @@ class BrokenLawsError(AssertionError):
     def __str__(self) -> str:
         number = f"{len(self.broken)} of {len(self.results)}"
         first = f"{self.subject} breaks {number} laws of {self.kind}"
-        # A function that always fails breaks all laws in one way, which is said once.
+        # A function that always fails breaks all laws for one reason, shown once.
         reasons: dict[str, list[LawResult]] = {}
         for each in self.broken[:_MAX_SHOWN]:
             reasons.setdefault(each.reason, []).append(each)
@@ -177,8 +177,8 @@ def find_line(raised: TracebackType | None) -> str:
     Where the code that was checked raised an error: the innermost line in the file
     that a contract called; "" if the contract itself raised it.
     """
-    # What is below the last frame of this kit is the user's; but the innermost line may
-    # be that of a library which they call.
+    # The frames after the last one of this kit are the user's, but the innermost ones
+    # may belong to a library that the user's code calls.
     frames = traceback.extract_tb(raised)
     while any(each.filename.startswith(_KIT) for each in frames):
         frames.pop(0)

@@ -245,7 +245,7 @@ class SessionContract(Contract):
 
 
 async def _add_items(session: Session, items: list[Any]) -> None:
-    # A session that keeps the list itself breaks the law about copies, and no other.
+    # A copy, so that a session that keeps this list breaks only the law about copies.
     await wait_for(session.add_items(copy.deepcopy(items)))
 
 

@@ -37,7 +37,7 @@ from conversation_state.trimming import AsyncStep, TrimContext
 
 __all__ = ["TrimmingStepContract", "check_trimming_step"]
 
-# With which a step may refuse a view.
+# The errors with which a step may refuse a view.
 _REFUSALS = (BudgetExceededError, CompactionError, InvalidTranscriptError)
 
 
@@ -58,7 +58,7 @@ class TrimmingStepContract(Contract):
 
     def _call_step(self, view: TrimContext) -> TrimContext:
         result = self.step(view)
-        # Most steps are not async, and an event loop for each call takes longer.
+        # Most steps are not async, and an event loop for each call would be slow.
         return run_coroutine(wait_for(result)) if isawaitable(result) else result
 
     def _apply_step(self, view: TrimContext) -> TrimContext:
@@ -180,8 +180,8 @@ class TrimmingStepContract(Contract):
             ("unpickled", unpickled(messages)),
         ):
             state = Aggregator.new(messages=copy)
-            # A view holds its elements: equal messages are in another view only if it
-            # is made anew, without those that the first one had removed.
+            # A view keeps its own elements, so the copies need a second view, from
+            # which the same messages are removed.
             other = TrimContext.of(state, view.budget, counter=view.counter)
             found = _make_comparable(self._apply_step(other.remove(gone)))
             assert expected == found, (

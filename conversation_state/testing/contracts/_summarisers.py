@@ -85,8 +85,8 @@ class SummariserContract(Contract):
         A view takes the summary in the place of the messages: it is not blank, makes
         no calls, and is no result of a tool.
         """
-        # By the step that takes it, so that its rules are stated once; it notes what it
-        # refuses and leaves the view as it is.
+        # Checked by the step that uses summaries, so that its rules exist only once. If
+        # it refuses a summary, the view is unchanged and has a failure.
         step = acompact(range(len(messages)), self._call_summarise)
         view = await atrim(messages, None, step)
 
@@ -165,7 +165,7 @@ def _read_response_id(summary: str | Message) -> str:
     The id of the response if it has a usage, else "".
     """
     response = summary.response if isinstance(summary, AssistantMessage) else None
-    # Without a usage nothing is recorded, and an id may stand twice.
+    # Without a usage nothing is recorded, and two responses may have one id.
     if response is None or response.usage in {None, Usage()}:
         return ""
 

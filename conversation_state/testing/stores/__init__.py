@@ -14,8 +14,8 @@ import sys
 
 import pytest
 
-# Before they are imported: so that an assertion which fails shows both sides, in
-# the projects of others too.
+# Registered before the modules are imported, so that a failing assertion shows both
+# sides in other projects, too.
 for _name in (
     *("_branches", "_deletion", "_failures", "_heads", "_machine", "_recording"),
     *("_names", "_notes", "_reopening", "_saving", "_stepping", "_tables"),

@@ -298,7 +298,7 @@ class DeletionPromises(StoreFixtures):
         for reading in (store, other, self.other(store)):
             assert ["mine", ""] == [m.text for m in reading.load("mine")]
 
-        # Now the other one knows, and remembers this head as well.
+        # Now the other store remembers this head as well.
         other.save("new", Aggregator.new().add_user_prompt("new"))
         other.save("new", other.load("new").join(CONVERSATION))
 

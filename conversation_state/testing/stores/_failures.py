@@ -101,7 +101,7 @@ class FailurePromises(StoreFixtures):
             Store(self.backend(_make_folder(tmp_path, "mine"))) as store,
             Store(self.backend(_make_folder(tmp_path, "twin"))) as twin,
         ):
-            # The twin takes each step without a failure: what is there after it.
+            # The twin does each step without a failure, and gives the expected rows.
             for step in _store_steps():
                 step(twin)
                 failed += _count_interruptions(
@@ -123,7 +123,7 @@ def _count_interruptions(
     while True:
         left = [-1]
         store = Store(RecordingBackend(backend, partial(fail_at, left)))
-        # As it is in life: a store knows the heads that it goes on from.
+        # As in real use, the store has loaded the heads that it continues from.
         for name in store.names():
             store.load(name)
 
@@ -135,14 +135,14 @@ def _count_interruptions(
             is_done = False
             at += 1
 
-        # What has the same rows is the same store: the others are verified and read.
+        # A store with the same rows was verified already; only the others are.
         found = before
         if read_rows(backend) != rows_before:
             there = Store(backend)
             assert () == there.verify()
             found = _read_all(there)
 
-        # What was done when it was interrupted is not done once more.
+        # A step that was complete before the failure is not repeated.
         if is_done or found == after != before:
             assert after == found
             return at

@@ -150,7 +150,7 @@ def failing(backend: Backend, at: int) -> RecordingBackend:
 
 
 def fail_at(left: list[int], call: Call) -> None:
-    # At 0 it stays: who catches the first error would otherwise get through.
+    # The count stays at 0: code that catches the first error must not succeed later.
     if not left[0]:
         raise InjectedError(call)
 
@@ -165,7 +165,8 @@ def read_rows(backend: Backend) -> dict[str, list[Row]]:
         return {table: rows.scan(table, None, None) for table in TABLES}
 
 
-# One store for all examples, and one test for all backends: neither affects the others.
+# All examples share one store, and all backends one test; examples are independent of
+# each other in both cases.
 FOR_EXAMPLES = settings(
     deadline=None,  # a backend may be slow, and so may be making states
     suppress_health_check=[

@@ -211,7 +211,7 @@ class HeadPromises(StoreFixtures):
 
     def test_update(self, store: Store) -> None:
         """
-        However many threads update one name, no word of anyone's is lost.
+        Any number of threads may update one name; no update is lost.
         """
         store.save("chat", Aggregator.new())
 

@@ -103,7 +103,7 @@ class StoreMachine(StoreModel):
         saved = self._saved.get(name)
         state = (Aggregator.new() if saved is None else store.load(name)).add(message)
         store.save(name, state)
-        # What is loaded after an erasure holds tombstones, and so does this.
+        # States that are loaded after an erasure have tombstones, and so does this one.
         self._remember_saved(name, state)
         return state
 
@@ -368,7 +368,7 @@ class StoreMachine(StoreModel):
             assert fork.messages == state.messages, "another past"
             assert fork.init_len == len(state), "forked elsewhere"
             assert new not in self._saved, "it was there"
-            # As it was loaded: its identity is new, and only the store knows it.
+            # The loaded state, because the store makes a new identity for it.
             self._saved[new], self._parents[new] = [fork], [None]
 
     @rule(who=_WHO, name=_NAMES, notes=_NOTES, data=st.data())
@@ -446,7 +446,7 @@ class StoreMachine(StoreModel):
             assert self._parents[name] == [head.parent for head in history], "parents"
             loaded = [store.load(name, at=i) for i in range(1, len(saved) + 1)]
             assert MessageTree.of(*loaded) == store.message_tree(name), "another tree"
-            # By each of them: two have remembered rows since they wrote or read them.
+            # Each store is checked: two of them remember rows that they wrote or read.
             for who, each in enumerate(self._stores):
                 for i, state in enumerate(saved, 1):
                     loaded_here = each.load(name, at=i)

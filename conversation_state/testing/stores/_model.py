@@ -29,7 +29,7 @@ class StoreModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._saved: dict[str, list[Aggregator]] = {}
-        # What each of them grew from.
+        # The revision that each of them grew from.
         self._parents: dict[str, list[int | None]] = {}
         # Notes by name, and by name and revision.
         self._notes: dict[tuple[str, int | None], dict[str, Any]] = {}
@@ -115,7 +115,7 @@ class StoreModel(RuleBasedStateMachine):
         return best or None
 
     def _set_label(self, name: str, label: str, number: int) -> None:
-        # One that it has already keeps its place among the others.
+        # A label that points there already keeps its position.
         if self._labels.get((name, label)) != number:
             self._labels.pop((name, label), None)
             self._labels[name, label] = number

@@ -122,7 +122,7 @@ class RecordPromises(StoreFixtures):
 
         def add(rows: Writer) -> None:
             calls.append(rows.get(b"key"))
-            # As if others had written since it looked.
+            # As if another writer had saved since the store read the head.
             if len(calls) == 1:
                 rows.add(b"twice", b"1")
                 rows.add(b"twice", b"2")

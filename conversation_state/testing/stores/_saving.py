@@ -32,7 +32,7 @@ class SavingPromises(StoreFixtures):
     What is saved is loaded, and only what is new is written.
     """
 
-    # Half as many as usual, since every backend has them.
+    # Half as many examples as usual, because each backend runs this test.
     @settings(FOR_EXAMPLES, max_examples=settings().max_examples // 2)
     @given(aggregators(), aggregators())
     def test_any_state_comes_back(
@@ -53,7 +53,7 @@ class SavingPromises(StoreFixtures):
         assert next_one == store.load(name) == other.load(name)
         assert state == store.load(name, at=head) == other.load(name, at=1)
         assert () == store.verify()
-        # Each example verifies all that is there, that of the others too.
+        # verify() reads all names, so that of an earlier example would cost time.
         store.delete(name)
         assert second.digest == head.digest or state != next_one
 

@@ -145,8 +145,7 @@ class TablePromises(StoreFixtures):
         with backend.reading() as rows:
             before = rows.scan("branches", None, None)
             other.start()
-            # Where it need not wait it has written by then; where it must, it goes on
-            # below.
+            # By now the other thread has written, or it waits until this block ends.
             other.join(0.1)
 
             assert [(1, 0, 0)] == before == rows.scan("branches", None, None)
@@ -181,8 +180,7 @@ class TablePromises(StoreFixtures):
 
         def start_other() -> None:
             other.start()
-            # Where it need not wait it has written by then; where it must, it goes on
-            # when the block of this thread has ended.
+            # By now the other thread has written, or it waits until this block ends.
             other.join(0.1)
 
         count(start_other)

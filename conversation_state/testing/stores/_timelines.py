@@ -396,7 +396,7 @@ class TimelinePromises(StoreFixtures):
         other = self.other(store, remembered=0)
         at, is_done = 0, False
         while not is_done:
-            # A new name each time: a retry would begin with what the last one left.
+            # A new name each time, because the last attempt may have been saved.
             name = f"chat {at}"
             head = store.save_timeline(name, before)
             broken = Store(failing(store._core.backend, at))

@@ -78,8 +78,8 @@ class _Recipe(Generic[T]):
     A class, and where its arguments come from.
     """
 
-    # No attrs class: Hypothesis would show what is in it, which fills pages,
-    # and warn that it did.
+    # Not an attrs class: Hypothesis would show its fields, which fill pages, and warn
+    # about the length.
     __slots__ = ("fields", "kind")
 
     def __init__(
@@ -269,7 +269,7 @@ def tool_calls(
     *, ids: SearchStrategy[str] | None = None, names: SearchStrategy[str] | None = None
 ) -> SearchStrategy[ToolCall]:
     """
-    Calls, whose arguments are JSON or whatever else the model wrote.
+    Calls, whose arguments are JSON or any other text.
 
     Args:
         ids: Where ids come from; by default any text, "" included.

@@ -110,7 +110,7 @@ def _draw_aggregators(draw: DrawFn, max_steps: int, steps: _Steps) -> Aggregator
         elif step == "join":
             state = state.join(draw(st.sampled_from(states)))
         elif step == "many":
-            # Past the borders of the log's blocks, at the price of one draw.
+            # Enough messages to cross the borders of the log's blocks, in one draw.
             state = state.extend([draw(steps.messages)] * draw(st.integers(1, 70)))
         else:
             state = unpickled(state)

@@ -19,7 +19,7 @@ from conversation_state.tree import MessageTree
 
 __all__ = ["message_trees", "moments", "timelines"]
 
-# Mostly commits: of few moments there are few places to go to.
+# Mostly commits, because moves need several moments.
 _VERBS = ("commit", "commit", "commit", "undo", "redo", "goto", "ship")
 
 

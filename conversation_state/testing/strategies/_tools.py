@@ -57,7 +57,7 @@ def _nested_schemas(
 ) -> Parameter:
     description, needed = draw(texts(max_size=8)), draw(required)
     if draw(st.booleans()):
-        # Items have no name by which they could be required.
+        # Items have no name, so `required` can't list them.
         inner = _parameter_schemas(st.just(value=False), levels - 1)
         items = draw(st.none() | inner)
         return Parameter("array", description, needed, items=items)
@@ -162,8 +162,8 @@ def documents() -> SearchStrategy[Document]:
             "extra_info": texts(max_size=8),
         },
     )
-    # Under the names that the fields of a search have in the metadata, anything: the
-    # user may have put it there.
+    # Any values under the metadata keys of search fields, because a user may have set
+    # these keys.
     foreign = st.dictionaries(
         st.sampled_from(["_score", "_sub_indexes", "_dense_vector", "_sparse_vector"])
         | texts(max_size=6),

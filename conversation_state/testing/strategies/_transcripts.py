@@ -101,8 +101,8 @@ def _build_transcript(
                 made.append(attrs.evolve(call, id=name))
 
             transcript.append(draw(speakers.answers).replace(tool_calls=made))
-            # At the very end, an agent may have been stopped before its tools
-            # were done; and where there is no more room, it was.
+            # At the very end, an agent may have been stopped before its tools were
+            # done. If there is no room for the results, it always was.
             answered = draw(st.permutations(made))
             if len(transcript) + len(made) >= size and draw(st.booleans()):
                 least = max(0, min_size - len(transcript))
@@ -263,7 +263,7 @@ def broken_transcripts(*, max_size: int = 6) -> SearchStrategy[tuple[Message, ..
 
     Shrink to a call, its result, and one harm.
     """
-    # Where several harms are done, one may undo another.
+    # With several harms, one may undo another.
     return _broken_transcripts(_end_conversation(max_size)).filter(
         lambda messages: not is_accepted(messages)
     )

@@ -35,7 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Fields: TypeAlias = dict[str, Any]
 
-# A thousand million of them add up to no more than 2**63 - 1.
+# The sum of a thousand million of them is at most 2**63 - 1.
 MAX_COUNT = 2**32
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -64,7 +64,7 @@ def rarely(usual: SearchStrategy[T], rare: SearchStrategy[T]) -> SearchStrategy[
     return st.sampled_from([usual, usual, usual, rare]).flatmap(lambda chosen: chosen)
 
 
-# Values without a home of their own
+# Plain values
 
 
 @once
@@ -107,7 +107,7 @@ def timestamps() -> SearchStrategy[datetime]:
 @once
 def json_values(*, max_leaves: int = 6) -> SearchStrategy[Any]:
     """
-    Whatever JSON can hold, as plain dicts, lists and scalars: integers of 64
+    Any JSON value, as plain dicts, lists and scalars: integers of 64
     bits with sign or without, finite floats, nesting.
 
     Shrinks to scalars, and these to null.
@@ -116,7 +116,7 @@ def json_values(*, max_leaves: int = 6) -> SearchStrategy[Any]:
         st.none(),
         st.booleans(),
         st.integers(-(2**63), 2**64 - 1),
-        # Seldom drawn otherwise, and where readers of JSON differ.
+        # Readers of JSON differ in these integers, which are rarely drawn otherwise.
         st.sampled_from([2**53 + 1, -(2**63), 2**64 - 1]),
         st.floats(allow_nan=False, allow_infinity=False),
         texts(max_size=8),
@@ -142,7 +142,7 @@ def metadata(*, max_size: int = 3) -> SearchStrategy[Fields]:
 
 
 # What the fields of messages, parts, calls and responses are called, and what
-# the wire adds; one text, for a set would take forty lines.
+# the wire adds. It is one text, because a set would take forty lines.
 _NAMES = (
     " arguments content data detail finish_reason format id index is_error kind "
     "logprobs media_type metadata model name parts raw response role run_id "
@@ -215,7 +215,7 @@ def usages(*, max_count: int = MAX_COUNT) -> SearchStrategy[Usage]:
     names = st.sampled_from(["cache_write_tokens", "tool_use_prompt_tokens"])
     return st.builds(
         Usage,
-        # Half each, for a total that is not drawn is their sum.
+        # Half each, because a total that is not drawn is their sum.
         st.integers(0, max_count // 2),
         st.integers(0, max_count // 2),
         st.none() | counts,
