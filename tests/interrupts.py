@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from tests.counts import COUNTS
 from tests.profiles import is_thorough
 
-__all__ = ["interrupt_at_each_opcode", "interrupt_by_signals"]
+__all__ = ["interrupt_at_each_opcode", "interrupt_by_signals", "run_in_thread"]
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ def interrupt_at_each_opcode(
 
     # A thread for each moment would take longer than most moments do.
     with _collecting_between() as collect:
-        _run_in_thread(
+        run_in_thread(
             interrupt_each,
             timeout_s,
             lambda: f"interrupted {interrupter.describe_place()}",
@@ -146,7 +146,7 @@ def interrupt_by_signals(
             completed = _run_with_alarm(operation, subject, moment_s)
             interrupted += not completed
             COUNTS["signals"] += not completed
-            _run_in_thread(
+            run_in_thread(
                 functools.partial(check, subject, completed),
                 timeout_s,
                 lambda: "interrupted by a signal",
@@ -372,7 +372,7 @@ def _find_handler(code: CodeType, offset: int) -> int | None:
     return None
 
 
-def _run_in_thread(
+def run_in_thread(
     function: Callable[[], object],
     timeout_s: float,
     describe: Callable[[], str],
@@ -393,7 +393,9 @@ def _run_in_thread(
     thread = threading.Thread(target=run, daemon=True)
     with _swallowed_interrupts():
         thread.start()
-        counted = 0
+        # No count yet: the thread may be slow to start, and has its first
+        # *timeout_s* seconds all the same.
+        counted = -1
         while thread.is_alive() and counted != count():
             counted = count()
             thread.join(timeout_s)

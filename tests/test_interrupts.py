@@ -8,7 +8,11 @@ import threading
 
 import pytest
 
-from tests.interrupts import interrupt_at_each_opcode, interrupt_by_signals
+from tests.interrupts import (
+    interrupt_at_each_opcode,
+    interrupt_by_signals,
+    run_in_thread,
+)
 from tests.profiles import is_thorough
 
 
@@ -204,3 +208,27 @@ class TestInterruptBySignals:
         assert 0 == interrupt_by_signals(
             Counter.add, is_free, prepare=Counter, times=3, within_s=1000
         )
+
+
+class TestRunInThread:
+    def test_waits_for_a_thread_that_is_slow_to_start(self):
+        """
+        It does not hang where nothing was counted before it was looked at first.
+        """
+        counting = threading.Event()
+
+        def count():
+            counting.set()
+            return 0
+
+        run_in_thread(counting.wait, 30, lambda: "", count=count)
+
+    def test_finds_a_thread_that_hangs(self):
+        """
+        What counts nothing more is reported, with what it was doing.
+        """
+        ended = threading.Event()
+        with pytest.raises(AssertionError, match="hangs: interrupted in add"):
+            run_in_thread(ended.wait, 0.01, lambda: "interrupted in add", count=lambda: 3)
+
+        ended.set()
