@@ -19,6 +19,7 @@ __all__ = [
     "escape_line",
     "format_count",
     "format_dollars",
+    "format_media_size",
     "shorten_path",
     "shorten_repr",
     "shorten_text",
@@ -85,6 +86,29 @@ def format_dollars(amount: Decimal) -> str:
     """
     whole, _, part = f"{amount:,f}".partition(".")
     return f"${whole}.{part.rstrip('0').ljust(2, '0')}"
+
+
+_LONGEST_URL = 500
+_LONGEST_START = 100
+
+
+def format_media_size(data: bytes | None, url: str | None) -> str:
+    """
+    The size of a file's *data*, or its *url*, without data in it.
+    """
+    if url is None:
+        return format_count(len(data or b""), "byte")
+
+    start, comma, _ = url[:_LONGEST_START].partition(",")
+    is_content = url[:5].lower() == "data:"
+    if is_content:
+        start += comma
+    elif len(url) > _LONGEST_URL:
+        start = url[:_LONGEST_URL]
+    else:
+        return url
+
+    return f"{start} and {format_count(len(url) - len(start), 'character')} more"
 
 
 def shorten_repr(value: object, limit: int = 60) -> str:

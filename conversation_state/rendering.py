@@ -23,6 +23,7 @@ from conversation_state._wording import (
     escape_invisible,
     escape_line,
     format_count,
+    format_media_size,
     shorten_repr,
 )
 from conversation_state.errors import DecodeError
@@ -33,7 +34,6 @@ from conversation_state.messages import (
     UnknownMessage,
     find_erasure,
 )
-from conversation_state.messages._base import size_of
 from conversation_state.parts import (
     FilePart,
     ImagePart,
@@ -255,7 +255,10 @@ def _make_part_block(part: Part, quote: Quote) -> ContentBlock:
         return ContentBlock(quote(part.kind), "")
 
     # The size of a part with a url is that url, which its author chose.
-    size, name = size_of(part), part.name if isinstance(part, FilePart) else ""
+    size, name = (
+        format_media_size(part.data, part.url),
+        part.name if isinstance(part, FilePart) else "",
+    )
     facts = [
         *[quote(word) for word in (name, part.media_type) if word],
         size if part.url is None else quote(size),

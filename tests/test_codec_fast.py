@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from conversation_state._common_fields import PLAIN
 from conversation_state._persistent import thaw
 from conversation_state.aggregator import Aggregator
 from conversation_state.codec import (
@@ -34,7 +35,6 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
-from conversation_state.messages._base import PLAIN
 from conversation_state.parts import (
     AudioPart,
     FilePart,

@@ -229,6 +229,8 @@ class TestRunInThread:
         """
         ended = threading.Event()
         with pytest.raises(AssertionError, match="hangs: interrupted in add"):
-            run_in_thread(ended.wait, 0.01, lambda: "interrupted in add", count=lambda: 3)
+            run_in_thread(
+                ended.wait, 0.01, lambda: "interrupted in add", count=lambda: 3
+            )
 
         ended.set()

@@ -5,7 +5,7 @@ Each class has a *plan*, made from its attrs fields and their annotations: what
 fits each field, what is made of it, and what is written. The plan becomes
 straight-line code, which is checked into `conversation_state.codec._readers`
 and `_writers`; a test holds both to what this script prints. A rule that no
-annotation tells stands in `RULES`.
+annotation states is in `RULES`.
 
     python -m tools.generate_codec && ruff format conversation_state/codec
 """
@@ -20,8 +20,8 @@ from typing import NamedTuple
 import attrs
 
 from conversation_state import messages, parts, tools
+from conversation_state._common_fields import Common
 from conversation_state._persistent import EMPTY_MAP
-from conversation_state.messages._base import Common
 
 # Without importing the codec, which needs what is made here.
 CODEC = Path(__file__).parent.parent / "conversation_state" / "codec"
@@ -490,6 +490,7 @@ _NAMES = {
     "binascii": ["a2b_base64"],
     "functools": ["partial"],
     "typing": ["Any", "Final"],
+    "conversation_state._common_fields": ["PLAIN"],
     "conversation_state._persistent": ["EMPTY_MAP", "make_draft"],
     "conversation_state._persistent.frozen": ["JsonMap"],
     "conversation_state.codec._fast": [
@@ -502,7 +503,6 @@ _NAMES = {
     "conversation_state.messages": [
         cls.__name__ for cls in (*MESSAGES, messages.LogProb, messages.ResponseMeta)
     ],
-    "conversation_state.messages._base": ["PLAIN"],
     "conversation_state.parts": [cls.__name__ for cls in PARTS],
     "conversation_state.tools": ["ToolCall"],
 }

@@ -27,6 +27,7 @@ DIVIDED = frozenset({"adapters"})
 TESTS: dict[str, tuple[str, ...]] = {
     "_lazy.py": ("tests/test_front_door.py", "tests/test_pages.py"),
     "_canonical.py": ("tests/test_codec.py", "tests/test_documents.py"),
+    "_common_fields.py": ("tests/test_messages.py",),
     "_persistent": ("tests/test_log*.py", "tests/test_frozen.py"),
     "_waiting.py": (
         "tests/test_waiting.py",
@@ -100,6 +101,7 @@ TESTS: dict[str, tuple[str, ...]] = {
 MORE_TESTS: dict[str, tuple[str, ...]] = {
     "_identity.py": ("tests/test_aggregator.py", "tests/test_codec.py"),
     "_canonical.py": ("tests/test_parsing.py", "tests/test_codec_*.py"),
+    "_common_fields.py": ("tests/test_chunks.py", "tests/test_codec.py"),
     "_lazy.py": ("tests/test_diffing_shown.py", "tests/test_tree.py"),
     "_persistent": ("tests/test_documents.py", "tests/test_aggregator.py"),
     "_waiting.py": ("tests/test_parallel*.py", "tests/store/test_store.py"),

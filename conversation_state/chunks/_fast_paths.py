@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from conversation_state._common_fields import COMMON, PLAIN
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.messages import AssistantMessage
-from conversation_state.messages._base import COMMON, PLAIN
 from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
 
 __all__ = ["join_arguments", "join_parts", "join_response", "join_texts"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from conversation_state._common_fields import PLAIN, Common
 from conversation_state.chunks._consistency import (
     Facts,
     check_call,
@@ -30,7 +31,6 @@ from conversation_state.messages import (
     ToolMessage,
     UnknownMessage,
 )
-from conversation_state.messages._base import PLAIN, Common
 from conversation_state.parts import Part, TextPart
 from conversation_state.tools import ToolCall
 

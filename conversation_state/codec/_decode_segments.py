@@ -12,10 +12,11 @@ from __future__ import annotations
 from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
 
 from conversation_state._canonical import JsonPath
 from conversation_state._persistent import Log
-from conversation_state.aggregator._entries import Ledger
+from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.codec._reader import CodecReader
 from conversation_state.errors import InvalidUsageError
 
@@ -26,6 +27,7 @@ Place: TypeAlias = "tuple[int, int]"
 
 _id_of = itemgetter(0)
 _EMPTY_LOG: Log[Any] = Log()
+_NIL = UUID(int=0)
 
 
 def read_pair(
@@ -209,7 +211,7 @@ class SegmentedLogs:
                 continue
 
             try:
-                Ledger.of(self._built[number][max(self._built[number])])
+                _check_total(self._built[number][max(self._built[number])])
             except InvalidUsageError as error:
                 failed.add(number)
                 self._reader.problems.add(((self._at, number), "entries"), str(error))
@@ -231,3 +233,17 @@ class SegmentedLogs:
 
     def log(self, place: Place | None) -> Log[Any]:
         return _EMPTY_LOG if place is None else self._built[place[0]][place[1]]
+
+
+def _check_total(ledger: Log[LedgerEntry]) -> None:
+    # The log remembers its total, so the states that are built over it later need
+    # not sum it up once more.
+    Aggregator.rebuild_from_logs(
+        id=_NIL,
+        parent_id=None,
+        root_id=None,
+        init_len=0,
+        init_ledger_len=0,
+        entries=_EMPTY_LOG,
+        ledger=ledger,
+    )

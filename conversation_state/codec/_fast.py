@@ -22,6 +22,7 @@ from uuid import UUID
 
 import attrs
 
+from conversation_state._common_fields import Common
 from conversation_state._persistent import (
     EMPTY_MAP,
     JsonMap,
@@ -39,7 +40,6 @@ from conversation_state.codec._format import (
     parse_uuid,
 )
 from conversation_state.messages import UnknownMessage
-from conversation_state.messages._base import Common
 from conversation_state.parts import KINDS, MediaPart, Part, UnknownPart
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 

@@ -14,6 +14,7 @@ from binascii import a2b_base64
 from functools import partial
 from typing import Any, Final
 
+from conversation_state._common_fields import PLAIN
 from conversation_state._persistent import EMPTY_MAP, make_draft
 from conversation_state._persistent.frozen import JsonMap
 from conversation_state.codec._fast import (
@@ -40,7 +41,6 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.messages._base import PLAIN
 from conversation_state.parts import (
     AudioPart,
     FilePart,
@@ -484,7 +484,10 @@ PARTS: dict[str, Any] = {
 
 _USER_PARTS = {**PARTS, "reasoning": refuse, "refusal": refuse}
 
-_SYSTEM_PARTS: dict[str, Any] = {"text": read_text_part, "*": refuse}
+_SYSTEM_PARTS: dict[str, Any] = {
+    "text": read_text_part,
+    "*": refuse,
+}
 
 MESSAGES: dict[str, Any] = {
     "system": read_system_message,

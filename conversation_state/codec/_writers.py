@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from conversation_state._common_fields import PLAIN
 from conversation_state.codec._fast import (
     Object,
     is_as_it_came,
@@ -29,7 +30,6 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.messages._base import PLAIN
 from conversation_state.parts import (
     AudioPart,
     FilePart,

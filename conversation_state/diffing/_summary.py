@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
+from conversation_state._common_fields import COMMON
 from conversation_state._wording import format_count
 from conversation_state.aggregator import Entry, LedgerEntry
 from conversation_state.diffing._divergence import APART, CHANGED, Row
 from conversation_state.messages import Message
-from conversation_state.messages._base import COMMON
 from conversation_state.rendering import Quote, format_heading
 
 if TYPE_CHECKING:

@@ -1,24 +1,23 @@
 """
-The fields that all messages have: name, run, turn, time and metadata.
+The base of all messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import attrs
 
-from conversation_state._persistent import (
-    EMPTY_MAP,
-    ByContent,
-    check_text,
-    check_time,
-    check_unknown,
-    freeze_map,
+from conversation_state._common_fields import (
+    COMMON,
+    PLAIN,
+    Common,
+    CommonFields,
+    common_of,
 )
-from conversation_state._wording import format_count, shorten_repr
+from conversation_state._persistent import ByContent, check_unknown
+from conversation_state._wording import format_media_size
 from conversation_state.errors import InvalidMessageError
 from conversation_state.parts import (
     MediaPart,
@@ -35,110 +34,7 @@ if TYPE_CHECKING:
 
     from conversation_state.tools import ToolCall
 
-__all__ = [
-    "COMMON",
-    "PLAIN",
-    "Common",
-    "CommonFields",
-    "Message",
-    "common_of",
-    "freeze_unknown",
-    "size_of",
-]
-
-
-class CommonFields(TypedDict, total=False):
-    name: str
-    run_id: UUID | None
-    turn_id: UUID | None
-    timestamp: datetime | None
-    metadata: Mapping[str, Any]
-    unknown: Mapping[str, Any]
-
-
-class Common(NamedTuple):
-    """
-    The fields that all messages may have, in one object.
-
-    Most messages have none of them and share `PLAIN`, and those of one
-    envelope share theirs: a message is then two references instead of seven,
-    and made in half the time.
-    """
-
-    name: str = ""
-    run_id: UUID | None = None
-    turn_id: UUID | None = None
-    timestamp: datetime | None = None
-    metadata: Mapping[str, Any] = EMPTY_MAP
-    unknown: Mapping[str, Any] = EMPTY_MAP
-
-
-PLAIN = Common()
-COMMON = Common._fields
-
-
-def common_of(owner: str, given: CommonFields) -> Common:
-    # Only the given ones: most messages that have any of them have one or two.
-    values: list[Any] = [*PLAIN]
-    for name, value in given.items():
-        known = _CHECKS.get(name)
-        if known is None:
-            msg = (
-                f"{owner} takes no {name!r}; besides its own fields it takes "
-                f"{', '.join(COMMON)}"
-            )
-            raise TypeError(msg)
-
-        at, check = known
-        values[at] = check(owner, value)
-
-    common: Common = _new_tuple(Common, values)
-    return PLAIN if common == PLAIN else common
-
-
-def _check_name(owner: str, value: object) -> str:
-    return check_text(value, f"{owner}.name", InvalidMessageError)
-
-
-def _freeze_metadata(owner: str, value: object) -> Mapping[str, Any]:
-    return freeze_map(value, f"{owner}.metadata", InvalidMessageError)
-
-
-def freeze_unknown(owner: str, value: object) -> Mapping[str, Any]:
-    what = f"{owner}.unknown"
-    return freeze_map(value, what, InvalidMessageError, keep_order=True)
-
-
-def _check_uuid(name: str, owner: str, value: object) -> UUID | None:
-    if value is None:
-        return None
-
-    import uuid  # noqa: PLC0415 - imported already where there is one
-
-    if not isinstance(value, uuid.UUID):
-        problem = f"is {shorten_repr(value)}; expected a uuid.UUID or None"
-        raise InvalidMessageError(problem, owner, name)
-
-    # A plain one: a subclass of a caller's could not be written, nor compare alike.
-    return value if value.__class__ is uuid.UUID else uuid.UUID(int=value.int)
-
-
-def _check_timestamp(owner: str, value: object) -> datetime | None:
-    return check_time(
-        value, lambda problem: InvalidMessageError(problem, owner, "timestamp")
-    )
-
-
-# What checks each field, and its place.
-_CHECKS: dict[str, tuple[int, Callable[[str, Any], Any]]] = {
-    "name": (0, _check_name),
-    "run_id": (1, partial(_check_uuid, "run_id")),
-    "turn_id": (2, partial(_check_uuid, "turn_id")),
-    "timestamp": (3, _check_timestamp),
-    "metadata": (4, _freeze_metadata),
-    "unknown": (5, freeze_unknown),
-}
-_new_tuple: Any = tuple.__new__
+__all__ = ["Message"]
 
 
 class _Countable:
@@ -358,32 +254,9 @@ class Message(_Countable, ByContent):
         return []
 
 
-_LONGEST_URL = 500
-_LONGEST_START = 100
-
-
-def size_of(part: MediaPart) -> str:
-    """
-    The size of the data, or the URL, without data in it.
-    """
-    if part.url is None:
-        return format_count(len(part.data or b""), "byte")
-
-    start, comma, _ = part.url[:_LONGEST_START].partition(",")
-    is_content = part.url[:5].lower() == "data:"
-    if is_content:
-        start += comma
-    elif len(part.url) > _LONGEST_URL:
-        start = part.url[:_LONGEST_URL]
-    else:
-        return part.url
-
-    return f"{start} and {format_count(len(part.url) - len(start), 'character')} more"
-
-
 def _describe_part(part: Part) -> str:
     if isinstance(part, MediaPart):
-        name, size = getattr(part, "name", ""), size_of(part)
+        name, size = getattr(part, "name", ""), format_media_size(part.data, part.url)
         return " ".join(filter(None, [f"[{part.kind}]", name, part.media_type, size]))
 
     if isinstance(part, UnknownPart):

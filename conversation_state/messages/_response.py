@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from conversation_state._common_fields import freeze_unknown
 from conversation_state._persistent import (
     EMPTY_MAP,
     check_iterable,
@@ -18,7 +19,6 @@ from conversation_state._persistent import (
 )
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidMessageError
-from conversation_state.messages._base import freeze_unknown
 from conversation_state.usage import Usage
 
 if TYPE_CHECKING:
