@@ -175,8 +175,8 @@ architecture: .venv/lint/.lint ## make the generated parts of docs/architecture.
 
 codec: .venv/lint/.lint ## make the codec's generated readers and writers
 	@.venv/lint/bin/python -m tools.generate_codec
-	@.venv/lint/bin/python -m ruff check --fix -q conversation_state/codec
 	@.venv/lint/bin/python -m ruff format -q conversation_state/codec
+	@.venv/lint/bin/python -m ruff check --fix -q conversation_state/codec
 
 docs-test: .venv/$(version)/.test ## the examples in README, docs and docstrings
 	@.venv/$(version)/bin/python -m pytest $(ARGS) \
