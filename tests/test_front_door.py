@@ -245,8 +245,8 @@ class TestImport:
         packages = {name.split(".")[1] for name in own}
 
         assert {
-            *("_identity", "_lazy", "_persistent", "_wording", "aggregator", "errors"),
-            *("messages", "parts", "tools", "usage"),
+            *("_common_fields", "_identity", "_lazy", "_persistent", "_wording"),
+            *("aggregator", "errors", "messages", "parts", "tools", "usage"),
         } == packages
         assert 30 >= len(own)
 
