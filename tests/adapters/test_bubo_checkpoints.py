@@ -374,6 +374,42 @@ class TestUsage:
         with pytest.raises(DecodeError, match="expected a checkpoint"):
             load_usage([])
 
+    @pytest.mark.parametrize("total", [{}, {"total_tokens": None}])
+    def test_without_total(self, total):
+        """
+        A total that is missing is the sum, also in a checkpoint.
+        """
+        counts = {"prompt_tokens": 10, "completion_tokens": 5, **total}
+        state = load_checkpoint(kept(usage=counts)).state
+
+        assert Usage(10, 5, 15) == load_usage(counts) == state.usage
+
+    def test_sum_too_large(self):
+        """
+        Counts whose sum is no count are refused, if there is no total.
+        """
+        most = 2**63 - 1
+        counts = {"prompt_tokens": most, "completion_tokens": most}
+
+        assert 1 == len(problems(kept(usage=counts)))
+        assert Usage(most, most, 0) == load_usage({**counts, "total_tokens": 0})
+
+    def test_other_counts(self):
+        """
+        Counts of a newer bubo are kept in ``extra``.
+        """
+        usage = {
+            "prompt_tokens": 3,
+            "new_tokens": 7,
+            "prompt_tokens_details": {"cached_tokens": 2, "text_tokens": 1},
+        }
+
+        assert load_usage(usage) == Usage(
+            3,
+            prompt_tokens_details=PromptTokensDetails(cached_tokens=2),
+            extra={"new_tokens": 7, "prompt_text_tokens": 1},
+        )
+
     def test_names(self):
         """
         What is public is what the package documents.

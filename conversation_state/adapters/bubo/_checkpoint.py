@@ -12,30 +12,27 @@ from uuid import UUID
 
 from conversation_state._wording import describe_type, format_count
 from conversation_state.adapters._export import Export, PayloadWriter
+from conversation_state.adapters._openai import COMPLETION_DETAILS, PROMPT_DETAILS
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
     is_list,
     is_map,
 )
-from conversation_state.adapters._usage import read_count
+from conversation_state.adapters._usage import Counted, read_counts, read_usage_block
 from conversation_state.adapters.bubo._dump import write_envelopes
 from conversation_state.adapters.bubo._load import BuboLoader
 from conversation_state.adapters.bubo._values import NIL, SOURCE, uuid_of
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
-from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
+from conversation_state.usage import Usage
 
 __all__ = ["dump_checkpoint", "load_checkpoint", "load_usage"]
 
+# bubo has OpenAI's counts, in an order of its own, in which they are written.
 _COUNTS = ("completion_tokens", "prompt_tokens", "total_tokens")
-_DETAILS: Mapping[str, tuple[str, ...]] = {
-    "completion_tokens_details": (
-        "accepted_prediction_tokens",
-        "audio_tokens",
-        "reasoning_tokens",
-        "rejected_prediction_tokens",
-    ),
-    "prompt_tokens_details": ("audio_tokens", "cached_tokens"),
+_BREAKDOWNS = {
+    "completion_tokens_details": COMPLETION_DETAILS,
+    "prompt_tokens_details": PROMPT_DETAILS,
 }
 _NOTHING = Usage()
 
@@ -74,6 +71,7 @@ def load_checkpoint(payload: Any) -> Checkpoint:
         Entry(_make_identity(number, at, raw), message)
         for at, (raw, message) in enumerate(zip(raws, messages, strict=True))
     ]
+    # One index behind the last message, so that no entry has the same identity.
     key = _make_identity(number, len(entries), payload.get("usage"))
     state = Aggregator.rebuild(
         id=number,
@@ -91,6 +89,9 @@ def load_usage(payload: Any) -> Usage | None:
     """
     What *payload*, a checkpoint or the usage in it, cost; None if it does not
     say.
+
+    Without a total, the total is the sum. Counts of other names are in
+    `Usage.extra`.
 
     Raises:
         DecodeError:
@@ -111,7 +112,9 @@ def load_usage(payload: Any) -> Usage | None:
 
 
 def _make_identity(number: UUID, at: int, raw: Any) -> str:
-    # In any order of keys, and with whatever text it was that had to be mended.
+    # bubo's messages have no ids. The content is part of ours because two branches of
+    # a conversation, saved under one id, may have different messages at one index.
+    # It is read once more so that half of a surrogate pair can be encoded.
     text = json.dumps(DocumentReader().json(raw, "$"), sort_keys=True)
     digest = blake2b(text.encode(), digest_size=12).hexdigest()
     return f"bubo-{number.hex}-{at}-{digest}"
@@ -139,32 +142,20 @@ def _read_init_len(node: ObjectReader, most: int) -> int:
 
 
 def _read_usage(read: DocumentReader, raw: Any, path: str) -> Usage:
-    if raw is None:
-        return _NOTHING
-
-    if not is_map(raw):
+    if raw is not None and not is_map(raw):
         read.wrong(path, raw, "an object or null")
         return _NOTHING
 
-    problems = read.count
-    block = ObjectReader(read, raw, path)
-    written, prompt, total = [read_count(block, name) for name in _COUNTS]
-    details: dict[str, dict[str, int]] = {key: {} for key in _DETAILS}
-    for key, names in _DETAILS.items():
-        inside = block.inside(key)
-        if inside is not None:
-            details[key] = {name: read_count(inside, name) for name in names}
+    usage, _ = read_usage_block(read, raw or {}, path, _read_counts)
+    return usage or _NOTHING
 
-    if read.count > problems:
-        return _NOTHING
 
-    return Usage(
-        prompt,
-        written,
-        total,
-        PromptTokensDetails(**details["prompt_tokens_details"]),
-        CompletionTokensDetails(**details["completion_tokens_details"]),
-    )
+def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
+    counts, details, extra, left = read_counts(read, block, _COUNTS, _BREAKDOWNS, path)
+    # bubo adds totals on their own, so one that is given need not be the sum.
+    total = counts.get("total_tokens")
+    totals = counts.get("prompt_tokens", 0), counts.get("completion_tokens", 0), total
+    return totals, details[::-1], extra, left
 
 
 def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
@@ -188,14 +179,16 @@ def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
     write = PayloadWriter(SOURCE)
     found = write_envelopes(write, state)
     recorded = state.ledger[state.init_ledger_len :]
-    several = {
+    lost = {
         "label": isinstance(kept, Checkpoint) and bool(kept.label),
         "parent_id": state.parent_id is not None,
         "ledger": state.init_ledger_len > 0 or len(recorded) > 1,
         "model": any(entry.model for entry in recorded),
         **dict.fromkeys(sorted(state.usage.extra), True),
     }
-    write.lose_each("state", several, "bubo checkpoints have no field for it")
+    write.lose_each("state", lost, "bubo checkpoints have no field for it")
+    # Restored from it, a state is the same fork only if the messages that it inherited
+    # are counted as bubo has them.
     payload = {
         "id": str(state.id),
         "messages": [raw for several in found for raw in several],
@@ -207,7 +200,7 @@ def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
 
 def _written_usage(usage: Usage) -> dict[str, Any]:
     raw: dict[str, Any] = {name: getattr(usage, name) for name in _COUNTS}
-    for key, names in _DETAILS.items():
+    for key, (_, names) in _BREAKDOWNS.items():
         details = getattr(usage, key)
         raw[key] = {name: getattr(details, name) for name in names}
 
