@@ -92,13 +92,17 @@ def _write_message(
         {**payload, **envelope}
         for payload in _write_payloads(write, message, path, notes)
     ]
+    # The keys are of the message that was loaded. Calls that had to be split from it
+    # are a message that bubo did not write.
     keys = map_of(notes, "keys")
     if first["type"] != "assistant":
         return [merge_kept_keys(keys, first), *rest]
 
+    # bubo refuses a refusal beside content, even beside null.
     if "refusal" in first:
         keys = {key: keys[key] for key in keys if key != "content"}
 
+    # Kept keys are added behind the envelope, where bubo never has its content.
     return [ordered(merge_kept_keys(keys, first), _ORDER), *rest]
 
 
@@ -115,6 +119,7 @@ def _write_payloads(
         text = _one_text(write, message, path)
         return [{"type": "instructions", "content": text}]
 
+    # bubo writes an empty text as null, and an empty list of parts as one.
     content = _write_parts(write, message, path)
     return [{"type": "user", "content": None if content == "" else content}]
 
@@ -130,8 +135,6 @@ def _write_verbatim(
         write.lose(path, "message", "bubo rejects messages without a type")
         return []
 
-    raw = ordered(raw, ("type",))
-
     beside = {
         "name": bool(message.name),
         "run_id": message.run_id is not None,
@@ -140,7 +143,7 @@ def _write_verbatim(
         "metadata": bool(own_of(message.metadata)),
     }
     write.lose_each(path, beside, "the message is sent verbatim, without this field")
-    return [raw]
+    return [ordered(raw, ("type",))]
 
 
 def _write_envelope(
@@ -171,6 +174,7 @@ def _write_meta(
     write: PayloadWriter, message: Message, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any]:
     meta = write_extra(message.metadata, notes, "meta")
+    # What is noted as a map is the reserved key, which `write_extra` has put back.
     is_other = "meta" in notes and not map_of(notes, "meta")
     if is_other and not meta:
         return {"meta": thaw(notes["meta"])}
@@ -185,9 +189,6 @@ def _write_meta(
 def _one_text(
     write: PayloadWriter, message: SystemMessage | ToolMessage, path: str
 ) -> str:
-    """
-    The text of *message*, which has no parts there.
-    """
     if isinstance(message.content, str):
         return message.content
 
@@ -232,6 +233,7 @@ def _write_tool_response(
 
     ids = {"tool_name": name, "tool_call_id": call_id}
     named = {key: value for key, value in ids.items() if value}
+    # Without an error, even an empty one, bubo can't read a retry.
     return {"type": "retry", "error": text, **named}
 
 
@@ -246,6 +248,7 @@ def _write_answer(
         for at, call in enumerate(message.tool_calls)
     ]
     called = [{"type": "tool_call", "tool_calls": calls}]
+    # The note keeps a message of no calls from becoming an empty answer.
     if not message.content and (calls or notes.get("type") == "tool_call"):
         return called
 
@@ -271,8 +274,9 @@ def _find_refusal(
     message: AssistantMessage, notes: Mapping[str, Any]
 ) -> RefusalPart | None:
     """
-    The refusal that *message* is, and nothing else.
+    The refusal that is all of *message*, if bubo has a key for it.
     """
+    # An empty refusal is none in bubo, and only a part in a list has notes.
     part = message.content[0] if len(message.content) == 1 else None
     if not isinstance(part, RefusalPart) or not part.text:
         return None
@@ -330,9 +334,6 @@ def _write_part(
 
 
 def _order_keys(raw: dict[str, Any]) -> dict[str, Any]:
-    """
-    *raw*, a part that was kept as it was, in the order bubo has.
-    """
     raw = ordered(raw, ("type",))
     body = raw.get("input_audio")
     if isinstance(body, dict):

@@ -82,14 +82,7 @@ def load(payload: Any) -> tuple[Message, ...]:
 
 
 class BuboLoader(MessageLoader):
-    """
-    One payload while it is read.
-    """
-
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
-        """
-        The messages of an object that has several, or is one.
-        """
         if "messages" in payload and "type" not in payload:
             return self.load_listed(payload)
 
@@ -110,10 +103,8 @@ class BuboLoader(MessageLoader):
         return []
 
     def message(self, raw: Any, path: str, prefix: str) -> Message | None:
-        """
-        One message; None if there was a problem.
-        """
-        # A message without a payload is null, or nothing but an envelope.
+        # bubo writes a message that was never given a payload as null, or as nothing
+        # but its envelope. Refused, it would take the whole checkpoint with it.
         if raw is None:
             return UnknownMessage({}, source=SOURCE)
 
@@ -131,9 +122,7 @@ class BuboLoader(MessageLoader):
         content: Any = None
         if type_ in _MESSAGES:
             node.keep(known)
-            if self._has_metadata(node):
-                extra = read_extra(node, "meta")
-
+            extra = self._read_metadata(node)
             fields = self._read_envelope(node)
             content = self._read_payload(node, type_, fields, prefix)
         elif self.count == problems:
@@ -165,16 +154,19 @@ class BuboLoader(MessageLoader):
 
         return fields
 
-    def _has_metadata(self, node: ObjectReader) -> bool:
+    def _read_metadata(self, node: ObjectReader) -> dict[str, Any]:
         """
-        Whether ``meta`` is metadata of ours; any other JSON is noted.
+        What ``meta`` has, if it is metadata of ours; any other JSON is noted.
         """
         given = node.raw.get("meta")
-        if "meta" in node.raw and not (is_map(given) and given):
-            node.notes["meta"] = self.json(given, f"{node.path}.meta")
-            return False
+        if is_map(given) and given:
+            return read_extra(node, "meta")
 
-        return True
+        # Go leaves out no meta but a missing one: null and {} are written back.
+        if "meta" in node.raw:
+            node.notes["meta"] = self.json(given, f"{node.path}.meta")
+
+        return {}
 
     def _read_payload(
         self, node: ObjectReader, kind: str, fields: dict[str, Any], prefix: str
@@ -190,6 +182,7 @@ class BuboLoader(MessageLoader):
             return ""
 
         if kind == "user":
+            # Null is what bubo writes for an empty text; the key is always there.
             if "content" not in node.raw:
                 node.wrong("content", "a text, a list of parts or null")
 
@@ -198,6 +191,7 @@ class BuboLoader(MessageLoader):
         if kind == "instructions":
             return node.text("content")
 
+        # Of a retry Go leaves out what is empty, and a response has all of its keys.
         is_retry = kind == "retry"
         content = node.nullable("error") if is_retry else node.text("content")
         read_text = node.optional if is_retry else node.text
@@ -209,7 +203,8 @@ class BuboLoader(MessageLoader):
     def _read_answer(self, node: ObjectReader) -> str | list[Part]:
         content: str | list[Part] = self._read_content(node, "assistant")
         given = node.raw.get("content")
-        # Beside a refusal bubo takes no content, be it null, nor the other way.
+        # bubo refuses a message that has both keys, even if one of them is null. Such a
+        # null is read here, and is not kept beside a refusal.
         refusal = node.nullable("refusal")
         if "content" in node.raw and not given and not is_list(given) and not refusal:
             node.keys["content"] = given
@@ -229,7 +224,8 @@ class BuboLoader(MessageLoader):
             node.wrong("tool_calls", "a list, or null")
 
         calls = self.read_calls(node, prefix, _read_call)
-        # None are an empty list, also where they were null.
+        # bubo writes null for a list without calls, and can't read it again: an empty
+        # list is written instead, which the kept null would replace.
         node.keys.pop("tool_calls", None)
         if not calls:
             node.notes["type"] = "tool_call"
@@ -282,6 +278,7 @@ class BuboLoader(MessageLoader):
     def _read_image(self, node: ObjectReader) -> Part | None:
         url = node.text("image_url")
         node.keep(frozenset({"image_url", "type"}))
+        # Valid in bubo, and no `ImagePart`, which has a URL or bytes.
         if not url:
             return None
 
@@ -299,10 +296,12 @@ class BuboLoader(MessageLoader):
             return None
 
         text, word = inside.text("data"), inside.text("format")
+        # Go's decoder refuses base64 without its padding.
         data = decode_base64(text, padded=True)
         if text and not data:
             inside.wrong("data", "bytes in base64")
 
+        # As with images: empty data is valid in bubo, and no `AudioPart`.
         if not data:
             return None
 
