@@ -809,6 +809,19 @@ class TestLines:
 
         assert [1, 2, 3] == [next(found).line for _ in range(3)]
 
+    def test_lines_that_are_not_text(self):
+        """
+        The lines of a file that was opened as binary are refused, and so is what
+        has no lines.
+        """
+        with pytest.raises(TypeError, match="as line 1; open a file as text"):
+            next(load_lines(io.BytesIO(b"[]\n")))  # type: ignore[arg-type]
+
+        with pytest.raises(
+            TypeError, match="expected a text, or its lines, got an int"
+        ):
+            next(line_results(5))  # type: ignore[arg-type]
+
     def test_other_dialects(self):
         """
         Another program's loader reads the records, and messages on their own lines.

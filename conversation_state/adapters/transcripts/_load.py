@@ -8,7 +8,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from conversation_state._persistent import freeze_map
+from conversation_state._persistent import check_iterable, freeze_map
+from conversation_state._wording import describe_value
 from conversation_state.adapters._extras import note_mended
 from conversation_state.adapters._reading import (
     DocumentReader,
@@ -283,7 +284,12 @@ def line_results(
 
         load: What makes messages of a record, and of a list of messages. That
             of an adapter's, for a dialect that this one does not know.
+
+    Raises:
+        TypeError:
+            If a line is bytes, as those of a file that was opened as binary.
     """
+    check_iterable(lines, "lines", "a text, or its lines")
     if isinstance(lines, str):
         # Not splitlines: JSON may hold what that takes for the end of a line.
         lines = lines.split("\n")
@@ -293,6 +299,10 @@ def line_results(
         if isinstance(line, DecodeError):
             yield Broken(number, line)
             continue
+
+        if not isinstance(line, str):
+            msg = f"lines: expected texts, got {describe_value(line)} as line {number}"
+            raise TypeError(f"{msg}; open a file as text, with encoding='utf-8'")
 
         if number == 1:
             line = line.removeprefix(_MARK)  # noqa: PLW2901 - no part of it
