@@ -250,6 +250,8 @@ class TestMoving:
         """
         with pytest.raises(LookupError, match="this tree has no entry 'nothing'"):
             getattr(MessageTree.of(SEA), verb)("nothing")
+        with pytest.raises(LookupError, match=r"this tree has no entry \[1\]"):
+            getattr(MessageTree.of(SEA), verb)([1])
 
     def test_switch_to_none(self):
         """

@@ -321,7 +321,8 @@ class MessageTree:
         return state.join(bill)
 
     def _find_place(self, entry_id: str) -> EntryPosition:
-        place = self._places.get(entry_id)
+        # Asked first, because a list, which has no hash, could not be looked up.
+        place = self._places.get(entry_id) if isinstance(entry_id, str) else None
         if place is None:
             shown = shorten_repr(entry_id)
             msg = f"this tree has no entry {shown}; tree.nodes lists those it has"
