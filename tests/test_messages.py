@@ -609,6 +609,7 @@ class TestLogProb:
         wrong: list[tuple[Any, str]] = [
             ({"token": 5}, "LogProb.token is 5; expected a str"),
             ({"bytes": [97]}, "LogProb.bytes is [97]; expected bytes or None"),
+            ({"top": 5}, "LogProb.top is 5; expected a list of LogProbs"),
             ({"top": ["b"]}, "LogProb.top[0] is 'b'; expected a LogProb without top"),
             ({"top": [nested]}, "LogProb.top[0] is LogProb(token='b', logprob=0.0,"),
         ]

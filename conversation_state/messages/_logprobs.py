@@ -39,7 +39,11 @@ def _check_finite(given: object) -> float:
 
 def _make_tuple(given: Iterable[LogProb]) -> tuple[LogProb, ...]:
     # With `tuple` itself, mypy does not always resolve what it is a tuple of.
-    return tuple(given)
+    try:
+        return tuple(given)
+    except TypeError:
+        problem = f"is {shorten_repr(given)}; expected a list of LogProbs"
+        raise InvalidMessageError(problem, "LogProb", "top") from None
 
 
 @final
