@@ -12,6 +12,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import Any
 
 from conversation_state._canonical import load_exactly
+from conversation_state._persistent import check_iterable
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import DecodeError, ProviderStreamError
 
@@ -59,6 +60,7 @@ def events(lines: Iterable[str | bytes] | str | bytes) -> Iterator[dict[str, Any
     [{'id': 1}]
     """
     reader = _EventReader()
+    check_iterable(lines, "lines", "a response's body, or its lines")
     for each in [lines] if isinstance(lines, (str, bytes)) else lines:
         yield from reader.read(each)
 

@@ -221,6 +221,13 @@ class TestTrouble:
         with pytest.raises(TypeError, match="expected a str or bytes"):
             parsed([line])
 
+    def test_no_lines(self):
+        """
+        So is what has none.
+        """
+        with pytest.raises(TypeError, match="lines: expected a response's body, or"):
+            parsed(None)
+
 
 def test_in_a_task():
     """
