@@ -59,10 +59,10 @@ def usage_in(
     payload: Any,
     find: Callable[[Mapping[str, Any]], tuple[Any, str]],
     count: CountReader,
+    expected: str = "a response, an event of a stream or a usage block",
 ) -> Usage | None:
     """
-    What *payload*, a response, an event of a stream or a usage block, cost;
-    None if it has no usage.
+    What *payload*, which is what was *expected*, cost; None if it has no usage.
 
     Args:
         payload: What a provider sent; None is nothing.
@@ -70,6 +70,8 @@ def usage_in(
         find: Finds the usage block in it, or None; and its path.
 
         count: Reads the counts of the format.
+
+        expected: What it should be, for an error.
 
     Raises:
         DecodeError:
@@ -82,7 +84,7 @@ def usage_in(
         if block is not None:
             usage, _ = read_usage_block(read, block, path, count)
     elif payload is not None:
-        read.wrong("$", payload, "a response, an event of a stream or a usage block")
+        read.wrong("$", payload, expected)
 
     read.finish()
     return usage

@@ -930,6 +930,57 @@ class TestUsage:
         ):
             assert [path] == problem_paths(load_usage, raw)
 
+    @pytest.mark.parametrize("total", [{}, {"total_tokens": None}])
+    def test_without_total(self, total):
+        """
+        A total that is missing is the sum, also of a message.
+        """
+        usage = {"prompt_tokens": 3, "completion_tokens": 1, **total}
+
+        assert Usage(3, 1, 4) == load_usage(usage)
+        assert Usage(3, 1, 4) == one(meta(usage=usage)).response.usage
+
+    def test_sum_too_large(self):
+        """
+        Counts whose sum is no count are refused, if there is no total.
+        """
+        most = 2**63 - 1
+        usage = {"prompt_tokens": most, "completion_tokens": most}
+
+        assert ["$.response_meta.usage"] == problem_paths(load, meta(usage=usage))
+        assert Usage(most, most, 0) == load_usage({**usage, "total_tokens": 0})
+
+    def test_unknown_counts(self):
+        """
+        Counts that eino adds one day go back to where they were.
+        """
+        usage = {
+            "prompt_tokens": 3,
+            "prompt_token_details": {"cached_tokens": 1, "audio_tokens": 2},
+            "completion_tokens": 0,
+            "total_tokens": 3,
+            "completion_token_details": {"reasoning_tokens": 0, "x": "y"},
+            "written_tokens": 4,
+        }
+        kept = notes(one(meta(usage=usage)))["keys"]["response_meta"]["usage"]
+
+        assert {
+            "prompt_token_details": {"audio_tokens": 2},
+            "completion_token_details": {"x": "y"},
+            "written_tokens": 4,
+        } == kept
+
+    def test_logprobs_nested_deep(self):
+        """
+        Tokens in tokens in tokens are refused with their path, however deep.
+        """
+        token = {"token": "a", "logprob": 0}
+        for _ in range(3_000):
+            token = {"token": "a", "logprob": 0, "top_logprobs": [token]}
+
+        with pytest.raises(DecodeError, match="nested more than"):
+            load(meta(logprobs={"content": [token]}))
+
     def test_logprobs_of_odd_bytes(self):
         """
         Log-probs that ours can't hold whole are kept beside them, while they are equal.

@@ -19,7 +19,13 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters._usage import Counted, read_counts, read_usage_block
+from conversation_state.adapters._usage import (
+    Counted,
+    find_usage_block,
+    read_counts,
+    read_usage_block,
+    usage_in,
+)
 from conversation_state.adapters.bubo._dump import write_envelopes
 from conversation_state.adapters.bubo._load import BuboLoader
 from conversation_state.adapters.bubo._values import NIL, SOURCE, uuid_of
@@ -97,18 +103,12 @@ def load_usage(payload: Any) -> Usage | None:
         DecodeError:
             If a count is negative, not an integer, or over 2**63 - 1.
     """
-    read = DocumentReader()
-    usage = None
-    if is_map(payload):
-        if payload.get("usage") is not None:
-            usage = _read_usage(read, payload["usage"], "$.usage")
-        elif any(name in payload for name in _COUNTS):
-            usage = _read_usage(read, payload, "$")
-    elif payload is not None:
-        read.wrong("$", payload, "a checkpoint, or the usage in it")
+    expected = "a checkpoint, or the usage in it"
+    return usage_in(payload, _find_usage, _read_counts, expected)
 
-    read.finish()
-    return usage
+
+def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
+    return find_usage_block({"$": payload}, _COUNTS)
 
 
 def _make_identity(number: UUID, at: int, raw: Any) -> str:

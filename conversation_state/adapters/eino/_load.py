@@ -9,12 +9,8 @@ from typing import Any
 
 from conversation_state.adapters._extras import note_mended, read_extra, with_own
 from conversation_state.adapters._notes import with_notes
-from conversation_state.adapters._reading import (
-    DocumentReader,
-    ObjectReader,
-    is_list,
-    is_map,
-)
+from conversation_state.adapters._reading import ObjectReader, is_list, is_map
+from conversation_state.adapters._usage import find_usage_block, usage_in
 from conversation_state.adapters._wire import MESSAGE_CLASSES, MessageLoader
 from conversation_state.adapters.eino._parts import (
     CALL,
@@ -26,7 +22,11 @@ from conversation_state.adapters.eino._parts import (
     read_old_parts,
     read_parts,
 )
-from conversation_state.adapters.eino._response import read_response, read_usage
+from conversation_state.adapters.eino._response import (
+    COUNTS,
+    read_counts,
+    read_response,
+)
 from conversation_state.messages import Message, UnknownMessage
 from conversation_state.parts import Part, ReasoningPart, TextPart
 from conversation_state.tools import ToolCall
@@ -80,22 +80,13 @@ def load_usage(payload: Any) -> Usage | None:
     >>> load_usage({"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11})
     Usage(9, 2)
     """
-    read = DocumentReader()
-    usage = None
-    if is_map(payload):
-        node = ObjectReader(read, payload, "$")
-        if is_map(payload.get("response_meta")):
-            node = ObjectReader(read, payload["response_meta"], "$.response_meta")
+    expected = "a message, or its response_meta"
+    return usage_in(payload, _find_usage, read_counts, expected)
 
-        if node.raw.get("usage") is not None:
-            usage, _ = read_usage(node, "usage")
-        elif "prompt_tokens" in payload or "completion_tokens" in payload:
-            usage, _ = read_usage(ObjectReader(read, {"": payload}, "$"), "")
-    elif payload is not None:
-        read.wrong("$", payload, "a message, or its response_meta")
 
-    read.finish()
-    return usage
+def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
+    holders = {"$.response_meta": payload.get("response_meta"), "$": payload}
+    return find_usage_block(holders, COUNTS)
 
 
 class EinoLoader(MessageLoader):

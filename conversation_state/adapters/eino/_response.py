@@ -4,6 +4,7 @@ What eino keeps about a response: ``response_meta``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP, thaw
@@ -15,18 +16,17 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters._usage import read_count
+from conversation_state.adapters._usage import Counted, read_usage_block, split_counts
 from conversation_state.messages import LogProb, ResponseMeta
-from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
+from conversation_state.usage import Usage
 
-__all__ = ["read_response", "read_usage", "write_response"]
+__all__ = ["COUNTS", "read_counts", "read_response", "write_response"]
 
 _KEY = "response_meta"
 _RESPONSE = frozenset({"finish_reason", "logprobs", "usage"})
 _PROMPT, _COMPLETION = "prompt_token_details", "completion_token_details"
-_USAGE = frozenset(
-    {"completion_tokens", "prompt_tokens", "total_tokens", _PROMPT, _COMPLETION}
-)
+_DETAILS = {_PROMPT: "cached_tokens", _COMPLETION: "reasoning_tokens"}
+COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 # Integers that a float holds exactly, and that Go writes as integers.
 _EXACT = 2**53
 
@@ -47,7 +47,8 @@ def read_response(message: ObjectReader) -> ResponseMeta | None:
     reason = node.optional("finish_reason")
     usage = None
     if given.get("usage") is not None:
-        usage, left = read_usage(node, "usage")
+        path = f"{node.path}.usage"
+        usage, left = read_usage_block(node.reading, given["usage"], path, read_counts)
         if left:
             node.keys["usage"] = left
     elif "usage" in given:
@@ -60,44 +61,30 @@ def read_response(message: ObjectReader) -> ResponseMeta | None:
     return ResponseMeta(reason, usage, logprobs)
 
 
-def read_usage(node: ObjectReader, key: str) -> tuple[Usage | None, dict[str, Any]]:
+def read_counts(read: DocumentReader, raw: Mapping[Any, Any], path: str) -> Counted:
     """
-    The usage under *key*, None if there was a problem; and what else it has.
+    The counts of *raw*, the usage at *path*; and what else it has.
     """
-    read, raw = node.reading, node.raw[key]
-    path = f"{node.path}.{key}" if key else node.path
-    if not is_map(raw):
-        node.wrong(key, "an object or null")
-        return None, {}
-
-    problems = read.count
+    counts, others, left = split_counts(read, raw, COUNTS, path)
+    # Unknown counts stay where they are: as categories of `Usage.extra` they could not
+    # go back, because eino's usage has no field for these.
+    left |= others
     block = ObjectReader(read, raw, path)
-    block.keep(_USAGE)
-    within = _read_details(block, _PROMPT, "cached_tokens")
-    written = _read_details(block, _COMPLETION, "reasoning_tokens")
-    prompt = read_count(block, "prompt_tokens")
-    completion = read_count(block, "completion_tokens")
-    total = read_count(block, "total_tokens")
-    if read.count > problems:
-        return None, {}
+    details: list[dict[str, int]] = []
+    for key, name in _DETAILS.items():
+        left.pop(key, None)
+        inside = block.inside(key)
+        within = {} if inside is None else inside.raw
+        found, others, rest = split_counts(read, within, (name,), f"{path}.{key}")
+        details.append(found)
+        if rest or others:
+            left[key] = rest | others
 
-    usage = Usage(
-        prompt,
-        completion,
-        total,
-        PromptTokensDetails(cached_tokens=within),
-        CompletionTokensDetails(reasoning_tokens=written),
+    prompt, completion = (
+        counts.get("prompt_tokens", 0),
+        counts.get("completion_tokens", 0),
     )
-    return usage, block.keys
-
-
-def _read_details(block: ObjectReader, key: str, name: str) -> int:
-    inside = block.inside(key)
-    if inside is None:
-        return 0
-
-    block.keep_within(key, inside, frozenset({name}))
-    return read_count(inside, name)
+    return (prompt, completion, counts.get("total_tokens")), details, {}, left
 
 
 def _read_logprobs(
@@ -115,6 +102,8 @@ def _read_logprobs(
 
     problems = node.reading.count
     logprobs = _read_tokens(node, given)
+    # What is odd may be in any of the tokens, so all of them are noted. The note is
+    # written back only while the log-probs are equal.
     if node.reading.count == problems and _write_logprobs(logprobs) != given:
         path = f"{node.path}.logprobs"
         message.notes["logprobs"] = node.reading.json(given, path)
@@ -137,7 +126,7 @@ def _read_tokens(node: ObjectReader, given: Any) -> tuple[LogProb, ...]:
     return read_logprob_list(node.reading, tokens, f"{inside.path}.content")
 
 
-def _with_defaults(raw: Any) -> Any:
+def _with_defaults(raw: Any, *, top: bool = True) -> Any:
     """
     *raw*, how likely a token was, with what Go leaves out; and without
     bytes that are out of range: they are any integers there.
@@ -146,12 +135,13 @@ def _with_defaults(raw: Any) -> Any:
         return raw
 
     whole: dict[str, Any] = {"logprob": 0, **raw}
-    octets, top = whole.get("bytes"), whole.get("top_logprobs")
+    octets, others = whole.get("bytes"), whole.get("top_logprobs")
     if is_list(octets) and not all(is_octet(one) for one in octets):
         whole["bytes"] = None
 
-    if is_list(top):
-        whole["top_logprobs"] = [_with_defaults(one) for one in top]
+    # One level, as eino has it. What is below is not read, and may be nested deep.
+    if top and is_list(others):
+        whole["top_logprobs"] = [_with_defaults(one, top=False) for one in others]
 
     return whole
 
@@ -203,12 +193,14 @@ def _write_usage(write: PayloadWriter, usage: Usage, path: str) -> dict[str, Any
 
 
 def _write_logprobs(logprobs: tuple[LogProb, ...]) -> dict[str, Any]:
-    # No list at all is null in Go.
+    # A list that was never made is null in Go. One that was made and is empty is [],
+    # which differs from this and is noted when it is loaded.
     return {"content": [_write_logprob(one) for one in logprobs] or None}
 
 
 def _write_logprob(one: LogProb, *, top: bool = True) -> dict[str, Any]:
     chance: float = one.logprob
+    # Go writes whole numbers without ".0"; -0.0 would lose its sign as an integer.
     if chance.is_integer() and abs(chance) <= _EXACT and str(chance) != "-0.0":
         chance = int(chance)
 
@@ -225,6 +217,7 @@ def _write_logprob(one: LogProb, *, top: bool = True) -> dict[str, Any]:
 
 
 def _reads_as(noted: Any, logprobs: tuple[LogProb, ...]) -> bool:
+    # Notes are metadata, which users may have changed: one that is invalid is ignored.
     read = DocumentReader()
     found = _read_tokens(ObjectReader(read, EMPTY_MAP, "$"), noted)
     return not read.count and found == logprobs
