@@ -9,6 +9,7 @@ from functools import reduce
 from typing import Any
 from uuid import UUID
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -565,6 +566,76 @@ class TestContent:
         whole = concat([AssistantMessage(pieces)], regroup_by_index=True)
 
         assert (TextPart("ab"), TextPart("x", index=0), TextPart("c")) == whole.parts
+
+
+NOTES: Any = {"metadata": {"a": 1}, "unknown": {"b": 2}}
+COMMON: Any = {
+    **NOTES,
+    "name": "ann",
+    "run_id": UUID(int=1),
+    "turn_id": UUID(int=2),
+    "timestamp": datetime(2026, 5, 1, tzinfo=UTC),
+}
+META = ResponseMeta(
+    "stop",
+    Usage(9, 12, extra={"seconds": 4}),
+    [LogProb("a", -0.5)],
+    "m",
+    "r",
+    unknown={"b": 2},
+)
+CALL = ToolCall("1", "f", "{}", index=1, type="custom", **NOTES)
+# Values with something in each field, and pieces that add nothing to them.
+WHOLE = [
+    (CALL, ToolCall("", "", index=1)),
+    (TextPart("a", index=1, **NOTES), TextPart("", index=1)),
+    (ReasoningPart("a", "b", index=1, **NOTES), ReasoningPart("", index=1)),
+    (RefusalPart("a", index=1, **NOTES), RefusalPart("", index=1)),
+    (META, ResponseMeta("")),
+    (
+        AssistantMessage("a", tool_calls=[CALL], response=META, **COMMON),
+        AssistantMessage(""),
+    ),
+    (
+        ToolMessage("a", tool_call_id="1", tool_name="f", is_error=True, **COMMON),
+        ToolMessage("", tool_call_id="1"),
+    ),
+    (UserMessage("a", **COMMON), UserMessage("")),
+]
+
+
+class TestEveryField:
+    """
+    What a chunk has in any field is in the whole.
+    """
+
+    @pytest.mark.parametrize(("whole", "rest"), WHOLE)
+    def test_has_a_value(self, whole, rest):
+        """
+        The values below have something in each field, one that is added later too.
+        """
+        names = [field.name for field in attrs.fields(type(whole))]
+
+        assert [] == [name for name in names if not getattr(whole, name)]
+        if isinstance(whole, Message):
+            assert [] == [name for name in COMMON if not getattr(whole, name)]
+
+    @pytest.mark.parametrize(("whole", "rest"), WHOLE)
+    def test_is_kept(self, whole, rest):
+        """
+        Whichever piece brings it.
+        """
+
+        def wrap(value):
+            if isinstance(value, ToolCall):
+                return AssistantMessage("", tool_calls=[value])
+            if isinstance(value, ResponseMeta):
+                return AssistantMessage("", response=value)
+
+            return value if isinstance(value, Message) else piece_of(value)
+
+        assert wrap(whole) == concat([wrap(whole), wrap(rest)])
+        assert wrap(whole) == concat([wrap(rest), wrap(whole)])
 
 
 class TestToolCalls:
