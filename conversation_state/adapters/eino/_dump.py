@@ -96,6 +96,7 @@ def _write_message(
         raw["extra"] = extra
 
     raw = merge_kept_keys(keys, raw)
+    # Kept keys are sorted, as all metadata is, and Go writes them in another order.
     old = raw.get(OLD)
     if isinstance(old, list) and OLD in keys:
         raw[OLD] = [in_order(one, OLD) for one in old if isinstance(one, dict)]
@@ -106,9 +107,6 @@ def _write_message(
 def _write_answer(
     write: PayloadWriter, message: AssistantMessage, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """
-    The calls of *message* and its response.
-    """
     raw: dict[str, Any] = {}
     calls = [
         _write_tool_call(write, call, f"{path}.tool_calls[{at}]")
@@ -143,6 +141,7 @@ def _put_content(
 
     # What was next to a list would be read in its place.
     beside = () if listed else ("content", OLD)
+    # A reasoning_content that repeats the thoughts of a list goes back while it does.
     if message.reasoning != keys.get(REASONING):
         beside = (*beside, REASONING)
 
@@ -200,6 +199,7 @@ def _list_for(message: Any, rest: tuple[Part, ...], notes: Mapping[str, Any]) ->
     all of them need none.
     """
     under = notes.get("under")
+    # The list that it was loaded from, while that can hold what is there by now.
     if under == OLD and all(can_be_old(part) for part in rest):
         return OLD
 
@@ -235,6 +235,7 @@ def _put_text(
 
 
 def _lose_index(write: PayloadWriter, part: Part, path: str) -> None:
+    # Asked for the keys of other formats, which it lists as lost.
     write.notes(part, path)
     if part.index is not None:
         write.lose(path, "index", "the message is a single text, without positions")

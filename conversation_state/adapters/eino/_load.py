@@ -99,7 +99,7 @@ class EinoLoader(MessageLoader):
             return self.history(payload["messages"], "$.messages")
 
         if "messages" in payload:
-            ObjectReader(self, payload, "$").wrong("messages", "a list of messages")
+            self.wrong("$.messages", payload["messages"], "a list of messages")
         else:
             what = "has neither a role nor messages; expected a message or several"
             self.problem("$", what)
@@ -121,6 +121,7 @@ class EinoLoader(MessageLoader):
         if role in MESSAGE_CLASSES:
             message = self._load_known(node, role, prefix, mended_before)
 
+        # The node may have notes of the attempt to read it, which was given up.
         if message is None and self.count == problems:
             fresh = ObjectReader(self, raw, path)
             kept = self.json(raw, path)
@@ -141,6 +142,7 @@ class EinoLoader(MessageLoader):
         extra = read_extra(node, "extra")
         content: str | list[Part] = node.nullable("content")
         parts = _read_listed_parts(node, role)
+        # eino's models pass over the content if there is a list.
         if parts and content:
             node.keys["content"] = content
 
@@ -157,6 +159,7 @@ class EinoLoader(MessageLoader):
             call_id = node.optional("tool_call_id")
             fields["tool_call_id"] = self.resolve_call(node, call_id, name, prefix)
 
+        # A `SystemMessage` holds texts only; eino checks neither roles nor their parts.
         is_odd = role == "system" and not all(isinstance(p, TextPart) for p in parts)
         if is_odd or self.count > problems:
             return None
@@ -180,6 +183,8 @@ def _read_tool_call(node: ObjectReader, made: str) -> ToolCall:
         # eino documents "function", and leaves it empty.
         node.notes["without"] = ["type"]
 
+    # Pieces of a streamed call come with an index, and the id with the first of them:
+    # ids made up for the others would differ, and the pieces could not be joined.
     index = _read_index(node)
     call_id = node.nullable("id")
     if not call_id and index is None:
@@ -203,6 +208,7 @@ def _read_index(node: ObjectReader) -> int | None:
 
         return None
 
+    # Go takes negative ones, and a `ToolCall` does not.
     if given.__class__ is not int or not -_MAX_INT - 1 <= given <= _MAX_INT:
         node.wrong("index", "an integer of 64 bits, or null")
     elif given >= 0:
@@ -220,15 +226,15 @@ def _read_listed_parts(node: ObjectReader, role: str) -> list[Part]:
     new = LISTS[role]
     for key in (new, OLD):
         given = node.raw.get(key)
-        if key in node.raw and not given:
-            node.keys[key] = given if given is None or is_list(given) else None
-
         if given is not None and not is_list(given):
             node.wrong(key, "a list or null")
+        elif key in node.raw and not given:
+            node.keys[key] = given
 
     parts: list[Part] = []
     if is_list(node.raw.get(new)):
         parts = read_parts(node, new)
+        # Without a note, texts that need no list would be written as the content.
         if parts and (role == "system" or as_text(parts)):
             node.notes["under"] = new
 

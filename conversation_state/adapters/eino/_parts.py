@@ -38,17 +38,10 @@ from conversation_state.parts import (
 )
 
 __all__ = [
-    "BESIDE",
     "CALL",
-    "HELD",
-    "INPUT",
     "LISTS",
-    "MEDIA",
-    "MEDIUM",
     "MESSAGE",
     "OLD",
-    "OUTPUT",
-    "PART",
     "REASONING",
     "SOURCE",
     "as_text",
@@ -65,14 +58,14 @@ SOURCE = "eino"
 
 REASONING = "reasoning_content"
 OLD = "multi_content"
-INPUT = "user_input_multi_content"
+_INPUT = "user_input_multi_content"
 # What Go calls AssistantGenMultiContent.
-OUTPUT = "assistant_output_multi_content"
+_OUTPUT = "assistant_output_multi_content"
 LISTS: Mapping[str, str] = {
-    "assistant": OUTPUT,
-    "system": INPUT,
-    "tool": INPUT,
-    "user": INPUT,
+    "assistant": _OUTPUT,
+    "system": _INPUT,
+    "tool": _INPUT,
+    "user": _INPUT,
 }
 
 # Keys as Go writes them: in the order of the structs' fields.
@@ -80,8 +73,8 @@ MESSAGE = (
     "role",
     "content",
     OLD,
-    INPUT,
-    OUTPUT,
+    _INPUT,
+    _OUTPUT,
     "name",
     "tool_calls",
     "tool_call_id",
@@ -91,7 +84,7 @@ MESSAGE = (
     "extra",
 )
 CALL = ("index", "id", "type", "function", "extra")
-PART = (
+_PART = (
     "type",
     "text",
     "image",
@@ -102,11 +95,11 @@ PART = (
     "tool_search_result",
     "extra",
 )
-MEDIUM = ("url", "base64data", "mime_type", "extra", "detail", "name")
+_MEDIUM = ("url", "base64data", "mime_type", "extra", "detail", "name")
 
 # The types of parts that hold media, and the field each is in; in the older
 # list the field has the name of the type.
-MEDIA: Mapping[str, tuple[str, type[MediaPart]]] = {
+_MEDIA: Mapping[str, tuple[str, type[MediaPart]]] = {
     "image_url": ("image", ImagePart),
     "audio_url": ("audio", AudioPart),
     "video_url": ("video", VideoPart),
@@ -114,13 +107,13 @@ MEDIA: Mapping[str, tuple[str, type[MediaPart]]] = {
 }
 
 # What else our parts have a field for: a key next to the content.
-BESIDE: Mapping[str, str] = {"file_url": "name", "image_url": "detail"}
+_BESIDE: Mapping[str, str] = {"file_url": "name", "image_url": "detail"}
 
-# The kinds of media that each list has a field for.
-HELD: Mapping[str, frozenset[str]] = {
-    INPUT: frozenset({"audio", "file", "image", "video"}),
+# The kinds of media that each list has a field for: models answer with no files.
+_HELD: Mapping[str, frozenset[str]] = {
+    _INPUT: frozenset({"audio", "file", "image", "video"}),
     OLD: frozenset({"audio", "file", "image", "video"}),
-    OUTPUT: frozenset({"audio", "image", "video"}),
+    _OUTPUT: frozenset({"audio", "image", "video"}),
 }
 
 
@@ -140,6 +133,8 @@ def as_text(parts: Iterable[Part]) -> tuple[str, str] | None:
 
 
 def _needs_no_list(part: Any) -> bool:
+    # An empty text would not be a part again, and what has metadata or notes has no
+    # place for them outside of a list.
     return (
         bool(part.text)
         and not getattr(part, "signature", "")
@@ -152,9 +147,9 @@ _TEXT = frozenset({"extra", "text", "type"})
 _REASONING = frozenset({"extra", "reasoning", "type"})
 _THOUGHTS = frozenset({"signature", "text"})
 _OLD_MEDIUM = ("url", "uri", "detail", "mime_type", "name", "extra")
-_FIELDS = {kind: field for kind, (field, _) in MEDIA.items()}
+_FIELDS = {kind: field for kind, (field, _) in _MEDIA.items()}
 _TYPES: Mapping[type[MediaPart], str] = {
-    part: kind for kind, (_, part) in MEDIA.items()
+    part: kind for kind, (_, part) in _MEDIA.items()
 }
 
 
@@ -171,9 +166,9 @@ def read_parts(node: ObjectReader, key: str) -> list[Part]:
             extra = read_extra(part, "extra")
             text = part.optional("text")
             found = TextPart(text, metadata=with_own(extra, part, SOURCE))
-        elif kind == "reasoning" and key == OUTPUT:
+        elif kind == "reasoning" and key == _OUTPUT:
             found = _read_reasoning(part)
-        elif kind in MEDIA and MEDIA[kind][1].kind in HELD[key]:
+        elif kind in _MEDIA and _MEDIA[kind][1].kind in _HELD[key]:
             found = _read_medium(part, kind, key)
 
         parts.append(found or _keep_unknown(part))
@@ -208,7 +203,7 @@ def _read_medium(part: ObjectReader, kind: str, key: str) -> Part | None:
     """
     A part that holds media; None if there is nothing in it that can be read.
     """
-    field, made = MEDIA[kind]
+    field, made = _MEDIA[kind]
     inside = part.inside(field)
     if inside is None:
         return None
@@ -217,6 +212,7 @@ def _read_medium(part: ObjectReader, kind: str, key: str) -> Part | None:
     # Pointers in Go, so "" is not the same as nothing.
     url, text = inside.optional("url"), inside.optional("base64data")
     data = decode_base64(text, padded=True)
+    # A part has one of them. Bytes next to a URL are kept, and written back with it.
     if url:
         content["url"] = url
         if text:
@@ -230,7 +226,7 @@ def _read_medium(part: ObjectReader, kind: str, key: str) -> Part | None:
 
     content["media_type"] = inside.optional("mime_type")
     known = {"base64data", "mime_type", "url"}
-    word = BESIDE.get(kind) if key == INPUT else None
+    word = _BESIDE.get(kind) if key == _INPUT else None
     if word:
         content[word] = inside.optional(word)
         known.add(word)
@@ -254,7 +250,7 @@ def read_old_parts(node: ObjectReader, key: str) -> list[Part]:
             part.keep(frozenset({"text", "type"}))
             text = part.optional("text")
             found = TextPart(text, metadata=part.metadata(SOURCE))
-        elif kind in MEDIA:
+        elif kind in _MEDIA:
             found = _read_old_medium(part, kind)
 
         parts.append(found or _keep_unknown(part))
@@ -276,16 +272,17 @@ def _read_old_medium(part: ObjectReader, kind: str) -> Part | None:
         return None
 
     fields = {"url": url or uri, "media_type": inside.optional("mime_type")}
-    word = BESIDE.get(kind)
+    word = _BESIDE.get(kind)
     if word:
         fields[word] = inside.optional(word)
 
+    # The extra is the medium's here, not the part's: its notes are moved to the part.
     extra = read_extra(inside, "extra")
     part.keep(frozenset({"type", kind}))
     known = frozenset({"extra", "mime_type", "uri", "url", word or "url"})
     part.keep_within(kind, inside, known)
     part.notes.update(inside.notes)
-    made: Any = MEDIA[kind][1]
+    made: Any = _MEDIA[kind][1]
     return made(**fields, metadata=with_own(extra, part, SOURCE))  # type: ignore[no-any-return]
 
 
@@ -293,6 +290,7 @@ def can_be_old(part: Part) -> bool:
     """
     Whether the older list can hold all of *part*.
     """
+    # It has no place for bytes, nor for the metadata of a text.
     if isinstance(part, MediaPart):
         return part.url is not None
 
@@ -322,15 +320,10 @@ def write_part(write: PayloadWriter, part: Part, path: str, key: str) -> Any:
     else:
         raw = _write_text(write, part, path)
 
-    return raw and _finish_part(raw, part, notes, key)
+    if raw is None:
+        return None
 
-
-def _finish_part(
-    raw: dict[str, Any], part: Part, notes: Mapping[str, Any], key: str
-) -> dict[str, Any]:
-    """
-    *raw* with the keys and metadata that were kept with *part*.
-    """
+    # Parts of the older list have no extra; that of a medium is inside of it.
     extra = {} if key == OLD else write_extra(part.metadata, notes, "extra")
     if extra:
         raw["extra"] = extra
@@ -344,10 +337,10 @@ def in_order(whole: dict[str, Any], key: str) -> dict[str, Any]:
     """
     for field in {*_FIELDS, *_FIELDS.values()} & whole.keys():
         if isinstance(whole[field], dict):
-            order = _OLD_MEDIUM if key == OLD else MEDIUM
+            order = _OLD_MEDIUM if key == OLD else _MEDIUM
             whole[field] = ordered(whole[field], order)
 
-    return ordered(whole, PART)
+    return ordered(whole, _PART)
 
 
 def _write_text(write: PayloadWriter, part: Part, path: str) -> dict[str, Any]:
@@ -381,15 +374,15 @@ def _write_reasoning(
 def _write_medium(
     write: PayloadWriter, part: MediaPart, path: str, key: str
 ) -> dict[str, Any] | None:
-    if part.kind not in HELD[key]:
+    if part.kind not in _HELD[key]:
         write.lose(path, part.kind, cannot_contain("assistant", part.kind))
         return None
 
     kind = _TYPES[type(part)]
-    word = BESIDE.get(kind)
+    word = _BESIDE.get(kind)
     beside = getattr(part, word) if word else ""
     body = _make_old_media_body(part) if key == OLD else _make_media_body(part)
-    if word and beside and key == OUTPUT:
+    if word and beside and key == _OUTPUT:
         write.lose_each(path, {word: True}, "only user messages have it in eino")
     elif word and beside:
         body[word] = beside
