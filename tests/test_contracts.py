@@ -12,6 +12,9 @@ import pickle
 import random
 import re
 import sys
+import unicodedata
+from collections.abc import Mapping
+from datetime import UTC
 from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -31,7 +34,8 @@ from conversation_state import (
     Usage,
     UserMessage,
 )
-from conversation_state.adapters import Lost, openai_chat
+from conversation_state.adapters import Lost, anthropic, openai_chat
+from conversation_state.codec import from_data, to_data
 from conversation_state.counting import (
     TokenBudget,
     by_characters,
@@ -39,7 +43,7 @@ from conversation_state.counting import (
     calibrated,
 )
 from conversation_state.errors import BudgetExceededError, DecodeError, Problem
-from conversation_state.parts import ImagePart, TextPart
+from conversation_state.parts import ImagePart, TextPart, UnknownPart
 from conversation_state.testing import (
     BrokenLawsError,
     check_adapter,
@@ -111,6 +115,23 @@ def breaks(check, subject, laws, contract, **options):
     return laws == find_broken(check, subject, laws, without=others, **options)
 
 
+def change_leaves(value, change):
+    """
+    JSON values as plain ones, each that is no object or list changed by a function.
+    """
+    if isinstance(value, Mapping):
+        return {key: change_leaves(each, change) for key, each in value.items()}
+
+    if isinstance(value, (list, tuple)):
+        return [change_leaves(each, change) for each in value]
+
+    return change(value)
+
+
+def bools_to_integers(value):
+    return int(value) if isinstance(value, bool) else value
+
+
 def named(faults):
     """
     The parameters of a test: what is wrong, the fault, and the laws it breaks.
@@ -177,7 +198,119 @@ def remembered(state):
     return state.add_user_prompt(str(list(_known).index(id(state))))
 
 
+def with_messages(change):
+    """
+    A reducer that changes each message in its place.
+    """
+
+    def replace_messages(state):
+        entries = [
+            entry._replace(message=change(entry.message)) for entry in state.entries
+        ]
+        return rebuild_state(state, entries=entries)
+
+    return replace_messages
+
+
+def in_utc(message):
+    at = message.timestamp
+    # Years 1 and 9999 have times without one in UTC.
+    if at is None or at.year in {1, 9999}:
+        return message
+
+    return message.replace(timestamp=at.astimezone(UTC))
+
+
+def times_in_utc(state):
+    ledger = [
+        entry._replace(at=entry.at.astimezone(UTC))
+        if entry.at and 1 < entry.at.year < 9999
+        else entry
+        for entry in state.ledger
+    ]
+    return rebuild_state(state, ledger=ledger)
+
+
+def recorded_again(state):
+    """
+    Records the responses it has, as after each resume, under keys of its own.
+    """
+    for number, message in enumerate(state):
+        response = getattr(message, "response", None)
+        if response and response.usage:
+            state = state.add_usage(response.usage, key=f"reply {number}")
+
+    return state
+
+
+def systems_first(state):
+    entries = sorted(state.entries, key=lambda entry: entry.message.role != "system")
+    return rebuild_state(state, entries=entries)
+
+
+class Instructed:
+    """
+    Keeps the system message of the first conversation for all others.
+    """
+
+    def __init__(self):
+        self.system = None
+
+    def __call__(self, state):
+        if len(state) and state[0].role == "system":
+            self.system = self.system or state[0]
+
+        return state.add(self.system) if self.system else state
+
+
+class Lengthening:
+    """
+    Keeps the largest length that it has seen.
+    """
+
+    def __init__(self):
+        self.length = 0
+
+    def __call__(self, state):
+        self.length = max(self.length, len(state))
+        return state.add_user_prompt(f"Of {self.length}")
+
+
 REDUCERS = {
+    "turns True into 1": (
+        with_messages(
+            lambda message: message.replace(
+                metadata=change_leaves(message.metadata, bools_to_integers)
+            )
+        ),
+        {"keeps messages", "keeps identities"},
+    ),
+    "puts messages in UTC": (
+        with_messages(in_utc),
+        {"keeps messages", "keeps identities"},
+    ),
+    "puts the ledger in UTC": (times_in_utc, {"keeps the bill"}),
+    "drops unknown fields": (
+        with_messages(lambda message: message.replace(unknown={})),
+        {"keeps messages", "keeps identities"},
+    ),
+    "drops metadata": (
+        with_messages(lambda message: message.replace(metadata={})),
+        {"keeps messages", "keeps identities"},
+    ),
+    "drops models": (
+        lambda state: rebuild_state(
+            state, ledger=[entry._replace(model="") for entry in state.ledger]
+        ),
+        {"keeps the bill"},
+    ),
+    "puts system messages first": (
+        systems_first,
+        {"keeps messages", "keeps identities"},
+    ),
+    "records responses again": (recorded_again, {"counts responses once"}),
+    "keeps the first system message": (Instructed(), {"is pure"}),
+    "keeps the largest length": (Lengthening(), {"is pure"}),
     "returns nothing": (lambda _state: None, {"takes every state"}),
     "fails for an empty state": (
         lambda state: state.add(state[-1]),
@@ -301,7 +434,7 @@ class TestCheckReducer:
 
         error, message = caught.value, str(caught.value)
 
-        assert message.startswith("without_ledger breaks 1 of 8 laws of reducers\n")
+        assert message.startswith("without_ledger breaks 1 of 9 laws of reducers\n")
         assert "keeps the bill: Every ledger entry of the state" in message
         assert "  with\n    from conversation_state" in message
         assert error.broken[0].error is error.__cause__
@@ -327,7 +460,9 @@ class TestCheckReducer:
 
         state = Aggregator.new()
         with pytest.raises(BrokenLawsError) as caught:
-            check_reducer(fails, settings=FEW, states=st.just(state))
+            check_reducer(
+                fails, settings=FEW, states=st.just(state), without=["is pure"]
+            )
 
         message = str(caught.value)
 
@@ -495,7 +630,28 @@ def number_of(address):
     return next(_calls)
 
 
+def first_call(message):
+    if not message.tool_calls:
+        return by_characters(message)
+
+    return by_characters(message.replace(tool_calls=message.tool_calls[:1]))
+
+
+class Warming(Scaled):
+    """
+    Counts one more for each message once it has seen a long one.
+    """
+
+    seen = False
+
+    def __call__(self, message):
+        Warming.seen = Warming.seen or len(message.text) > 20
+        return super().__call__(message) + self.seen
+
+
 COUNTERS = {
+    "counts the first call": (first_call, {"counts what is sent"}),
+    "remembers long messages": (Warming(), {"is deterministic"}),
     "refuses special tokens": (
         lambda message: by_characters(message) + message.text.index("<|end"),
         {"counts every message"},
@@ -637,7 +793,39 @@ async def drop_newest_async(view):
     return view.remove(shown(view)[-1:])
 
 
+def without_text(view, elements):
+    for each in elements:
+        if each.role in {"system", "user", "assistant"}:
+            view = view.replace(each.seq, each.message.replace(content=""))
+
+    return view
+
+
+class Hiding:
+    """
+    Hides messages of users once it has seen a long view.
+    """
+
+    def __init__(self):
+        self.is_hiding = False
+
+    def __call__(self, view):
+        self.is_hiding = self.is_hiding or len(view.elements) > 5
+        users = [each.seq for each in view.elements[:-1] if each.role == "user"]
+        return view.remove(users if self.is_hiding else [])
+
+
 STEPS = {
+    "empties the newest": (
+        lambda view: without_text(view, view.elements[-1:]),
+        {"keeps the newest"},
+    ),
+    "empties system messages": (
+        lambda view: without_text(
+            view, [each for each in view.elements[:-1] if each.role == "system"]
+        ),
+        {"keeps system messages"},
+    ),
     "drops the newest, async": (drop_newest_async, {"keeps the newest"}),
     "returns nothing": (lambda _view: None, {"takes every view"}),
     "fails for an empty view": (
@@ -697,6 +885,18 @@ class TestCheckTrimmingStep:
         Each fault breaks the law that forbids it, whatever else it breaks.
         """
         assert breaks(check_trimming_step, fault, laws, TrimmingStepContract)
+
+    def test_remembers(self):
+        """
+        A step that keeps something from one view for all later ones is not pure, also
+        if the first law has shown it that view.
+        """
+        short, long = [TrimContext.of([UserMessage("a")] * n) for n in (2, 9)]
+        laws = {"is pure"}
+
+        assert laws == find_broken(
+            check_trimming_step, Hiding(), laws, views=st.sampled_from([short, long])
+        )
 
     def test_repaired(self):
         """
@@ -761,7 +961,21 @@ def report(text, id):
     return AssistantMessage(text, response=ResponseMeta("stop", Usage(5, 1), id=id))
 
 
+class Longest:
+    """
+    Summarises by the largest number of messages that it has seen.
+    """
+
+    def __init__(self):
+        self.number = 0
+
+    def __call__(self, messages):
+        self.number = max(self.number, len(messages))
+        return f"Up to {self.number} messages"
+
+
 SUMMARISERS = {
+    "keeps the largest number": (Longest(), {"is deterministic"}),
     "returns nothing": (lambda _messages: None, {"takes every conversation"}),
     "fails for parts": (
         lambda messages: (
@@ -954,7 +1168,244 @@ class Listing(Lines):
         return list(super().load(payload))
 
 
+class Data:
+    """
+    An honest adapter: the data of the codec, which has a place for everything.
+    """
+
+    def dump(self, messages):
+        return Exported({"messages": self.arrange([*map(self.write, messages)])})
+
+    def load(self, payload) -> Any:
+        if not isinstance(payload, dict) or not isinstance(
+            payload.get("messages"), list
+        ):
+            raise refused("expected messages")
+
+        return tuple(map(self.read, payload["messages"]))
+
+    def write(self, message):
+        return to_data(message)["message"]
+
+    def read(self, row):
+        head = {"format": "conversation_state", "version": 1, "kind": "message"}
+        return from_data({**head, "message": row})
+
+    def arrange(self, rows):
+        return rows
+
+
+def writing(change):
+    """
+    An adapter that changes the data of each message.
+    """
+
+    class Changed(Data):
+        def write(self, message):
+            return change(super().write(message))
+
+    return Changed()
+
+
+def writing_texts(change):
+    """
+    An adapter that changes all texts.
+    """
+
+    def change_texts(value, key=""):
+        if isinstance(value, dict):
+            return {key: change_texts(each, key) for key, each in value.items()}
+
+        if isinstance(value, list):
+            return [change_texts(each, key) for each in value]
+
+        return change(value) if key in {"content", "text"} else value
+
+    return writing(change_texts)
+
+
+def writing_parts(change):
+    """
+    An adapter that changes the parts of each message.
+    """
+
+    def change_parts(row):
+        return {**row, "parts": change(row["parts"])} if "parts" in row else row
+
+    return writing(change_parts)
+
+
+def writing_calls(change):
+    """
+    An adapter that changes the calls of each message.
+    """
+
+    def change_calls(row):
+        if "tool_calls" in row:
+            return {**row, "tool_calls": change(row["tool_calls"])}
+
+        return row
+
+    return writing(change_calls)
+
+
+def arranging(change):
+    """
+    An adapter that changes the list of messages.
+    """
+
+    class Changed(Data):
+        def arrange(self, rows):
+            return change(rows)
+
+    return Changed()
+
+
+def reading_unknown(change):
+    """
+    An adapter that changes numbers and the like of parts it doesn't know.
+    """
+
+    class Changed(Data):
+        def read(self, row):
+            loaded = super().read(row)
+            return loaded.replace(content=[*map(self.change_part, loaded.parts)])
+
+        def change_part(self, part):
+            if not isinstance(part, UnknownPart):
+                return part
+
+            return UnknownPart(change_leaves(part.raw, change), source=part.source)
+
+        def load(self, payload):
+            return tuple(
+                [
+                    Data.read(self, row)
+                    if not hasattr(Data.read(self, row), "content")
+                    else self.read(row)
+                    for row in payload["messages"]
+                ]
+            )
+
+    return Changed()
+
+
+def floats_to_integers(value):
+    is_whole = isinstance(value, float) and value.is_integer()
+    return int(value) if is_whole and abs(value) < 2**53 else value
+
+
+def joined_texts(parts):
+    if {part["type"] for part in parts} == {"text"}:
+        return [{"type": "text", "text": "".join(part["text"] for part in parts)}]
+
+    return parts
+
+
+class Registry(Data):
+    """
+    Keeps the name of each call's tool, for all conversations.
+    """
+
+    def __init__(self):
+        self.names = dict[str, str]()
+
+    def write(self, message):
+        row = super().write(message)
+        for call in row.get("tool_calls", ()):
+            call["name"] = self.names.setdefault(call["id"], call["name"])
+
+        return row
+
+
+class Padding(Data):
+    """
+    Notes the length of the longest conversation.
+    """
+
+    def __init__(self):
+        self.length = 0
+
+    def dump(self, messages):
+        export = super().dump(messages)
+        self.length = max(self.length, len(export.payload["messages"]))
+        export.payload["length"] = self.length
+        return export
+
+
+class Emptying(Data):
+    """
+    Takes the messages out of the list that it gets.
+    """
+
+    def dump(self, messages):
+        export = super().dump(kept := list(messages))
+        if kept and isinstance(messages, list):
+            messages.clear()
+
+        return export
+
+
 ADAPTERS = {
+    "turns True into 1": (
+        reading_unknown(bools_to_integers),
+        {"loses nothing in silence"},
+    ),
+    "turns 1.0 into 1": (
+        reading_unknown(floats_to_integers),
+        {"loses nothing in silence"},
+    ),
+    "swaps parallel calls": (
+        writing_calls(lambda calls: calls[::-1]),
+        {"keeps order"},
+    ),
+    "loses calls without an id": (
+        writing_calls(lambda calls: [call for call in calls if call["id"]]),
+        {"loses nothing in silence"},
+    ),
+    "puts system messages first": (
+        arranging(lambda rows: sorted(rows, key=lambda row: row["role"] != "system")),
+        {"keeps order"},
+    ),
+    "forgets signatures": (
+        writing_parts(
+            lambda parts: [
+                {key: each for key, each in part.items() if key != "signature"}
+                for part in parts
+            ]
+        ),
+        {"loses nothing in silence"},
+    ),
+    "composes letters": (
+        writing_texts(lambda text: unicodedata.normalize("NFC", text)),
+        {"loses nothing in silence"},
+    ),
+    "removes white space": (
+        writing_texts(lambda text: text.strip(" ")),
+        {"loses nothing in silence"},
+    ),
+    "converts line ends": (
+        writing_texts(lambda text: text.replace("\r\n", "\n")),
+        {"loses nothing in silence"},
+    ),
+    "removes NUL": (
+        writing_texts(lambda text: text.replace("\0", "")),
+        {"loses nothing in silence"},
+    ),
+    "cuts off long texts": (
+        writing_texts(lambda text: text[:4_096]),
+        {"loses nothing in silence"},
+    ),
+    "joins texts": (writing_parts(joined_texts), {"loses nothing in silence"}),
+    "puts texts first": (
+        writing_parts(
+            lambda parts: sorted(parts, key=lambda part: part["type"] != "text")
+        ),
+        {"loses nothing in silence"},
+    ),
+    "keeps names of tools": (Registry(), {"keeps order"}),
+    "notes the largest length": (Padding(), {"is pure"}),
+    "empties the list": (Emptying(), {"is pure"}),
     "gives tuples as keys": (
         with_export(lambda export: export._replace(payload={(1,): export.payload})),
         {"dumps every conversation"},
@@ -992,7 +1443,11 @@ ADAPTERS = {
 
 
 class TestCheckAdapter:
-    @pytest.mark.parametrize("adapter", [Lines(), openai_chat], ids=["small", "chat"])
+    @pytest.mark.parametrize(
+        "adapter",
+        [Lines(), Data(), openai_chat, anthropic],
+        ids=["small", "data", "chat", "anthropic"],
+    )
     def test_honest(self, adapter):
         """
         An honest adapter breaks no law.

@@ -117,7 +117,7 @@ class TestTable:
         assert f"reducer {HERE}:remind" == lines[0]
         assert ["law", "examples", "result"] == lines[2].split()
         assert ["keeps", "the", "bill", "5", "holds"] == lines[6].split()
-        assert "8 hold, 0 broken" == lines[-1]
+        assert "9 hold, 0 broken" == lines[-1]
 
     def test_broken(self, run):
         """
@@ -131,10 +131,10 @@ class TestTable:
 
         assert 1 == status
         assert "keeps messages                -  declared not to hold" in out
-        assert f"\n{HERE}:without_empty breaks 1 of 8 laws of reducers\n" in out
+        assert f"\n{HERE}:without_empty breaks 1 of 9 laws of reducers\n" in out
         assert "\nkeeps the bill: Every ledger entry" in out
         assert "    state = Aggregator.new().add_usage(" in out
-        assert out.endswith("4 hold, 1 broken\n")
+        assert out.endswith("5 hold, 1 broken\n")
 
     def test_also(self, run):
         """
@@ -301,7 +301,7 @@ class TestRefused:
         )
 
         assert (0, "") == (done.returncode, done.stderr)
-        assert done.stdout.endswith("8 hold, 0 broken\n")
+        assert done.stdout.endswith("9 hold, 0 broken\n")
 
     def test_encoding(self):
         """

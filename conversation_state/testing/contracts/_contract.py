@@ -57,6 +57,9 @@ _HEALTH_CHECKS = (
     HealthCheck.too_slow,
 )
 
+# How many examples are tried again after all others.
+_FIRST_EXAMPLES = 8
+
 
 @attrs.frozen
 class Law:
@@ -220,6 +223,8 @@ class Contract:
     without: Collection[str] = ()
     also: Collection[str] = ()
     laws: ClassVar[dict[str, Law]] = {}
+    # The first examples of all laws, and the results for them.
+    _first: tuple[tuple[Any, Any], ...] = ()
     # The kind of thing that the contract is about, in the plural.
     kind: ClassVar[str] = ""
 
@@ -234,6 +239,20 @@ class Contract:
                 if isinstance(found, Law):
                     cls.laws[found.name] = found
                     setattr(cls, name, found.make_test())
+
+    def _note_first(self, example: Any, result: Any) -> tuple[tuple[Any, Any], ...]:
+        """
+        The first examples of all laws with different results; *example* is added if
+        there are few.
+
+        A function that keeps something from other calls, in a global variable for
+        example, may have other results for them later.
+        """
+        is_new = all(result != known for _, known in self._first)
+        if is_new and len(self._first) < _FIRST_EXAMPLES:
+            self._first += ((example, result),)
+
+        return self._first
 
     def _is_checked(self, wanted: Law) -> bool:
         self._check_names()

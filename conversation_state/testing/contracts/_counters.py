@@ -23,6 +23,11 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import TextPart
+from conversation_state.testing.contracts._comparison import (
+    assert_same_later,
+    decoded,
+    unpickled,
+)
 from conversation_state.testing.contracts._contract import (
     Contract,
     check_contract,
@@ -30,11 +35,7 @@ from conversation_state.testing.contracts._contract import (
     law,
     refuse_coroutine,
 )
-from conversation_state.testing.contracts._examples import (
-    decoded,
-    draw_mostly,
-    unpickled,
-)
+from conversation_state.testing.contracts._examples import draw_mostly
 from conversation_state.testing.strategies import messages, texts
 from conversation_state.tools import ToolCall
 
@@ -72,13 +73,18 @@ def _make_text(role: str, text: str) -> Message:
     return _MAKERS[role](text)
 
 
-def _make_call(text: str) -> Message:
-    return AssistantMessage(tool_calls=[ToolCall("call_1", "search", text)])
+def _make_call(*arguments: str) -> Message:
+    calls = [
+        ToolCall(f"call_{number}", "search", text)
+        for number, text in enumerate(arguments, 1)
+    ]
+    return AssistantMessage(tool_calls=calls)
 
 
 # A message with a short text, and the same with a long one.
 _PAIRS = [(_make_text(role, _SHORT), _make_text(role, _LONG)) for role in _MAKERS]
 _PAIRS.append((_make_call(_SHORT), _make_call(_LONG)))
+_PAIRS.append((_make_call("{}", _SHORT), _make_call("{}", _LONG)))
 _ROUNDING = 2  # tokens of a text: a scaled counter rounds twice
 
 
@@ -111,15 +117,20 @@ class CounterContract(Contract):
 
         assert tokens >= 0, f"expected an integer from 0 on, got {shorten_repr(result)}"
         assert not isinstance(result, bool), f"expected an integer, got {result}"
+        self._note_first(message, tokens)
 
-    @law(message="messages")
-    def test_is_deterministic(self, message: Message) -> None:
+    @law(message="messages", other="messages")
+    def test_is_deterministic(self, message: Message, other: Message) -> None:
         """
-        The same message has the same count each time.
+        The same message has the same count each time, also after other messages.
         """
         first, again = self.counter(message), self.counter(message)
+        self.counter(other)
+        later = self.counter(message)
 
-        assert first == again, f"first {first}, then {again}"
+        assert first == again == later, f"first {first}, then {again}, then {later}"
+        for example, result in self._note_first(message, first):
+            assert_same_later(example, result, self.counter(example))
 
     @law(message="messages")
     def test_same_on_copies(self, message: Message) -> None:
@@ -197,7 +208,7 @@ class CounterContract(Contract):
     def test_counts_what_is_sent(self, messages: tuple[Message, Message]) -> None:
         """
         A long text has more tokens than a short one: of every role, and as the
-        arguments of a call.
+        arguments of a call, also of the second one in a message.
         """
         short, long = map(self.counter, messages)
 

@@ -12,7 +12,16 @@ from hypothesis.strategies import SearchStrategy
 
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
+from conversation_state.messages import ResponseMeta
 from conversation_state.testing._state_laws import unchanged
+from conversation_state.testing.contracts._comparison import (
+    assert_same,
+    assert_same_later,
+    compare_content,
+    decoded,
+    is_same,
+    unpickled,
+)
 from conversation_state.testing.contracts._contract import (
     Contract,
     check_contract,
@@ -20,14 +29,11 @@ from conversation_state.testing.contracts._contract import (
     law,
     refuse_coroutine,
 )
-from conversation_state.testing.contracts._examples import (
-    STATES,
-    compare_content,
-    decoded,
-    unpickled,
-)
+from conversation_state.testing.contracts._examples import STATES
 
 __all__ = ["ReducerContract", "check_reducer"]
+
+_LARGE = 1_000  # tokens
 
 
 class ReducerContract(Contract):
@@ -55,6 +61,7 @@ class ReducerContract(Contract):
         assert isinstance(result, Aggregator), (
             f"expected a state, got {shorten_repr(result, 200)}"
         )
+        self._note_first(state, compare_content(result, state))
 
     @law(state="states")
     def test_keeps_messages(self, state: Aggregator) -> None:
@@ -64,7 +71,7 @@ class ReducerContract(Contract):
         # Each search continues where the previous one ended, which checks the order.
         rest = iter(self.reducer(state))
         for number, message in enumerate(state):
-            assert any(message == each for each in rest), (
+            assert any(is_same(message, each) for each in rest), (
                 f"messages[{number}] is missing, or out of order: "
                 f"{shorten_repr(message, 200)}"
             )
@@ -80,9 +87,8 @@ class ReducerContract(Contract):
         kept = [entry for entry in result.entries if entry.id in before]
         new = [entry.message for entry in result.entries if entry.id not in before]
         for entry in kept:
-            assert entry.message == before.pop(entry.id), (
-                f"entry {entry.id} has another message: "
-                f"{shorten_repr(entry.message, 200)}"
+            assert_same(
+                before.pop(entry.id), entry.message, "a message was changed: {}, now {}"
             )
 
         ids = [entry.id for entry in kept]
@@ -103,7 +109,7 @@ class ReducerContract(Contract):
         for entry in state.ledger:
             found = after.get(entry.id)
             assert found is not None, f"missing in the ledger: {entry}"
-            assert found == entry, f"changed in the ledger: {entry} became {found}"
+            assert_same(entry, found, "changed in the ledger: {} became {}")
 
     @law(state="states")
     def test_records_new_responses(self, state: Aggregator) -> None:
@@ -117,6 +123,24 @@ class ReducerContract(Contract):
         assert not missing, f"responses that are not in the ledger: {sorted(missing)}"
 
     @law(state="states")
+    def test_counts_responses_once(self, state: Aggregator) -> None:
+        """
+        The usage of a response that the state has is not recorded under another key
+        than the id of the response or of its entry: two keys count it twice.
+        """
+        result = self.reducer(state)
+        usages = {meta.usage for meta in _list_responses(state)}
+        keys = {meta.id for meta in _list_responses(result)}
+        keys |= {entry.id for entry in state.ledger}
+        keys |= {entry.id for entry in result.entries}
+        for entry in result.ledger:
+            # A small usage may be the reducer's own, and equal by chance.
+            is_other = entry.id in keys or entry.usage.total_tokens < _LARGE
+            assert is_other or entry.usage not in usages, (
+                f"the usage of a response, under another key: {entry}"
+            )
+
+    @law(state="states")
     def test_stays_related(self, state: Aggregator) -> None:
         """
         The result is of the same conversation: it has the root or an entry of the
@@ -124,19 +148,23 @@ class ReducerContract(Contract):
         """
         assert self.reducer(state).is_related_to(state), "of another conversation"
 
-    @law(state="states")
-    def test_is_pure(self, state: Aggregator) -> None:
+    @law(state="states", other="states")
+    def test_is_pure(self, state: Aggregator, other: Aggregator) -> None:
         """
-        The same state gives the same content again, and is what it was; times, new
-        identities and ids of turns may differ.
+        The same state gives the same content again, also after another state, and is
+        what it was; times, new identities and ids of turns may differ.
         """
         with unchanged(state):
             first = compare_content(self.reducer(state), state)
             again = compare_content(self.reducer(state), state)
+            assert_same(first, again, "first {}, then {}")
+            self.reducer(other)
+            later = compare_content(self.reducer(state), state)
+            assert_same(first, later, "first {}, after the other state {}")
 
-        assert first == again, (
-            f"first {shorten_repr(first, 200)}, then {shorten_repr(again, 200)}"
-        )
+        for example, result in self._note_first(state, first):
+            later = compare_content(self.reducer(example), example)
+            assert_same_later(example, result, later)
 
     @law(state="states")
     def test_same_on_copies(self, state: Aggregator) -> None:
@@ -147,9 +175,7 @@ class ReducerContract(Contract):
         expected = compare_content(self.reducer(state), state)
         for how, copy in (("decoded", decoded(state)), ("unpickled", unpickled(state))):
             found = compare_content(self.reducer(copy), copy)
-            assert expected == found, (
-                f"{shorten_repr(expected, 200)}, {how}: {shorten_repr(found, 200)}"
-            )
+            assert_same(expected, found, f"{{}}, {how}: {{}}")
 
     @law(state="states", is_extra=True)
     def test_is_idempotent(self, state: Aggregator) -> None:
@@ -159,10 +185,12 @@ class ReducerContract(Contract):
         once = self.reducer(state)
         twice = self.reducer(once)
 
-        assert once == twice, (
-            f"once {shorten_repr(list(once), 200)}, twice "
-            f"{shorten_repr(list(twice), 200)}"
-        )
+        assert_same(once, twice, "once {}, twice {}")
+
+
+def _list_responses(state: Aggregator) -> list[ResponseMeta]:
+    metas = [getattr(message, "response", None) for message in state]
+    return [meta for meta in metas if meta is not None]
 
 
 def _find_unrecorded(state: Aggregator) -> set[str]:
@@ -185,7 +213,7 @@ def check_reducer(
     Hold a function from state to state to the laws of `ReducerContract`: it keeps
     messages, identities and the bill, is pure, and does the same with copies.
 
-    Calls *reducer* about a thousand times.
+    Calls *reducer* about two thousand times.
 
     Args:
         reducer: The function. What it calls that is not pure, a model say, should be

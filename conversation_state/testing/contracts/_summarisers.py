@@ -13,6 +13,13 @@ from hypothesis.strategies import SearchStrategy
 from conversation_state._wording import shorten_repr
 from conversation_state.counting import TokenCounter, by_characters
 from conversation_state.messages import AssistantMessage, Message, UserMessage
+from conversation_state.testing.contracts._comparison import (
+    assert_same,
+    assert_same_later,
+    compare_messages,
+    decoded,
+    unpickled,
+)
 from conversation_state.testing.contracts._contract import (
     Contract,
     check_contract,
@@ -20,12 +27,7 @@ from conversation_state.testing.contracts._contract import (
     law,
     wait_for,
 )
-from conversation_state.testing.contracts._examples import (
-    ENDED_CONVERSATIONS,
-    compare_messages,
-    decoded,
-    unpickled,
-)
+from conversation_state.testing.contracts._examples import ENDED_CONVERSATIONS
 from conversation_state.trimming import acompact, atrim
 from conversation_state.usage import Usage
 
@@ -78,6 +80,8 @@ class SummariserContract(Contract):
         assert isinstance(found, (str, Message)), (
             f"expected a text or a message, got {shorten_repr(found, 200)}"
         )
+        message = UserMessage(found) if isinstance(found, str) else found
+        self._note_first(messages, compare_messages([message]))
 
     @law(messages="conversations")
     async def test_stands_for_messages(self, messages: tuple[Message, ...]) -> None:
@@ -105,17 +109,23 @@ class SummariserContract(Contract):
             f"of a summary comes {shorten_repr(again, 200)}"
         )
 
-    @law(messages="conversations")
-    async def test_is_deterministic(self, messages: tuple[Message, ...]) -> None:
+    @law(messages="conversations", others="conversations")
+    async def test_is_deterministic(
+        self, messages: tuple[Message, ...], others: tuple[Message, ...]
+    ) -> None:
         """
-        The same messages have the same summary each time.
+        The same messages have the same summary each time, also after other messages.
         """
         first = compare_messages([await self._make_message(messages)])
         again = compare_messages([await self._make_message(messages)])
+        assert_same(first, again, "first {}, then {}")
+        await self._call_summarise(others)
+        later = compare_messages([await self._make_message(messages)])
+        assert_same(first, later, "first {}, after the others {}")
 
-        assert first == again, (
-            f"first {shorten_repr(first, 200)}, then {shorten_repr(again, 200)}"
-        )
+        for example, result in self._note_first(messages, first):
+            later = compare_messages([await self._make_message(example)])
+            assert_same_later(example, result, later)
 
     @law(messages="conversations")
     async def test_same_on_copies(self, messages: tuple[Message, ...]) -> None:
@@ -129,9 +139,7 @@ class SummariserContract(Contract):
             ("unpickled", unpickled(messages)),
         ):
             found = compare_messages([await self._make_message(copy)])
-            assert expected == found, (
-                f"{shorten_repr(expected, 200)}, {how}: {shorten_repr(found, 200)}"
-            )
+            assert_same(expected, found, f"{{}}, {how}: {{}}")
 
     @law(messages="conversations")
     async def test_is_within_its_limit(self, messages: tuple[Message, ...]) -> None:
@@ -185,7 +193,7 @@ def check_summariser(
     Hold a function that summarises messages to the laws of `SummariserContract`:
     views take what it returns, and its usage can be recorded.
 
-    Calls *summarise* about a thousand times, so give it a function in the place of
+    Calls *summarise* about two thousand times, so give it a function in the place of
     its model.
 
     Args:
