@@ -21,11 +21,13 @@ __all__ = ["aevents", "events"]
 # str.splitlines() would also split at U+2028, which JSON texts may contain.
 _LINE_ENDS = re.compile("\r\n|\r|\n")
 
-# The other fields that there are; a line that starts with a colon is a comment.
+# The fields of the standard, and the colon that starts a comment. Any other line is a
+# sign that the body is not a stream of events.
 _FIELDS = (":", "event", "id", "retry", "data")
 _MAX_SHOWN = 2_000
 
-# What keeps a connection open, and how OpenAI and those who follow it end a stream.
+# Data without an event: an empty text keeps a connection open, and OpenAI and the
+# providers with its format end a stream with `[DONE]`.
 _NO_EVENTS = ("", "[DONE]")
 
 
@@ -110,7 +112,7 @@ class _EventReader:
 
         lines = _LINE_ENDS.split(text)
         if len(lines) > 1 and not lines[-1]:
-            lines.pop()  # the end of the last line, not a line of its own
+            lines.pop()  # `split` adds "" after the last line end; it is no empty line
 
         for line in lines:
             if not line:
@@ -122,10 +124,10 @@ class _EventReader:
 
     def _read_data(self, data: str) -> Iterator[dict[str, Any]]:
         """
-        The event that *data*, of one line, is.
+        The event in the field *data*, if it is complete on this line.
         """
-        # Nearly every event is one line. It is given at once, so that clients that
-        # leave empty lines out do no harm.
+        # Nearly every event is one line. It is returned at once, because some HTTP
+        # clients drop the empty line that ends an event.
         event = None if self._data else _parse_event(data)
         if event is not None:
             self._count += 1
@@ -154,12 +156,14 @@ class _EventReader:
         if event is not None:
             self._count += 1
             yield event
-        # What the end cuts short is no error. But where a loop leaves empty lines out,
-        # all events behind a line that is no event were taken for more of its data.
+        # An event that the end of the stream cuts short is no error. But if the caller
+        # drops empty lines, `_data` collects all events behind a line that is not a
+        # whole event; a whole event among them shows that.
         elif any(map(_parse_event, self._data[1:])):
             raise _make_error(self._data[0])
 
-        # A proxy may put a line before the events; only a body without any is wrong.
+        # A proxy may put a line before the events, so other lines are an error only in
+        # a body without events.
         if self._others and not self._count:
             msg = (
                 "expected server-sent events, got a body that starts with "
@@ -176,7 +180,7 @@ def _make_error(text: str) -> ProviderStreamError:
 
 def _parse_event(text: str) -> dict[str, Any] | None:
     """
-    The JSON object that *text* is; None if it is something else.
+    *text* parsed as a JSON object; None if it is something else.
     """
     if not text.lstrip().startswith("{"):
         return None

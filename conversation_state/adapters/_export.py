@@ -70,7 +70,7 @@ class Export:
 
 def is_empty_value(value: Any) -> bool:
     """
-    Whether *value* is one of JSON's many ways to leave something out.
+    Whether *value* is null, or an empty text, list or object.
     """
     return value is None or (
         isinstance(value, (str, list, tuple, Mapping)) and not value
@@ -83,13 +83,13 @@ def merge_kept_keys(keys: Mapping[str, Any], raw: dict[str, Any]) -> dict[str, A
 
     Current values go before kept ones, which replace only what is empty.
     """
-    # Most messages have none, and each is asked.
+    # Most messages have no kept keys, and this function runs for each of them.
     if keys is EMPTY_MAP:
         return raw
 
     for key in sorted(keys):
-        # What is there now was written from the value's fields, which users may have
-        # changed since the keys were noted.
+        # The value in *raw* comes from a field of the message, which the user may have
+        # changed since the key was kept, so it goes before the kept value.
         if key not in raw or is_empty_value(raw[key]):
             raw[key] = thaw(keys[key])
         elif isinstance(raw[key], dict):
@@ -105,7 +105,8 @@ def in_order(
     *parts* and *calls* of the message at *path*, and where they are: both in
     their own order, and a call before the parts that came after it.
     """
-    # Not sorted: what a user makes has no index, and stays where it is.
+    # The two lists are merged and not sorted, because a part or call that a user made
+    # has no index and stays where it is.
     todo = [(call, f"{path}.tool_calls[{at}]") for at, call in enumerate(calls)]
     todo.reverse()
     for at, part in enumerate(parts):
@@ -128,7 +129,7 @@ class PayloadWriter:
     One payload while it is written. Never leaves the function that writes it.
 
     Attributes:
-        provider: Whose notes are read; the others' are lost.
+        provider: The provider whose notes are read; those of others are lost.
 
         lost: What is lost so far.
     """
@@ -155,8 +156,8 @@ class PayloadWriter:
         """
         The *payload* that was written, and what is lost in the order of the messages.
         """
-        # Anthropic's writer knows where a system message may stand when it has seen
-        # what is behind it, and lists its position as lost that late.
+        # The list may be out of order: Anthropic's writer reports the position of a
+        # system message as lost only after it has seen the messages behind it.
         return Export(payload, tuple(sorted(self.lost, key=_get_message_index)))
 
     def each(self, messages: Iterable[Message]) -> Iterator[tuple[Message, str]]:
@@ -197,7 +198,8 @@ class PayloadWriter:
             self.lose(path, name, NEWER)
 
         for other, key, kept in other_keys_of(metadata, self.provider):
-            # "refusal": null is kept for its own format, and says nothing elsewhere.
+            # An empty value such as "refusal": null is kept for its own format only;
+            # without it another format loses nothing.
             if not is_empty_value(kept):
                 self.lose(path, key, whose(other))
 
@@ -205,7 +207,7 @@ class PayloadWriter:
 
     def notes_on(self, message: Message, path: str) -> Mapping[str, Any]:
         """
-        The notes on *message*; what was mended in it is lost.
+        The notes on *message*; texts that were mended in it are listed as lost.
         """
         notes = self.notes(message, path)
         if notes is EMPTY_MAP:
@@ -224,7 +226,7 @@ class PayloadWriter:
         why: str = "messages have no name in this format",
     ) -> Mapping[str, Any]:
         """
-        The same; the sender's name is lost, too.
+        As `notes_on`; the sender's name is listed as lost, too.
         """
         notes = self.notes_on(message, path)
         if message.name:

@@ -2,9 +2,8 @@
 What the formats of other libraries share: they keep whole messages, and have
 a place for metadata, as we do.
 
-Metadata of ours and the map that another library keeps with a message
-(``extra``, ``meta``) are the same thing, but for the notes of adapters among
-them.
+The map that another library keeps with a message (``extra``, ``meta``) becomes
+our metadata and is written from it; only the notes of adapters are left out.
 """
 
 from __future__ import annotations
@@ -31,8 +30,9 @@ def read_extra(node: ObjectReader, key: str) -> dict[str, Any]:
     """
     The map under *key*, as metadata of ours.
 
-    What stands under the reserved key would be read as our notes. It is kept in
-    a note itself, under *key*, but for marks of views; so is a map that is empty.
+    A value under the reserved key would be read as notes of adapters, so it is
+    kept in a note named *key*; marks of views stay in the metadata. An empty map
+    is kept among the keys of *node*.
     """
     given = node.raw.get(key)
     if given is None:
@@ -64,7 +64,7 @@ def with_own(
     own: Mapping[str, Any], node: ObjectReader, source: str
 ) -> Mapping[str, Any]:
     """
-    Metadata of the caller's *own* and of what was noted about *node*.
+    The caller's *own* metadata, with the notes of the format *source* on *node*.
     """
     kept = node.metadata(source)
     if not own or not kept:
@@ -83,8 +83,8 @@ def write_extra(
     extra = own_of(metadata)
     theirs = thaw(map_of(notes, key))
     marks = extra.get(RESERVED)
-    # Both may stand under the reserved key: what was there when it was loaded, and
-    # the marks of a view that was made since.
+    # The reserved key may have two values, which are merged: the one that was there
+    # when the map was loaded, and the marks of a view that was made since.
     if isinstance(marks, dict) and isinstance(theirs.get(RESERVED), dict):
         theirs[RESERVED] |= marks
 
@@ -94,13 +94,13 @@ def write_extra(
 
 def note_mended(node: ObjectReader, before: int, within: str = "") -> None:
     """
-    Note which texts at *node* were mended, after the first *before* ones: their
-    paths *within* another node, or in this one.
+    Note which texts were mended since there were *before* of them: their paths
+    relative to the path *within*, or to that of *node*.
     """
     mended = node.reading.mended[before:]
     if mended:
-        # A message that is the whole document has nothing before the dot. One that is
-        # kept whole is read twice: as what it might be, and as it is.
+        # The slice also removes the dot behind the path. A path may be listed twice:
+        # an object that can't become a message is read again to keep it whole.
         start = len(within or node.path) + 1
         node.notes["mended"] = [path[start:] for path in dict.fromkeys(mended)]
 

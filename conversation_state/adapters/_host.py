@@ -51,17 +51,19 @@ async def run_in_thread(
     when the task ends. A cancel scope of anyio cancels at the next `await` then, so
     the result is not lost.
     """
-    # As `asyncio.to_thread` does, so that a tracer's span reaches the thread.
+    # The context is copied, as by `asyncio.to_thread`, so that a tracer's span
+    # reaches the thread.
     call: Any = partial(copy_context().run, _call_function, function, *args, **kwargs)
     failure: BaseException | None = None
     future: asyncio.Future[T]
     future = asyncio.get_running_loop().run_in_executor(None, call)
     try:
-        # It is optional: where nothing has imported it, nothing has opened a scope.
+        # anyio is optional: if it was not imported, no cancel scope is open.
         if sys.modules.get("anyio") is None:
             return await _Uncancelled(future)
 
-        # Its scopes would cancel in each round of the event loop until the call ends.
+        # Without the shield a cancelled scope of anyio would cancel this task again
+        # in each round of the event loop, until the call ends.
         with require_anyio().CancelScope(shield=True):
             return await _Uncancelled(future)
     except asyncio.CancelledError as error:
@@ -78,7 +80,7 @@ def _call_function(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwarg
     try:
         return function(*args, **kwargs)
     except StopIteration as error:
-        # Futures refuse it, and before Python 3.12.2 they never end then.
+        # A future refuses a StopIteration; before Python 3.12.2 it then never ends.
         raise RuntimeError("StopIteration was raised in a worker thread") from error
 
 
@@ -87,13 +89,14 @@ class _Uncancelled(Generic[T]):
     Waits for a future that is not cancelled with the task that waits: the task gets
     its `asyncio.CancelledError` when the future is done.
 
-    What `asyncio.wait` in a loop does, in one round of the event loop instead of two:
-    with a quarter of the time that a call in a thread takes.
+    `asyncio.wait` in a loop does the same in two rounds of the event loop instead of
+    one. A round takes a quarter of the time of a call in a thread.
 
     Source:
-        `asyncio.isfuture`: what has the attribute is a future to a task, which sets a
-        callback, and asks it to be cancelled. If that returns False, the task is
-        cancelled when it goes on.
+        `asyncio.isfuture`: an object with the attribute ``_asyncio_future_blocking``
+        is a future to a task. The task adds its callback to it, and calls its
+        ``cancel`` to be cancelled; if that returns False, the task is cancelled when
+        it resumes.
     """
 
     __slots__ = ("_asyncio_future_blocking", "_future", "add_done_callback", "get_loop")
@@ -154,7 +157,7 @@ def import_lazily(
 
 class StoreHost:
     """
-    Base of the hosts: has an open store, and closes it where it opened it.
+    Base of the hosts: has an open store, and closes it if it opened it.
     """
 
     _owns_store = False
@@ -174,7 +177,7 @@ class StoreHost:
         cls, url: str, *args: Any, remembered: int = 100, **options: Any
     ) -> Self:
         """
-        One with a store of its own, which it closes with itself: *url* and
+        A host that opens the store at *url*, and closes it with itself: *url* and
         *remembered* are those of `open_store`, other arguments those of the class.
 
         Raises:
@@ -184,7 +187,8 @@ class StoreHost:
         store = open_store(url, remembered=remembered)
         try:
             host = cls(store, *args, **options)  # type: ignore[call-arg]  # a subclass
-        # An interrupt, too: the connection is ours as long as no host has it.
+        # BaseException, because an interrupt has to close the connection, too: no host
+        # owns it yet.
         except BaseException:
             store.close()
             raise
@@ -215,7 +219,7 @@ class StoreHost:
     async def __aenter__(self) -> Self:
         return self
 
-    # Closing writes to the disk, for which a loop must not wait.
+    # `close` writes to the disk, which would block the event loop.
     async def __aexit__(self, *_error: object) -> None:
         await run_in_thread(self.close)
 
@@ -305,7 +309,8 @@ class RollingTrimmer:
         return view
 
     def _remember_summaries(self, error: BaseException) -> None:
-        # Those of the steps before the one that failed: they are billed already.
+        # The error has the summaries of the steps before the one that failed. They
+        # are billed already, so the next call reuses them.
         summaries: Any = getattr(error, "summaries", ())
         if summaries:
             self._previous = tuple(summaries)

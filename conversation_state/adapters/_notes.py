@@ -8,12 +8,12 @@ message, part or call:
 
 keys
     Keys of the original whose values no field of ours holds: a provider's own
-    ones, and known ones that are null or empty. Written back to this provider;
-    what the value itself holds by now comes first.
+    ones, and known ones that are null or empty. They are written back to this
+    provider, unless a field of the message has a value for them by now.
 
 anything else
-    How the original differed from what the adapter would write. Says nothing
-    that another provider needs. Each adapter documents its own.
+    How the original differed from what the adapter would write, which no other
+    provider needs. Each adapter documents its own notes.
 
 Metadata is part of a message and travels with it, so a note is as trusted as
 the message: who can write it can write any key of that message, part or call
@@ -93,8 +93,9 @@ def formats_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     return () if kept is EMPTY_MAP else tuple(name for name in FORMATS if name in kept)
 
 
-# The notes that hold keys as ``keys`` does, where there are others: of the item
-# or message around a part, and of what a host keeps with a message.
+# The names of the notes that hold kept keys, for formats that have more than ``keys``:
+# the keys of the item or message around a part, or those that a host keeps with a
+# message.
 _WITH_KEYS = {
     "anthropic": ("around", "keys"),
     "gemini": ("content", "keys"),
@@ -111,7 +112,8 @@ def other_keys_of(
     format, the key and its value.
     """
     kept = map_of(metadata, RESERVED)
-    # Most have one note, their own, and each question takes a while.
+    # Most metadata has notes of *source* alone; this saves a lookup for each other
+    # format.
     if kept is EMPTY_MAP or (len(kept) == 1 and source in kept):
         return
 
@@ -121,14 +123,15 @@ def other_keys_of(
             for name in _WITH_KEYS.get(other, ("keys",)):
                 keys = map_of(notes, name)
                 for key in sorted(keys):
-                    # That an item or message is one goes without saying.
+                    # Every item of a message has this type, so nothing is lost
+                    # without it.
                     if key != "type" or keys[key] != "message":
                         yield other, key, keys[key]
 
 
 def own_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """
-    *metadata* without notes, as plain JSON: what is the caller's, and marks.
+    *metadata* without notes, as plain JSON: the caller's keys, and marks of views.
     """
     if metadata is EMPTY_MAP:
         return {}
@@ -138,7 +141,7 @@ def own_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(kept, dict):
         marks = {name: kept[name] for name in kept if name not in FORMATS}
         own.pop(RESERVED)
-        # An empty map is no note of a format's, so it is the caller's.
+        # No format keeps an empty map, so an empty one is the caller's.
         if marks or not kept:
             own[RESERVED] = marks
 
@@ -177,10 +180,8 @@ def list_of(notes: Mapping[str, Any], name: str) -> tuple[Any, ...]:
 
 def signer_of(metadata: Mapping[str, Any], source: str) -> str:
     """
-    Which format's provider signed what has this *metadata*, if it is another
-    than that of *source*.
-
-    "" if it is the same, or without any notes: then the part was made by hand.
+    The format whose provider signed the part with this *metadata*; "" if that is
+    *source*, or if the part has no notes, because a user made it.
     """
     formats = formats_of(metadata)
     return "" if source in formats or not formats else formats[0]

@@ -43,7 +43,8 @@ __all__ = [
     "written_text",
 ]
 
-# What the breakdowns of a usage block are of, and the counts in them that have a field.
+# Breakdowns of a usage block: the kind of tokens that each one is of, and the counts
+# in it that have a field in our model.
 PROMPT_DETAILS = ("prompt", ("audio_tokens", "cached_tokens"))
 COMPLETION_DETAILS = (
     "completion",
@@ -55,7 +56,7 @@ COMPLETION_DETAILS = (
     ),
 )
 
-# Where the content is in the blocks that hold no url.
+# The key with the content, in the kinds of blocks that hold bytes instead of a url.
 SLOTS = {"file": "file_data", "input_audio": "data"}
 
 
@@ -73,7 +74,7 @@ def content_of(text: str, kind: str) -> Content | None:
     """
     What *text* in a block of *kind* is: a url, or bytes in base64.
 
-    None if it is neither, which for blocks that take urls is only "".
+    None if it is neither; in a block that takes urls, only "" is neither.
     """
     found = split_data_url(text)
     if found:
@@ -135,7 +136,7 @@ def format_of(media_type: str) -> str:
 
 def with_audio_format(content: Content, word: str, notes: dict[str, Any]) -> Content:
     """
-    *content* of the media type that *word*, a format, is.
+    *content* with the media type of *word*, OpenAI's name of a format.
     """
     if not word:
         if content.media_type:
@@ -144,7 +145,7 @@ def with_audio_format(content: Content, word: str, notes: dict[str, Any]) -> Con
         return content
 
     media_type = media_type_of(word)
-    # Two words may be one media type; the one that was sent goes back.
+    # Several words map to one media type; the note keeps the word that was sent.
     if format_of(media_type) != word:
         notes["format"] = word
 
@@ -160,12 +161,13 @@ def written_text(
     noted: Any = notes.get("text")
     found = content_of(noted, kind) if isinstance(noted, str) else None
     content = Content(part.url, part.data, part.media_type)
-    # The format of audio is a field of its own.
+    # A block of audio has its format in another key, so the text has no media type
+    # that could be compared.
     compared = slice(2) if kind == "input_audio" else slice(3)
     if found is not None and found[compared] == content[compared]:
         return noted, found.media_type
 
-    # A comma would end the head of a data: url.
+    # A comma in the media type would end the head of the data: url too early.
     if "," in part.media_type:
         content = content._replace(media_type="")
 
@@ -175,8 +177,8 @@ def written_text(
 
 def note_text(block: ObjectReader, content: Content, kind: str, text: str) -> None:
     """
-    Note *text*, as which *content* was written in a *block* of *kind*, if it
-    would be written otherwise.
+    Note *text*, the original form of *content* in a *block* of *kind*, if
+    `text_of` would write another one.
     """
     if text_of(content, kind) != text:
         block.notes["text"] = text
@@ -227,8 +229,8 @@ def read_logprob_list(
     read: DocumentReader, raws: Sequence[Any], path: str, *, top: bool = True
 ) -> tuple[LogProb, ...]:
     """
-    How likely the tokens in the list *raws* were; with others that were likely
-    there, unless they are these.
+    The log probabilities in the list *raws*; with *top*, each has those of the
+    tokens that were likely in its place.
     """
     found = [
         _read_logprob(read, raw, f"{path}[{at}]", top=top)
@@ -270,7 +272,7 @@ def is_octet(value: Any) -> bool:
 
 
 def _read_finite(value: Any) -> float | None:
-    # Integers may be too large for a float, which isfinite would make of them.
+    # `isfinite` converts an integer to a float, and raises if it is too large for one.
     if value.__class__ is int and abs(value) < 2**64:
         return float(value)
 

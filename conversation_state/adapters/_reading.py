@@ -29,15 +29,16 @@ __all__ = [
     "take_text",
 ]
 
-# Ten less than a frozen value may have: what is kept is wrapped in notes.
+# Ten levels less than a frozen value may have, because notes wrap what is kept.
 _MAX_LEVELS = 90
-# Of hostile input each item may be wrong: an error with all of it would be as large.
+# Each item of hostile input may be wrong, and an error that lists all of them would be
+# as large as the input.
 _MAX_LISTED = 100
 _MAX_SHOWN = 40  # characters of a text in an error
 _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 _NONE: frozenset[str] = frozenset()
-# What JSON has besides objects: distinguished by class, because asking an abstract
-# class takes several times as long.
+# The classes of JSON values other than objects. Looking up a class here is several
+# times faster than `isinstance` with the abstract class `Mapping`.
 _NO_MAPS = frozenset({str, int, float, bool, list, tuple, type(None)})
 _AS_JSON = "; use model_dump(mode='json')"
 
@@ -63,12 +64,12 @@ def mended(text: str) -> str:
     *text* as valid Unicode: pairs of surrogates are joined, a half that is
     alone becomes U+FFFD.
     """
-    # Python knows without looking whether a text is ASCII, as most texts are.
+    # Most texts are ASCII, which CPython stores with a text: the check is O(1).
     if text.isascii():
         return text
 
-    # JSON escapes a character outside the first plane as two halves. Where these come
-    # in two texts, `json` leaves them apart; in UTF-16 they are one character.
+    # JSON escapes a character outside the first plane as two surrogates. If these come
+    # in two texts that are joined later, `json` can't combine them; UTF-16 does.
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -88,15 +89,16 @@ def describe_failure(error: object) -> str:
     return "no reason given"
 
 
-# What the SDKs of OpenAI and Anthropic add to a response whose text they parsed:
-# the value, which is redundant and which no provider accepts. The types of the
-# objects it is in, and the keys under which these may be.
+# The SDKs of OpenAI and Anthropic add the parsed value to a response whose text they
+# parsed (`_PARSED`). It is redundant, and no provider accepts it in a request. The
+# objects that it is in have one of the types `_WITH_PARSED`, and are under one of the
+# keys `_AROUND_PARSED`.
 _PARSED = frozenset({"parsed", "parsed_arguments", "parsed_output"})
 _WITH_PARSED = (None, "function", "function_call", "message", "output_text", "text")
 _AROUND_PARSED = frozenset({"content", "function", "tool_calls"})
 
-# Keys of a provider's that are words of Python, as these SDKs spell them, and the
-# types of the objects they are in. An SDK adds them, as null, where there are none.
+# These SDKs rename keys that are Python keywords, in objects of the types
+# `_WITH_SPELT`. They add such a key as null if the provider did not send it.
 _SPELT = {"async_": "async", "from_": "from"}
 _WITH_SPELT = ("custom_tool_call", "fallback", "function_call")
 
@@ -107,7 +109,7 @@ def as_sent(raw: Any, depth: int = 0) -> Any:
     an SDK added to it, and under the provider's own keys; the same object if it is
     so already.
     """
-    # What is nested deeper is refused when it is read, with its path.
+    # The reader refuses a value that is nested deeper, with its path.
     if depth > _MAX_LEVELS:
         return raw
 
@@ -139,7 +141,7 @@ def as_sent(raw: Any, depth: int = 0) -> Any:
 
 
 def _with_own_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
-    # Null is what the SDK adds: a provider refuses the key where it is sent back.
+    # A null was added by the SDK; the provider would refuse the key in a request.
     spelt = {
         name: raw[key]
         for key, name in _SPELT.items()
@@ -295,7 +297,7 @@ class DocumentReader:
             name = mended(key)
             if name is not key:
                 self.mended.append(f"{path}.{name}")
-                # Two broken keys may be mended to one, whose first value would go.
+                # Mending may make two keys equal, and the first value would be lost.
                 if name in raw or name in rest:
                     self.problem(
                         path, f"has two keys that are mended to {shorten_repr(name)}"
@@ -326,7 +328,8 @@ class ObjectReader:
 
         notes: How it differs from what would be written.
 
-        keys: What no field of ours holds; a note of its own.
+        keys: The keys that no field of ours holds, with their values; they become
+            the note ``keys``.
     """
 
     __slots__ = ("keys", "notes", "path", "raw", "reading")
@@ -348,8 +351,8 @@ class ObjectReader:
 
     def optional(self, key: str) -> str:
         """
-        The text under *key*; "" if it is missing, null or empty, which of
-        these is kept.
+        The text under *key*; "" if it is missing, null or empty. A null or empty
+        value is kept in `keys`.
         """
         value = self.raw.get(key)
         if value is None or value == "":
@@ -368,7 +371,7 @@ class ObjectReader:
 
     def if_text(self, key: str) -> str:
         """
-        As `optional`, where any value is valid: one that is not text is kept.
+        As `optional`, but any value is valid: one that is not text is kept in `keys`.
         """
         value = self.raw.get(key)
         if value is None or isinstance(value, str):
@@ -440,8 +443,8 @@ class ObjectReader:
 
     def optional_objects(self, key: str, expected: str) -> Iterator[Self]:
         """
-        The same; none if the key is missing or null. Anything else is noted as
-        wrong, with what was *expected*.
+        As `objects`; none if the key is missing or null. Any other value is noted
+        as wrong, with what was *expected*.
         """
         given = self.raw.get(key)
         if is_list(given):

@@ -42,7 +42,8 @@ class SurrogateBuffer:
 
     def next(self, piece: str) -> str:
         """
-        *piece* as valid Unicode, but for what has to wait.
+        *piece* as valid Unicode, without the first half of a pair at its end, which
+        is held back.
         """
         if not self.held and piece.isascii():
             return piece
@@ -53,7 +54,7 @@ class SurrogateBuffer:
 
     def _repair_text(self, text: str) -> str:
         whole = mended(text)
-        # A text may have U+FFFD of its own: only more of it than was sent is harm.
+        # The provider may send U+FFFD itself; only additional ones come from mending.
         if whole.count("\ufffd") > text.count("\ufffd"):
             self.is_mended = True
 
@@ -61,8 +62,8 @@ class SurrogateBuffer:
 
     def whole(self, piece: str) -> str:
         """
-        *piece* if it is valid as it is, and nothing waits for it; else "",
-        and `next` takes it.
+        *piece* if it is valid as it is and no half is held back; else "", and the
+        piece has to go through `next`.
         """
         return "" if self.held or mended(piece) is not piece else piece
 
@@ -73,11 +74,11 @@ class SurrogateBuffer:
 
 class PieceTemplate:
     """
-    The event before, but for its piece.
+    The previous event, with a placeholder for its piece of text.
 
     Nearly all events of a stream differ from the one before in one text. An adapter
-    that has read such an event with care remembers it here, and the next ones are
-    compared with it and not read: a third of the time or less.
+    that has read and checked such an event remembers it here. The next events are
+    compared with it instead of read, which takes a third of the time or less.
     """
 
     __slots__ = ("_check", "_cut", "_expected", "_make", "_piece")
@@ -98,8 +99,8 @@ class PieceTemplate:
         """
         Expect events like *event*, in which nothing was wrong.
 
-        Not if there are objects in it outside the path to the piece: the next one may
-        be the same object, and changed.
+        An event with objects or lists outside the path to the piece is not
+        remembered: the next event may contain the same object, changed.
 
         Args:
             event: The event.
@@ -161,7 +162,8 @@ class PieceTemplate:
         if expected is None:
             return None
 
-        # Whatever is unexpected is left to the adapter, which reports it.
+        # An error means that the event is not the expected one. The adapter reads it
+        # then, and reports what is wrong with it.
         try:
             if expected != event:
                 return None
@@ -185,8 +187,9 @@ class PieceTemplate:
 
 class _Piece:
     """
-    Where the piece is in the event that is expected: equal to all, and keeps what
-    it was compared with. So one comparison of two dicts does all in C.
+    The placeholder for the piece in an expected event. It equals every value, and
+    keeps the one it was compared with, so that one comparison of two dicts checks
+    the event and finds the piece, nearly all of it in C.
     """
 
     __slots__ = ("found",)
@@ -207,7 +210,7 @@ class _Anything:
 
     __slots__ = ()
 
-    # Called with the other one, it gives a class, which is true, and calls no Python.
+    # `type(other)` returns a class, which is true, without running Python code.
     __eq__: Any = type
     __hash__ = None  # type: ignore[assignment]
 
@@ -215,10 +218,10 @@ class _Anything:
 _ANYTHING = _Anything()
 
 
-# Chunks of one piece, made without the checks of their constructors, which are two
-# thirds of the time a chunk takes: the piece is an exact `str` and valid Unicode,
-# and all else is what such a chunk had before. The class is set last: attributes of a
-# draft can be set, those of a message can't.
+# The functions below make a chunk of one piece without the checks of the constructors,
+# which take two thirds of the time. The chunk is valid without them: the piece is an
+# exact `str` and valid Unicode, and the other attributes are those of a checked chunk.
+# `__class__` is set last, because only a draft's attributes can be set.
 _PARTS = (TextPart, ReasoningPart, RefusalPart)
 _new_chunk: Any = make_draft(AssistantMessage)
 _new_part: Any = {kind: make_draft(kind) for kind in _PARTS}
@@ -230,7 +233,9 @@ def make_text_chunk(piece: str) -> AssistantMessage:
     """
     ``AssistantMessage(piece)``.
     """
-    chunk = _new_chunk()  # without a call, which would take a fifth of the time
+    # The three functions repeat these lines, because a call of a helper would take a
+    # fifth of the time.
+    chunk = _new_chunk()
     chunk.content = piece
     chunk.tool_calls = ()
     chunk.response = None
@@ -243,7 +248,7 @@ def part_chunks(
     kind: type[TextPart | ReasoningPart | RefusalPart], index: int | None
 ) -> Callable[[str], AssistantMessage]:
     """
-    What makes ``AssistantMessage((kind(piece, index=index),))`` of a piece.
+    A function that makes ``AssistantMessage((kind(piece, index=index),))`` of a piece.
     """
     new_part = _new_part[kind]
     is_signed = kind is ReasoningPart
@@ -258,7 +263,7 @@ def part_chunks(
             part.signature = ""
 
         part.__class__ = kind
-        chunk = _new_chunk()  # without a call, as in `make_text_chunk`
+        chunk = _new_chunk()
         chunk.content = (part,)
         chunk.tool_calls = ()
         chunk.response = None
@@ -271,7 +276,7 @@ def part_chunks(
 
 def call_chunks(index: int) -> Callable[[str], AssistantMessage]:
     """
-    What makes a chunk of more arguments of the call at *index*.
+    A function that makes a chunk of a piece of the arguments of the call at *index*.
     """
 
     def make(piece: str) -> AssistantMessage:

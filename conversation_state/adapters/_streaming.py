@@ -59,11 +59,12 @@ class EventReader(Protocol):
         ...
 
 
-# How OpenAI and its dialects end a stream; not JSON, which not all parsers know.
+# OpenAI and its dialects end a stream with this text. It is not JSON, and some parsers
+# of server-sent events pass it on as an event.
 _DONE = "[DONE]"
 _NOTHING = object()
 
-# What is wrong with an event that an SDK derives from another one, alone.
+# The problem with an event that an SDK derives from another one, which is missing.
 ALONE = (
     "is derived from another event, which is missing; expected all events of the stream"
 )
@@ -81,8 +82,8 @@ def chunks_of(
     failure: Exception | None = None
     ended = False
     take, read = streaming.template.take, streaming.read
-    # An interrupt, and the close of this generator, pass at once: it may not yield any
-    # more then.
+    # Only `Exception` is caught: an interrupt and GeneratorExit pass at once, because
+    # a generator that is being closed may not yield.
     try:
         for number, event in enumerate(events):
             chunk = take(event)
@@ -105,7 +106,7 @@ async def achunks_of(
     streaming: EventReader, events: AsyncIterable[Any]
 ) -> AsyncIterator[AssistantMessage]:
     """
-    The same, of events that are waited for.
+    As `chunks_of`, for events that are awaited.
     """
     failure: Exception | None = None
     ended = False
@@ -163,8 +164,9 @@ def checked_choice(choice: int) -> int:
 
 class ChangeFilter:
     """
-    Keys that our model has no field for: most of them are repeated
-    with every event, and is new once. A list is more of a list, and always new.
+    Filters the keys that our model has no field for. Most of them are repeated with
+    every event, and are new only once. A list continues the one in the event before,
+    so it is always new.
     """
 
     __slots__ = ("_seen",)
@@ -195,10 +197,12 @@ class ChangeFilter:
 
     def is_none(self, key: str, value: object, kind: object) -> bool:
         """
-        Whether *value* under *key*, of a *kind*, is its last value.
+        Whether *value* is the last value under *key* of a *kind*, so that it is no
+        change.
         """
         before = self._seen.get((kind, key), _NOTHING)
-        # The class, because 1, 1.0 and True are equal in Python, and not in JSON.
+        # The classes are compared, too: 1, 1.0 and True are equal in Python but not
+        # in JSON.
         return (
             before.__class__ is value.__class__
             and not isinstance(value, list)
@@ -219,10 +223,10 @@ class IndexedLists:
     """
     Lists whose items come in pieces, most with the index of the item they are of.
 
-    Of what comes twice the last value stands, but for texts that come in
-    pieces. A piece of another type, or with another id, is of another item,
-    though it may have the same index (OpenRouter). Without an index (LiteLLM), a
-    text goes on until it is signed.
+    If a key comes twice, its last value stands, unless it is a text that comes in
+    pieces. A piece with another type or id belongs to another item, even if the
+    index is the same (OpenRouter). Without an index (LiteLLM), a text continues
+    until it is signed.
     """
 
     __slots__ = ("_at", "_lists", "_pieces")
@@ -230,13 +234,13 @@ class IndexedLists:
     def __init__(self) -> None:
         self._lists: dict[str, list[Any]] = {}
         self._at: dict[tuple[str, int], dict[str, Any]] = {}
-        # Joined at the end: a text that grows is copied with each piece.
+        # `rest` joins the pieces: appending each to a text would copy the text.
         self._pieces: list[tuple[dict[str, Any], str, list[str]]] = []
 
     def add(self, key: str, pieces: Sequence[Any], texts: frozenset[str]) -> None:
         """
-        Add *pieces* of items of the list under *key*, plain JSON. What is under
-        *texts* comes in pieces itself.
+        Add *pieces* of items of the list under *key*, plain JSON. The values of the
+        keys *texts* come in pieces themselves.
         """
         items = self._lists.setdefault(key, [])
         for piece in pieces:
@@ -256,7 +260,8 @@ class IndexedLists:
             if has_index:
                 self._at[key, at] = item
             elif piece.get("signature"):
-                # Some repeat the whole text with its signature, which is its end.
+                # Some providers repeat the whole text in the last piece, with its
+                # signature.
                 self._forget_repeated(item, piece, texts)
 
             self._add_to_item(item, piece, texts)
@@ -283,7 +288,7 @@ class IndexedLists:
 
     def rest(self) -> dict[str, Any]:
         """
-        The lists, as far as they came.
+        The lists, as far as they were received.
         """
         for item, key, pieces in self._pieces:
             item[key] = "".join(pieces)
@@ -296,7 +301,7 @@ def _find_unsigned(
     items: Sequence[Any], texts: frozenset[str]
 ) -> dict[str, Any] | None:
     """
-    The last of *items* if it is a text, one of *texts*, that is not signed yet.
+    The last of *items*, if it has one of the keys *texts* and no signature yet.
     """
     last = items[-1] if items else None
     if not isinstance(last, dict) or texts.isdisjoint(last) or last.get("signature"):
@@ -309,7 +314,7 @@ def _is_more_of(
     item: dict[str, Any] | None, piece: Mapping[str, Any]
 ) -> TypeGuard[dict[str, Any]]:
     """
-    Whether *piece* may be one of *item*, by what both are called.
+    Whether *piece* can belong to *item*: neither their ids nor their types differ.
     """
     return item is not None and not any(
         None not in (item.get(key), piece.get(key)) and item[key] != piece[key]
@@ -319,8 +324,8 @@ def _is_more_of(
 
 def add_to(notes: dict[str, Any], news: Mapping[str, Any]) -> None:
     """
-    Add *news* to *notes*: maps are merged and lists go on; of all else the last
-    word stands.
+    Add *news* to *notes*: maps are merged, lists are extended, and other values are
+    replaced.
     """
     for key, value in news.items():
         before = notes.get(key)
@@ -329,5 +334,6 @@ def add_to(notes: dict[str, Any], news: Mapping[str, Any]) -> None:
         elif isinstance(before, list) and isinstance(value, list):
             before.extend(value)
         else:
-            # A copy, to which more is added: `ChangeFilter` compares with *value*.
+            # Later news are added to this copy. *value* has to stay as it is, because
+            # `ChangeFilter` compares the next one with it.
             notes[key] = value.copy() if isinstance(value, (dict, list)) else value

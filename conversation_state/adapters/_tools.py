@@ -27,9 +27,9 @@ class ToolRules(NamedTuple):
     Attributes:
         provider: Its name, for people.
 
-        names: What a tool's name matches as a whole.
+        names: A pattern that matches the whole name of a tool.
 
-        name_rule: The same for people.
+        name_rule: The same rule for people.
 
         refused: Keywords it refuses at the top of a schema.
     """
@@ -85,7 +85,8 @@ def write_tools(
     written: dict[str, dict[str, Any]] = {}
     for at, tool in enumerate(_check_tools(tools)):
         path = f"tools[{at}]"
-        # Left out, because a provider refuses the whole request for one of them.
+        # A tool with an invalid name is left out, because the provider would refuse
+        # the whole request.
         if not re.fullmatch(rules.names, tool.name):
             why = f"a name that {rules.provider} refuses; a name is {rules.name_rule}"
             lost.append(Lost(path, tool.name, why))
@@ -114,7 +115,8 @@ def write_tools(
 
 
 def _check_tools(tools: Any) -> Iterable[ToolInfo]:
-    # Texts and maps are iterable, too: their first item would be named, not they.
+    # Texts and maps are iterable, too. Without this check the error would be about
+    # their first item.
     if isinstance(tools, (ToolInfo, str, bytes, Mapping)):
         like = "; put it into a list" if isinstance(tools, ToolInfo) else ""
         msg = f"tools is {shorten_repr(tools)}; expected several ToolInfo{like}"
@@ -146,7 +148,8 @@ def _object_schema(
     The schema of a tool's arguments without the keywords that are *refused* at
     its top, and which of them it had.
 
-    Arguments are always an object, so that is its type, whatever it may be besides.
+    Its type is always "object", because arguments are; other types that it allows
+    are dropped.
     """
     schema = tool.json_schema()
     removed = [key for key in schema if key in refused]

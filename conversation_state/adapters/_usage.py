@@ -34,7 +34,8 @@ __all__ = [
 
 _MAX_COUNT = 2**63 - 1
 _NOTHING = Usage()
-# The categories of counts in a breakdown that don't have its name in theirs.
+# Categories of `Usage.extra` for the counts in a breakdown, where the category is not
+# the name of the breakdown and that of the count.
 _CATEGORIES: Mapping[str, str] = dict.fromkeys(
     ("cache_creation_tokens", "cache_write_tokens"), "cache_write_tokens"
 )
@@ -42,7 +43,7 @@ _CATEGORIES: Mapping[str, str] = dict.fromkeys(
 Totals = tuple[int, int, int | None]
 Details = Sequence[Mapping[str, int]]
 # Totals (prompt, completion, all), details of the first two, other categories,
-# and what is no count.
+# and the values that are no counts.
 Counted = tuple[Totals, Details, Mapping[str, int], Mapping[str, Any]]
 # Reads the counts of a format from a usage block and its path.
 CountReader = Callable[[DocumentReader, Mapping[Any, Any], str], Counted]
@@ -62,7 +63,7 @@ def usage_in(
     expected: str = "a response, an event of a stream or a usage block",
 ) -> Usage | None:
     """
-    What *payload*, which is what was *expected*, cost; None if it has no usage.
+    The usage in *payload*; None if it has none.
 
     Args:
         payload: What a provider sent; None is nothing.
@@ -71,7 +72,7 @@ def usage_in(
 
         count: Reads the counts of the format.
 
-        expected: What it should be, for an error.
+        expected: What *payload* should be, for an error.
 
     Raises:
         DecodeError:
@@ -94,9 +95,10 @@ def find_usage_block(
     holders: Mapping[str, Any], counts: Collection[str]
 ) -> tuple[Any, str]:
     """
-    The usage block in the first of *holders*, by their paths, that has one; or
-    the payload itself if it has one of *counts*. None if there is none, and its
-    path.
+    The usage block, or None, and its path.
+
+    It is that of the first of *holders* (objects by their paths) that has one, or
+    the payload itself if that has one of *counts*.
     """
     for path, holder in holders.items():
         if is_map(holder) and holder.get("usage") is not None:
@@ -110,7 +112,8 @@ def read_usage_block(
     read: DocumentReader, block: Any, path: str, count: CountReader
 ) -> tuple[Usage | None, dict[str, Any]]:
     """
-    The usage in *block*, None if there was a problem; and what else it has.
+    The usage in *block*, None if there was a problem; and the values that are no
+    counts.
 
     Args:
         read: The document it is in.
@@ -128,7 +131,7 @@ def read_usage_block(
     problems = read.count
     totals, details, extra, left = count(read, block, path)
     usage = None
-    # With a count left out, what is billed would be too low.
+    # Usage without the invalid count would be too low, so there is none.
     if read.count == problems:
         usage = _make_usage(read, totals, details, extra, path)
 
@@ -139,8 +142,8 @@ def split_counts(
     read: DocumentReader, block: Mapping[Any, Any], known: Collection[str], path: str
 ) -> tuple[dict[str, int], dict[str, int], dict[str, Any]]:
     """
-    What *block* counts under *known* names and under others, and what in it
-    is no count.
+    The counts in *block* under *known* names, those under other names, and the
+    values that are no counts.
     """
     counts: dict[str, int] = {}
     others: dict[str, int] = {}
@@ -151,7 +154,8 @@ def split_counts(
                 counts[key] = value
             elif value is not None:
                 read.wrong(f"{path}.{key}", value, "an integer from 0 to 2**63 - 1")
-        # A broken name is mended, and noted, where the rest is read.
+        # A name with half of a surrogate pair is left to `DocumentReader.rest`, which
+        # mends it and notes that.
         elif isinstance(key, str) and mended(key) == key and is_count(value):
             others[key] = value
         else:
@@ -168,10 +172,11 @@ def read_counts(
     path: str,
 ) -> tuple[dict[str, int], list[dict[str, int]], dict[str, int], dict[str, Any]]:
     """
-    What *block* counts under *known* names, and each of its *breakdowns*; what
-    else it counts, and what in it is no count.
+    The counts in *block* under *known* names, those in each of its *breakdowns*,
+    other counts, and the values that are no counts.
 
-    A breakdown has whose tokens it is of, and the counts in it that are known.
+    *breakdowns* has for each name the kind of tokens that it is of, and the counts in
+    it that are known.
     """
     counts, extra, left = split_counts(read, block, known, path)
     details: list[dict[str, int]] = []
@@ -187,7 +192,8 @@ def read_counts(
         found, others, rest = split_counts(read, within, names, here)
         details.append(found)
         for key, count in others.items():
-            # Another count of this name is no less true; this one is kept.
+            # Two breakdowns may count the same category differently. The first count
+            # stands in *extra*, and the other one is kept with the rest.
             category = _CATEGORIES.get(key, f"{whose}_{key}")
             if extra.setdefault(category, count) != count:
                 rest[key] = count
@@ -218,10 +224,10 @@ def _make_usage(
 ) -> Usage | None:
     """
     The usage of *counts* (prompt, completion, total) and the *details* of the
-    first two; None if they come to more than a count can be.
+    first two; None if their sum is larger than a count can be.
     """
     within, written = details
-    # Details that are all 0, as most are, need not be made and checked again.
+    # Most details are all 0; sharing them saves making and checking them.
     try:
         return Usage(
             *counts,
@@ -234,6 +240,6 @@ def _make_usage(
             extra,
         )
     except InvalidUsageError as found:
-        # Each count is one; only their sum can be too large.
+        # Each count was checked when it was read; only their sum can be too large.
         read.problem(path, str(found))
         return None

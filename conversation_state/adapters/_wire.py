@@ -92,11 +92,11 @@ def decode_base64(text: str, *, padded: bool = False, urlsafe: bool = False) -> 
         text = text.rstrip("=")
         text += "=" * (-len(text) % 4)
 
-    # Without *validate* Python leaves out what is not in the alphabet, and any text
-    # is bytes.
+    # Without *validate* Python skips characters that are not in the alphabet, so any
+    # text would be valid.
     try:
         return base64.b64decode(text, validate=True)
-    except ValueError:  # of which binascii.Error is one
+    except ValueError:  # binascii.Error is a subclass
         return b""
 
 
@@ -142,7 +142,7 @@ def parse_data_url(url: str) -> tuple[bytes, str] | None:
 
 class DuplicateKeyError(ValueError):
     """
-    An object has a key twice, of which Python would keep one.
+    An object has a key twice; Python would keep only the last value.
     """
 
 
@@ -192,7 +192,8 @@ def parse_finite(digits: str) -> float:
     A parsed number, for the hook of a decoder; an error if it would be infinite.
     """
     number = float(digits)
-    # `json` makes infinity of 1e999, which it would write as no JSON.
+    # `json` parses 1e999 as infinity, and would write that as `Infinity`, which is not
+    # JSON.
     if not isfinite(number):
         _refuse_constant(digits)
 
@@ -212,14 +213,15 @@ class CallPairing:
 
     def __init__(self) -> None:
         self.has_results = False
-        # Those of all groups: a result may come after the next calls were made.
+        # The ids of all groups, because a result may come after the next group.
         self._known: set[str] = set()
         self._open: set[str] = set()
-        # Calls that are not queued yet: most results have an id, and need no queue.
+        # Calls that are not queued yet. Most results have an id, so the queues are
+        # filled only when one without an id comes.
         self._unqueued: list[tuple[str, str, bool]] = []
-        # All open calls under None, and those of a tool under its name: all of
-        # them, and those whose id was made up. An id stays queued when its call
-        # is closed by id, so what leaves a queue is looked up in `_open`.
+        # All calls are under None, those of a tool under (name, False), and those of
+        # a tool whose id was made up under (name, True). An id stays queued when its
+        # call is closed by id, so `close_next` skips ids that are not in `_open`.
         self._queues: dict[tuple[str, bool] | None, deque[str]] = {}
 
     def start_group(self) -> None:
@@ -253,7 +255,7 @@ class CallPairing:
 
     def close_call(self, call_id: str) -> bool:
         """
-        Close the call of this id; whether there ever was one.
+        Close the call with this id; True if there ever was one.
         """
         self.has_results = True
         self._open.discard(call_id)
@@ -381,8 +383,10 @@ class MessageLoader(DocumentReader):
         read_call: Callable[[ObjectReader, str], ToolCall],
     ) -> list[ToolCall]:
         """
-        The calls that the message at *node* has as ``tool_calls``, a list or
-        null, each read from its object and the id it gets if it has none.
+        The calls under ``tool_calls``, a list or null, of the message at *node*.
+
+        *read_call* reads a call from its object, and from the id that the call gets
+        if it has none.
         """
         given = node.raw.get("tool_calls")
         if given is not None and not is_list(given):
@@ -395,12 +399,13 @@ class MessageLoader(DocumentReader):
 
             return []
 
-        # What is not an object is refused, so each number in an id is right.
+        # `objects` skips an item that is no object, and the numbers in the ids behind
+        # it are wrong; but then loading fails as a whole.
         calls = [
             read_call(call, f"{prefix}_call_{at}")
             for at, call in enumerate(node.objects("tool_calls"))
         ]
-        # An answer without calls leaves those before it open.
+        # Without calls no group starts, so that the calls before it stay open.
         if calls:
             self.pairing.open_calls(calls)
 
@@ -412,8 +417,8 @@ class MessageLoader(DocumentReader):
         """
         The id of the call that the result at *node* answers: the *given* one.
 
-        If that is missing: of the calls without a result, the first one of
-        the tool *name*, or else the first one; which is noted.
+        If that is missing, it is the first open call of the tool *name*, or else the
+        first open one, and a note has the id that was chosen.
         """
         call_id = self.pairing.resolve(given, name, prefix)
         if not given:

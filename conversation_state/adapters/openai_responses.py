@@ -13,9 +13,9 @@ again is the same JSON value, key for key, but for an ``input`` that is a text,
 which comes back as a list with a user's message, and for null ``instructions``.
 
 All output of a response is one message, whose parts and calls have their order
-by *index*; `dump` makes items of them again. Items of
-tools that the provider has built in are kept as they are: an `UnknownPart` in
-its place if the model asked, an `UnknownMessage` if the caller answered.
+by *index*; `dump` makes items of them again. Items of tools that are built into
+the provider are kept as they are: a call by the model is an `UnknownPart` in its
+place, an answer by the caller is an `UnknownMessage`.
 
 Where our model has no field for something, `load` leaves a note with the
 message, part or call (see `conversation_state.adapters._notes`), which `dump`
@@ -23,24 +23,25 @@ reads:
 
 keys
     Keys no field of ours holds: ``annotations``, a call's own ``id``, and
-    those that say nothing (``"logprobs": []``).
+    those with an empty value (``"logprobs": []``).
 
 item, more
-    The same of the item that holds a part among others: its ``id``,
-    ``status``, ``phase``. On the last part of the item; the others note that
-    there is ``more`` of it.
+    ``item`` has such keys of an item that holds several parts: its ``id``,
+    ``status``, ``phase``. It is on the last part of the item; the parts before it
+    have ``more``.
 
 without, plain, bare
-    How an item or block was written if not as `dump` would: without a key;
-    as a text where others have a list; as a list of nothing.
+    How an item or block was written if `dump` would write it differently: without
+    a key; as a text where others have a list; as an empty list.
 
 block, under, text, format
-    The same of a block: of another type; in another list of the thought; in
-    unusual base64; with another word for audio.
+    The same of a block: it has another type; it is in another list of the
+    thought; its base64 is unusual; its audio format has another name.
 
 role, custom, named
-    ``system`` or ``developer``, of a system message that was an item and not
-    the instructions; the result of a custom tool; one that named its tool.
+    ``role`` is ``system`` or ``developer``, of a system message that was an item
+    and not the instructions. ``custom`` marks the result of a custom tool, and
+    ``named`` a result with the name of its tool.
 
 made_id
     The id that was made up for a call that had none. It is left out again.
@@ -49,31 +50,31 @@ silent
     A response without output, or without any yet: nothing is sent.
 
 mended
-    Where half of a surrogate pair stood: no UTF-8 can carry it, so U+FFFD
-    stands there now, and `dump` lists it as lost.
+    The paths of texts that had half of a surrogate pair. UTF-8 can't encode it, so
+    U+FFFD stands there now, and `dump` lists it as lost.
 
 response
-    What a response has that `ResponseMeta` has no field for, but for what
-    only repeats the request. Never sent.
+    The keys of a response that `ResponseMeta` has no field for, except those that
+    only repeat the request. Never sent.
 
 events, pieces, done
-    What a stream has that fits nowhere else: by the type of the event; of
-    an item that was never done; at the end of a text, if it is not what the
-    pieces said. Never sent.
+    Data of a stream that fits nowhere else: keys of events, by the type of the
+    event; the pieces of an item that was never done; the text at the end of an
+    item, if it differs from its pieces. Never sent.
 
-The current content of a message goes before its notes: a note on what has been
-changed since does nothing. What this format can't represent is
+The current content of a message goes before its notes: a note on content that was
+changed since has no effect. What this format can't represent is
 listed in `Export.lost`, see `dump`.
 
-Thoughts are sent back with what they were signed with, byte for byte, if this
-provider signed them; or by their id. All others are lost, and so are those
-that nothing follows: both are refused. Take away a thought, and the provider
-may refuse what it led to if that has kept its id.
+Thoughts are sent back with their signature, byte for byte, if this provider
+signed them; or by their id. All others are lost, and so are those that nothing
+follows: the provider refuses both. If you remove a thought, the provider may
+refuse the item that followed it if that still has its id.
 
 Source:
     Recorded traffic of OpenAI, the reference and the types of its SDK. A
-    response has all its output in one list; a history has several of them, which
-    are separated only by what stands between.
+    response has all its output in one list. A history has several outputs, which
+    are separated only by the items between them.
 
 >>> from conversation_state.messages import SystemMessage, UserMessage
 >>> dump([SystemMessage("Be brief."), UserMessage("hi")]).payload

@@ -25,17 +25,18 @@ What is input and what is output:
 What would be empty is not there. Values are structured, as events have them;
 spans, which hold plain values only, have the same as JSON texts (*as_text*).
 
-What can't be written is in `Export.lost`; neither written nor lost are, as for
-providers, times, run and turn ids, metadata, positions, and metadata of
-responses that are no output. A provider's own block, and a message of a role we
-don't know, leave their type, and no content; a part of the conventions' own that
-our model has no class for can be given as an `UnknownPart` from ``otel``.
+What can't be written is in `Export.lost`. As with providers, some things are
+neither written nor listed as lost: times, run and turn ids, metadata, positions,
+and the metadata of responses that are not output. Of a provider's own block, and
+of a message with an unknown role, the type is written and not the content. A part
+of the conventions that our model has no class for can be given as an
+`UnknownPart` from ``otel``.
 
 Source:
-    The conventions' JSON schemas, as of version 1.42 in development: what a
-    tool gave is a ``response``, a file's modality ``document``, tokens written
-    to a cache ``cache_write``. Their names until then are written, too, where
-    both can be: ``finish_reason`` in each message, ``cache_creation``.
+    The conventions' JSON schemas, as of version 1.42 in development: a tool's
+    result is a ``response``, a file's modality ``document``, tokens written to a
+    cache ``cache_write``. Earlier names are written, too, where both are possible:
+    ``finish_reason`` in each message, ``cache_creation``.
 
 >>> from conversation_state.messages import AssistantMessage, UserMessage
 >>> messages = [UserMessage("1+1?"), AssistantMessage("2")]
@@ -83,7 +84,7 @@ _INPUT = "gen_ai.input.messages"
 _OUTPUT = "gen_ai.output.messages"
 _REASONS = "gen_ai.response.finish_reasons"
 
-# The conventions' values for those of providers.
+# The conventions' finish reasons, by those of providers.
 _FINISHED: Mapping[str, str] = {
     "MAX_TOKENS": "length",
     "SAFETY": "content_filter",
@@ -158,18 +159,19 @@ def dump(
     ):
         start += 1
 
-    # In this order: a result needs the tool that a call before it named.
+    # Messages are written in their order: a result needs the tool's name, which is in
+    # the call before it.
     payload: dict[str, Any] = {
         _INSTRUCTIONS: writer.write_instructions(start),
         _INPUT: [writer.write_message(at) for at in range(start, end)],
         _OUTPUT: [writer.write_answer(at) for at in range(end, len(conversation))],
     }
     payload = {key: value for key, value in payload.items() if value}
-    # The reasons stay a list, which spans hold, too.
+    # The finish reasons are added after this, because a span can hold a list of texts.
     if as_text:
         payload = {key: as_bytes(value).decode() for key, value in payload.items()}
 
-    # "interrupted" is what this library calls it; no provider says it.
+    # "interrupted" is this library's own reason, not a provider's.
     reasons = [_get_finish_reason(message) for message in conversation[end:]]
     if reasons and all(reasons):
         payload[_REASONS] = ["error" if r == "interrupted" else r for r in reasons]
@@ -191,7 +193,8 @@ class _AttributeWriter:
         self.contents = contents
         self.write = PayloadWriter(_SOURCE)
         self.conversation = [message for message, _ in self.write.each(messages)]
-        # The tools called so far; some providers use an id more than once.
+        # The name of the latest tool called under each id; some providers use an id
+        # more than once.
         self._tools: dict[str, str] = {}
 
     def write_instructions(self, end: int) -> list[dict[str, Any]]:
@@ -249,7 +252,7 @@ class _AttributeWriter:
                 for at, call in enumerate(message.tool_calls)
             ]
 
-        # A part that a user added has no place; then all stay in their order.
+        # A part that a user added has no index to sort by, so nothing is sorted then.
         if all(place is not None for place, _ in found):
             found.sort(key=lambda each: each[0] or 0)
 
@@ -328,7 +331,7 @@ class _AttributeWriter:
         if not isinstance(response, str):
             response = self._write_parts(message, path)
 
-        # Without contents, too: the schema requires the key.
+        # The schema requires the key "response", so it is there without contents, too.
         return {
             "type": "tool_call_response",
             "id": message.tool_call_id,
@@ -370,7 +373,7 @@ def _can_be_held(value: Any, depth: int = 0) -> bool:
     if isinstance(value, int):
         return _MIN_INT <= value <= _MAX_INT
 
-    # `parse_arguments` refuses numbers that are not finite.
+    # A float needs no check: `parse_arguments` refuses those that are not finite.
     if not isinstance(value, (dict, list)):
         return True
 
@@ -378,7 +381,7 @@ def _can_be_held(value: Any, depth: int = 0) -> bool:
     return depth < _MAX_LEVELS and all(_can_be_held(item, depth + 1) for item in inside)
 
 
-# What our counts are called there, beside those of all input and output.
+# The conventions' names for the categories in `Usage.extra`.
 _COUNTS: Mapping[str, tuple[str, ...]] = {
     "cache_write_tokens": ("cache_write.input_tokens", "cache_creation.input_tokens"),
     "completion_image_tokens": ("image.output_tokens",),
@@ -392,9 +395,9 @@ def usage_attributes(usage: Usage | None) -> dict[str, int]:
     """
     What *usage* counts, as attributes; none if it is None.
 
-    Those of all input and output are always there, their parts if they are any:
-    cache reads and writes are parts of the input there, too, and reasoning is
-    one of the output. Other categories of `Usage.extra` have no attribute.
+    The counts of all input and output are always there, their parts only if they are
+    not 0. Cache reads and writes are part of the input, and reasoning is part of the
+    output, as in `Usage`. Other categories of `Usage.extra` have no attribute.
 
     >>> usage_attributes(Usage(9, 2))
     {'gen_ai.usage.input_tokens': 9, 'gen_ai.usage.output_tokens': 2}
