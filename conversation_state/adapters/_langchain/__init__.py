@@ -33,37 +33,39 @@ reason, model, usage, zeros
     names of those that are zero.
 
 shape, keys, raw, aside
-    The shape of a part's block, its other keys, the whole block if it has no
-    known shape, and that it was in the ``additional_kwargs``.
+    The shape of a part's block; its other keys; the whole block if its shape does
+    not restore it; a mark that it was in the ``additional_kwargs``.
 
 block, invalid, without
     The block that repeats a call, and its position; the keys of a call that
     could not be parsed; keys that are missing.
 
 signed
-    That LangChain had the signature. The signer is the provider of the response,
-    or depends on the block.
+    A mark that LangChain had the signature. The signer is the provider of the
+    response, or depends on the block.
 
 text, empty, beside, name, role, made_id
-    That the content was a text, or an empty list; blocks of a system message
+    A mark that the content was a text, or an empty list; blocks of a system message
     other than text; an empty name; the id made up for a result without one.
 
 odd
-    That some of the above is encoded by `_json`: JSON can't represent it.
+    A mark that some of the above is encoded by `_json`, because JSON can't represent
+    it.
 
 mended
     The paths where a lone surrogate became U+FFFD; `dump` lists them as lost.
 
-Results of functions, orders to remove a message, and a `ChatMessage` of an
-unknown role are `UnknownMessage`.
+A `FunctionMessage`, a `RemoveMessage`, and a `ChatMessage` of an unknown role
+become an `UnknownMessage`.
 
 Values that can't be kept raise an error in `load`, before anything is written:
 messages of classes derived from LangChain's, because nothing is imported for
 the contents of a store; and objects in an artifact or elsewhere, other than
 JSON, documents and messages of LangChain's.
 
-Converted, and not lost: arguments of calls are JSON values in LangChain, and
-dumped as such; missing arguments are an empty object; no parts are no text.
+Some values are converted, and not listed as lost: arguments of calls are JSON values
+in LangChain, and dumped as such; missing arguments become an empty object; a content
+without parts becomes an empty text.
 """
 
 from conversation_state.adapters._langchain._dump import dump, dump_message

@@ -55,7 +55,7 @@ __all__ = [
     "write_block",
 ]
 
-# Where each block has its text.
+# The key of the text, by the type of the block.
 _TEXTS = {
     "reasoning": "reasoning",
     "refusal": "refusal",
@@ -73,7 +73,8 @@ def extra_keys(
     raw: Mapping[str, Any], base: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """
-    The keys that *raw* has and *base* has not; None if it lacks one of these.
+    The keys of *raw* that *base* does not have; None if *raw* does not have all keys
+    and values of *base*.
     """
     rest = {key: value for key, value in raw.items() if key not in base}
     for key, value in base.items():
@@ -88,7 +89,8 @@ def extra_keys(
 
             if inside:
                 rest[key] = inside
-        # True, 1 and 1.0 are equal, and written differently.
+        # The classes are compared, too: True, 1 and 1.0 are equal in Python, but
+        # differ in JSON.
         elif actual != value or actual.__class__ is not value.__class__:
             return None
 
@@ -120,8 +122,8 @@ def thaw_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-# Asking for the class takes half of the time that `thaw` does, which asks whether
-# each text is a mapping.
+# Looking up the class takes half of the time of `thaw`, which checks whether each text
+# is a mapping.
 _SCALARS = frozenset({bool, float, int, str, type(None)})
 
 
@@ -242,7 +244,7 @@ def read_block(
         read.wrong(path, source, "a text or a dict")
         return None
 
-    # A part refuses a text that is not valid, so it is mended before.
+    # The text is mended first, because a part refuses one that is not valid Unicode.
     kind, block = source.get("type"), source
     key = _TEXTS.get(kind) if isinstance(kind, str) else None
     if key and isinstance(source.get(key), str):
@@ -256,7 +258,8 @@ def read_block(
         found = _match_shape(block, role)
         part = None if found is None else found.kind(**found.fields)
     except InvalidPartError:
-        # For example media whose URL is not valid.
+        # The content is not valid, such as the URL of an image; the block is kept as
+        # an unknown part.
         found = part = None
 
     if found is None or part is None:
@@ -335,7 +338,8 @@ def _keep_unknown_block(
     source = SOURCE
     metadata: Any = EMPTY_MAP
     if provider == "anthropic" and "index" not in block:
-        # A block that was not streamed is the provider's own, and may go back to it.
+        # A block without an index was not streamed: it is as Anthropic sent it, so
+        # the adapter for Anthropic can send it back.
         source, metadata = provider, with_notes(SOURCE, {"shape": "block"})
 
     try:
@@ -364,7 +368,8 @@ def write_block(write: PayloadWriter, part: Part, path: str) -> Any:
     if has_own(part.metadata):
         write.lose(path, "metadata", "a block has no place for it")
 
-    # A part that was changed after it was loaded no longer has this block's content.
+    # The kept block is used only if it still has the content of the part, which a
+    # user may have changed.
     raw = notes.get("raw")
     if isinstance(raw, dict) and _matches_part(raw, part):
         return raw
@@ -382,7 +387,7 @@ def _matches_part(raw: dict[str, Any], part: Part) -> bool:
     """
     Whether *raw* still has the content of *part*.
     """
-    # In an assistant's message every shape is known.
+    # The role is not known here; in an assistant's message every shape is known.
     found = _match_shape(raw, "assistant")
     if found is None or found.kind is not type(part):
         return False
@@ -396,8 +401,8 @@ def _check_signature(
     write: PayloadWriter, part: ReasoningPart, path: str
 ) -> ReasoningPart:
     """
-    *part* with its signature if that may be sent: if it was LangChain's, if there
-    is a block of its signer, or if the signer is unknown.
+    *part* without its signature, unless that may be sent: if it was loaded from
+    LangChain, if LangChain has a block of its signer, or if the signer is unknown.
     """
     known = formats_of(part.metadata)
     if not part.signature or not known or {SOURCE, "anthropic"}.intersection(known):

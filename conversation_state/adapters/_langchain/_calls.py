@@ -1,5 +1,5 @@
 """
-Tool calls: those LangChain could parse, those it could not, and the blocks of
+Tool calls, with arguments that LangChain could parse or not, and the blocks of
 content that repeat them.
 """
 
@@ -36,9 +36,10 @@ __all__ = ["MessageCalls", "dump_call_block", "write_call"]
 
 _VALID = frozenset({"args", "id", "name", "type"})
 _MAX_DEPTH = 100
-# `dumps` and `loads` with options make an encoder or decoder for each text.
+# Made once, because `dumps` and `loads` with options make a new encoder or decoder for
+# each text.
 _encoded = JSONEncoder(ensure_ascii=False).encode
-# Constants are valid: arguments in LangChain may be NaN.
+# It has no `parse_constant`, because arguments in LangChain may be NaN.
 _decode_unchanged = JSONDecoder(
     object_pairs_hook=make_unique_object, parse_float=parse_finite
 ).decode
@@ -123,7 +124,8 @@ class MessageCalls:
         index = None
         if at in self._blocks:
             notes["block"] = self._blocks[at]
-            # A call without an index follows the parts, where it is already.
+            # A call without an index is behind all parts. Only a call that has parts
+            # behind it needs an index.
             index = notes["block"]["at"] if self.is_between else None
 
         if raw.keys() != _VALID or not isinstance(raw["id"], str):
@@ -139,7 +141,8 @@ class MessageCalls:
         if arguments is None:
             arguments = _dump_arguments(self._read, raw["args"], path)
 
-        # The number of brackets is a bound of the depth that needs no walk.
+        # The depth can't exceed the number of opening brackets, so most arguments
+        # need no walk.
         if arguments.count("{") + arguments.count("[") > _MAX_DEPTH:
             _check_json(self._read, raw["args"], f"{path}.args")
 
@@ -148,8 +151,8 @@ class MessageCalls:
 
     def make_invalid_calls(self, calls: Any) -> list[ToolCall]:
         """
-        The calls that LangChain could not parse: the model made them, and gets
-        them back.
+        The calls that LangChain could not parse. They are calls of ours, too: the
+        model made them, and its next request has to contain them.
         """
         made = []
         for at, raw in enumerate(calls):
@@ -198,8 +201,8 @@ def _parse_arguments(text: str) -> Any:
 
 def _parse_unchanged(text: str) -> Any:
     """
-    As `_parse_arguments`, but None as well for an object with a key twice, and for
-    a number that would be infinite.
+    As `_parse_arguments`, but also None for an object with a key twice, and for a
+    number that would be infinite.
     """
     try:
         return _decode_unchanged(text or "{}")
@@ -213,12 +216,13 @@ def _dump_arguments(read: DocumentReader, args: dict[str, Any], path: str) -> st
     """
     try:
         text = _encoded(args)
-        # Keys that are numbers come back as texts; NaN, which is not equal to
-        # itself, is valid here.
+        # JSON changes keys that are numbers to texts, which `_check_json` reports.
+        # NaN is not equal to itself either, but is valid, so that is no error here.
         if loads(text) != args:
             _check_json(read, args, f"{path}.args")
 
-        # Escaped, a lone surrogate is kept; as it is, no store could write it.
+        # A lone surrogate is kept as an escape, because a store can't write it as a
+        # character.
         return text if mended(text) is text else dumps(args)
     except (TypeError, ValueError, RecursionError) as error:
         read.problem(f"{path}.args", f"can't be kept as JSON: {error}")
@@ -286,7 +290,8 @@ def write_call(
     if has_own(call.metadata):
         write.lose(path, "metadata", "not supported on a call")
 
-    # LangChain itself has read the text of a block, whatever it holds.
+    # LangChain itself has parsed the text of such a block, so a key that is there
+    # twice must not make the call invalid.
     parse = _parse_arguments if "block" in notes else _parse_unchanged
     args = None if "invalid" in notes else parse(call.arguments)
     if not isinstance(args, dict):
@@ -317,7 +322,8 @@ def dump_call_block(
     if shape is None or not isinstance(at, int):
         return None
 
-    # A dict of its own: changing the block must not change the call.
+    # The arguments are parsed again, so that the block and the call share no dict that
+    # a caller may change.
     fresh = {**raw, "args": _parse_arguments(call.arguments)}
     block = _call_block(shape, fresh, call.arguments if shape.is_text else None)
     return at, merge_keys(block, map_of(noted, "keys"))

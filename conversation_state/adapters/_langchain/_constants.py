@@ -30,8 +30,8 @@ __all__ = [
 # The name of the notes of this format, and the source of unknown parts.
 SOURCE = "langchain"
 
-# All classes of messages, and our role for each; "" where the role is a field of
-# the message, or where there is no such role.
+# All classes of messages, and our role for each; "" if the role is a field of the
+# message, or if our model has no such role.
 CLASSES: Mapping[str, str] = {
     "AIMessage": "assistant",
     "AIMessageChunk": "assistant",
@@ -67,15 +67,17 @@ ROLES: Mapping[str, str] = {
     "user": "user",
 }
 
-# Where providers' packages put why a response ended and which model answered;
-# what has no note stands under the first of them.
+# The keys under which providers' packages have the finish reason and the model. `dump`
+# writes the first one, unless a note names another.
 REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 MODELS = ("model_name", "model")
 
-# Texts in the ``additional_kwargs``: before the content, or after it.
+# The keys in the ``additional_kwargs`` whose texts become parts, and their kinds.
+# Reasoning stands before the content, a refusal after it.
 ASIDES: Mapping[str, str] = {"reasoning_content": "reasoning", "refusal": "refusal"}
 
-# The adapter of the provider that signs, by the `model_provider` in a response.
+# The adapter of the provider that signs reasoning, by the `model_provider` in a
+# response.
 SIGNERS: Mapping[str, str] = {
     "anthropic": "anthropic",
     "bedrock": "anthropic",
@@ -88,7 +90,7 @@ SIGNERS: Mapping[str, str] = {
 
 class CallBlock(NamedTuple):
     """
-    A block among the content that is one of the message's calls, once more.
+    A kind of block in the content that repeats one of the message's calls.
 
     Attributes:
         type: The type of the block.
@@ -97,10 +99,10 @@ class CallBlock(NamedTuple):
 
         arguments: The key of its arguments.
 
-        is_text: Whether those are text, as the model wrote it.
+        is_text: Whether the arguments are a text, as the model wrote it.
 
-        is_begun: Whether it was put together of pieces, and has an ``input``
-            that is empty.
+        is_begun: Whether the block was joined from the pieces of a stream, so that it
+            also has an empty ``input``.
     """
 
     type: str

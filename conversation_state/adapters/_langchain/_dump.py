@@ -106,7 +106,8 @@ def _write_checked(write: PayloadWriter, message: Message, path: str) -> Any:
     try:
         return _dump_any(write, message, path)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        # Callers can write metadata, and so invalid notes.
+        # A caller who writes metadata may have made these notes invalid. Without
+        # notes the error is a bug of this adapter, and is not changed.
         if not notes_of(message.metadata, SOURCE):
             raise
 
@@ -155,8 +156,9 @@ def _dump_any(write: PayloadWriter, message: Message, path: str) -> Any:
 
 def _dump_text_message(message: Message) -> Any:
     """
-    A message that is a text and an id, and nothing else, as one of LangChain's: most
-    are, and need none of the steps that others do. None for others.
+    *message* as one of LangChain's, if it has a text and an id only; else None.
+
+    Most messages are like that, and need none of the other steps.
     """
     if isinstance(message, AssistantMessage):
         if message.tool_calls or message.response is not None:
@@ -185,7 +187,7 @@ def _dump_text_message(message: Message) -> Any:
     return make_text_message(DEFAULTS[message.role], message.content, notes)
 
 
-# Where the note of an id is in the metadata.
+# The path of an id's note in the metadata.
 _ID_NOTE = (RESERVED, SOURCE, "id")
 
 
@@ -277,7 +279,8 @@ def _build_content(
         if block is not None:
             blocks.append(block)
 
-    # Each at the position that it had in the whole list, the first ones first.
+    # Each position is one in the whole list. They are in ascending order, so a block
+    # that is inserted later moves none of those before it.
     for at, block in notes.get("beside", ()):
         blocks.insert(at, block)
 
@@ -328,7 +331,7 @@ def _put_calls(
     if isinstance(content, str) and content:
         listed = [{"type": "text", "text": content}]
 
-    # In this order, what is inserted later moves none of those before it.
+    # In ascending order, a block that is inserted later moves none of those before it.
     for place, again in sorted(blocks, key=lambda one: one[0]):
         listed.insert(place, again)
 
@@ -356,14 +359,16 @@ def _put_response(
     if response.model:
         metadata[str(notes.get("model", MODELS[0]))] = response.model
 
-    # Most integrations have the response's id as the message's, where it is already.
+    # Most integrations use the response's id as that of the message, which already
+    # has it. The note says that the metadata had it, too.
     if response.id and (response.id != notes.get("id") or "id_of_response" in notes):
         metadata["id"] = response.id
 
     if metadata:
         fields["response_metadata"] = metadata
 
-    # The note is of the usage that was loaded, which a caller may have replaced.
+    # The noted counts are used only if they still are the usage of the response,
+    # which a caller may have replaced.
     usage, kept = response.usage, notes.get("usage")
     if kept is not None and read_usage(kept) == usage:
         fields["usage_metadata"] = kept

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _TAG = "$langchain"
-# A frozen value has at most 100 levels; what is around a note and the tags of the
+# A frozen value has at most 100 levels. The maps around a note and the tags of the
 # innermost value take some of them.
 _MAX_DEPTH = 80
 _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
@@ -39,8 +39,9 @@ _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 
 def encode_value(read: DocumentReader, value: Any, path: str, depth: int = 0) -> Any:
     """
-    *value*, at *path*, as JSON, from which `decode_value` restores it; other
-    objects are problems, and None. Tuples are lists, as in LangChain's JSON.
+    *value*, at *path*, as JSON, from which `decode_value` restores it. An object of
+    another class is reported as a problem, and becomes None. Tuples become lists, as in
+    LangChain's JSON.
     """
     if value is None or isinstance(value, bool):
         return value
@@ -79,7 +80,7 @@ def _encode_object(read: DocumentReader, value: Any, path: str, depth: int) -> A
 
 def _encode_int(value: int) -> Any:
     plain = _MIN_INT <= value <= _MAX_INT
-    # Python limits the digits of decimal texts, and not those of hexadecimal ones.
+    # Hexadecimal, because Python limits the length of decimal texts that `int` parses.
     return int(value) if plain else {_TAG: "int", "value": hex(value)}
 
 
@@ -110,11 +111,12 @@ def _encode_map(
     pairs: list[Any] = []
     for key in value:
         name = encode_value(read, key, f"{path}, a key", depth + 1)
-        # The name of a text with a lone surrogate is a tagged map.
+        # A key with a lone surrogate was encoded as a tagged map, which can't be a
+        # key in JSON.
         is_plain = is_plain and isinstance(key, str) and isinstance(name, str)
         pairs.append([name])
 
-    # A map of pairs is three levels: the tagged map, its list, and each pair.
+    # A map of pairs has three levels: the tagged map, its list, and the pair.
     inside = depth + (1 if is_plain else 3)
     for pair, (key, item) in zip(pairs, value.items(), strict=True):
         pair.append(encode_value(read, item, f"{path}.{key}", inside))
@@ -153,7 +155,8 @@ def decode_value(value: Any) -> Any:
 
 def _decode_document(body: Any) -> Any:
     fields = decode_value(body)
-    # Set one by one: the class would turn an id that is a number into a text.
+    # The fields are set one by one, because the constructor would convert an id that is
+    # a number to a text.
     document = document_class()(page_content="")
     for name in fields:
         setattr(document, name, fields[name])
@@ -170,8 +173,8 @@ _DECODERS: Mapping[str, Any] = {
     "text": lambda body: base64.b64decode(body).decode("utf-8", "surrogatepass"),
 }
 
-# Required arguments of classes; the fields are set afterwards, as they were.
-# Passed to the class, some would be parsed again, and others dropped.
+# Arguments that the constructors require. The real fields are set afterwards, because
+# the constructors would parse some of them again, and drop others.
 _REQUIRED: Mapping[str, Mapping[str, str]] = {
     "ChatMessage": {"role": ""},
     "ChatMessageChunk": {"role": ""},
@@ -187,7 +190,7 @@ _Containers = tuple[tuple[str, Callable[[], Any]], ...]
 
 class _Blank(NamedTuple):
     """
-    A message without content, of which others are made.
+    A message without content, which is copied to make others.
 
     Attributes:
         message: The message.
@@ -240,7 +243,8 @@ def _make_text_blank(
     name: str,
 ) -> tuple[type[Any], dict[str, Any], _Containers, set[str]]:
     """
-    What `new_message` needs for a message that has a text and an id only.
+    The arguments of `new_message`, and the empty containers, for a message that has a
+    text and an id only.
     """
     made = make_message(name, {"content": "", "id": ""})
     containers = _make_blank(name).containers
@@ -249,7 +253,7 @@ def _make_text_blank(
 
 def make_text_message(name: str, text: str, id: str) -> Any:
     """
-    The same for a message that has a *text* and an *id* only, as most have.
+    As `make_message`, for a message that has a *text* and an *id* only, as most have.
     """
     kind, blank, containers, fields_set = _make_text_blank(name)
     fields = blank.copy()
@@ -271,8 +275,8 @@ def new_message(
     """
     A message of the class *kind* with these *fields*, declared and *extra*.
 
-    As pydantic copies its models: a tenth of the time that validation takes, which
-    could change what the fields were.
+    Made as pydantic copies its models: that takes a tenth of the time of validation,
+    which could also change the fields.
     """
     made = _new(kind)
     _set(made, "__dict__", fields)

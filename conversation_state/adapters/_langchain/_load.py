@@ -37,12 +37,13 @@ _KNOWN = {
     "tool": _COMMON | {"artifact", "status", "tool_call_id"},
     "user": _COMMON,
 }
-# Every chunk has these fields, which the class fills in again.
+# The values that these fields have in every chunk. They are not noted, because the
+# class sets them again.
 _EMPTY_VALUES: Mapping[str, Any] = {"chunk_position": None, "tool_call_chunks": []}
-# A result of ours has to have the id of its call.
+# The id of a result that has none, because our `ToolMessage` requires one.
 _NO_ID = "no_id"
-# What the fields have to be, for a message that was changed after LangChain had
-# validated it: setting a field validates nothing.
+# The types of the fields. A message may have others if it was changed after LangChain
+# had validated it, because setting a field does not validate it.
 _FIELD_TYPES: Mapping[str, tuple[type[Any] | UnionType, str]] = {
     "additional_kwargs": (dict, "a dict"),
     "content": (str | list, "a text or a list"),
@@ -55,7 +56,7 @@ _FIELD_TYPES: Mapping[str, tuple[type[Any] | UnionType, str]] = {
     "tool_calls": (list, "a list"),
     "usage_metadata": (dict | None, "a dict or None"),
 }
-# The fields that a model gets.
+# The fields that are sent to a model.
 _VIEW_FIELDS = (
     "content",
     "invalid_tool_calls",
@@ -86,7 +87,7 @@ def load(messages: Any) -> tuple[Message, ...]:
     """
     read = DocumentReader()
     source: Iterable[Any] = messages
-    # Asked first, because a message is iterable, too: over its fields.
+    # Checked first, because a message is iterable, too: it yields its fields.
     if type(messages) in class_names():
         source = (messages,)
     elif isinstance(messages, (str, bytes, Mapping)) or not isinstance(
@@ -104,14 +105,14 @@ def load_message(message: Any) -> Message:
     read = DocumentReader()
     found = _load_any(read, message, "$")
     read.finish()
-    assert found is not None  # noqa: S101 - or there was a problem
+    assert found is not None  # noqa: S101 - else `finish` raises
     return found
 
 
 def load_for_view(message: Any) -> Message:
     """
-    Our message for one that is only looked at, and not saved: where *message*
-    can't be kept, its content and calls alone.
+    Our message for one that is only viewed, and not saved: if *message* can't be
+    kept as a whole, its content and calls.
 
     Raises:
         DecodeError:
@@ -180,7 +181,8 @@ def _load_known(
         where = dict.fromkeys(read.mended[mended_before:])
         notes["mended"] = [each[len(path) + 1 :] for each in where]
 
-    # An empty map would be checked, too: a third more time for a text without an id.
+    # Without notes no metadata is passed: checking an empty map would take a third more
+    # time for a text without an id.
     kind = MESSAGE_CLASSES[role]
     if not notes:
         return kind(**fields)
@@ -188,14 +190,14 @@ def _load_known(
     try:
         return kind(**fields, metadata=with_notes(SOURCE, notes))
     except InvalidMessageError:
-        # All but the notes is valid: a value in them is not JSON.
+        # The fields were valid without metadata, so a value in the notes is not JSON.
         odd = {**encode_value(read, notes, path), "odd": True}
         return kind(**fields, metadata=with_notes(SOURCE, odd))
 
 
 def _report_fields(read: DocumentReader, raw: Mapping[str, Any], path: str) -> bool:
     """
-    Report the fields of *raw* that are missing or of a wrong type; whether any is.
+    Report the fields of *raw* that are missing or of a wrong type; True if any is.
     """
     problems = read.count
     for field, (kind, expected) in _FIELD_TYPES.items():
@@ -213,8 +215,8 @@ def _report_class(read: DocumentReader, message: Any, path: str) -> None:
         read.wrong(path, message, "a message of LangChain's")
         return
 
-    # Nothing is imported for the contents of a store, so the class could not be
-    # restored.
+    # A subclass could not be restored, because loading from a store never imports the
+    # modules that its contents name.
     known = next(one.__name__ for one in kind.__mro__ if one in class_names())
     what = f"expected LangChain's {known}, got its subclass {kind.__name__}"
     read.problem(path, what)
@@ -235,7 +237,9 @@ def _collect_notes(
 
     if raw["id"] is not None:
         if not isinstance(raw["id"], str):
-            raise TypeError  # `dump` would refuse the note; reported with its path
+            # `dump` would refuse this note. `_load_any` catches the error and reports
+            # the field with its path.
+            raise TypeError
 
         notes["id"] = raw["id"]
 
@@ -262,7 +266,8 @@ def _collect_notes(
 
 
 def _load_unknown(read: DocumentReader, message: Any, name: str, path: str) -> Message:
-    # The class fills in what is empty again, but for the content.
+    # Empty fields are left out, because the class sets all of them again except the
+    # content.
     fields = {
         key: value
         for key, value in vars(message).items()
@@ -298,7 +303,8 @@ def _load_plain_content(
     if role != "system" or len(texts) == len(parts):
         return parts
 
-    # A system message of ours is nothing but text.
+    # Our `SystemMessage` holds text only, so a note keeps the other blocks and their
+    # positions.
     notes["beside"] = [
         [at, content[at]]
         for at, part in enumerate(parts)

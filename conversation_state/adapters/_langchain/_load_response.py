@@ -46,7 +46,8 @@ def load_response(
     if raw.get("tool_calls"):
         calls.add(raw["tool_calls"])
 
-    # The blocks come before the calls are made: some have the text of the arguments.
+    # The blocks are read before the calls are made, because some have the original text
+    # of the arguments.
     content: Any = raw["content"]
     if isinstance(content, str):
         content = mended_text(read, content, f"{path}.content")
@@ -78,7 +79,7 @@ def _load_content(
     provider: str,
 ) -> list[Part]:
     """
-    The parts among *content*: its blocks, but for those that are calls.
+    The parts of *content*: its blocks without those that repeat calls.
     """
     parts: list[Any] = []
     places: list[int] = []
@@ -152,8 +153,8 @@ def _load_meta(
     raw: dict[str, Any], details: dict[str, Any], notes: dict[str, Any]
 ) -> ResponseMeta | None:
     """
-    The metadata of the response, or None. Removes from *notes* the
-    values that it has.
+    The metadata of the response, or None. Removes from *notes* the values that the
+    metadata has.
     """
     reason = model = own_id = ""
     if details:
@@ -178,8 +179,8 @@ def _load_meta(
     if usage is None and not reason and not model and not own_id:
         return None
 
-    # Integrations without a response's id in its metadata put it, or the id of
-    # the run, where the message's own is.
+    # An integration without an id in the response's metadata sets the message's id
+    # to that of the response, or of the run.
     message_id = text_or_empty(raw["id"])
     if own_id and own_id == message_id:
         notes["id_of_response"] = True
@@ -197,7 +198,8 @@ def _take_text(
     """
     for key in keys:
         text = rest.get(key)
-        # A text that has to be mended stays among the notes, which keep it as it is.
+        # A text with a lone surrogate is not taken, because the notes keep it
+        # unchanged.
         if isinstance(text, str) and text and mended(text) is text:
             del rest[key]
             if key != keys[0]:

@@ -1,9 +1,9 @@
 """
 Images, audio, video and files: the many shapes of their blocks.
 
-LangChain's own (of version 1, and older ones) and those of providers, which
-LangChain passes on. The name of a shape is noted, so that the block is written
-the same way.
+The shapes are LangChain's own (of version 1, and older ones) and those of providers,
+which LangChain passes on. A note keeps the name of the shape, so that the block is
+written the same way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from conversation_state.parts import MediaPart, Part
 
 __all__ = ["STANDARD", "BlockShape", "media_shape", "write_media"]
 
-# LangChain's own standard, also the shape of parts that were not loaded from it.
+# The name of LangChain's standard shape, which is also that of parts that were not
+# loaded from LangChain.
 STANDARD = "standard"
 
 # The key in the standard's `extras`, and our field for it.
@@ -87,8 +88,8 @@ def media_shape(block: Mapping[str, Any]) -> BlockShape | None:
     elif kind == "input_audio":
         of, shape = "audio", "input_audio"
         found = _read_audio(map_of(block, "input_audio"))
-    # Anthropic's blocks, older ones of LangChain's and its standard have the same
-    # types, and differ in one key.
+    # Blocks of Anthropic, older ones of LangChain and standard ones have the same
+    # types. The keys "source" and "source_type" distinguish them.
     elif kind in ("image", "document") and "source" in block:
         of, shape = "image" if kind == "image" else "file", "source"
         source = map_of(block, "source")
@@ -194,7 +195,7 @@ _WRITERS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
 
 def write_media(part: MediaPart, shape: str) -> dict[str, Any]:
     """
-    *part* as a block of *shape*; of the standard one if that is unknown.
+    *part* as a block of *shape*; of the standard shape if *shape* is unknown.
     """
     write = _WRITERS.get(shape, _WRITERS[STANDARD])
     return write(part)

@@ -17,13 +17,14 @@ __all__ = ["find_zeros", "lose_usage", "read_usage", "write_usage"]
 _WRITTEN = "cache_write_tokens"
 _NOTHING: Mapping[str, Any] = {}
 
-# What was written to Anthropic's cache, by how long it stays there. LangChain then
-# has 0 for the sum.
+# Tokens written to Anthropic's cache, by their lifetime there. If LangChain has these
+# counts, its sum is 0.
 _LIFETIMES = {
     "ephemeral_1h_input_tokens": "cache_write_1h_tokens",
     "ephemeral_5m_input_tokens": "cache_write_5m_tokens",
 }
-# Where LangChain has details of OpenAI's tiers of another price.
+# LangChain puts the service tier in front of the names of OpenAI's details, because
+# tiers have different prices.
 _TIERS = ("", "flex_", "priority_")
 
 
@@ -57,7 +58,8 @@ def read_usage(raw: Any) -> Usage | None:
             _read_cache_writes(within),
         )
     except (AttributeError, InvalidUsageError, KeyError):
-        # Counts of a stream may be invalid; they are kept as they are.
+        # The counts of a streamed message may be invalid. The caller keeps them
+        # unchanged in a note.
         return None
 
 
@@ -68,7 +70,8 @@ def _find_of_any_tier(details: Mapping[str, Any], name: str) -> Any:
 
 def _read_cache_writes(within: Mapping[str, Any]) -> dict[str, Any]:
     """
-    What was written to the cache; by how long it stays there, if that is all of it.
+    The tokens written to the cache, as counts of `Usage.extra`; with those of each
+    lifetime if they add up to the total.
     """
     written = within.get("cache_creation") or 0
     parts = {
@@ -77,7 +80,8 @@ def _read_cache_writes(within: Mapping[str, Any]) -> dict[str, Any]:
         if is_count(within.get(theirs))
     }
     total = sum(parts.values())
-    # A list: what is no count may not be hashable.
+    # `written` is compared with a list and not a set, because an invalid count may not
+    # be hashable.
     return {_WRITTEN: total, **parts} if written in [0, total] else {_WRITTEN: written}
 
 

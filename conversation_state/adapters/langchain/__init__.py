@@ -10,7 +10,7 @@ LangChain: message histories in a store (extra ``langchain``).
 
     model.invoke(history.trimmed(trimmer))    # the view for the model
 
-`load` makes our messages of LangChain's, and `dump` restores those: equal, and
+`load` converts LangChain's messages to ours, and `dump` restores them: equal, and
 of the same class. `conversation_state.adapters._langchain` documents the
 conversion and its notes. `trimmed` does for any list of messages what
 LangChain's ``trim_messages`` does, with the steps of

@@ -36,15 +36,15 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
     however long the conversation is.
 
     Safe in many threads and processes: concurrent additions are all kept. The
-    async twins are LangChain's own: they do the same in another thread.
+    async twins are LangChain's own, which run the same methods in another thread.
 
     Args:
         store: An open store; see `from_url` for one of its own.
 
         session_id: The name of the conversation: 1 to 500 characters.
 
-        view: Makes the view that `messages` returns, each time from the one
-            before, for programs that send all messages to a model. All messages
+        view: Makes the view that `messages` returns, for programs that send all
+            messages to a model. Each view starts from the previous one. All messages
             are stored, whatever the view.
 
     Raises:
@@ -117,7 +117,7 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
             StoreError:
                 If the store can't be written.
         """
-        # Before the update, which is repeated if others save meanwhile.
+        # Loaded before the update, which repeats its function if others save meanwhile.
         ours = load(messages)
         if ours:
             self.store.update(
@@ -140,11 +140,11 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
 
     def fork(self, session_id: str, *, at: int | None = None) -> Self:
         """
-        A history of another id that begins with the first *at* messages of
+        A history with another id that begins with the first *at* messages of
         this one, or with all of them.
 
-        Writes three rows, however many messages there are. Later messages of
-        one are not in the other.
+        Writes three rows, however many messages there are. Messages that are added
+        later to one history are not in the other.
 
         Raises:
             IndexError:
@@ -157,7 +157,8 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
                 If *session_id* has a conversation already.
         """
         view = None if self._views is None else self._views.trimmer
-        # Made first, since it refuses an id that is not a valid name.
+        # Made before anything is saved, because it refuses an id that is not a valid
+        # name.
         fork = type(self)(self.store, session_id, view=view)
         state = self.store.load(self.session_id).fork(at=at)
         self.store.save(session_id, state, expecting=0)
