@@ -1498,8 +1498,9 @@ class MemorySession:
         self.rows, self.name = rows, name
 
     def get_items(self, limit=None):
-        items = [json.loads(row) for row in self.rows.get(self.name, [])]
-        return items if limit is None else items[-limit:]
+        rows = self.rows.get(self.name, [])
+        first = 0 if limit is None else max(len(rows) - limit, 0)
+        return [json.loads(row) for row in rows[first:]]
 
     def add_items(self, items):
         self.rows.setdefault(self.name, []).extend(map(json.dumps, items))
@@ -1577,7 +1578,7 @@ class GivesItself(MemorySession):
 
     def get_items(self, limit=None):
         items = self.rows.setdefault(self.name, [])
-        return items if limit is None else items[-limit:]
+        return items if limit is None else items[max(len(items) - limit, 0) :]
 
     def add_items(self, items):
         self.rows.setdefault(self.name, []).extend(items)
@@ -1603,7 +1604,134 @@ class ClearsForGood(MemorySession):
             super().add_items(items)
 
 
+def adding(change):
+    """
+    A class of sessions that change each item.
+    """
+
+    class Changed(MemorySession):
+        def add_items(self, items):
+            super().add_items([change(each) for each in items])
+
+    return Changed
+
+
+def naming(change):
+    """
+    A class of sessions that change their id.
+    """
+
+    class Changed(MemorySession):
+        def __init__(self, rows, name):
+            super().__init__(rows, change(name))
+
+    return Changed
+
+
+def composed(value):
+    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
+
+
+def integers_to_floats(value):
+    return float(value) if type(value) is int else value
+
+
+class KeepsAHundred(MemorySession):
+    def add_items(self, items):
+        super().add_items(items)
+        self.rows[self.name] = self.rows[self.name][-100:]
+
+
+class ReturnsAPage(MemorySession):
+    def get_items(self, limit=None):
+        items = super().get_items()[:1_000]
+        return items if limit is None else items[max(len(items) - limit, 0) :]
+
+
+class ReturnsAWindow(MemorySession):
+    def get_items(self, limit=None):
+        return super().get_items(limit if limit is None else min(limit, 100))
+
+
+class SortsNumbersAsTexts(MemorySession):
+    def get_items(self, limit=None):
+        items = super().get_items()
+        numbers = sorted(map(str, range(len(items))))
+        items = [items[int(number)] for number in numbers]
+        return items if limit is None else items[max(len(items) - limit, 0) :]
+
+
+class TakesZeroForNone(MemorySession):
+    def get_items(self, limit=None):
+        return super().get_items(limit or None)
+
+
+class ClearsByPrefix(MemorySession):
+    def clear_session(self):
+        for name in [each for each in self.rows if each.startswith(self.name)]:
+            del self.rows[name]
+
+
+class ReadsOnce(MemorySession):
+    """
+    Reads its items when it is made, and writes them all.
+    """
+
+    def __init__(self, rows, name):
+        super().__init__({name: list(rows.get(name, []))}, name)
+        self.all_rows = rows
+
+    def add_items(self, items):
+        super().add_items(items)
+        self.all_rows[self.name] = list(self.rows[self.name])
+
+
 SESSIONS = {
+    "turns True into 1": (
+        adding(lambda item: change_leaves(item, bools_to_integers)),
+        {"keeps items"},
+    ),
+    "turns 1 into 1.0": (
+        adding(lambda item: change_leaves(item, integers_to_floats)),
+        {"keeps items"},
+    ),
+    "composes letters": (
+        adding(lambda item: change_leaves(item, composed)),
+        {"keeps items"},
+    ),
+    "drops null": (
+        adding(
+            lambda item: {key: each for key, each in item.items() if each is not None}
+        ),
+        {"keeps items"},
+    ),
+    "keeps role and content": (
+        adding(
+            lambda item: (
+                {key: item[key] for key in ("role", "content")}
+                if "content" in item
+                else item
+            )
+        ),
+        {"keeps items"},
+    ),
+    "cuts off long texts": (
+        adding(
+            lambda item: change_leaves(
+                item, lambda each: each[:4_096] if isinstance(each, str) else each
+            )
+        ),
+        {"keeps items"},
+    ),
+    "keeps a hundred": (KeepsAHundred, {"keeps many items"}),
+    "returns a page": (ReturnsAPage, {"keeps many items"}),
+    "returns a hundred with a limit": (ReturnsAWindow, {"keeps many items"}),
+    "sorts numbers as texts": (SortsNumbersAsTexts, {"keeps many items"}),
+    "takes 0 for no limit": (TakesZeroForNone, {"limits to the newest"}),
+    "ignores capitals of ids": (naming(str.lower), {"keeps sessions apart"}),
+    "cuts off ids": (naming(lambda name: name[:44]), {"keeps sessions apart"}),
+    "clears by prefix": (ClearsByPrefix, {"keeps sessions apart"}),
+    "reads once": (ReadsOnce, {"is opened again"}),
     "removes the oldest": (PopsTheOldest, {"pops the newest", "is like a list"}),
     "limits to the oldest": (LimitsToTheOldest, {"limits to the newest"}),
     "fails if it is empty": (RaisesIfEmpty, {"begins empty"}),
@@ -1651,7 +1779,23 @@ class TestCheckSession:
 
         check_session(note, settings=FEW)
 
-        assert {4} == {UUID(name.removeprefix("session-")).version for name in names}
+        # One law opens sessions under an id with capitals, and one with a digit more.
+        ids = [name.removeprefix("session-") for name in names if name.islower()]
+
+        assert {4} == {UUID(each[:36]).version for each in ids}
+
+    @pytest.mark.parametrize(
+        ("kind", "law"),
+        [(KeepsAHundred, "keeps many items"), (PopsTheOldest, "pops the newest")],
+    )
+    def test_items(self, kind, law):
+        """
+        Items of a user's own are held against the same laws, many of them, too.
+        """
+        items = st.lists(st.sampled_from(["a", "b"]), max_size=3)
+        check_session(opened(MemorySession), settings=FEW, items=items)
+
+        assert law in find_broken(check_session, opened(kind), {law}, items=items)
 
     def test_declared(self):
         """

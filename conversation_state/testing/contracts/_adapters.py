@@ -31,6 +31,7 @@ from conversation_state.testing.contracts._contract import Contract, check_contr
 from conversation_state.testing.contracts._examples import (
     CONVERSATIONS,
     UNUSUAL_CONVERSATIONS,
+    draw_evenly,
     draw_mostly,
 )
 from conversation_state.testing.strategies import json_values, messages
@@ -58,12 +59,10 @@ class Adapter(Protocol):
 
 
 # Including messages that no provider accepts: they must be dumped or listed as lost.
-_CONVERSATIONS = st.sampled_from(
-    [
-        draw_mostly(CONVERSATIONS, st.lists(messages(), max_size=2).map(tuple)),
-        UNUSUAL_CONVERSATIONS,
-    ]
-).flatmap(lambda it: it)
+_CONVERSATIONS = draw_evenly(
+    draw_mostly(CONVERSATIONS, st.lists(messages(), max_size=2).map(tuple)),
+    UNUSUAL_CONVERSATIONS,
+)
 # Values that `load` should refuse: large numbers, surrogates, values that are not JSON,
 # and JSON of the wrong shape.
 _JUNK: SearchStrategy[Any] = st.one_of(

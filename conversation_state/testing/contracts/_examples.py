@@ -46,6 +46,7 @@ __all__ = [
     "STATES",
     "UNUSUAL_CONVERSATIONS",
     "VIEWS",
+    "draw_evenly",
     "draw_mostly",
 ]
 
@@ -94,6 +95,13 @@ def _draw_plain(turns: tuple[str, ...]) -> SearchStrategy[tuple[Message, ...]]:
     )
 
 
+def draw_evenly(*strategies: SearchStrategy[T]) -> SearchStrategy[T]:
+    """
+    Each of *strategies* equally often; shrinks to the first.
+    """
+    return st.sampled_from(strategies).flatmap(lambda it: it)
+
+
 def draw_mostly(
     usual: SearchStrategy[T], *rare: SearchStrategy[T]
 ) -> SearchStrategy[T]:
@@ -101,7 +109,7 @@ def draw_mostly(
     *usual* for most examples, those of *rare* for every eighth.
     """
     # The usual one first: Hypothesis shrinks towards it, to examples that can be read.
-    return st.sampled_from([usual] * 7 * len(rare) + [*rare]).flatmap(lambda it: it)
+    return draw_evenly(*[usual] * 7 * len(rare), *rare)
 
 
 def _is_ended(messages: tuple[Message, ...]) -> bool:
@@ -180,7 +188,7 @@ _KEYED_USAGES = st.tuples(
 )
 _STATES = st.builds(
     _make_state,
-    st.sampled_from([_PLAIN, _PLAIN, UNUSUAL_CONVERSATIONS]).flatmap(lambda it: it),
+    draw_evenly(_PLAIN, _PLAIN, UNUSUAL_CONVERSATIONS),
     st.lists(_KEYED_USAGES, max_size=2, unique_by=lambda keyed: keyed[1]),
     st.integers(0, 3),
 )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from conversation_state._wording import shorten_repr
+from conversation_state.testing.contracts._comparison import assert_same
 from conversation_state.testing.contracts._contract import (
     Contract,
     check_contract,
@@ -22,6 +23,7 @@ from conversation_state.testing.contracts._contract import (
     refuse_coroutine,
     wait_for,
 )
+from conversation_state.testing.contracts._examples import draw_evenly
 from conversation_state.testing.strategies import texts
 
 __all__ = ["Session", "SessionContract", "check_session"]
@@ -58,15 +60,48 @@ class Session(Protocol):
         ...
 
 
-_ITEMS: SearchStrategy[list[Any]] = st.lists(
-    st.fixed_dictionaries(
-        {
-            "role": st.sampled_from(["user", "assistant", "system"]),
-            "content": st.sampled_from(["Where to?", "To Bern."]) | texts(max_size=6),
-        }
-    ),
-    max_size=3,
+_MESSAGES = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["user", "assistant", "system"]),
+        "content": st.sampled_from(["Where to?", "To Bern."]) | texts(max_size=6),
+    }
 )
+# Items of other kinds, and content that careless sessions lose or change.
+_UNUSUAL: SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        # Changed by strip(), by universal newlines, and by the normal forms of Unicode.
+        {"role": "user", "content": "  Cafe\u0301,\r\n \ufb01nal"},
+        {"role": "user", "content": "Where to? " * 500},
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "What is it?"},
+                {"type": "input_image", "image_url": "https://example.com/a.png"},
+            ],
+        },
+        {
+            "type": "function_call",
+            "call_id": "call_1",
+            "name": "clock",
+            "arguments": "{}",
+        },
+        {"type": "function_call_output", "call_id": "call_1", "output": "12:30"},
+        {
+            "type": "message",
+            "id": "msg_1",
+            "status": "completed",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Bern.", "annotations": []}],
+        },
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gA=="},
+        {"type": "poll", "is_open": True, "count": 1, "share": 1.0, "unit": None},
+    ]
+)
+_ITEMS: SearchStrategy[list[Any]] = st.lists(
+    draw_evenly(_MESSAGES, _UNUSUAL), max_size=3
+)
+_MANY = 1_100
+_MANY_OF_A_USER = 300  # drawn for each example, in a session that may be slow
 _QUESTION = {"role": "user", "content": "Where to?"}
 _ANSWER = {"role": "assistant", "content": "To Bern."}
 _STEPS = st.lists(
@@ -76,6 +111,7 @@ _STEPS = st.lists(
     min_size=3,  # the other laws try two
     max_size=8,
 )
+_EXPECTED = "expected {}, got {}"
 _METHODS = ("add_items", "get_items", "pop_item", "clear_session")
 
 
@@ -95,6 +131,22 @@ class SessionContract(Contract):
     make: Callable[[str], Session]
     items: SearchStrategy[list[Any]] = _ITEMS
     steps: SearchStrategy[list[Any]] = _STEPS
+
+    @property
+    def repeated(self) -> SearchStrategy[list[Any]]:
+        """
+        What `_repeat_items` repeats: one item, or those of a user.
+        """
+        return st.just([_QUESTION]) if self.items is _ITEMS else self.items.filter(bool)
+
+    def _repeat_items(self, items: list[Any]) -> list[Any]:
+        """
+        Hundreds of items: *items* repeatedly, with numbers if they are the default.
+        """
+        if self.items is not _ITEMS:
+            return (items * _MANY_OF_A_USER)[:_MANY_OF_A_USER]
+
+        return [{**_QUESTION, "content": f"Question {n}"} for n in range(_MANY)]
 
     def _new_id(self) -> str:
         """
@@ -132,19 +184,44 @@ class SessionContract(Contract):
         await _add_items(session, second)
         found = await _get_items(session)
 
-        expected = [*first, *second]
-        assert found == expected, f"expected {expected}, got {found}"
+        assert_same([*first, *second], found, _EXPECTED)
 
-    @law(items="items", limit=st.integers(1, 4))
+    @law(items="repeated")
+    async def test_keeps_many_items(self, items: list[Any]) -> None:
+        """
+        Hundreds of items are returned in order, also the newest of them only, and
+        after some were removed.
+        """
+        items = self._repeat_items(items)
+        session = self.make(self._new_id())
+        most = len(items) - 20
+        await _add_items(session, items[:most])
+        for number in range(most, most + 10):
+            await _add_items(session, items[number : number + 1])
+
+        await _add_items(session, items[most + 10 :])
+        _check_many(items, await _get_items(session))
+        for limit in (1, 10, 100, 101, len(items) - 1, len(items), len(items) + 1):
+            found = await _get_items(session, limit=limit)
+            _check_many(items[-limit:], found)
+
+        for number in range(1, 4):
+            popped = await wait_for(session.pop_item())
+            assert_same(items[-number], popped, _EXPECTED)
+
+        _check_many(items[:-3], await _get_items(session))
+
+    @law(items="items", limit=st.integers(0, 4))
     async def test_limits_to_the_newest(self, items: list[Any], limit: int) -> None:
         """
-        With a limit, the newest items are returned, the oldest of them first.
+        With a limit, the newest items are returned, the oldest of them first; with
+        the limit 0, none.
         """
         session = self.make(self._new_id())
         await _add_items(session, items)
         found = await _get_items(session, limit=limit)
 
-        assert found == items[-limit:], f"expected {items[-limit:]}, got {found}"
+        assert_same(items[-limit:] if limit else [], found, _EXPECTED)
 
     @law(items="items")
     async def test_pops_the_newest(self, items: list[Any]) -> None:
@@ -155,11 +232,9 @@ class SessionContract(Contract):
         await _add_items(session, items)
         for number in range(len(items), 0, -1):
             found = await wait_for(session.pop_item())
-            assert found == items[number - 1], (
-                f"expected {items[number - 1]}, got {found}"
-            )
+            assert_same(items[number - 1], found, _EXPECTED)
             rest = await _get_items(session)
-            assert rest == items[: number - 1], f"left are {rest}"
+            assert_same(items[: number - 1], rest, "expected {} to be left, got {}")
 
     @law(items="items")
     async def test_clears(self, items: list[Any]) -> None:
@@ -174,35 +249,54 @@ class SessionContract(Contract):
 
         await _add_items(session, items)
         found = await _get_items(session)
-        assert found == items, f"expected {items}, got {found}"
+        assert_same(items, found, _EXPECTED)
 
-    @law(first="items", second="items")
+    @law(
+        first="items",
+        second="items",
+        other_id=st.sampled_from(["another", "a longer one", "in capitals"]),
+    )
     async def test_keeps_sessions_apart(
-        self, first: list[Any], second: list[Any]
+        self, first: list[Any], second: list[Any], other_id: str
     ) -> None:
         """
-        Sessions of two ids know nothing of each other.
+        Sessions of two ids have nothing in common, also if one id begins with the
+        other, or differs only in capitals.
         """
-        one, other = self.make(self._new_id()), self.make(self._new_id())
+        name = self._new_id()
+        other_names = {
+            "another": self._new_id(),
+            "a longer one": f"{name}0",
+            "in capitals": name.upper(),
+        }
+        one, other = self.make(name), self.make(other_names[other_id])
         await _add_items(one, first)
         await _add_items(other, second)
         found = [await _get_items(one), await _get_items(other)]
-        assert found == [first, second], f"expected {[first, second]}, got {found}"
+        assert_same([first, second], found, _EXPECTED)
 
         await wait_for(one.clear_session())
         found = await _get_items(other)
-        assert found == second, f"expected {second}, got {found}"
+        assert_same(second, found, _EXPECTED)
 
     @law(items="items")
     async def test_is_opened_again(self, items: list[Any]) -> None:
         """
-        Another session of the same id has the same items.
+        Another session of the same id has the same items, also those that are added
+        while both are open.
         """
         name = self._new_id()
-        await _add_items(self.make(name), items)
-        found = await _get_items(self.make(name))
+        first = self.make(name)
+        await _add_items(first, items)
+        second = self.make(name)
+        found = await _get_items(second)
+        assert_same(items, found, _EXPECTED)
 
-        assert found == items, f"expected {items}, got {found}"
+        for one, other in ((first, second), (second, first)):
+            before = await _get_items(other)
+            await _add_items(one, items)
+            found = await _get_items(other)
+            assert_same([*before, *items], found, _EXPECTED)
 
     @law(items="items")
     async def test_returns_copies(self, items: list[Any]) -> None:
@@ -215,13 +309,13 @@ class SessionContract(Contract):
         for changed in (added, await _get_items(session)):
             _change_items(changed)
             found = await _get_items(session)
-            assert found == items, f"expected {items}, got {found}"
+            assert_same(items, found, _EXPECTED)
 
     @law(steps="steps")
     async def test_is_like_a_list(self, steps: list[Any]) -> None:
         """
-        Whatever is added, removed, cleared and opened again, in any order, the items
-        are those of a list.
+        After items were added and removed, and the session was cleared and opened
+        again, in any order, the items are those of a list.
         """
         name, expected = self._new_id(), list[Any]()
         session = self.make(name)
@@ -229,7 +323,7 @@ class SessionContract(Contract):
             if step == "pop":
                 last = expected.pop() if expected else None
                 found = await wait_for(session.pop_item())
-                assert found == last, f"expected {last}, got {found}"
+                assert_same(last, found, _EXPECTED)
             elif step == "clear":
                 expected.clear()
                 await wait_for(session.clear_session())
@@ -241,7 +335,7 @@ class SessionContract(Contract):
                 await _add_items(session, step)
 
             items = await _get_items(session)
-            assert items == expected, f"expected {expected}, got {items}"
+            assert_same(expected, items, _EXPECTED)
 
 
 async def _add_items(session: Session, items: list[Any]) -> None:
@@ -252,6 +346,14 @@ async def _add_items(session: Session, items: list[Any]) -> None:
 async def _get_items(session: Session, *, limit: int | None = None) -> list[Any]:
     result = session.get_items() if limit is None else session.get_items(limit=limit)
     return list(await wait_for(result))
+
+
+def _check_many(expected: list[Any], found: list[Any]) -> None:
+    assert len(found) == len(expected), (
+        f"expected {len(expected)} items, got {len(found)}"
+    )
+    for number, (one, other) in enumerate(zip(expected, found, strict=True)):
+        assert_same(one, other, f"expected {{}} at {number} of {len(found)}, got {{}}")
 
 
 def _change_items(items: list[Any]) -> None:
