@@ -91,7 +91,7 @@ class StateChannel(BinaryOperatorAggregate[Aggregator]):
             if not values:
                 return False
 
-            # The first state is kept as it is, with its identity.
+            # A state that comes first is the value itself, so that it keeps its id.
             first = values[0]
             is_state = isinstance(first, Aggregator)
             self.value = first if is_state else Aggregator.new()

@@ -61,18 +61,19 @@ __all__ = [
     "remember_put",
 ]
 
-# The location of a value: in the checkpoint itself, or in a record of its own; or
-# it is the messages that the checkpoint's record holds.
+# The location of a value: in the checkpoint itself, or in a record of its own. It is
+# MESSAGES or SNAPSHOT if the value is the messages that the checkpoint's record holds.
 INLINE = b"="
 IN_RECORD = b"@"
 
-# What a record holds, that of a checkpoint or of a value: messages, which are a
-# list, LangGraph's snapshot of one, or a state of ours; or bytes and nothing.
+# The kind of a value: serialised bytes; or what the messages that its record holds
+# are: a list, LangGraph's snapshot of a list, or a state of ours.
 BYTES = b"b"
 MESSAGES = b"m"
 SNAPSHOT = b"s"
 AGGREGATOR = b"a"
-# Added to the key of a state of ours: the record that refers to its ledger.
+# A second record of a state of ours, which refers to its ledger, has the state's key
+# and this suffix.
 LEDGER = b"l"
 
 
@@ -81,7 +82,7 @@ class StoredCheckpoint(NamedTuple):
     A checkpoint as it is stored.
 
     Attributes:
-        namespace: The graph of its thread that it is of.
+        namespace: The namespace of its graph or subgraph in the thread.
 
         id: Its id.
 
@@ -148,11 +149,13 @@ class StoredCheckpoint(NamedTuple):
         return decode_text(at[1:]) or self.id if at[:1] == IN_RECORD else None
 
 
-# The checkpoints that were put last, by their bytes: most are read again by the next
-# put. What is read is compared, so that it holds whatever others write.
+# The checkpoints that were put last, by their packed bytes: the next put reads most of
+# them again. The bytes of the record that was read are the key, so an entry is valid
+# whatever other processes write.
 _put_last: dict[bytes, StoredCheckpoint] = {}
 _PUT_LAST = 64
-# Versions that come back from any serializer as they are.
+# Types of versions that every serializer restores unchanged. Other versions are read
+# from the stored checkpoint.
 _PLAIN_VERSIONS = frozenset({int, str})
 
 
@@ -220,8 +223,9 @@ class ThreadId(str):
         made.newest_in = newest_in
         return made
 
-    # Another subclass of str decides about equality, as with a plain id. Both methods
-    # are needed, because str has a __ne__ that does not ask __eq__.
+    # NotImplemented lets another subclass of str decide about equality, as it does
+    # with a plain id. Both methods are needed, because `str.__ne__` does not call
+    # `__eq__`.
 
     def __eq__(self, other: object) -> bool:
         if type(other) in {str, ThreadId}:
@@ -238,7 +242,7 @@ class ThreadId(str):
     __hash__ = str.__hash__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Outside of a run it is a plain id.
+        # `newest_in` is valid only during the run, so a pickled id is a plain one.
         return str, (str(self),)
 
 
@@ -324,7 +328,7 @@ class CheckpointReader:
 
     def hold(self, stored: StoredCheckpoint, channel: str) -> Hold | None:
         """
-        The messages that are the value of a channel, or of a state that is; None
+        The messages of a channel whose value is a list of messages or a state; None
         if it is another value.
         """
         if stored.is_held(channel):
@@ -389,7 +393,8 @@ class CheckpointReader:
             if not left:
                 break
 
-            # A checkpoint's writes were applied to its values, so both count.
+            # The writes after a checkpoint apply to its values, so they count even if
+            # this checkpoint has the value that the history starts from.
             for write in reversed(self.writes(at)):
                 if write.channel in left:
                     found[write.channel]["writes"].append(self.pending(write))

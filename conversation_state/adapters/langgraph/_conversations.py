@@ -36,7 +36,7 @@ __all__ = [
 
 # How many of a thread's newest messages are remembered by their ids.
 _RECENT = 16
-# Of how many conversations there are lists of what is compared.
+# How many conversations have their `SnapshotColumns` remembered.
 _COLUMNS = 16
 
 K = TypeVar("K")
@@ -56,11 +56,11 @@ def is_message_list(value: object) -> bool:
 
 def _lookup_key(fields: Mapping[str, Any]) -> tuple[Any, Any]:
     """
-    What equal messages have in common, of the *fields* of one.
+    A key that is the same for equal messages, from the *fields* of one.
     """
     content = fields["content"]
-    # Reducers other than LangGraph's own leave messages without ids: by their ids
-    # alone, each of them would be compared with all others.
+    # Messages have no ids if the graph's reducer is not LangGraph's own. With the id
+    # alone as the key, each of them would be compared with all others.
     return fields["id"], content if type(content) is str else None
 
 
@@ -199,7 +199,8 @@ class ConversationCache:
         if rows.seen != memory.seen:
             return
 
-        # By digest, so that it is right even if the transaction that wrote it fails.
+        # The key is the digest of the messages, so the entry is right even if the
+        # transaction that wrote them fails.
         limit = self._max_size
         remember_newest(memory.known, hold.digest, conversation, limit)
         if thread is not None:
@@ -212,7 +213,8 @@ class ConversationCache:
 
     def columns(self, rows: Reader, name: str) -> SnapshotColumns:
         """
-        What was compared last for the conversation of a name, or nothing.
+        The columns remembered for the conversation of a name; empty ones if there
+        are none.
         """
         return self._read_memory(rows).columns.get(name, _NO_COLUMNS)
 
@@ -220,7 +222,7 @@ class ConversationCache:
         self, rows: Reader, name: str, columns: SnapshotColumns
     ) -> None:
         """
-        Remember what will be compared next for the conversation of a name.
+        Remember the *columns* that the next messages of a name are compared with.
         """
         memory = self._read_memory(rows)
         if rows.seen == memory.seen:
@@ -235,7 +237,8 @@ class ConversationCache:
 
     def _read_memory(self, rows: Reader) -> _CacheContents:
         memory = self._memory
-        # A transaction that began earlier reads what is newer; it adds nothing.
+        # A transaction with a lower count began before the last change. It may read
+        # the newer contents, but `remember` adds nothing for it.
         if rows.seen > memory.seen:
             self._memory = memory = _CacheContents(rows.seen)
 
@@ -264,8 +267,8 @@ class _CacheContents:
     The contents of the cache, as of one count of changes to the store.
 
     Thread-safe without a lock, which an interrupt could leave held: each step
-    changes one thing. What another thread adds after a change goes to the contents
-    that are no longer used.
+    changes one dict or attribute. A thread that adds after the count has changed
+    adds to contents that are no longer used.
     """
 
     __slots__ = ("columns", "known", "recent", "seen")
@@ -291,7 +294,7 @@ def drop_oldest(items: dict[K, V], most: int) -> None:
     Remove the oldest of *items*, if they are more than *most*.
     """
     if len(items) > most:
-        # A copy, since other threads may change it meanwhile.
+        # The keys are copied, because other threads may change *items* meanwhile.
         for oldest in list(items)[:-most]:
             items.pop(oldest, None)
 

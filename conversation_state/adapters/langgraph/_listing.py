@@ -125,7 +125,8 @@ def _checkpoint_keys(thread: Thread, query: CheckpointQuery) -> list[bytes]:
         own = id_part_of(checkpoint_key("", query.id))
         keys = [key for key in keys if id_part_of(key) == own]
 
-    # By id alone: those of a graph and of its subgraphs are in one order of time.
+    # Sorted by the id alone, because ids grow with time: the checkpoints of a graph and
+    # of its subgraphs are in one order.
     return sorted(keys, key=id_part_of, reverse=True)
 
 

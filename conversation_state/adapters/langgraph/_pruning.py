@@ -38,8 +38,8 @@ __all__ = [
     "read_checkpoints",
 ]
 
-# In LangGraph's metadata: the channels whose value LangGraph rebuilds from the
-# writes since it was last stored.
+# The key in LangGraph's metadata of the channels whose value LangGraph rebuilds from
+# the writes since it was last stored.
 _COUNTERS = "counters_since_delta_snapshot"
 
 
@@ -69,7 +69,8 @@ def copy_thread(rows: Writer, source: str, target: str, store: str) -> None:
     thread.copy(target)
     old, new = names_of(source), names_of(target)
     for name in rows.names(old):
-        # Subgraphs have a namespace for each run: these are left out.
+        # A namespace with a colon is that of a subgraph in a single run. It is left
+        # out, because no later run continues it.
         if ":" not in name[len(old) :].rpartition("/")[0]:
             rows.fork(name, new + name[len(old) :])
 
@@ -140,7 +141,8 @@ def _keep_checkpoints(
 
     states = dict(_newest_states(thread, reader, kept))
     needed = [record for each in kept for record in _required_records(thread, each)]
-    # What lies in layers that copies share is theirs, too, and must not be removed.
+    # Copies of the thread share all layers but the first one, so no record may be
+    # removed there. Instead the needed records are written to a layer of its own.
     first, *others = thread.layers
     if others:
         thread.flatten(list({record.key: record for record in needed}.values()))
@@ -151,7 +153,8 @@ def _keep_checkpoints(
             if key not in keys:
                 thread.remove(key[len(own) :])
 
-    # The names of conversations must not reach deleted checkpoints, either.
+    # The revisions of a conversation's name would keep messages of deleted checkpoints,
+    # so each name is saved again with its newest state alone.
     for name in rows.names(names_of(thread.id)):
         head = rows.latest(name)
         state = states.get(name)
@@ -188,7 +191,8 @@ def _newest_states(
     """
     The names of all conversations of *kept*, and their newest states.
     """
-    # By id, so that of each name the newest state comes last, and stays.
+    # Sorted by id: the newest state of a name comes last, so it is the one that the
+    # caller's dict keeps.
     for stored in sorted(kept, key=_key_of):
         for channel in stored.channels:
             hold = reader.hold(stored, channel)

@@ -49,7 +49,7 @@ from conversation_state.store.records import Writer
 
 __all__ = ["NewCheckpoint", "put_checkpoint", "put_writes"]
 
-# Between the namespaces of a graph and of its subgraph.
+# The separator between the namespaces of a graph and of its subgraph.
 NS_SEP = "|"
 # A value of at most so many bytes is stored in the checkpoint itself.
 _MAX_INLINE = 48
@@ -130,10 +130,10 @@ def put_checkpoint(
     hold = writer.stored.hold
     stored = stored._replace(channels=channels, hold=hold)
     packed = stored.packed()
-    # Also right where the transaction fails: nothing is found by bytes that no record
-    # has.
+    # The entry does no harm if the transaction fails: it is found only by the bytes of
+    # a record that was read.
     remember_put(packed, stored, given.versions)
-    # Keys sort as ids do, which grow: most are free.
+    # Ids grow and keys sort as ids do, so a key behind the last one is free.
     if last is None or last[0] < key:
         thread.add(key, packed, hold)
     else:
@@ -146,9 +146,10 @@ def _unchanged_channels(
     """
     The locations of the values that are the parent's, by channel.
 
-    LangGraph may put a checkpoint without a value that has a version: its delta
-    channels store theirs now and then. It may also put other values without
-    new versions: a copy is put next to its original, under the same parent.
+    A channel may have a version and no value, because LangGraph's delta channels
+    store their value only now and then. A channel may also have another value than
+    in the parent, and no new version: LangGraph puts a copy of a checkpoint under
+    the parent of the original. So its version is compared with that in the parent.
     """
     found = {}
     for channel, at in before.channels.items():
@@ -176,8 +177,8 @@ def _check_newest(
 @define
 class ChannelWriter:
     """
-    Writes the values of the channels of one checkpoint, which holds the first
-    messages among them.
+    Writes the values of the channels of one checkpoint, whose record holds the first
+    list of messages among them.
     """
 
     rows: Writer
@@ -208,7 +209,8 @@ class ChannelWriter:
                 if at is not None:
                     return at
 
-                # The name must not keep a conversation that is outdated.
+                # The messages are stored as bytes, so the conversation under the name
+                # would be outdated.
                 name = name_of(self.thread.id, channel, self.stored.namespace)
                 if self.rows.latest(name) is not None:
                     self.rows.delete(name)
@@ -239,8 +241,9 @@ class ChannelWriter:
             if before is None:
                 before = self.known.from_entries(self.rows, state.entries)
             elif before.entries.common_prefix(state.entries) < len(state.entries):
-                # The thread went back, or this is a copy: later messages are
-                # found by their ids.
+                # The state under the name has messages that the parent has not: the
+                # thread went back, or is a copy. They are found by their ids, so that
+                # they keep their identities.
                 newest = self.known.from_entries(self.rows, state.entries)
                 recent = {**newest.recent_by_id(), **recent}
 
@@ -279,8 +282,9 @@ class ChannelWriter:
         name = name_of(self.thread.id, channel, self.stored.namespace)
         before = self.rows.recall(name)
         entries, ledger = self.rows.save(name, value)
-        # The checkpoint gets back the state as it was given; only under its name does
-        # the ledger keep what a state that went back no longer has.
+        # The checkpoint refers to *value* as it is. The state under the name also has
+        # the ledger entries of *before*, because going back to an earlier state does
+        # not undo the cost of later messages.
         merged = keep_ledger(value, before)
         if merged is not value:
             self.rows.save(name, merged)

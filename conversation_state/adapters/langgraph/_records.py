@@ -62,7 +62,7 @@ _LAYERS = _HOST + b"d"
 
 # The end of a part; a byte of 0 inside of a part is followed by 255.
 _END = b"\0\1"
-# A server's index takes keys of limited length only.
+# The index of a database server limits the length of a key.
 _MAX_PART = 200
 _DIGEST_SIZE = 16
 _LAYER_SIZE = 4
@@ -80,7 +80,7 @@ def decode_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-# The names and ids of one turn come again in each of its keys.
+# Cached, because all keys of a turn repeat its names and ids.
 @lru_cache(maxsize=256)
 def _encode_part(text: str) -> bytes:
     """
@@ -115,7 +115,8 @@ def thread_key(thread: str) -> bytes:
 
 def copies_key(layer: int) -> bytes:
     """
-    The key of the record that counts the threads of a layer, if it is not one.
+    The key of the record that counts the threads of a layer; there is none for a
+    layer of one thread.
     """
     return COPIES + layer.to_bytes(_LAYER_SIZE)
 
@@ -214,7 +215,7 @@ _UNSAFE = re.compile("[%/\0-\x1f\x7f\ud800-\udfff]")
 _MAX_QUOTED = 120
 
 
-# Each turn saves under the names of its thread.
+# Cached, because each turn saves under the names of its thread.
 @lru_cache(maxsize=256)
 def _quote_name(text: str) -> str:
     quoted = _UNSAFE.sub(
@@ -327,7 +328,7 @@ def _convert_nested(
     *value* with all values of ours inside of it changed.
     """
     kind = type(value)
-    # A value that holds itself has no end; it is the serde's to refuse.
+    # A value that contains itself would recurse without end. The serde refuses it.
     if kind in _PLAIN or depth > _MAX_DEPTH:
         return value
 
@@ -362,7 +363,8 @@ def _convert_fields(value: Any, convert: Callable[[Any], Any]) -> Any:
     for name in names:
         old = getattr(value, name)
         new = convert(old)
-        # Lists and maps are always new objects, equal where nothing was ours.
+        # `convert` returns new lists and maps even if they contain no value of ours;
+        # the copy is equal to *value* then.
         if new is not old:
             made = copy(value) if made is value else made
             object.__setattr__(made, name, new)

@@ -52,7 +52,7 @@ from conversation_state.store.records import Reader, WriteGroup, Writer, reading
 
 __all__ = ["ConversationStateSaver"]
 
-# Keys that LangGraph puts into the configs of graphs that run.
+# Keys that LangGraph adds to the config of a graph while it runs.
 _RUNS = "__pregel_"
 _REPLAYS = "__pregel_replay_state"
 
@@ -132,8 +132,8 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
             if stored is None:
                 return None
 
-            # A put with this config must not replace a checkpoint that was put
-            # since this one was the newest.
+            # The id records whether this is the newest checkpoint: then a put with
+            # this config is refused if another one was put since.
             looked_up = ThreadId(thread, None if id else namespace)
             return reader.tuple(stored, config_of(looked_up, namespace, stored.id))
 
@@ -210,8 +210,8 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
                 put since.
         """
         thread, namespace, parent = parse_config(config)
-        # Serialised before the write, which other threads wait for, and which is
-        # repeated if another one in its transaction fails.
+        # The values are serialised before the write, because other threads wait for
+        # it, and because it is repeated if another one in its transaction fails.
         bare: Any = {**checkpoint}
         values = bare.pop("channel_values")
         stored = StoredCheckpoint(
@@ -253,7 +253,8 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         if parent and isinstance(thread, ThreadId):
             return thread.newest_in == namespace
 
-        # A run in a thread that was empty, and not a replay or a caller outside.
+        # A run in an empty thread looked up nothing, but must not follow another run
+        # that began there. A replay and a put outside of a run are not restricted.
         is_run = any(key.startswith(_RUNS) for key in values)
         return is_run and not values.get(_REPLAYS)
 
@@ -305,8 +306,9 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
             metadata = load_value(self.serde, stored.metadata)
             return str(metadata.get("run_id")) not in runs
 
-        # Most threads have no checkpoint of these runs, and need no write. Those that
-        # have are written one by one, so that no other writer waits for all of them.
+        # Most threads have no checkpoint of these runs, and need no write. The others
+        # are pruned in one transaction each, so that another writer never waits for
+        # all of them.
         with reading(self.store) as rows:
             found = [
                 thread

@@ -1,6 +1,6 @@
 """
-Snapshots of messages: LangChain's messages as ours, with what it takes to compare
-them, and to make new ones of them.
+Snapshots of messages: our messages as LangChain's, with the fields that are needed to
+compare them and to make new ones.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from conversation_state.messages import Message
 
 __all__ = ["MessageSnapshot", "SnapshotColumns", "convert_message"]
 
-# Values that can't be changed, of most fields.
+# Types of values that can't be changed, so that snapshots and messages can share them.
 _FIXED = frozenset({bool, float, int, str, type(None)})
-# What all snapshots share for values that are empty, and that are never handed out.
+# All snapshots share these empty values, which are never handed out.
 _EMPTY: Mapping[type, Any] = {dict: {}, list: []}
 
 
 class MessageSnapshot:
     """
-    A message of ours as LangChain's: what is compared with, and new objects.
+    A message of ours as LangChain's: compares with messages, and makes new ones.
 
-    Made when it is first asked for: a thread that is only loaded needs none. Each
-    turn compares all messages of a thread, and most of that time is waiting for
-    memory: so only what is compared is kept of a message, and empty values are
-    shared.
+    The fields are made when they are first needed, which is never in a thread that
+    is only loaded. Each turn compares all messages of a thread, and waits for memory
+    for most of that time: so a snapshot keeps only the fields that are compared, and
+    shares empty values.
 
     Attributes:
-        kind: The class of the message; None before it was asked for.
+        kind: The class of the message; None until the fields are made.
 
         fields: Its fields.
 
@@ -78,12 +78,12 @@ class MessageSnapshot:
         self.extra = template.__pydantic_extra__ or _EMPTY[dict]
         self._changeable = _share_equal(tuple(changeable))
         self._fields_set = _share_equal(frozenset(template.__pydantic_fields_set__))
-        # Last: another thread takes a snapshot that has a class for a whole one.
+        # Set last, because another thread takes a snapshot with a class as complete.
         self.kind = type(template)
 
     def make_fields(self) -> None:
         """
-        Make all attributes, unless they are there.
+        Make the fields, unless that was done.
         """
         if self.kind is None:
             self._take_fields(dump_message(self._message))
@@ -115,7 +115,8 @@ class MessageSnapshot:
         fields = self.fields.copy()
         for name in self._changeable:
             value = fields[name]
-            # Most are empty lists and maps, for which deepcopy would cost most.
+            # Most of these values are empty lists and maps; `deepcopy` of them would
+            # take most of the time.
             is_empty = not value and type(value) in _EMPTY
             fields[name] = type(value)() if is_empty else deepcopy(value)
 
@@ -127,22 +128,22 @@ class MessageSnapshot:
 @lru_cache(maxsize=256)
 def _share_equal(value: Any) -> Any:
     """
-    The first of equal values.
+    The first one of equal values, so that all snapshots share it.
     """
     return value
 
 
-# What is compared of messages.
+# The attributes of messages that are compared.
 _get_fields = attrgetter("__dict__")
 _get_extra = attrgetter("__pydantic_extra__")
 
 
 class SnapshotColumns(NamedTuple):
     """
-    What is compared of the snapshots of a conversation, as a list of each.
+    The attributes of a conversation's snapshots that are compared, each as a list.
 
-    Most of the time of comparing is waiting for memory, and each snapshot is memory
-    of its own. Never changed, but replaced.
+    Comparing waits for memory for most of its time, and the lists save reading each
+    snapshot. They are never changed, but replaced.
 
     Attributes:
         snapshots: The snapshots.
@@ -184,7 +185,8 @@ class SnapshotColumns(NamedTuple):
         """
         count = min(len(self.kinds), len(messages))
         given = messages[:count]
-        # As a whole, which takes half the time: all of them match in most cases.
+        # All messages match in most cases, and comparing whole lists takes half of the
+        # time.
         if (
             list(map(type, given)) == self.kinds[:count]
             and list(map(_get_fields, given)) == self.fields[:count]
@@ -200,14 +202,15 @@ def convert_message(
     message: BaseMessage, serde: SerializerProtocol
 ) -> tuple[Message, MessageSnapshot] | None:
     """
-    *message* as one of ours, and the snapshot of what it is dumped as. None if
-    that is not equal to *message*, while its bytes in *serde* would be.
+    *message* as one of ours, and the snapshot of the message that it is dumped as.
+    None if that is not equal to *message*, while *serde* would restore an equal one.
     """
     try:
         made = load_message(message)
         back = dump_message(made)
     except (ConversationStateError, TypeError, ValueError):
-        # Not convertible: it is stored as bytes, like any other value.
+        # The message can't be converted, so its list is stored as bytes, like any other
+        # value.
         return None
 
     if type(back) is not type(message):
@@ -218,6 +221,7 @@ def convert_message(
         if type(again) is type(message) and again == message:
             return None
 
-        # LangGraph's serde drops lone surrogates, which are replaced here.
+        # *serde* does not restore the message either: LangGraph's drops lone
+        # surrogates, which are replaced here.
 
     return made, MessageSnapshot(made, back)

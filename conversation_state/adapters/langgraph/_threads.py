@@ -132,7 +132,7 @@ class WritableThread(Thread):
         self.rows.remove(whole, whole + b"\0")
 
     def _own_prefix(self) -> bytes:
-        # The first record makes the thread, so that one without any is unknown.
+        # The first record creates the thread, so that there is no thread without one.
         if not self.layers:
             self._set_layers((self.rows.new_number(),))
 
@@ -152,8 +152,8 @@ class WritableThread(Thread):
         shared = self.layers
         own = layer_key(shared[0])
         if len(shared) > 1 and not rows.keys(own, after(own), limit=1):
-            # Nothing was written since the last copy: another layer would be empty,
-            # too, and each read looks into all of them.
+            # Nothing was written since the last copy. The empty layer is not shared,
+            # because each read looks into all layers.
             shared = shared[1:]
         else:
             self._set_layers((rows.new_number(), *shared))
@@ -195,7 +195,7 @@ class WritableThread(Thread):
 
     def _add_references(self, layer: int, more: int) -> int:
         """
-        Count *more* threads that have a layer; how many have it then.
+        Count *more* threads that have a layer; returns how many have it now.
         """
         key = copies_key(layer)
         record = self.rows.get(key)
