@@ -1,7 +1,7 @@
 """
 Items to messages and back; appending items to a state, and removing the last.
 
-Messages are those that `load` makes of all items, in however many steps they
+The messages are those that `load` makes of all items, in however many steps they
 are added: items of the model continue the answer at the end, if there is one.
 """
 
@@ -85,7 +85,7 @@ def items_of(
     """
     The items of *messages*; *calls* are earlier ones, by their ids.
     """
-    # Any: the SDK types an item as a union of all kinds.
+    # The items are typed as Any, because the SDK types an item as a union of all kinds.
     write, known = PayloadWriter(SOURCE), dict(calls or {})
     return [
         item
@@ -130,18 +130,19 @@ def append_items(state: Aggregator, items: Sequence[Any]) -> Aggregator:
         DecodeError:
             As `load` raises it.
     """
-    # What is no list is refused by the function that refuses such items.
+    # `_load_items` refuses a value that is not a list, with an error about it.
     if not is_list(items) or not items:
         return state.extend(_load_items(items, {}))
 
     last = state.messages[-1] if len(state) else None
     if isinstance(last, AssistantMessage) and _continues_answer(items[0]):
         old = items_of((last,))
-        # An answer that its items would not restore stays as it is.
+        # An answer that can't be restored from its items stays as it is, and *items*
+        # become messages behind it.
         if _load_items(old, {}) == [last]:
             calls = _calls_before(state, items)
             first, *more = _load_items([*old, *items], calls)
-            # An answer that stays as it was keeps its identity, which forks share.
+            # If the answer is still equal, its entry is kept, because forks share it.
             if first != last:
                 return replace_entries(state, state.entries[:-1]).extend([first, *more])
 
@@ -166,7 +167,7 @@ def pop_last_item(state: Aggregator) -> tuple[Aggregator, Item | None]:
     else:
         return state, None
 
-    # Every other message is a single item.
+    # A message of another role is a single item, so nothing is left of it.
     left = _load_items(items[:-1], {}) if isinstance(message, AssistantMessage) else []
     short = replace_entries(state, state.entries[:at]).extend(left)
     return short.extend(messages[at + 1 :]), items[-1]
@@ -193,14 +194,14 @@ def find_turn(state: Aggregator, before_turn: int | None) -> int:
 
 def _load_items(items: Any, calls: Mapping[str, ToolCall]) -> list[Message]:
     if is_list(items) and all(map(_is_plain_text, items)):
-        # What most runs begin with, in a fifth of the time.
+        # Most runs begin with such items; this takes a fifth of the time.
         return [_PLAIN[item["role"]](item["content"]) for item in items]
 
     kept = _check_items(items)
     if messages := _load_exact(items, kept, calls):
         return messages
 
-    # One of them is not restored: each is loaded by itself to find out which.
+    # At least one item is not restored. Each is loaded alone to find out which.
     known = dict(calls)
     messages = []
     for run in _find_runs(items, kept):
@@ -262,7 +263,8 @@ def _load_exact(
     """
     The messages of *items* if these are restored from them; else none.
     """
-    # The id that is made up for a call depends on its position in the list.
+    # A call without an id gets one that depends on its position in the list, so it
+    # would differ if the items were added in other steps.
     if any(_type_of(item) in CALLS and not item.get("call_id") for item in kept):
         return []
 

@@ -59,8 +59,8 @@ class StoreSession(SessionHost):
 
         session_id: The name of the conversation: 1 to 500 characters.
 
-        view: Makes the view that a model gets in each run from the one before.
-            All items are stored, whatever the view.
+        view: Makes the view that a model gets in each run, starting from the previous
+            one. All items are stored, whatever the view.
 
         session_settings: The SDK's: ``limit`` is how many items a run reads.
 
@@ -167,7 +167,8 @@ class StoreSession(SessionHost):
         popped: list[Any] = []
 
         def shorten(state: Aggregator) -> Aggregator:
-            # Called again if another process saved meanwhile: the last item counts.
+            # `Store.update` calls this function again if another process saved
+            # meanwhile. The item of the last call is the one that is removed.
             short, item = pop_last_item(state)
             popped[:] = [item]
             return short
@@ -209,8 +210,8 @@ class StoreSession(SessionHost):
 
     async def label(self, label: str, *, at: int | str | Head | None = None) -> Head:
         """
-        Let *label* point to the state as it is now, or was *at*, with the labels that
-        do. A label that is given again moves.
+        Let *label* point to the state as it is now, or was *at*. Other labels may point
+        to the same state. A label that exists already moves.
 
         Raises:
             NotSavedError:
@@ -247,7 +248,8 @@ class StoreSession(SessionHost):
         def go_back(state: Aggregator) -> Aggregator:
             then = state if to is None else self.store.load(self.session_id, at=to)
             kept = then.entries.take(find_turn(then, before_turn))
-            # The ledger of both: a head may have been replaced with its ledger.
+            # `join` keeps the ledgers of both states, because a head may have been
+            # replaced together with its ledger.
             return replace_entries(state.join(then.rollback(0)), kept)
 
         return await run_in_thread(self.store.update, self.session_id, go_back)
@@ -260,7 +262,7 @@ class StoreSession(SessionHost):
         before_turn: int | None = None,
     ) -> StoreSession:
         """
-        A session of another id with the same past, which it shares.
+        A session with another id, which shares the past of this one.
 
         Args:
             session_id: Its id, which must be new to the store.
@@ -293,11 +295,11 @@ class StoreSession(SessionHost):
         self, result: RunResultBase | RunErrorDetails, *, model: str = ""
     ) -> Usage:
         """
-        Record a run's usage in the ledger; the total usage of the session.
+        Record a run's usage in the ledger; returns the total usage of the session.
 
-        Each response is recorded once, however often its run is, here and in
-        forks: by the provider's id, or while the program holds the response
-        where it has none.
+        Each response is recorded once, however often its run is recorded, here and
+        in forks. It is recognised by the provider's id; a response without an id is
+        recognised as long as the program holds it.
 
         Args:
             result: The result of a run; of a streamed run, when it is complete.
@@ -332,7 +334,7 @@ class StoreSession(SessionHost):
             what = "StoreSession.hooks"
             raise MissingExtraError(what, "agents") from error
 
-        # A class in a function, since its base is in the SDK, which is an extra.
+        # The class is in a function, because its base is in the SDK, which is an extra.
         session = self
 
         class UsageHooks(RunHooks[Any]):
@@ -369,8 +371,8 @@ class StoreSession(SessionHost):
         except NotSavedError:
             return None
 
-        # Counts new messages in this thread, which the log remembers; the view
-        # itself may have to be awaited.
+        # The log remembers the token counts of messages. New ones are counted here, in
+        # a worker thread, because the view is awaited on the event loop.
         TrimContext.of(state, view.budget, counter=view.counter)
         return state
 
@@ -413,7 +415,8 @@ class StoreSession(SessionHost):
             self.store.fork(self.session_id, session_id, at=at)
             return
 
-        # The store forks at revisions; within one, the fork is a state of its own.
+        # `Store.fork` forks at a revision. A fork before a turn of a revision is a
+        # state that no revision has, so it is saved.
         state = self.store.load(self.session_id, at=at)
         forked = state.fork(at=find_turn(state, before_turn))
         self.store.save(session_id, forked, expecting=0)

@@ -106,7 +106,7 @@ def _make_key(response: Any) -> str:
     place = id(response)
     if place not in _keys:
         gone = weakref.ref(response, lambda _: _keys.pop(place, None))
-        # Of two threads that record one response, the first sets the key.
+        # If two threads record one response, the key of the first one stays.
         _keys.setdefault(place, (gone, new_entry_id()))
 
     return _keys[place][1]
