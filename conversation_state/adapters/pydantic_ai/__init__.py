@@ -13,45 +13,46 @@ A `ModelRequest` is as many messages of ours as it has parts, and a
 the rest (and ``keys``, see `conversation_state.adapters._notes`):
 
 request, response
-    Keys of the message itself that have no field of ours, on the first of our
-    messages for it; metadata of the caller's is metadata there.
+    Keys of the message itself that have no field of ours. They are noted on the first
+    of our messages for it, whose metadata is the caller's own.
 
 more
-    That a message is of the request that is open.
+    A mark that a message belongs to the same request as the one before.
 
 at
-    Which part of its request it was, where results were not in front.
+    The position of a part in its request, if the results were not in front.
 
 instructions, instructed
-    That a system message is a request's instructions, and that a request has
-    the same instructions as the one before.
+    A mark that a system message is a request's instructions; a mark that a request
+    has the same instructions as the one before.
 
 empty
-    That a request had no parts, on an unknown message that stands for it.
+    A mark that a request had no parts, on an unknown message that stands for it.
 
 value
-    That a text is the JSON of a value; for a call this is *args*, which is also
-    set where the arguments were missing.
+    A mark that a text is the JSON of a value. For a call this is *args*, which also
+    marks missing arguments.
 
 files, file
-    That a tool returned files, one or several; the keys around a file.
+    Whether a tool returned one file or several; the keys around a file.
 
 usage
     The original counts; sent as long as they equal `ResponseMeta.usage`.
 
 texts, whole, …_texts
-    Keys, or all, as JSON text: what is too large or too deep for metadata.
+    Keys, or the whole object, as JSON text, if they are too large or too deep for
+    metadata.
 
 signed
-    That reasoning is signed by the provider that *provider_name* names.
+    A mark that reasoning is signed by the provider that *provider_name* names.
 
 mended
     The paths where a lone surrogate became U+FFFD.
 
 Finish reasons are the provider's own, which Pydantic AI keeps in
-``provider_details``. What has no part of ours (a provider's tools and
-their results, cache points, uploaded files, changes of tools and settings) is an
-unknown part or message from ``pydantic_ai``.
+``provider_details``. Content without a part of ours (a provider's tools and
+their results, cache points, uploaded files, changes of tools and settings) becomes
+an unknown part or message from ``pydantic_ai``.
 
 Source:
     ``pydantic_ai.messages`` and ``pydantic_ai.conversation_store`` of 2.68.

@@ -27,7 +27,7 @@ __all__ = [
     "read_history",
 ]
 
-_FEW = 20  # more of ours are rarely one message of Pydantic AI's
+_FEW = 20  # one message of Pydantic AI rarely becomes more messages of ours
 
 
 class HistoryEntry(NamedTuple):
@@ -69,7 +69,8 @@ def find_end(entries: Log[Entry], entry: str) -> int | None:
     if back is None or "more" in _read_notes(entries[-back]):
         return None
 
-    # Converting all that follows would cost as much as the conversation is long.
+    # Only the first messages that follow are converted, because converting all of them
+    # would be O(conversation).
     start, last = len(entries) - back, _FEW
     while True:
         messages = Messages(entries[start : start + last])

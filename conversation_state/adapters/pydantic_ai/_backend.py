@@ -46,10 +46,10 @@ class StoreBackend(StoreHost, ConversationStore):
     """
     A `ConversationStore` that keeps conversations in a store of ours.
 
-    A conversation is an ordinary state, under its id as name: `load_state`
+    A conversation is an ordinary state, and its id is the name: `load_state`
     returns it, and the store's own methods (`fork`, `history`, `load(at=...)`)
-    work on it. Messages that other programs add to it there are in the history
-    that Pydantic AI loads next; they change its revision, so that saving an
+    work on it. Messages that other programs add to the state are in the history
+    that Pydantic AI loads next. They change its revision, so that saving an
     older history raises `ConversationConflict`. A state that Pydantic AI never
     saw is a conversation, too.
 
@@ -155,7 +155,8 @@ class StoreBackend(StoreHost, ConversationStore):
             for entry, message in zip(new_entries, messages, strict=True)
         ]
         parent = new_entries[0].parent_id if new_entries else record.head_id
-        # Serialised here: the caller may change the record meanwhile.
+        # Serialised before the thread runs, because the caller may change the record
+        # meanwhile.
         text = _RECORD.dump_json(record).decode()
         branches = list(record.branches)
         made = ConversationUpdate(parent, new, text, branches, record.forked_from)
@@ -212,7 +213,8 @@ class _RecordStore:
     """
     The synchronous methods of `StoreBackend`.
 
-    Not in `StoreBackend` itself, whose base has private methods of these names.
+    They are not in `StoreBackend` itself, because its base has private methods of these
+    names.
     """
 
     def __init__(self, repository: ConversationRepository) -> None:
@@ -231,7 +233,8 @@ class _RecordStore:
         repository = self.repository
         if found.record:
             record = _RECORD.validate_json(found.record)
-            # They waited for answers at the end of a history that is longer by now.
+            # The deferred requests waited for results at the end of the history, which
+            # another program has continued since.
             if not found.is_current:
                 record = dataclasses.replace(record, deferred_tool_requests=None)
         else:

@@ -70,7 +70,8 @@ class TrimmedRequests(AbstractCapability[Any]):
         del ctx
         messages = list(request_context.messages)
         anyio = require_anyio("a trimmer in async code")
-        # Counting tokens takes long enough to hold up an event loop.
+        # The trimmer runs in a thread, because counting tokens would block the event
+        # loop.
         kept = await anyio.to_thread.run_sync(self._process, messages)
         request_context.messages = kept
         return request_context

@@ -64,7 +64,7 @@ MEDIA = {kind: url for url, kind in URLS.items()}
 # Outcomes of a tool call other than success.
 ERRORS = frozenset({"denied", "failed", "interrupted", "retried"})
 
-# Finish reasons of other providers, as those of Pydantic AI.
+# The finish reasons of Pydantic AI, by those of providers.
 FINISHED = {
     "MAX_TOKENS": "length",
     "SAFETY": "content_filter",
@@ -119,14 +119,15 @@ def to_json_text(value: Any) -> str | None:
     except (RecursionError, TypeError, ValueError):
         return None
 
-    # Keys that are not texts would come back as texts.
+    # JSON changes keys that are not texts to texts, so the text would restore another
+    # value.
     return text if same else None
 
 
 def parse_noted(text: Any, otherwise: Any) -> Any:
     """
-    The value whose JSON *text* is by a note; *otherwise* if it is not JSON, since a
-    caller has changed it or the note.
+    The value of *text*, which is JSON according to a note; *otherwise* if it is not,
+    because a caller has changed the text or the note.
     """
     try:
         return json.loads(text) if isinstance(text, str) else otherwise
@@ -155,7 +156,7 @@ def is_default(key: str, value: Any) -> bool:
 
 def parse_time(value: Any) -> tuple[datetime | None, bool]:
     """
-    The time that *value* is, and whether `write_time` restores *value* from it.
+    *value* parsed as a time, and whether `write_time` restores *value* from it.
     """
     if not isinstance(value, str):
         return None, False
@@ -183,7 +184,8 @@ def write_time(write: PayloadWriter, time: datetime | None, path: str) -> str:
         # Pydantic reads offsets of whole minutes only.
         whole = offset - offset % _MINUTE
         try:
-            # A day is no offset; one just short of it becomes the minute above.
+            # An offset between -24:00 and -23:59 is rounded up to -23:59, because
+            # `timezone` refuses a whole day.
             time = time.astimezone(timezone(max(whole, _MINUTE - _DAY)))
         except OverflowError:
             write.lose(path, "timestamp", "offsets must be whole minutes in year 1")

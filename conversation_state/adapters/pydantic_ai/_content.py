@@ -63,13 +63,13 @@ def keep_keys(
     node: ObjectReader, known: frozenset[str], *, whole: bool = False
 ) -> None:
     """
-    Note all keys but the *known* ones, and but defaults unless *whole*.
+    Note all keys except the *known* ones, and except defaults unless *whole*.
 
     A value that is too large or too deep for metadata is kept as JSON text.
     """
     texts: dict[str, str] = {}
     for key, value in node.raw.items():
-        # Only to report it: no JSON has such a key.
+        # JSON has no such key, and `keep` reports it.
         if not isinstance(key, str):
             node.keep(known)
             return
@@ -77,7 +77,8 @@ def keep_keys(
         if key in known or (is_default(key, value) and not whole):
             continue
 
-        # A reader of its own: what is wrong for metadata may be valid as a text.
+        # This reader collects the problems of the value as metadata. They are not
+        # problems of the document if the value can be kept as JSON text.
         read = DocumentReader()
         kept = read.json(value, f"{node.path}.{key}")
         text = to_json_text(value) if read.problems else None
@@ -110,7 +111,7 @@ def keep_whole(node: ObjectReader) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def read_metadata(node: ObjectReader) -> tuple[dict[str, Any], bool]:
     """
-    The map under ``metadata`` as metadata of ours; and whether it is valid.
+    The map under ``metadata`` as our metadata; and whether it is valid as such.
     """
     read = DocumentReader()
     read.json(node.raw.get("metadata"), node.path)
@@ -141,9 +142,10 @@ def read_content(node: ObjectReader, content: Any) -> str | list[Part]:
 def _load_item(node: ObjectReader) -> Part:
     kind, content = kind_of(node.raw, "kind"), node.raw.get("content")
     if kind in {"text-content", "structured-content"} and isinstance(content, str):
-        # The value of structured content may be null, which is a value.
+        # Structured content may have the value null, which `keep_keys` would drop as a
+        # default.
         keep_keys(node, _TEXT, whole=kind == "structured-content")
-        # Without the kind, it would be dumped as a bare text.
+        # Without a noted kind, the part would be dumped as a bare text.
         node.keys["kind"] = kind
         return TextPart(node.text("content"), metadata=node.metadata(SOURCE))
 
@@ -159,8 +161,8 @@ def media_part(
     node: ObjectReader, *, whole: bool = False, index: int | None = None
 ) -> MediaPart | None:
     """
-    The media at *node*; None if they are of no kind of ours. *whole* notes
-    defaults, too.
+    The media at *node*; None if there is no part for them. *whole* notes defaults,
+    too.
     """
     raw = node.raw
     fields: dict[str, Any] = {"index": index}
@@ -179,7 +181,7 @@ def media_part(
         family = media_type.partition("/")[0]
         own = family if family in MEDIA_CLASSES else "file"
         known = _BYTES
-        # Base64 that would be written otherwise is kept whole, as it is.
+        # Base64 that Pydantic would write differently is kept unchanged by the caller.
         fields["data"] = decode_base64(data, urlsafe=True)
         if not data or _encode_base64(fields["data"]) != data:
             return None
@@ -202,7 +204,7 @@ def media_part(
 
 
 def _encode_base64(data: bytes) -> str:
-    # As Pydantic does.
+    # Pydantic writes bytes in the URL-safe alphabet.
     return base64.urlsafe_b64encode(data).decode()
 
 
@@ -255,7 +257,8 @@ def read_tool_result(node: ObjectReader) -> str | list[Part]:
         if isinstance(item, str):
             part = TextPart(node.reading.json(item, path))
         elif is_map(item) and kind_of(item, "kind") in _MEDIA:
-            # Pydantic AI identifies files in results by digests of all keys.
+            # Defaults are noted, too, because Pydantic AI identifies files in results
+            # by a digest of all keys.
             part = media_part(ObjectReader(node.reading, item, path), whole=True)
 
         if part is None:
@@ -291,7 +294,7 @@ def restore_texts(raw: dict[str, Any], notes: Mapping[str, Any], name: str) -> N
 
 def restore_value(text: str, notes: Mapping[str, Any]) -> Any:
     """
-    *text*, or the value it is the JSON of, if a note says that it was a value.
+    *text*, or its value as JSON, if a note says that it was a value.
     """
     if notes.get("value") is not True:
         return text
@@ -303,8 +306,8 @@ def take_notes(
     write: PayloadWriter, value: Part | ToolCall, path: str
 ) -> Mapping[str, Any]:
     """
-    The notes on a part or a call, whose own metadata is lost: Pydantic AI has no field
-    for it.
+    The notes on a part or a call. Its own metadata is listed as lost, because Pydantic
+    AI has no field for it.
     """
     notes = write.notes(value, path)
     if own_of(value.metadata):
@@ -344,7 +347,7 @@ def dump_unknown(
     write: PayloadWriter, part: Part, notes: Mapping[str, Any], path: str
 ) -> Any:
     """
-    An unknown *part*, as it was; None if it is of another format.
+    An unknown *part*, as it was loaded; None if it is of another format.
     """
     if not isinstance(part, UnknownPart):
         write.lose(path, part.kind, "not supported here by Pydantic AI")

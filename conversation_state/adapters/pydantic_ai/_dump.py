@@ -63,7 +63,8 @@ def as_objects(data: list[Any]) -> list[Any]:
     """
     The list of ``ModelMessage`` that *data*, plain JSON values, stands for.
     """
-    # As text: else Pydantic takes base64 for the bytes themselves.
+    # The data is validated as JSON text, because in Python objects Pydantic takes
+    # base64 for the bytes themselves.
     text = json.dumps(data, ensure_ascii=False)
     made: list[Any] = messages_adapter().validate_json(text)
     return made
@@ -133,7 +134,8 @@ class _HistoryWriter(PayloadWriter):
         if isinstance(message, AssistantMessage):
             self._close_request()
             self.starts.append(at)
-            # Other formats give results no name, and Pydantic AI requires one.
+            # Pydantic AI requires the name of the tool in a result. Messages of other
+            # formats have it in the call only.
             self._names.update((call.id, call.name) for call in message.tool_calls)
             self.data.append(dump_response(self, message, notes, path))
             return
@@ -165,8 +167,8 @@ class _HistoryWriter(PayloadWriter):
         """
         The request of *message*: the open one, or a new one.
         """
-        # A loaded request ends where its last part does; of other messages, those of
-        # one run are one request.
+        # Messages of one loaded request have the note "more" from the second one on.
+        # Other messages are one request if they have the same run id.
         begins, goes_on = "request" in notes, "more" in notes
         is_one = goes_on == self._is_own and (goes_on or self._run == message.run_id)
         if self._request is not None and not begins and is_one:
@@ -181,7 +183,8 @@ class _HistoryWriter(PayloadWriter):
             self._request["run_id"] = str(message.run_id)
 
         restore_keys(self._request, notes, "request")
-        self._request["parts"] = []  # those of a note would replace an empty list
+        # `restore_keys` replaces an empty list by a noted one, which must not be here.
+        self._request["parts"] = []
         instructions = self._request.get("instructions")
         if instructions is not None:
             self._instructions = instructions
@@ -197,7 +200,8 @@ class _HistoryWriter(PayloadWriter):
     def _close_request(self) -> None:
         request, self._request = self._request, None
         if request is not None:
-            # A stable sort: most parts have no position of their own.
+            # The sort has to be stable: a part without a noted position has the number
+            # of parts before it, which may also be the noted position of another one.
             request["parts"].sort(key=itemgetter(0))
             request["parts"] = [part for _, part in request["parts"]]
             self.data.append(request)

@@ -54,7 +54,8 @@ _RESPONSE = frozenset(
 )
 _PART = frozenset({"content", "part_kind", "timestamp"})
 _ANSWERS = frozenset({"retry-prompt", "tool-return"})
-# Parts that are sent to the model as user content, but are not the user's.
+# The kinds of parts that are sent to the model as user content, but that the user did
+# not write.
 _ASIDE = frozenset({"compaction", "retry-feedback"})
 
 
@@ -64,9 +65,9 @@ def load(messages: Iterable[Any]) -> tuple[Message, ...]:
     ``ModelMessagesTypeAdapter`` makes of them, which needs no SDK.
 
     A `ModelRequest` is as many messages as it has parts; tool results come
-    first in it, as they do when it is sent. Its instructions are a system
-    message where they are not those of the request before, so that they are
-    kept once and not with every request. Nothing is lost: content without an
+    first, as they do when it is sent. Its instructions are a system message if
+    they differ from those of the request before, so that they are kept once
+    and not with every request. Nothing is lost: content without an
     equivalent is kept as an unknown part or message, or in notes (see this
     package), and `dump` returns what ``ModelMessagesTypeAdapter`` would. A lone
     surrogate becomes U+FFFD, and a note lists its path.
@@ -90,7 +91,7 @@ def load(messages: Iterable[Any]) -> tuple[Message, ...]:
 
 def as_data(messages: Any) -> Sequence[Any]:
     """
-    *messages* as plain JSON values, which they may be already.
+    *messages* as plain JSON values; those that are plain JSON are unchanged.
     """
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(
         messages, Iterable
@@ -206,7 +207,7 @@ class _MessageDraft(NamedTuple):
 
 
 def _load_request(node: ObjectReader, instructions: str | None) -> list[Message]:
-    # After the parts, which note what is mended in them.
+    # The count is taken behind the parts, which note their own mended texts.
     made = _put_results_first(_load_parts(node))
     mended_before = len(node.reading.mended)
     own, is_own = read_metadata(node)
@@ -216,7 +217,8 @@ def _load_request(node: ObjectReader, instructions: str | None) -> list[Message]
 
     current = node.raw.get("instructions")
     if isinstance(current, str) and current and current != instructions:
-        # Results must directly follow their calls.
+        # The instructions are inserted behind the results, which must directly follow
+        # their calls.
         answers = sum(one.kind is ToolMessage for one in made)
         lead = ObjectReader(node.reading, {}, node.path)
         lead.notes["instructions"] = True
@@ -306,7 +308,8 @@ def _load_request_part(node: ObjectReader) -> _MessageDraft:
         fields["content"] = node.text("transcript")
         return _MessageDraft(node, UserMessage, fields)
 
-    # The time stays in it, too: it is written back as it is.
+    # The message has no time of its own: the time stays in the raw part, which is
+    # written back unchanged.
     raw, notes = keep_whole(node)
     node.notes |= notes
     return _MessageDraft(node, UnknownMessage, {"raw": raw})

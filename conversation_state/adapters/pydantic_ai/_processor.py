@@ -116,7 +116,8 @@ class _LoadedMessage:
 
         at: The part of the request for each of them; -1 for none.
 
-        in_part: Messages made of some of the parts, by the numbers of these.
+        in_part: Copies of the `ModelMessage` with some of its parts, by the positions
+            of the kept `messages`.
     """
 
     __slots__ = ("at", "in_part", "messages", "parts")
@@ -145,7 +146,7 @@ class _LoadCache:
     """
 
     def __init__(self) -> None:
-        # By id(): messages of Pydantic AI are equal by their content, and not hashable.
+        # The keys are `id()`s, because messages of Pydantic AI are not hashable.
         self._found: dict[int, tuple[weakref.ref[Any], _LoadedMessage]] = {}
         self._lead = SystemMessage("")
 
@@ -154,7 +155,8 @@ class _LoadCache:
         new = [at for at, one in enumerate(found) if one is None]
         data = as_data([messages[at] for at in new]) if new else ()
         for at, raw in zip(new, data, strict=True):
-            # As if the previous request had the same: they are counted once.
+            # Loaded as if the previous request had the same instructions, so that they
+            # are no message of this request: `lead` makes one for the whole history.
             (group,) = load_after([raw], raw.get("instructions"))
             found[at] = self._remember_message(messages[at], group)
 
@@ -188,7 +190,7 @@ class _LoadCache:
         key, found = id(message), self._found
 
         def forget(ref: weakref.ref[Any]) -> None:
-            # Unless another message has the same id() by now.
+            # Another message may have the same `id()` by now; its entry stays.
             if found.get(key, (None,))[0] is ref:
                 found.pop(key, None)
 
@@ -206,7 +208,8 @@ class _HistoryView:
         self._loaded = known.loaded(messages)
         self._leads = 0
         self.messages: list[Message] = []
-        # For each of `messages`: the number of its original, and its own there.
+        # For each of `messages`: the position of its original in the history, and its
+        # own position among our messages for that original.
         self._owners: list[tuple[int, int]] = []
         for message in reversed(messages):
             instructions = getattr(message, "instructions", None)
@@ -269,7 +272,8 @@ class _HistoryView:
         """
         Whether *message* is one of its owner's, perhaps changed by a step.
         """
-        # A changed one still has the notes; what a step made has none.
+        # A message that a step changed still has its notes; one that a step made has
+        # none.
         if any(own is message for own in self._loaded[owner].messages):
             return True
 
@@ -295,7 +299,8 @@ class _HistoryView:
             (made,) = as_objects(dump_data([message for _, message in run])[0])
             return [made]
 
-        # The same copy as before is recognised by the next call, and not counted again.
+        # The same copy is returned each time, so that the next call recognises it and
+        # does not count it again.
         key = tuple([at for at, _ in run])
         if is_same and key in loaded.in_part:
             return [loaded.in_part[key]]

@@ -3,8 +3,8 @@ Conversations of Pydantic AI in a store: the names they have, finding entries,
 and writing.
 
 A conversation is a state under its own name. Pydantic AI's record of it is the
-newest message under a second name; both are saved in one transaction. Where
-another program continued the state since, a record is made from the state.
+newest message under a second name; both are saved in one transaction. If
+another program continued the state since, the record is updated from the state.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ __all__ = [
     "name_of",
 ]
 
-# The prefix of names of records; conversations with such ids get another name.
+# The prefix of names of records. A conversation whose id begins with it gets another
+# name, which begins with `_ODD`.
 RECORDS = "pydantic_ai:record:"
 _ODD = "pydantic_ai:odd:"
-# The name of its record is longer, and has to be valid, too.
+# The maximum is lower than that of a name, because the name of the record also has the
+# prefix.
 _MAX_NAME = 500 - len(RECORDS)
 _MAX_REMEMBERED = 10_000
 _GROWTH = 4
@@ -138,8 +140,8 @@ class ConversationRepository:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        # The last known location of entries, checked when it is used: newer and
-        # older ones, of which the older are dropped together. Thread-safe
+        # The last known locations of entries, in a newer and an older dict; the older
+        # one is dropped as a whole. A location is checked when it is used. Thread-safe
         # without a lock, which an interrupt could leave held.
         self._locations: tuple[_Locations, _Locations] = ({}, {})
 
@@ -175,7 +177,8 @@ class ConversationRepository:
         if limit is None:
             return read_history(self.store.load(name, at=revision).entries)
 
-        # A request is as many messages of ours as it has parts.
+        # The window is larger than *limit*, because a request is as many messages of
+        # ours as it has parts.
         last = _GROWTH * (limit + 2)
         while True:
             window = self.store.load(name, at=revision, last=last)
@@ -188,7 +191,8 @@ class ConversationRepository:
                 groups = group_messages(window.messages, instructions)
 
             history = entries_of_groups(window.entries, groups)
-            # The first one may be the rest of a request, and is then another.
+            # The first entry may be the rest of a request that begins before the
+            # window, so it is not returned.
             if window.start == 0 or len(history) > limit + 1:
                 return history[max(len(history) - limit, 0) :]
 
@@ -242,7 +246,7 @@ class ConversationRepository:
             except NotSavedError:
                 history = []
 
-            # The name may have been deleted since, and been saved again.
+            # The name may have been deleted and saved again since, with other entries.
             if history and history[-1].id == entry:
                 return history
 
@@ -310,7 +314,7 @@ class ConversationRepository:
         if past is not old and base is past:
             base = base.fork()
 
-        # The record has the position for the newest revision.
+        # The record has the position of the instructions in the newest revision only.
         position = found.instructed_at if base is old and found.is_current else None
         if position is None:
             position = find_instructions(base.entries)
@@ -320,14 +324,15 @@ class ConversationRepository:
         )
         newer = find_instructions(state.entries, len(base))
         position = newer if newer is not None else position
-        # The number that the save below gives: no one else writes meanwhile.
+        # This is the number that the save below gets, because no other transaction can
+        # write meanwhile.
         revision = 0 if head is None else head.revision
         if state is not old:
             revision += 1
 
         tips = {tip: found.tips[tip] for tip in update.branches if tip in found.tips}
         if head is not None:
-            # A branch without a revision is the one that this write leaves.
+            # A branch without a revision ends at the head that this write replaces.
             for tip in update.branches:
                 tips.setdefault(tip, head.revision)
 

@@ -60,14 +60,14 @@ from conversation_state.tools import ToolCall
 __all__ = ["dump_response", "read_response"]
 
 
-# The parts that are texts, and the key of each.
+# The key of the text, by the kind of the part.
 _TEXTS = {"speech": "transcript", "text": "content"}
 _TEXT = frozenset({"content", "part_kind"})
 _THOUGHT = _TEXT | {"signature"}
 _CALL = frozenset({"args", "part_kind", "tool_call_id", "tool_name"})
-# Pydantic AI's names of providers whose adapter can send signatures back.
+# The adapters that can send signatures back, by Pydantic AI's names of the providers.
 _SIGNERS = {"anthropic": "anthropic"}
-# The id of encrypted reasoning, whose signature is all that there is of it.
+# The id of encrypted reasoning, which consists of its signature.
 _REDACTED = "redacted_thinking"
 
 
@@ -181,8 +181,8 @@ def _load_meta(node: ObjectReader) -> ResponseMeta | None:
             if inner.notes:
                 node.notes["usage_texts"] = inner.notes["texts"]
 
-            # Values that are not counts stay in the note alone, so their problems are
-            # none of the document's.
+            # A new reader takes the problems of values that are not counts. They are
+            # not problems of the document, because the note keeps these values.
             usage = read_usage(DocumentReader(), counts, inner.path)
 
     finished = _load_finish_reason(node)
@@ -300,8 +300,9 @@ def _dump_reasoning(
     if not other:
         raw["signature"] = part.signature
     elif signer is not None:
-        # Pydantic AI sends it back to this provider only; encrypted reasoning without
-        # this id would be sent as the signature of an empty text, which is refused.
+        # Pydantic AI sends the signature back to this provider only. It would send
+        # encrypted reasoning without this id as the signature of an empty text, which
+        # the provider refuses.
         raw |= {"signature": part.signature, "provider_name": signer}
         if notes_of(part.metadata, other).get("redacted") is True:
             raw["id"] = _REDACTED
@@ -344,7 +345,8 @@ def _dump_meta(
     kept = thaw(map_of(notes, "usage"))
     restore_texts(kept, notes, "usage_texts")
     usage = None if meta is None else meta.usage
-    # The note is of the usage that was loaded, which a caller may have replaced.
+    # The noted counts are used only if they still are the usage of the response, which
+    # a caller may have replaced.
     if kept and read_usage(DocumentReader(), kept, "") == usage:
         raw["usage"] = kept
     elif usage is not None:
@@ -382,5 +384,5 @@ def _dump_finish_reason(reason: str, raw: dict[str, Any]) -> None:
         raw["finish_reason"] = FINISHED[reason]
 
     if reason and raw.get("finish_reason") != reason:
-        # Where Pydantic AI keeps the provider's own reason.
+        # Pydantic AI keeps the provider's own reason under this key.
         raw["provider_details"] = {"finish_reason": reason}

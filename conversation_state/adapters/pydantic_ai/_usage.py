@@ -99,7 +99,7 @@ def read_usage(read: DocumentReader, raw: Mapping[str, Any], path: str) -> Usage
             counts[name] = int(value)
 
     if not counts["output_reasoning_tokens"]:
-        # Where older releases kept it.
+        # Older releases of Pydantic AI have this count in the details.
         reasoning: Any = map_of(raw, "details").get("reasoning_tokens")
         counts["output_reasoning_tokens"] = reasoning if _is_count(reasoning) else 0
 
