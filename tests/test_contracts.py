@@ -1333,6 +1333,55 @@ class Padding(Data):
         return export
 
 
+class Accumulating(Lines):
+    """
+    Keeps what was lost, for all conversations.
+    """
+
+    def __init__(self):
+        self.lost = list[Lost]()
+
+    def dump(self, messages):
+        export = super().dump(messages)
+        self.lost += export.lost
+        return Exported(export.payload, tuple(self.lost))
+
+
+def merged_users(rows):
+    """
+    Neighbours of users as one, with the texts of both.
+    """
+    merged = list[Any]()
+    for row in rows:
+        if merged and row["role"] == "user" == merged[-1]["role"]:
+            texts = [
+                {"type": "text", "text": part["text"]}
+                for each in (merged[-1], row)
+                for part in each.get("parts") or [{"text": each.get("content", "")}]
+                if "text" in part
+            ]
+            merged[-1] = {"role": "user", "parts": texts}
+        else:
+            merged.append(row)
+
+    return merged
+
+
+def parsed_as_floats(calls):
+    """
+    The arguments of calls with all numbers as floats, as JavaScript reads them.
+    """
+    for call in calls:
+        try:
+            arguments = json.loads(call.get("arguments", ""), parse_int=float)
+        except ValueError:
+            continue
+
+        call["arguments"] = json.dumps(change_leaves(arguments, floats_to_integers))
+
+    return calls
+
+
 class Emptying(Data):
     """
     Takes the messages out of the list that it gets.
@@ -1358,6 +1407,18 @@ ADAPTERS = {
     "swaps parallel calls": (
         writing_calls(lambda calls: calls[::-1]),
         {"keeps order"},
+    ),
+    "accumulates losses": (Accumulating(), {"is pure"}),
+    "merges users without images": (arranging(merged_users), {"keeps order"}),
+    "reads integers as floats": (
+        writing_calls(parsed_as_floats),
+        {"loses nothing in silence"},
+    ),
+    "cuts off ids": (
+        writing_calls(
+            lambda calls: [{**call, "id": call["id"][:40]} for call in calls]
+        ),
+        {"loses nothing in silence"},
     ),
     "loses calls without an id": (
         writing_calls(lambda calls: [call for call in calls if call["id"]]),
@@ -1686,7 +1747,31 @@ class ReadsOnce(MemorySession):
         self.all_rows[self.name] = list(self.rows[self.name])
 
 
+class ReadsMore(MemorySession):
+    """
+    Keeps what it has read, and reads what was added since.
+    """
+
+    def __init__(self, rows, name):
+        super().__init__(rows, name)
+        self.known = list[str]()
+
+    def get_items(self, limit=None):
+        self.known += self.rows.get(self.name, [])[len(self.known) :]
+        first = 0 if limit is None else max(len(self.known) - limit, 0)
+        return [json.loads(row) for row in self.known[first:]]
+
+    def pop_item(self):
+        self.known = []
+        return super().pop_item()
+
+    def clear_session(self):
+        self.known = []
+        super().clear_session()
+
+
 SESSIONS = {
+    "reads what is added only": (ReadsMore, {"is opened again"}),
     "turns True into 1": (
         adding(lambda item: change_leaves(item, bools_to_integers)),
         {"keeps items"},

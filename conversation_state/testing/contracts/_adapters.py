@@ -205,17 +205,17 @@ class AdapterContract(Contract):
     @law(messages="conversations")
     def test_keeps_order(self, messages: tuple[Message, ...]) -> None:
         """
-        The texts, calls and results of a conversation are loaded in their order,
-        unless the export says what was lost; messages of one role may be merged.
+        The texts, other parts, calls and results of a conversation are loaded in their
+        order, unless the export says what was lost; messages of one role may be merged.
         """
         export = self.adapter.dump(list(messages))
         if not export.lost and _has_ids(messages):
-            expected = _read_order(messages)
-            loaded = _read_order(self.adapter.load(export.payload))
+            expected = _read_order([self.normalise(each) for each in messages])
+            loaded = _read_order(
+                [self.normalise(each) for each in self.adapter.load(export.payload)]
+            )
             for before, after in zip(expected, loaded, strict=True):
-                assert before == after, (
-                    f"{shorten_repr(before, 300)} became {shorten_repr(after, 300)}"
-                )
+                assert_same(before, after)
 
     @law(messages="conversations")
     def test_says_where_it_loses(self, messages: tuple[Message, ...]) -> None:
@@ -233,14 +233,20 @@ class AdapterContract(Contract):
         self, messages: tuple[Message, ...], others: tuple[Message, ...]
     ) -> None:
         """
-        The same messages give the same payload again, also from an iterator and after
-        other messages, and stay in their list; and loading a payload leaves it as it
-        was, and gives the same messages again.
+        The same messages give the same payload and losses again, also from an iterator
+        and after other messages, and stay in their list; and loading a payload leaves
+        it as it was, and gives the same messages again.
         """
         given = list(messages)
-        payload = self.adapter.dump(given).payload
+        export = self.adapter.dump(given)
         assert list(messages) == given, (
             f"dump changed the list of {len(messages)} messages to {len(given)}"
+        )
+
+        payload, lost = export.payload, list(export.lost)
+        lost_again = list(self.adapter.dump(list(messages)).lost)
+        assert lost == lost_again, (
+            f"first {len(lost)} losses, then {shorten_repr(lost_again, 200)}"
         )
 
         before = _format_json(payload)
@@ -340,12 +346,13 @@ def _has_ids(messages: Iterable[Message]) -> bool:
 
 def _read_order(messages: Iterable[Message]) -> tuple[Any, ...]:
     """
-    All texts, the calls, and which calls have results.
+    All texts, the other parts, the calls, and which calls have results.
     """
     every = [strip_message(each) for each in messages]
     return (
         # Joined, because two messages that were merged may have one text.
         "".join([each.text for each in every]),
+        [part for each in every for part in each.parts if part.kind != "text"],
         [
             (call.id, call.name, call.arguments)
             for each in every

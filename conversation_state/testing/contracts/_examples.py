@@ -121,8 +121,16 @@ def _is_ended(messages: tuple[Message, ...]) -> bool:
 
 
 # Unusual content, one kind in each message: what careless functions lose or change.
-_UNUSUAL_CALL = '{"count": 1, "is_exact": true, "share": 1.0, "unit": null}'
-_UNUSUAL_DATA = {"count": 1, "is_new": True, "share": 1.0, "unit": None}
+_UNUSUAL_CALL = (
+    '{"count": 1, "id": 9007199254740993, "is_exact": true, "share": 1.0, "unit": null}'
+)
+_UNUSUAL_DATA = {
+    "count": 1,
+    "id": 2**53 + 1,  # no float has this value
+    "is_new": True,
+    "share": 1.0,
+    "unit": None,
+}
 _UNUSUAL = (
     # Changed by strip(), by universal newlines, and by the normal forms of Unicode.
     UserMessage("  Cafe\u0301,\r\n \ufb01nal\0"),
@@ -143,6 +151,7 @@ _UNUSUAL = (
     AssistantMessage([ReasoningPart("Bern is far.", signature="c2lnbmVk")]),
     AssistantMessage([RefusalPart("I can't say.")]),
     AssistantMessage("Let me see.", tool_calls=[ToolCall("", "clock", "{}")]),
+    AssistantMessage(tool_calls=[ToolCall("call_" + "0" * 60, "clock", "{}")]),
     AssistantMessage(tool_calls=[ToolCall("call_0", "count", _UNUSUAL_CALL)]),
     AssistantMessage(tool_calls=[ToolCall("call_0", "search", "trains to Bern")]),
     AssistantMessage(

@@ -95,6 +95,7 @@ _UNUSUAL: SearchStrategy[dict[str, Any]] = st.sampled_from(
         },
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gA=="},
         {"type": "poll", "is_open": True, "count": 1, "share": 1.0, "unit": None},
+        {"type": "vote", "id": 2**53 + 1},  # no float has this value
     ]
 )
 _ITEMS: SearchStrategy[list[Any]] = st.lists(
@@ -282,8 +283,8 @@ class SessionContract(Contract):
     @law(items="items")
     async def test_is_opened_again(self, items: list[Any]) -> None:
         """
-        Another session of the same id has the same items, also those that are added
-        while both are open.
+        Another session of the same id has the same items, also if they are added or
+        removed while both are open.
         """
         name = self._new_id()
         first = self.make(name)
@@ -297,6 +298,9 @@ class SessionContract(Contract):
             await _add_items(one, items)
             found = await _get_items(other)
             assert_same([*before, *items], found, _EXPECTED)
+
+        await wait_for(first.clear_session())
+        assert_same([], await _get_items(second), _EXPECTED)
 
     @law(items="items")
     async def test_returns_copies(self, items: list[Any]) -> None:
