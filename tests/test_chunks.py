@@ -579,7 +579,7 @@ COMMON: Any = {
 META = ResponseMeta(
     "stop",
     Usage(9, 12, extra={"seconds": 4}),
-    [LogProb("a", -0.5)],
+    (LogProb("a", -0.5),),
     "m",
     "r",
     unknown={"b": 2},
