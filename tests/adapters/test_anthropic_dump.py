@@ -186,6 +186,16 @@ class TestSystem:
         assert [{"role": "assistant", "content": "b"}] == payload["messages"]
         assert [("messages[0].parts[0]", "audio")] == lost
 
+    def test_further_fields_on_top(self):
+        """
+        System content on top is no message, so that its fields are lost.
+        """
+        history = [user(text("a")), system(text("b")) | {"x": 1}, answer(text("c"))]
+        payload, lost = dumped(*load(history)[1:])
+
+        assert {"system": [text("b")], "messages": [answer(text("c"))]} == payload
+        assert [("messages[0]", "x")] == lost
+
     def test_all_on_top(self):
         """
         For models that take none in the middle.
@@ -257,6 +267,21 @@ class TestTurns:
             answer(text("c"), text("d"), call()),
         ] == history
         assert history == sent(*load(history))
+
+    def test_further_fields_of_neighbours(self):
+        """
+        A field that neighbours have with different values is lost, but for the
+        first one's.
+        """
+        messages = [
+            message
+            for fields in ({"x": 1}, {"x": 1, "y": 2}, {"x": 3})
+            for message in load([user(text("a")) | fields])
+        ]
+        payload, lost = dumped(*messages)
+
+        assert [user(*[text("a")] * 3) | {"x": 1, "y": 2}] == payload["messages"]
+        assert [("messages[2]", "x")] == lost
 
     def test_order(self):
         """

@@ -23,6 +23,8 @@ _ON_TOP = "system content must come first; this message was moved"
 _FIRST = "results must follow their calls directly; this message was moved"
 _BEFORE_SYSTEM = frozenset({"system", "user"})
 _OF_THE_PROVIDER = ("_tool_result", "mcp_tool_use", "server_tool_use")
+_MERGED = "this message is merged into the one before, which has another value"
+_NO_FIELDS = "system content at the top is no message, and has no further fields"
 _BLANK = "the provider rejects text that is only white space"
 
 
@@ -65,14 +67,18 @@ class _GroupedMessage:
         self.pieces.append(piece)
         self.others += piece.blocks
 
-    def written(self) -> dict[str, Any]:
-        blocks = [block for _, block in (*self.results, *self.others)]
-        raw: dict[str, Any] = {"role": self.role, "content": blocks}
+    def write_content(self) -> str | list[dict[str, Any]]:
         if len(self.pieces) == 1 and self.pieces[0].plain is not None:
-            raw["content"] = self.pieces[0].plain
+            return self.pieces[0].plain
 
+        return [block for _, block in (*self.results, *self.others)]
+
+    def write_message(self, write: PayloadWriter) -> dict[str, Any]:
+        raw: dict[str, Any] = {"role": self.role, "content": self.write_content()}
         for piece in self.pieces:
-            raw |= {key: value for key, value in piece.around.items() if key not in raw}
+            for key, value in piece.around.items():
+                if raw.setdefault(key, value) != value:
+                    write.lose(piece.path, key, _MERGED)
 
         return raw
 
@@ -178,10 +184,15 @@ class MessageGrouping:
         self._place_held()
         system: dict[str, Any] = {}
         if self._top.pieces:
-            system["system"] = self._top.written()["content"]
+            system["system"] = self._top.write_content()
+            for piece in self._top.pieces:
+                fields = dict.fromkeys(piece.around, True)
+                self._write.lose_each(piece.path, fields, _NO_FIELDS)
 
         messages = [
-            turn.written() if isinstance(turn, _GroupedMessage) else turn
+            turn.write_message(self._write)
+            if isinstance(turn, _GroupedMessage)
+            else turn
             for turn in self._turns
         ]
         return {**system, "messages": messages}
