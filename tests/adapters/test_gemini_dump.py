@@ -55,6 +55,13 @@ def text(value, **fields):
     return {"text": value, **fields}
 
 
+def instruct(instruction):
+    """
+    The message of a request with this system instruction.
+    """
+    return load({"systemInstruction": instruction, "contents": []})
+
+
 def contents(*messages):
     """
     The contents that *messages* are, of which nothing is lost.
@@ -520,22 +527,26 @@ class TestSystem:
                 ["messages[1]: system"],
             ),
             "one is added to a loaded text": (
-                [*load({"systemInstruction": "a", "contents": []}), SystemMessage("b")],
+                [*instruct("a"), SystemMessage("b")],
                 ["a", "b"],
                 ["messages[1]: system"],
             ),
             "one is added to loaded parts": (
-                [
-                    *load(
-                        {"systemInstruction": {"parts": [text("a")]}, "contents": []}
-                    ),
-                    SystemMessage("b"),
-                ],
+                [*instruct({"parts": [text("a")]}), SystemMessage("b")],
                 ["a", "b"],
                 ["messages[1]: system"],
             ),
+            "further keys of one are added, or lost": (
+                [
+                    *instruct({"parts": [text("a")], "x": 1}),
+                    *instruct({"parts": [text("b")], "x": 1}),
+                    *instruct({"parts": [text("c")], "x": 2}),
+                ],
+                ["a", "b", "c"],
+                ["messages[1]: system", "messages[2]: system", "messages[2]: x"],
+            ),
             "one is added to an empty instruction": (
-                [*load({"systemInstruction": {}, "contents": []}), SystemMessage("b")],
+                [*instruct({}), SystemMessage("b")],
                 ["b"],
                 ["messages[1]: system"],
             ),

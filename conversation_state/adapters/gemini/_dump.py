@@ -124,7 +124,9 @@ class GeminiWriter(PayloadWriter):
         if self._instruction:
             why = "there is one system instruction; this message was joined to it"
             self.lose(path, "system", why)
-            self._instruct_more(parts)
+            for name in self._instruct_more(parts, map_of(notes, "keys")):
+                self.lose(path, name, "the system instruction has another value")
+
             return
 
         if self._contents:
@@ -138,7 +140,13 @@ class GeminiWriter(PayloadWriter):
 
         self._instruction = {cased_key(notes, "systemInstruction"): instruction}
 
-    def _instruct_more(self, parts: list[dict[str, Any]]) -> None:
+    def _instruct_more(
+        self, parts: list[dict[str, Any]], keys: Mapping[str, Any]
+    ) -> list[str]:
+        """
+        Add *parts* to the instruction, and the *keys* it lacks; those of which it
+        has another value are returned.
+        """
         (key,) = self._instruction
         instruction = self._instruction[key]
         if isinstance(instruction, str):
@@ -148,7 +156,11 @@ class GeminiWriter(PayloadWriter):
         if isinstance(before, list):
             parts = [*before, *parts]
 
-        self._instruction[key] = {**instruction, "parts": parts}
+        joined = self._instruction[key] = {**instruction, "parts": parts}
+        more = {name: thaw(keys[name]) for name in keys if name != "parts"}
+        return [
+            name for name in more if joined.setdefault(name, more[name]) != more[name]
+        ]
 
     def user(self, message: UserMessage, path: str) -> None:
         notes = self._read_notes(message, path)
