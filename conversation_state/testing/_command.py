@@ -50,7 +50,7 @@ _NAMES = ("backend", *_KINDS)
 
 class UsageError(Exception):
     """
-    What the command was given can't be checked.
+    The arguments name nothing that can be checked.
     """
 
 

@@ -49,8 +49,8 @@ def diffs_are_mirrored(a: Aggregator, b: Aggregator) -> None:
 
 def diffs_are_complete(a: Aggregator, b: Aggregator) -> None:
     """
-    A difference says of every entry which side has it, is empty just where
-    entries and ledgers are equal, and identical just where the states are.
+    A difference lists for every entry which side has it; it is empty only if entries
+    and ledgers are equal, and identical only if the states are.
     """
     found = diff(a, b)
 

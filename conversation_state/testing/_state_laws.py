@@ -33,9 +33,8 @@ __all__ = [
 
 def states_add_up(state: Aggregator) -> None:
     """
-    All ways to ask a state agree: its length, its messages with and without
-    identities, its usage and the ledger that it is the sum of; and no identity
-    occurs twice.
+    All properties of a state agree: its length, its messages with and without
+    identities, its usage and the sum of its ledger; and no identity occurs twice.
     """
     entries, ledger = list(state.entries), list(state.ledger)
     messages = [entry.message for entry in entries]
@@ -94,7 +93,7 @@ def forks_inherit_up_to(state: Aggregator, at: int) -> None:
 
 def join_is_idempotent(a: Aggregator, b: Aggregator | Turn) -> None:
     """
-    Joining what is already there returns the very same state: itself, and the
+    Joining a state that adds nothing returns the same object: the state itself, or the
     same branch again.
     """
     both = a.join(b)
@@ -145,8 +144,8 @@ def join_keeps_both_orders(a: Aggregator, b: Aggregator | Turn) -> None:
 
 def join_counts_usage_once(*states: Aggregator) -> None:
     """
-    The total of a join is the sum over the union of ledgers, each identity
-    counted once, whatever the states share and however often they are joined.
+    The total of a join is the sum over the union of ledgers, each identity counted
+    once, also if the states share entries or are joined repeatedly.
     """
     first, *others = states
     usages: dict[str, Usage] = {}
@@ -201,8 +200,8 @@ def siblings_join_in_call_order(
     root: Aggregator, branches: Sequence[Sequence[Message]]
 ) -> None:
     """
-    Forks are joined in the order they are named, not in that they were made in
-    or finished in.
+    Forks are joined in the order of the arguments, not in the order in which they were
+    made or finished.
     """
     forks = [root.fork() for _ in branches]
     # The last fork is extended first, so its messages have the oldest identities.
@@ -241,7 +240,7 @@ def turns_bring_what_was_added(target: Aggregator, state: Aggregator) -> None:
 
 def checkpoints_restore(state: Aggregator, later: Iterable[Message]) -> None:
     """
-    A checkpoint restores the state it has, whatever was added *later*.
+    A checkpoint restores the state it has, also after any messages were added *later*.
     """
     kept = state.checkpoint("kept")
     with unchanged(state):
@@ -259,8 +258,8 @@ def checkpoints_merge_what_was_added(
     checkpoint: Checkpoint, target: Aggregator
 ) -> None:
     """
-    A checkpoint merged into *target* brings what was added after the fork
-    point, once, whether or not *target* knows the past of it.
+    A checkpoint merged into *target* adds the messages after its fork point, once, also
+    if *target* lacks the messages before.
     """
     merged = checkpoint.merge_into(target)
 
@@ -274,8 +273,7 @@ def checkpoints_merge_what_was_added(
 @contextmanager
 def unchanged(*states: Aggregator) -> Generator[None, None, None]:
     """
-    A context in which *states* stay what they are, down to the identity of
-    every message.
+    A context in which *states* do not change, down to the identity of every message.
     """
     before = [_comparable_state(state) for state in states]
     yield

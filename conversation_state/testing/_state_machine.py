@@ -230,7 +230,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         at_once: bool,  # noqa: FBT001 - drawn
     ) -> StateModel:
         """
-        One message many times, past the borders of the log's blocks.
+        One message many times, which crosses the borders of the log's blocks.
         """
         state = before.state
         if at_once:
@@ -265,8 +265,8 @@ class AggregatorMachine(RuleBasedStateMachine):
         self, before: StateModel, key: str, usage: Usage, model: str, time: datetime
     ) -> StateModel:
         """
-        A usage under a key: new, a repetition, at whatever time, or a conflict,
-        which is refused.
+        A usage under a key: a new one, a repetition at any time, or a conflict, which
+        is refused.
         """
         recorded = before.ledger.get(key)
         try:
@@ -450,7 +450,8 @@ class AggregatorMachine(RuleBasedStateMachine):
     @rule(one=states, two=states)
     def compare(self, one: StateModel, two: StateModel) -> None:
         """
-        Equal if, and only if, the model says so; related if anything is common.
+        Two states are equal only if their models are, and related if they have anything
+        in common.
         """
         assert (one.state == two.state) == one.equals(two), "not equal"
         equal_values_hash_alike(one.state, two.state)

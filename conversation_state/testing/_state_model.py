@@ -61,7 +61,7 @@ class StateModel:
         ledger: Mapping[str, Recorded] | None = None,
     ) -> StateModel:
         """
-        What *state* should be: this, and those of *entries* and *ledger* that it
+        The model of *state*: this one, with those of *entries* and *ledger* that it
         lacks.
         """
         known = {entry[0] for entry in self.entries}
@@ -88,7 +88,7 @@ class StateModel:
 
     def check(self) -> None:
         """
-        The state is still what the lists say.
+        The state is still equal to the lists.
         """
         state = self.state
         assert (state.id, state.parent_id) == (self.id, self.parent), "another state"

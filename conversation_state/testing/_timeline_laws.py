@@ -72,7 +72,7 @@ def timelines_add_up(timeline: Timeline[Any]) -> None:
 
 def undo_then_redo_is_the_identity(timeline: Timeline[Any]) -> None:
     """
-    What was undone is redone, and nothing else; undoing nothing is nothing.
+    Redo after undo returns to the same moment; undoing nothing changes nothing.
     """
     undone = timeline.undo()
     if not timeline.can_undo:
@@ -85,7 +85,7 @@ def undo_then_redo_is_the_identity(timeline: Timeline[Any]) -> None:
 
 def redo_then_undo_is_the_identity(timeline: Timeline[Any]) -> None:
     """
-    What was redone is undone, and nothing else; redoing nothing is nothing.
+    Undo after redo returns to the same moment; redoing nothing changes nothing.
     """
     redone = timeline.redo()
     if not timeline.can_redo:
@@ -98,8 +98,7 @@ def redo_then_undo_is_the_identity(timeline: Timeline[Any]) -> None:
 
 def nothing_committed_is_lost(timeline: Timeline[S], states: Iterable[S]) -> None:
     """
-    Without a limit, whatever is committed from wherever, all moments there
-    were are there, and in their places.
+    Without a limit, a commit on any moment keeps all moments, in their places.
     """
     assert timeline.limit is None, "a limit is for losing something"
     before = list(timeline.moments)
@@ -115,8 +114,8 @@ def nothing_committed_is_lost(timeline: Timeline[S], states: Iterable[S]) -> Non
 
 def goto_changes_no_moments(timeline: Timeline[Any], number: int) -> None:
     """
-    Whatever moment one goes to, from there the moment one was at is there
-    again, by the way it came about.
+    Going to any moment changes no moments, and going back from there restores the
+    present and its path.
     """
     there = timeline.goto(number)
     back = there.goto(timeline.moment)
@@ -132,7 +131,7 @@ def goto_changes_no_moments(timeline: Timeline[Any], number: int) -> None:
 @contextmanager
 def timelines_unchanged(*timelines: Timeline[Any]) -> Generator[None, None, None]:
     """
-    Whatever the block does, *timelines* are what they were.
+    A context in which *timelines* do not change.
     """
     before = [_comparable_state(timeline) for timeline in timelines]
     yield
@@ -152,8 +151,8 @@ def _comparable_state(timeline: Timeline[Any]) -> tuple[Any, ...]:
 
 def message_trees_add_up(tree: MessageTree) -> None:
     """
-    Every message stands behind its parent, among its siblings, once; each path ends
-    with its message and has the whole ledger; switching goes there.
+    Every message is listed once, after its parent and among its siblings; each path
+    ends with its message and has the whole ledger; switching shows the message.
     """
     nodes = {node.id: node for node in tree.nodes}
     recorded = [entry for state in tree.states for entry in state.ledger]

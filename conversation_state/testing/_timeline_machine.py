@@ -73,7 +73,7 @@ class _TimelineModel:
 
     def moved(self, timeline: Timeline[int], number: int) -> _TimelineModel:
         """
-        What this should be after going to *number*.
+        The expected timeline after going to *number*.
         """
         if number == self.present:
             assert timeline is self.timeline, "went nowhere, and is another"
@@ -89,7 +89,7 @@ class _TimelineModel:
         self, timeline: Timeline[int], number: int, state: int, label: str
     ) -> _TimelineModel:
         """
-        What this should be with another state, and label if there is one.
+        The expected timeline with another state, and a label if there is one.
         """
         node = self.nodes[number]
         node = node._replace(state=state, label=label or node.label)
@@ -111,7 +111,7 @@ class _TimelineModel:
 
     def check(self) -> None:
         """
-        The timeline is still what the tree says.
+        The timeline is still equal to the tree.
         """
         timeline = self.timeline
         moments = {
@@ -357,7 +357,7 @@ class TimelineMachine(RuleBasedStateMachine):
     @rule(target=timelines, before=timelines, times=st.integers(1, 40))
     def commit_many(self, before: _TimelineModel, times: int) -> _TimelineModel:
         """
-        Many steps, past the borders of the log's blocks and over any limit.
+        Many steps, which cross the borders of the log's blocks and exceed any limit.
         """
         for _ in range(times):
             state = before.nodes[before.present].state + 1
@@ -451,7 +451,8 @@ class TimelineMachine(RuleBasedStateMachine):
     @rule(before=timelines)
     def goto_unknown(self, before: _TimelineModel) -> None:
         """
-        No moment that is not: none from the end, none that was forgotten, none to come.
+        A moment that is not in the timeline is refused: a negative number, a forgotten
+        moment, one that is not yet committed.
         """
         for number in (-1, min(before.nodes) - 1, max(before.nodes) + 1):
             _refuse_moment(before.timeline.goto, number)

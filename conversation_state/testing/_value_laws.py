@@ -140,8 +140,8 @@ def replacing_nothing_changes_nothing(message: Message) -> None:
 
 def concat_of_one_is_itself(message: Message) -> None:
     """
-    A message that is not in pieces is its own concatenation; one that is, is
-    once they are joined. Pieces that contradict each other are refused.
+    A message that is not in pieces is its own concatenation, and so is the result of
+    joining one that is. Pieces that contradict each other are refused.
     """
     try:
         whole = concat([message])
@@ -163,7 +163,7 @@ def concat_of_one_is_itself(message: Message) -> None:
 
 def concat_is_associative(chunks: Sequence[Message], at: int) -> None:
     """
-    It does not matter which chunks are joined first: those before *at*, or
+    The order of joins does not matter: the chunks before *at* may be joined first, or
     those from there on.
     """
     whole = concat(chunks)
@@ -180,8 +180,8 @@ def concat_is_associative(chunks: Sequence[Message], at: int) -> None:
 
 def accumulators_concat(chunks: Sequence[Message]) -> None:
     """
-    Every moment of an accumulator says what `concat` says of its chunks, and
-    goes on saying it.
+    The message of an accumulator is equal to `concat` of its chunks after every chunk,
+    and stays so.
     """
     moments = [Accumulator()]
     for chunk in chunks:

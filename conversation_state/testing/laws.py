@@ -109,8 +109,8 @@ __all__ = [
 
 def views_add_up(view: TrimContext) -> None:
     """
-    A view's numbers are true of what it shows, and every message of the
-    conversation is shown or dropped; both only where a summary stands for it.
+    The numbers of a view match its elements, and every message of the conversation is
+    shown or dropped; it is both only if a summary replaces it.
     """
     elements, dropped = list(view.elements), list(view.dropped)
     shown, gone = [one.seq for one in elements], [one.seq for one in dropped]
@@ -149,8 +149,8 @@ def histories_are_linear(
     first: object, changes: Iterable[tuple[Any, Any]], last: object
 ) -> None:
     """
-    What a watcher of a cell was called with leads from the *first* value to the
-    *last*, each change beginning with the very value the one before ended with.
+    The changes that a watcher of a cell gets lead from the *first* value to the *last*;
+    each change begins with the value that the change before ended with.
     """
     now = first
     for number, (old, new) in enumerate(changes):

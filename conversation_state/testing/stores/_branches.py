@@ -24,20 +24,20 @@ __all__ = ["BranchPromises"]
 
 def list_parents(store: Store, name: str = "chat") -> list[int | None]:
     """
-    What each revision grew from, the oldest first.
+    The revision that each revision grew from, the oldest first.
     """
     return [head.parent for head in reversed(store.history(name))]
 
 
 class BranchPromises(StoreFixtures):
     """
-    Each revision knows which one it grew from.
+    Each revision has the number of the one it grew from.
     """
 
     def test_grows_from_the_head(self, store: Store) -> None:
         """
-        A save grew from the head, by whichever store, and with *expecting* or not;
-        what a save returns says so as well.
+        A save grows from the head, in any store and with *expecting* or without; the
+        head that the save returns has the same parent.
         """
         states = append_turns(CONVERSATION, 5)
         other = self.other(store, remembered=0)
@@ -58,7 +58,7 @@ class BranchPromises(StoreFixtures):
         self, reopen: Callable[[Store | None], Store]
     ) -> None:
         """
-        What was gone back from is a branch of its own: it can be seen and restored,
+        The revisions before a rollback are a branch: they can be listed and restored,
         also by a store that is opened later.
         """
         states = append_turns(CONVERSATION, 4)
@@ -82,8 +82,8 @@ class BranchPromises(StoreFixtures):
 
     def test_rollback_of_a_rollback(self, store: Store) -> None:
         """
-        A rollback grew from the revision that was asked for, not from another one
-        with the same messages.
+        A rollback grows from the revision that was requested, not from another one with
+        the same messages.
         """
         usage = CONVERSATION.add_usage(Usage(7), key="first usage")
         store.save("chat", CONVERSATION, label="first")
@@ -96,8 +96,9 @@ class BranchPromises(StoreFixtures):
 
     def test_replaced_heads(self, store: Store) -> None:
         """
-        A state that replaces the head grew from the newest revision whose messages
-        it begins with: most of them, and from none if there is no such revision.
+        A state that replaces the head grows from the revision with the most messages
+        that it begins with, the newest of several; from none if there is no such
+        revision.
         """
         first, second, third = append_turns(CONVERSATION, 3)
         for state in (first, second, third):
@@ -113,7 +114,8 @@ class BranchPromises(StoreFixtures):
 
     def test_replaced_by_a_fork_of_nothing(self, store: Store) -> None:
         """
-        Of a revision without messages, only the same conversation grew.
+        A state grows from a revision without messages only if it is of the same
+        conversation.
         """
         empty = Aggregator.new()
         store.save("chat", empty)
@@ -125,8 +127,7 @@ class BranchPromises(StoreFixtures):
 
     def test_first_revision_has_no_parent(self, store: Store) -> None:
         """
-        The first revision of a name grew from none of it, and a name that was
-        deleted leaves no parent to the next one.
+        The first revision of a name has no parent, also if the name was deleted before.
         """
         for state in append_turns(CONVERSATION, 3):
             store.save("chat", state)
@@ -142,8 +143,8 @@ class BranchPromises(StoreFixtures):
 
     def test_message_tree(self, store: Store) -> None:
         """
-        The messages of all branches, each once, in the order in which they came,
-        with the head's shown; and the whole bill.
+        The tree of a name has the messages of all branches, each once and in order, the
+        messages of the head shown, and the whole ledger.
         """
         states = append_turns(CONVERSATION, 3)
         for state in states:
@@ -170,8 +171,8 @@ class BranchPromises(StoreFixtures):
 
     def test_message_tree_has_the_whole_bill(self, store: Store) -> None:
         """
-        Also of a revision whose ledger was replaced with it, though its messages
-        were not.
+        The tree also has the ledger entries of a revision whose ledger, but not its
+        messages, was replaced.
         """
         with_usage = CONVERSATION.add_usage(Usage(7), key="first")
         store.save("chat", with_usage)

@@ -29,12 +29,12 @@ __all__ = ["DeletionPromises"]
 
 class DeletionPromises(StoreFixtures):
     """
-    What is deleted is gone, and nothing else is.
+    Deleted content is gone, and all other content stays.
     """
 
     def test_delete_and_collect(self, store: Store) -> None:
         """
-        What no name needs is collected; what any name needs is not.
+        Content that no name needs is collected; all other content stays.
         """
         states = append_turns(CONVERSATION, 30)
         store.save("chat", states[-1])
@@ -55,8 +55,8 @@ class DeletionPromises(StoreFixtures):
 
     def test_nothing_is_left(self, store: Store) -> None:
         """
-        Where every name was deleted and garbage collected, no row is left but
-        that there was garbage.
+        After every name was deleted and garbage was collected, the only row left is the
+        record of the collection.
         """
         shown = UserMessage([ImagePart(data=LARGE)])
         state = append_turns(CONVERSATION.add(shown), 5)[-1]
@@ -73,8 +73,8 @@ class DeletionPromises(StoreFixtures):
 
     def test_collects_nothing_twice(self, store: Store) -> None:
         """
-        What was collected once is counted once, with vacuum as without, and
-        no store forgets what is there when nothing was.
+        A second collection counts nothing, with vacuum and without, and no store
+        forgets its rows because of it.
         """
         states = append_turns(CONVERSATION, 5)
         store.save("chat", states[-1])
@@ -100,8 +100,7 @@ class DeletionPromises(StoreFixtures):
         self, watched: Store, calls: list[Call], names: int
     ) -> None:
         """
-        However much garbage there is, a server is asked a few times while others
-        wait.
+        A collection makes few calls while others wait, for any amount of garbage.
         """
         for i in range(names):
             state = Aggregator.new(messages=[UserMessage(f"{i}")])
@@ -119,8 +118,8 @@ class DeletionPromises(StoreFixtures):
 
     def test_places_that_came_free(self, store: Store) -> None:
         """
-        Who remembers rows that were collected takes none of them for those
-        that came in their place.
+        A store that remembers collected rows does not take them for new rows in their
+        places.
         """
         states = append_turns(CONVERSATION, 30)
         other = self.other(store)
@@ -140,7 +139,8 @@ class DeletionPromises(StoreFixtures):
 
     def test_deleted_by_others(self, store: Store) -> None:
         """
-        A name that was deleted elsewhere, or created again, is not what it was.
+        A name that another store deleted, or created again, is not mistaken for the old
+        one.
         """
         store.save("chat", CONVERSATION)
         other = self.other(store)
@@ -160,8 +160,8 @@ class DeletionPromises(StoreFixtures):
 
     def test_erase(self, store: Store) -> None:
         """
-        A tombstone stands in every state that had the entry, wherever it is
-        loaded; ids of calls and digests stay.
+        Every state that had the entry has a tombstone in its place, in any store; ids
+        of calls and digests stay.
         """
         call = AssistantMessage(
             "secret", tool_calls=[ToolCall("c1", "clock", '{"secret": 1}')], name="ann"
@@ -202,9 +202,8 @@ class DeletionPromises(StoreFixtures):
 
     def test_erase_a_tombstone(self, store: Store) -> None:
         """
-        An entry that came in as a tombstone, from another store, is erased already:
-        the receipt has the reason it brought; and a state that still has the
-        content can't bring it back.
+        An entry that was saved as a tombstone, from another store, is erased already:
+        the receipt has its reason, and a state with the content can't bring it back.
         """
         state = CONVERSATION.add_user_prompt("secret")
         elsewhere = Store(MemoryBackend())
@@ -227,8 +226,8 @@ class DeletionPromises(StoreFixtures):
 
     def test_erase_beside_a_tombstone(self, store: Store) -> None:
         """
-        Where one state has the content and another one a tombstone of it, that
-        what is left is erased, for the reason that is given.
+        If one state has the content and another has a tombstone, the content is erased,
+        for the reason that is given.
         """
         state = CONVERSATION.add_user_prompt("secret")
         elsewhere = Store(MemoryBackend())
@@ -246,8 +245,8 @@ class DeletionPromises(StoreFixtures):
 
     def test_goes_on_after_erasing(self, store: Store, calls: list[Call]) -> None:
         """
-        A state that was loaded after an erasure goes on with one row, and so
-        does one from before.
+        A state that was loaded after an erasure is continued with one new row, and so
+        is one that was loaded before.
         """
         state = CONVERSATION.extend([UserMessage("again")] * 100)
         store.save("chat", state)
@@ -268,7 +267,7 @@ class DeletionPromises(StoreFixtures):
 
     def test_erased_stays_erased(self, store: Store) -> None:
         """
-        What was erased does not come back with a store that still has it.
+        Erased content does not come back with a store that still has it in memory.
         """
         other = self.other(store)
         other.save("chat", CONVERSATION)
@@ -285,8 +284,8 @@ class DeletionPromises(StoreFixtures):
 
     def test_erased_elsewhere_stays_erased(self, store: Store) -> None:
         """
-        Nor does it come back with a head that was saved here and did not change
-        since.
+        Erased content does not come back with a head that was saved here and has not
+        changed since.
         """
         store.save("chat", CONVERSATION)
         other = self.other(store)
@@ -309,8 +308,8 @@ class DeletionPromises(StoreFixtures):
         self, watched: Store, calls: list[Call]
     ) -> None:
         """
-        An image that many messages show is there once, and goes with the last
-        of them.
+        An image in many messages is stored once, and is collected with the last of
+        them.
         """
         shown = UserMessage(
             [TextPart("look"), ImagePart(data=LARGE), ImagePart(data=b"x")]
@@ -357,7 +356,7 @@ class DeletionPromises(StoreFixtures):
 
     def test_text_like_a_reference(self, store: Store) -> None:
         """
-        What looks like a reference to large content is not taken for one.
+        A text that looks like a reference to large content is loaded as a text.
         """
         state = Aggregator.new(
             messages=[

@@ -38,7 +38,8 @@ class FailurePromises(StoreFixtures):
 
     def test_verify_names_the_entry(self, store: Store) -> None:
         """
-        Whatever changed behind the store's back is found, and nothing else.
+        Each change that was made without the store is found, and nothing else is
+        reported.
         """
         state = append_turns(CONVERSATION, 10)[-1].add(
             UserMessage([ImagePart(data=LARGE)])
@@ -73,8 +74,8 @@ class FailurePromises(StoreFixtures):
 
     def test_closed(self, tmp_path: Path) -> None:
         """
-        A store that was closed says so, whatever is asked of it, and may be
-        closed again.
+        Every call of a closed store raises an error that says that it is closed;
+        closing it again does nothing.
         """
         store = Store(self.backend(tmp_path))
         store.save("chat", CONVERSATION)
@@ -93,8 +94,8 @@ class FailurePromises(StoreFixtures):
 
     def test_fails_anywhere(self, tmp_path: Path) -> None:
         """
-        Interrupted at any call, a store has all it had, or all of the step as
-        well, and nothing is damaged; and so it goes on.
+        After a failure at any call, a store has its old content, or also all of the
+        step; nothing is damaged, and it can be used again.
         """
         failed = 0
         with (
@@ -115,8 +116,8 @@ def _count_interruptions(
     backend: Backend, step: Callable[[Store], object], after: dict[str, object]
 ) -> int:
     """
-    How often a step was interrupted, once at each of its calls, until it was
-    done.
+    How many times a step was interrupted, once at each of its calls, until it was
+    complete.
     """
     before, rows_before = _read_all(Store(backend)), read_rows(backend)
     at = 0
@@ -163,7 +164,7 @@ _FORK = _STATES[0].fork().add_user_prompt("fork")
 
 def _store_steps() -> list[Callable[[Store], object]]:
     """
-    A life of a store.
+    The steps of a store's life, in order.
     """
     return [
         lambda store: store.save("chat", _STATES[0]),
@@ -193,7 +194,7 @@ def _write_records(rows: Writer, state: Aggregator) -> None:
 
 def _read_all(store: Store) -> dict[str, object]:
     """
-    All that users see of a store, but for ids and times.
+    The content of a store as users see it, without ids and times.
     """
     with reading(store) as rows:
         records: dict[str, object] = {

@@ -159,7 +159,7 @@ def fail_at(left: list[int], call: Call) -> None:
 
 def read_rows(backend: Backend) -> dict[str, list[Row]]:
     """
-    All there is.
+    All rows of all tables.
     """
     with backend.reading() as rows:
         return {table: rows.scan(table, None, None) for table in TABLES}

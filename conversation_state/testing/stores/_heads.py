@@ -26,12 +26,12 @@ __all__ = ["HeadPromises"]
 
 class HeadPromises(StoreFixtures):
     """
-    No save is lost to another writer.
+    No save is lost because of another writer.
     """
 
     def test_stale(self, store: Store) -> None:
         """
-        A save that expects another head fails with both, and writes nothing.
+        A save that expects another head fails, reports both heads, and writes nothing.
         """
         first = store.save("chat", CONVERSATION)
         ours, theirs = (
@@ -55,8 +55,8 @@ class HeadPromises(StoreFixtures):
 
     def test_refuses_shorter_states(self, store: Store) -> None:
         """
-        Without *expecting*, a state has to hold all the head holds, in order,
-        the ledger too.
+        Without *expecting*, a state must have all messages and ledger entries of the
+        head, in order.
         """
         head = store.save("chat", CONVERSATION.add_usage(Usage(1)))
         for state in (
@@ -100,8 +100,8 @@ class HeadPromises(StoreFixtures):
 
     def test_all_go_on(self, store: Store) -> None:
         """
-        What was saved with others is saved again by what is new, alone or
-        with them.
+        A state that was saved with others is continued by its new rows, alone or with
+        them.
         """
         states = {"one": CONVERSATION, "two": CONVERSATION.fork()}
         for _ in range(3):
@@ -119,7 +119,8 @@ class HeadPromises(StoreFixtures):
 
     def test_all_of_nothing(self, store: Store) -> None:
         """
-        No states are no heads; a head of a name that is not saved is an error.
+        Saving no states returns no heads; the head of a name that is not saved is an
+        error.
         """
         assert {} == store.save_all({})
 
@@ -130,7 +131,7 @@ class HeadPromises(StoreFixtures):
 
     def test_deletes_what_was_expected(self, store: Store) -> None:
         """
-        A name whose head is another is not deleted.
+        A name is not deleted if its head is not the expected one.
         """
         first = store.save("chat", CONVERSATION)
         head = self.other(store).save("chat", CONVERSATION.add_user_prompt("news"))
@@ -184,7 +185,7 @@ class HeadPromises(StoreFixtures):
 
     def test_stale_cache(self, store: Store) -> None:
         """
-        A store whose head is old news saves on top of the news.
+        A store with an old head in memory saves on top of the new head.
         """
         store.save("chat", CONVERSATION)
         other = self.other(store)
@@ -197,8 +198,8 @@ class HeadPromises(StoreFixtures):
 
     def test_reads_what_is_new(self, store: Store, watched: Store) -> None:
         """
-        A head that another store moved is loaded by its new rows: what was
-        known is the same, not only equal.
+        Of a head that another store moved, only the new rows are read: the messages
+        that were known are the same objects.
         """
         states = append_turns(CONVERSATION, 50)
         store.save("chat", states[-2])

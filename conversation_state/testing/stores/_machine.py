@@ -110,7 +110,7 @@ class StoreMachine(StoreModel):
     @rule(who=_WHO, name=_NAMES, message=messages())
     def update(self, who: int, name: str, message: Message) -> None:
         """
-        A function of the head, whatever that is.
+        An update of the head, by a function of any state.
         """
         state = self._stores[who].update(
             name, lambda state: state.add(message), start=Aggregator.new()

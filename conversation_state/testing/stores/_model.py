@@ -62,7 +62,7 @@ class StoreModel(RuleBasedStateMachine):
 
     def _make_comparable(self, state: Aggregator) -> tuple[Any, ...]:
         """
-        All a state says, but for what was erased, of which there is the id.
+        All properties of a state; of erased entries only the id.
         """
         erased = self._erased
         entries = [entry.id if entry.id in erased else entry for entry in state.entries]

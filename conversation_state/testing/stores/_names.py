@@ -93,7 +93,7 @@ class NamePromises(StoreFixtures):
 
     def test_names(self, store: Store) -> None:
         """
-        Names come in the order of their code points, whatever they hold.
+        Names are listed in the order of their code points, for any content.
         """
         # In the order of UTF-16, which some databases and languages sort by, U+1F600
         # comes before U+FFFF.
@@ -122,8 +122,8 @@ class NamePromises(StoreFixtures):
 
     def test_labels(self, store: Store) -> None:
         """
-        A label finds the state it was given to last. Any number of them point to
-        one state, and none is lost by another, nor by a save.
+        A label points to the state that it was given last. Any number of labels point
+        to one state, and none is lost by another label or a save.
         """
         states = append_turns(CONVERSATION, 3)
         store.save("chat", states[0], label="first")
@@ -170,8 +170,8 @@ class NamePromises(StoreFixtures):
 
     def test_rollback(self, store: Store) -> None:
         """
-        Going back keeps usage recorded since, and what is gone back from; a label,
-        a number and a head mean the same.
+        Usage that was recorded since stays in the ledger, and the later revisions stay,
+        too; a label, a number and a head can be given.
         """
         first = CONVERSATION.add_usage(Usage(10, 1), key="first")
         wrong = first.add_user_prompt("Book it.").add_usage(Usage(1_500), key="wrong")
@@ -253,7 +253,7 @@ class NamePromises(StoreFixtures):
     @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "a" * 501, 7])
     def test_bad_names(self, store: Store, name: str) -> None:
         """
-        What can be no name is refused at once.
+        Invalid names are refused before anything is written.
         """
         for verb in (store.load, store.delete, store.history):
             with pytest.raises(ValueError):
@@ -261,8 +261,8 @@ class NamePromises(StoreFixtures):
 
     def test_bad_arguments(self, store: Store) -> None:
         """
-        What can be no label, prefix, number or identity is refused at once, and
-        is never taken for damage; nothing is written.
+        Invalid labels, prefixes, numbers and identities are refused before anything is
+        written, and are never reported as damage.
         """
         head = store.save("chat", CONVERSATION)
         given: Any

@@ -26,7 +26,7 @@ NOTES = {"title": "Trip to Bern", "tags": ("work", "train"), "user": {"id": 7}}
 
 class NotePromises(StoreFixtures):
     """
-    What was noted is there, and changes nothing else.
+    Notes are kept, and change nothing else.
     """
 
     def test_on_a_name(self, reopen: Callable[[Store | None], Store]) -> None:
@@ -88,8 +88,8 @@ class NotePromises(StoreFixtures):
 
     def test_of_the_same_state(self, store: Store) -> None:
         """
-        A state that is the head already gets the notes of the save, whatever is
-        remembered of it, and no revision more; its labels stay.
+        If a state is the head already, its save adds the notes to the head and makes no
+        new revision, also if the store has forgotten the head; labels stay.
         """
         states = append_turns(CONVERSATION, 2)
         other = self.other(store)
@@ -108,7 +108,8 @@ class NotePromises(StoreFixtures):
 
     def test_equal_values(self, store: Store) -> None:
         """
-        A note is changed to a value that only Python takes for an equal one.
+        A note can be changed to a value that is equal in Python and differs in JSON:
+        from 1 to True, for example.
         """
         store.save("chat", CONVERSATION)
         for at in (None, 1):
@@ -159,7 +160,7 @@ class NotePromises(StoreFixtures):
 
     def test_heads_in_one_call(self, watched: Store, calls: list[Call]) -> None:
         """
-        However many names there are, the backend is asked once.
+        For any number of names, the backend is called once.
         """
         watched.save_all(
             dict.fromkeys([f"chat {at}" for at in range(30)], CONVERSATION)
@@ -235,7 +236,7 @@ class NotePromises(StoreFixtures):
 
     def test_never_changes(self, store: Store) -> None:
         """
-        Notes that were given and those that come back are no one's to change.
+        Changing notes that were given or returned changes nothing in the store.
         """
         given: dict[str, Any] = {"tags": ["work"]}
         store.save("chat", CONVERSATION, notes=given)
@@ -250,7 +251,7 @@ class NotePromises(StoreFixtures):
 
     def test_bad_notes(self, store: Store) -> None:
         """
-        What can't be a note is refused, and so are too many; nothing is written.
+        Invalid notes are refused, and so are too many; nothing is written.
         """
         store.save("chat", CONVERSATION)
         store.annotate("chat", {"a": "x" * 10_000})

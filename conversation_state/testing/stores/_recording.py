@@ -58,8 +58,8 @@ class RecordPromises(StoreFixtures):
 
     def test_after(self) -> None:
         """
-        What comes after a prefix comes after all that begin with it, and is
-        the first to do so.
+        The key after a prefix is greater than all keys with that prefix, and is the
+        smallest such key.
         """
         assert (b"b", b"b", None, None) == (
             *(after(b"a"), after(b"a\xff")),
@@ -96,8 +96,8 @@ class RecordPromises(StoreFixtures):
 
     def test_saves_whatever_was(self, store: Store) -> None:
         """
-        A state that is saved with a record becomes the head whatever was; and
-        the head as it is changes nothing.
+        A state that is saved with a record replaces any head; the same head once more
+        changes nothing.
         """
         states = append_turns(CONVERSATION, 4)
         other = self.other(store)
@@ -116,7 +116,7 @@ class RecordPromises(StoreFixtures):
 
     def test_conflict(self, store: Store) -> None:
         """
-        Where another writer was first, a block begins again, and sees its rows.
+        If another writer was first, the block runs again, and reads the new rows.
         """
         calls = []
 
@@ -137,8 +137,8 @@ class RecordPromises(StoreFixtures):
 
     def test_holds(self, store: Store) -> None:
         """
-        Messages that a record holds are there for as long as it is, whatever
-        becomes of names, and can be read from it.
+        Messages that a record holds stay as long as the record, even if names are
+        deleted, and can be read from it.
         """
         states = append_turns(CONVERSATION, 6)
         holds: list[Hold] = []
@@ -207,8 +207,8 @@ class RecordPromises(StoreFixtures):
 
     def test_damage(self, store: Store) -> None:
         """
-        A record that is not what was written is found, and never read; nor are
-        other messages than it held.
+        A damaged record is reported and never read, and neither are messages that it
+        did not hold.
         """
         states = append_turns(CONVERSATION, 3)
         _save_record(store, states[2])
@@ -245,8 +245,8 @@ class RecordPromises(StoreFixtures):
 
     def test_other_messages(self, store: Store) -> None:
         """
-        Messages in the place of those that a record held are not read as
-        them, sound as they are.
+        Other messages in the place of those that a record held are not read as its
+        messages, even if they are valid.
         """
         state = append_turns(CONVERSATION, 3)[2]
         held = write(store, lambda rows: rows.save("chat", state).entries)

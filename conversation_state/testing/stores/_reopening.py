@@ -54,7 +54,7 @@ def _sample_row(name: str, at: int) -> tuple[Any, ...]:
 
 def _encode_key(row: tuple[Any, ...]) -> Any:
     """
-    What rows are in the order of: texts as their UTF-8 bytes.
+    The sort key of a row: texts as their UTF-8 bytes.
     """
     return row[0].encode() if isinstance(row[0], str) else row[0]
 
@@ -164,7 +164,8 @@ class ReopeningPromises(StoreFixtures):
         self, reopen: Callable[[Store | None], Store], change: str
     ) -> None:
         """
-        Every row of every table is what it was, after every kind of change.
+        Every row of every table is unchanged after each kind of change and after
+        reopening.
         """
         store = reopen(None)
         _add_all(store._core.backend)
@@ -181,8 +182,8 @@ class ReopeningPromises(StoreFixtures):
 
     def test_numbers_are_kept(self, reopen: Callable[[Store | None], Store]) -> None:
         """
-        A number that was given once is never given again: not after what it
-        was for is gone, and not when the store is opened again.
+        A number is never given twice: not after its row was removed, and not after the
+        store was opened again.
         """
         store, seen = reopen(None), [0]
         with store._core.backend.writing() as rows:

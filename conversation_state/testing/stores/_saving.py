@@ -39,8 +39,8 @@ class SavingPromises(StoreFixtures):
         self, store: Store, state: Aggregator, next_one: Aggregator
     ) -> None:
         """
-        Whatever state is saved, an equal one is loaded, here and elsewhere;
-        and so it is after any other took its place.
+        Any state that is saved is loaded as an equal one, in this store and in others,
+        and still after another state took its place.
         """
         name = f"chat {state.id}"
         head = store.save(name, state)
@@ -73,7 +73,7 @@ class SavingPromises(StoreFixtures):
 
     def test_identities_come_back(self, store: Store) -> None:
         """
-        What was loaded joins what was saved like itself: nothing is new.
+        A loaded state joins the saved one without adding anything.
         """
         fork = (
             CONVERSATION.fork()
@@ -93,8 +93,8 @@ class SavingPromises(StoreFixtures):
     )
     def test_any_key_comes_back(self, store: Store, key: str) -> None:
         """
-        Keys that users chose are kept as they are, those too that look like
-        identities of ours.
+        Keys that users chose are kept as they are, also those that look like generated
+        identities.
         """
         usages = CONVERSATION.add_usage(Usage(1), key=key)
         store.save("chat", usages)
@@ -132,7 +132,7 @@ class SavingPromises(StoreFixtures):
         self, watched: Store, calls: list[Call], length: int
     ) -> None:
         """
-        One more message is two rows, however long the conversation is.
+        One more message is two rows, for a conversation of any length.
         """
         state = CONVERSATION.extend([UserMessage("again")] * length)
         watched.save("chat", state)

@@ -44,8 +44,8 @@ class StepPromises(StoreFixtures):
 
     def test_step(self, store: Store) -> None:
         """
-        A step is given the newest state, an empty one at first; what it made is
-        under its label, and is what it gives from then on, everywhere.
+        A step gets the newest state, an empty one at first; its result is saved under
+        its label, and every store returns this result from then on.
         """
         calls: list[str] = []
         first = store.step("chat", "first", add_billed("a", calls))
@@ -82,8 +82,8 @@ class StepPromises(StoreFixtures):
 
     def test_step_fails(self, store: Store) -> None:
         """
-        Of a step that fails, the usage it had recorded is in the ledger, once, and
-        nothing else is there; it can be tried again.
+        If a step fails, the usage that it recorded is in the ledger, once, and nothing
+        else is saved; it can be tried again.
         """
         calls: list[str] = []
 
@@ -106,8 +106,8 @@ class StepPromises(StoreFixtures):
 
     def test_step_keeps_usage_it_drops(self, store: Store) -> None:
         """
-        The usage that a step recorded, and what there was before, stays in the ledger
-        where the state that it returns has it no more.
+        The usage that a step recorded, and the usage before, stay in the ledger even if
+        the state that it returns lacks them.
         """
         calls: list[str] = []
         first = store.step("chat", "first", add_billed("a", calls))
@@ -125,8 +125,8 @@ class StepPromises(StoreFixtures):
 
     def test_concurrent_steps(self, store: Store) -> None:
         """
-        Of two that do one step at a time, the state of the first counts, and the
-        usage of both.
+        If two writers do one step at the same time, the state of the first is kept, and
+        the usage of both.
         """
         calls: list[str] = []
         other = self.other(store)
@@ -145,8 +145,8 @@ class StepPromises(StoreFixtures):
 
     def test_step_beside_a_save(self, store: Store) -> None:
         """
-        What others saved while a step was done is joined to it; it is not done
-        again.
+        A save that another writer made during a step is joined to its result; the step
+        is not repeated.
         """
         calls: list[str] = []
         store.save("chat", CONVERSATION)
@@ -207,8 +207,8 @@ class StepPromises(StoreFixtures):
 
     def test_step_that_makes_no_state(self, store: Store) -> None:
         """
-        What is no state is refused, and the usage recorded before is in the ledger all
-        the same.
+        A result that is not a state is refused, and the usage that was recorded before
+        is in the ledger all the same.
         """
         calls: list[str] = []
 

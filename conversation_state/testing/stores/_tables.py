@@ -20,7 +20,7 @@ __all__ = ["TablePromises"]
 
 class TablePromises(StoreFixtures):
     """
-    Blocks, ranges and numbers are what the protocol says.
+    Blocks, ranges and numbers follow the protocol.
     """
 
     def test_block_is_all_or_nothing(self, store: Store) -> None:
@@ -50,7 +50,7 @@ class TablePromises(StoreFixtures):
 
     def test_conflicts(self, store: Store) -> None:
         """
-        Rows are added on condition, and a conflict takes the block with it.
+        Rows are added on condition, and a conflict undoes the whole block.
         """
         backend = store._core.backend
         with backend.writing() as rows:
@@ -80,8 +80,8 @@ class TablePromises(StoreFixtures):
 
     def test_ranges(self, store: Store) -> None:
         """
-        Ranges have their lower end and not their upper one, in any order, of
-        integers, texts and bytes.
+        Ranges include their lower end and exclude their upper end, for integers, texts
+        and bytes in any order.
         """
         backend = store._core.backend
         with backend.writing() as rows:
@@ -131,7 +131,7 @@ class TablePromises(StoreFixtures):
 
     def test_reads_one_moment(self, store: Store) -> None:
         """
-        A block that reads sees one moment, whatever others write meanwhile; they
+        A block that reads sees the rows of one moment, also while others write; they
         may have to wait for its end.
         """
         backend = store._core.backend
@@ -225,7 +225,7 @@ class TablePromises(StoreFixtures):
 
     def test_numbers(self, store: Store) -> None:
         """
-        No number is given twice, also where what it was for is gone.
+        No number is given twice, also if its row was removed.
         """
         backend = store._core.backend
         seen = [0]
@@ -241,8 +241,8 @@ class TablePromises(StoreFixtures):
 
     def test_all_tables(self, store: Store) -> None:
         """
-        Every table takes what its columns may hold, the largest and the empty
-        included.
+        Every table takes all values that its columns allow, including the largest and
+        the empty ones.
         """
         # Spaces at either end and decomposed letters are what some databases remove,
         # and an empty text what some take for NULL.

@@ -49,7 +49,7 @@ def grow_timeline(steps: int) -> Timeline[Any]:
 
 class TimelinePromises(StoreFixtures):
     """
-    A timeline is what it was, whatever else is saved.
+    A timeline stays the same when anything else is saved.
     """
 
     @settings(FOR_EXAMPLES, max_examples=max(settings().max_examples // 10, 5))
@@ -58,8 +58,8 @@ class TimelinePromises(StoreFixtures):
         self, store: Store, first: Timeline[Any], second: Timeline[Any]
     ) -> None:
         """
-        Whatever timeline is saved, an equal one is loaded, here and elsewhere, and so
-        it is after another took its place; the present state is the head.
+        Any timeline that is saved is loaded as an equal one, in this store and in
+        others, and still after another took its place; the present state is the head.
         """
         far = self.other(store, remembered=0)
         head = store.save_timeline("chat", first, expecting=0)
@@ -109,7 +109,7 @@ class TimelinePromises(StoreFixtures):
         self, watched: Store, calls: list[Call], steps: int
     ) -> None:
         """
-        One more moment is four rows in as many calls, however many there are.
+        One more moment is four rows in as many calls, for any number of moments.
         """
         timeline = grow_timeline(steps)
         timeline = timeline.goto(timeline.moments[-1])
@@ -352,8 +352,8 @@ class TimelinePromises(StoreFixtures):
 
     def test_back_to_an_undo(self, store: Store) -> None:
         """
-        What was gone back to, as an `undo` left it, is committed on the moment that
-        was the present one then.
+        After a rollback to a state that `undo` left, the next commit follows the moment
+        that was the present one then.
         """
         one = CONVERSATION.add_user_prompt("one")
         timeline = Timeline.begin(CONVERSATION).commit(one)
@@ -388,8 +388,8 @@ class TimelinePromises(StoreFixtures):
 
     def test_failure_at_any_call(self, store: Store) -> None:
         """
-        Whatever fails while a timeline is saved, the one before it is there, or it
-        is; and it can be saved again.
+        After a failure at any call while a timeline is saved, the name has the timeline
+        before or the new one; and it can be saved again.
         """
         before = grow_timeline(3)
         after = before.undo().commit(CONVERSATION.add_user_prompt("on")).undo()
@@ -415,7 +415,7 @@ class TimelinePromises(StoreFixtures):
 
     def test_bad_timelines(self, store: Store) -> None:
         """
-        What is no timeline of states is refused, and nothing is written.
+        Values that are not timelines of states are refused, and nothing is written.
         """
         bad: Any
         for bad in (CONVERSATION, None, Timeline.begin("Dear"), "chat"):

@@ -34,7 +34,7 @@ _VERBS = ["say", "many", "usage", "keyed usage", "fork", "at", "join", "erase", 
 
 def _alter_state(draw: DrawFn, state: Aggregator, *, is_erased: bool) -> Aggregator:
     """
-    What a store, or another program, may have made of *state*.
+    A version of *state* as a store or another program may have changed it.
     """
     entries = list(state.entries)
     # One of the last, so that little of a long past is in the difference.
