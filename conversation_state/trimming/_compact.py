@@ -86,9 +86,11 @@ class SummaryPlan(NamedTuple):
         """
         context = self.context
         response = summary.response if isinstance(summary, AssistantMessage) else None
-        # Before the summary is checked: a refused one has cost tokens, too.
+        # The usage is recorded before the summary is checked, because a refused summary
+        # has cost tokens, too.
         if response is not None and response.usage not in {None, Usage()}:
-            # Recorded under its id, also if a failed turn is recorded again.
+            # The key is the response's id, so that a failed turn that is recorded again
+            # counts once.
             if not response.id:
                 response = attrs.evolve(response, id=new_entry_id())
 
@@ -135,7 +137,7 @@ def read_mark_replaced(message: Message) -> frozenset[int]:
     try:
         return frozenset(read_mark(message).get("replaced", ()))
     except TypeError:
-        # The metadata are users' own, and may be anything.
+        # Metadata belongs to the user and may hold any value under this key.
         return frozenset()
 
 

@@ -262,7 +262,7 @@ def check_message(value: Any) -> Message:
 
 
 def check_integer(step: str, name: str, value: object, least: int = 0) -> int:
-    # Subclasses are taken, enums of integers for example, but True is no count.
+    # Subclasses of int such as enums are accepted, but True is not a count.
     if not isinstance(value, int) or value.__class__ is bool or value < least:
         msg = (
             f"{name} of {step}: expected an integer from {least} on, got "

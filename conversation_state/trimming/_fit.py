@@ -67,7 +67,8 @@ class _KeepNewest:
         """
         Where a valid run to the end may start; at least one.
         """
-        # Without a user's message: a view of system messages alone stays what it is.
+        # A view that shows only system messages has no user message to start on, and is
+        # kept as it is.
         is_all_lead = 0 < survey.lead_size == survey.size
         cuts = survey.cuts
         if self.start_on_user and not is_all_lead:
@@ -173,7 +174,8 @@ class _Fit(_KeepNewest):
         excess = lead_tokens + total - limit
         # A survey of what is shown has counted the results as they are shown.
         rewrites = selection.rewrites if selection.whole else NO_REWRITES
-        # Also where all fits: before the first cut is what no valid view can show.
+        # This cut applies even if everything fits: no valid view can show what is
+        # before the first cut.
         cut = cuts[0]
         if excess > lead_tokens:
             nearest = _find_cut(cuts, excess, rewrites)
@@ -187,12 +189,13 @@ class _Fit(_KeepNewest):
 
             cut = nearest
             if self.slack:
-                # More than half, and one step could drop nearly all that has room.
+                # With more slack than half of the room, one step could drop nearly
+                # everything that fits.
                 slack = min(self.slack, (limit - lead_tokens) // 2)
                 spaced = cuts.fold(
                     _spaced_cuts(slack, lead), _NO_CUTS, key=(_spaced_cuts, slack, lead)
                 )
-                # There may be none behind the last one that leaves out enough.
+                # If no spaced cut leaves out enough, the exact cut is used.
                 cut = _find_cut(spaced, excess, rewrites) or cut
 
         if cut.seq <= lead:
@@ -266,8 +269,8 @@ class _KeepCount(_KeepNewest):
         if not self.first:
             return 0
 
-        # Read instead of bisected: cuts before an invalid place are not kept, and the
-        # first messages are few.
+        # The messages are scanned, not bisected: the cuts before an invalid place are
+        # not kept, and only the first few messages are read.
         open_calls, end = NO_OPEN_CALLS, 0
         for at, (seq, message) in enumerate(context._selection.pairs()):
             if at >= lead_size + self.first:

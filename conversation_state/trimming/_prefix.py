@@ -91,8 +91,8 @@ def find_shared_prefix(ours: Selection, theirs: Selection) -> SharedPrefix:
     messages = tokens = 0
     while True:
         left, right = one.run, two.run
-        # A run is skipped at once only at the same place of both: elsewhere, equal
-        # messages are other entries.
+        # A run is skipped as a whole only if it has the same position on both sides: at
+        # different positions, equal messages are different entries.
         if left and right and left.start == right.start < same:
             common = min(left.stop, right.stop, same) - left.start
             start, stop = left.start, left.start + common

@@ -191,8 +191,8 @@ def _find_wrong_start(pairs: Pairs) -> Iterator[Flaw]:
 
 
 def _cuts_before_users(messages: Sequence[Message]) -> Iterator[int]:
-    # From the end, because a cut before system messages is as good as one before
-    # what follows them.
+    # The loop goes backwards because a cut before system messages is as good as one
+    # before the message that follows them.
     good = True
     for at in range(len(messages) - 1, -1, -1):
         if not isinstance(messages[at], SystemMessage):

@@ -114,7 +114,7 @@ class CallExchange(NamedTuple):
         if isinstance(message, AssistantMessage) and message.tool_calls:
             shown, renamed = _rename_calls(message)
 
-        # Calls before it are not open any more: `closed` has answered them.
+        # `closed` has answered all earlier calls, so none is open here.
         open_calls, _ = check_pairing(NO_OPEN_CALLS, seq, shown)
         position = Position(seq, Edit((shown,)), message)
         if open_calls is NO_OPEN_CALLS:
@@ -294,7 +294,7 @@ def repair_log(entries: Log[Entry], counter: TokenCounter) -> Repaired:
         return run.with_entry(entry, counter)
 
     start = Repaired(0, NO_EXCHANGE)
-    # The same for both values of *at_end*, which matters behind the last entry alone.
+    # The key does not name *at_end*, which makes no difference before the last entry.
     return entries.fold(add_entry, start, key=("repaired", counter))
 
 

@@ -73,7 +73,7 @@ def _plan_summary(step: _Rolling | _ARolling, context: TrimContext) -> SummaryPl
     lead = (selection.whole or selection.survey()).lead
     shown, end = _split_newest(selection, step.keep_last)
     stop = shown[end] if end < len(shown) else len(selection.entries)
-    # What was summarised before costs nothing again; it may be enough.
+    # An earlier summary costs nothing to show again, and may save enough by itself.
     context = _put_earlier_summary(context, lead, stop)
     done = done._replace(context=context)
     if context.total_tokens <= step.limit_tokens:
@@ -85,8 +85,8 @@ def _plan_summary(step: _Rolling | _ARolling, context: TrimContext) -> SummaryPl
     seqs = {seq for seq in shown[:end] if seq >= lead}
     # A position that shows several messages is summarised whole or not at all.
     seqs -= {*shown[end:]}
-    # A summary of a summary alone would lose content and save little, each turn; and
-    # there may be nothing that is old.
+    # If only summaries are left to summarise (or nothing is), another one would lose
+    # content and save little in each turn.
     if all(_is_rolling_summary(selection, seq) for seq in seqs):
         return done
 
@@ -154,8 +154,8 @@ def _can_stand_for(
     return read_mark_replaced(summary).issuperset(read_replaced(selection, shown))
 
 
-# What was left out for its size may be in a summary; what was removed, or is invalid,
-# must not come back in one.
+# Messages that were dropped for their size may be summarised; removed and invalid ones
+# must not come back in a summary.
 _FOR_SIZE = {OVER_BUDGET, OVER_COUNT, BEFORE_USER}
 
 

@@ -95,7 +95,8 @@ class Selection:
         if not isinstance(other, Selection):
             return NotImplemented
 
-        # Numbers first: entries and edits take as long as the conversation is.
+        # The numbers are compared first, because comparing entries and edits takes time
+        # proportional to the conversation.
         return (
             (self.tokens, self.size, self.ranges, self.counter)
             == (other.tokens, other.size, other.ranges, other.counter)
@@ -107,7 +108,7 @@ class Selection:
         return hash((self.tokens, self.size, self.ranges, len(self.entries)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without what was read of the whole log, which can be read again.
+        # The summary of the whole log is left out: it can be computed again.
         changes = pmap(self.find_edits()) or NO_CHANGES
         fields = self.entries, self.counter, self.tokens, self.size, self.ranges
         return Selection, (*fields, changes)
@@ -156,7 +157,8 @@ class Selection:
         if self.is_plain:
             return None
 
-        # Not by iterating: sorting all changes for each position would be quadratic.
+        # This does not use `iterate_edits`, which sorts all changes: called for each
+        # position, it would be quadratic.
         return self.changes.get(seq) or self._find_log_edit(seq)
 
     def _find_log_edit(self, seq: int) -> Edit | None:
@@ -174,8 +176,8 @@ class Selection:
         if self.is_plain:
             return
 
-        # Sorted once for all spans: of many summaries each is a change and leaves a
-        # range, so that the spans are as many.
+        # The changes are sorted once, not for each span: a view with many summaries has
+        # as many spans as changes.
         changes = sorted(self.changes.items())
         for span in spans:
             first = bisect_left(changes, span.start, key=_seq)
@@ -203,7 +205,7 @@ class Selection:
             if not isinstance(found, Rewrite):
                 edit = found[1]
             elif edit is _UNCHANGED:
-                # Without a repair, a position shows one message.
+                # A position without a repair shows one message.
                 edit = Edit((found.message,))
             else:
                 shown = list(edit.messages)
@@ -360,8 +362,8 @@ class Selection:
         removed = {}
         for seq in {seq for seq in map(index, seqs) if self.is_shown(seq)}:
             messages, stands_for = self.messages_at(seq), self.summarised(seq)
-            # What it showed stays known: a summary that was dropped again is one of
-            # the view's summaries, and was paid for.
+            # The removed edit keeps its messages: a summary that was dropped again is
+            # still one of the view's summaries, and its tokens were paid for.
             removed[seq] = Edit(messages, reason, stands_for)
 
         return self.change(removed)
@@ -404,8 +406,9 @@ class Selection:
             return self
 
         dropped.sort()
-        # Without *whole*: what is shown now is not all that *steps* made. Not by
-        # `attrs.evolve`, which takes nearly three times as long: each `fit` drops.
+        # *whole* is not passed on, because this selection no longer shows all that
+        # *steps* made. `attrs.evolve` would take nearly three times as long, and each
+        # `fit` drops messages.
         return Selection(
             self.entries,
             self.counter,

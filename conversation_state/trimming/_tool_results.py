@@ -128,7 +128,8 @@ def _rewrite_log(selection: Selection, steps: tuple[_RewriteStep, ...]) -> _Rewr
 
         return run._replace(size=seq + 1, exchange=exchange)
 
-    # Without *at_end* of `repair`: what it answers comes behind the last entry.
+    # The key leaves out *at_end* of `repair`, which adds messages behind the last entry
+    # only.
     key = ("rewritten", counter, bool(repaired), steps)
     run = selection.entries.fold(add_entry, _Rewritten(), key=key)
     if repaired:
@@ -144,7 +145,8 @@ def _rewrite_whole(selection: Selection, step: _RewriteStep) -> Selection:
 
     O(log n + what was spared by one of the steps and not by another).
     """
-    # Each step is idempotent, so nothing has to be looked for.
+    # The same step was the last one, and each step is idempotent, so there is nothing
+    # to do.
     if step in selection.steps[-1:]:
         return selection
 
@@ -159,7 +161,7 @@ def _rewrite_whole(selection: Selection, step: _RewriteStep) -> Selection:
         first = bisect_left(run.rewrites, start, key=_rank)
         last = bisect_left(run.rewrites, stop, key=_rank)
         if first < last:
-            # Sums of this run go on where those of older results stopped.
+            # The sums of this run continue those of the older results.
             before = run.rewrites[first - 1] if first else None
             base = before.saved if before else 0
             if start:
@@ -169,7 +171,7 @@ def _rewrite_whole(selection: Selection, step: _RewriteStep) -> Selection:
                 ]
                 rewrites = rewrites.extend(found)
             else:
-                # Shares the log that the fold remembers, instead of copying.
+                # This shares the log that the fold remembers instead of copying it.
                 rewrites = run.rewrites.take(last)
 
             newest = run.rewrites[last - 1]

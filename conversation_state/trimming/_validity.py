@@ -262,12 +262,14 @@ class Survey(NamedTuple):
             cuts = cuts.append(cut)
             if role == "user":
                 users = users.append(cut)
-            # Only what nothing else comes before: a later one is kept as others are.
+            # Only system messages before all others are the lead; later ones are
+            # handled like other messages.
             elif role == "system" and lead_size == size:
                 lead_size, lead, lead_tokens = size + 1, seq + 1, before + tokens
 
         if not (size + 1) % 32:
-            # A log remembers these surveys as long as it lives.
+            # The entries' log remembers these surveys as long as it lives, and a new
+            # Log does not keep the versions before it alive.
             cuts, users = Log(cuts), Log(users)
 
         # `_replace` and the generated constructor cost three times as much,

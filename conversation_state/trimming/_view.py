@@ -123,8 +123,8 @@ class TrimContext:
             entries = conversation.entries
         else:
             check_iterable(conversation, "conversation", "a state or Messages")
-            # Without identities: nothing says that a message of another list is the
-            # same one, so summaries of lists are not found again by their marks.
+            # These entries have no identity: the same message in another list could be
+            # a different one, so summaries of lists are not found again by their marks.
             entries = Log([Entry("", check_message(one)) for one in conversation])
 
         survey = survey_log(entries, counter)
@@ -310,7 +310,8 @@ class TrimContext:
                 )
                 raise TypeError(msg)
 
-            # What holds for every provider is in the pairing above.
+            # The check of pairs above already covers the rules that hold for every
+            # provider.
             if not wanted.everywhere:
                 found.extend(wanted._find(self._selection.pairs()))
 
@@ -336,7 +337,7 @@ class TrimContext:
         """
         return self._selection.size
 
-    # A view that shows nothing is still a view: `previous or …` must take it.
+    # A view that shows nothing is truthy, so that `previous or ...` takes it.
     def __bool__(self) -> bool:
         return True
 
@@ -387,7 +388,8 @@ def find_positions(summary: EarlierSummary, entries: Log[Entry]) -> frozenset[in
     are not at the same positions.
     """
     if summary.entries is not None:
-        # The state may have grown since, or be a fork from after the summary.
+        # The state may have grown since the summary, or may be a fork from an earlier
+        # entry.
         same = entries.common_prefix(summary.entries)
         holds = summary.stands_for[-1].stop <= same
         return frozenset(chain.from_iterable(summary.stands_for if holds else ()))
