@@ -40,7 +40,7 @@ _FORKED = (
     "process was forked: let the child make its own stream"
 )
 
-# What `pumps_ended_by` collects: pumps that lost their last reader in this thread.
+# The pumps that lost their last reader in this thread, for `pumps_ended_by`.
 _closed_here = threading.local()
 
 
@@ -73,8 +73,8 @@ class AsyncSource(Source):
 
     def __init__(self, iterator: AsyncIterator[Any]) -> None:
         super().__init__()
-        # The task refers to the pump only: so this source is freed with the last cell
-        # that refers to it, which ends the task.
+        # The task refers to the pump, not to this source, so this source is freed with
+        # the last cell that refers to it, and that ends the task.
         self._pump = _Pump(iterator)
 
     def poll(
@@ -213,7 +213,7 @@ class _Pump:
         return int(require_anyio().get_current_task().id)
 
     def _request_item(self, run: _PumpTask, number: int) -> None:
-        # A request from another thread may come after the item that it was for.
+        # The item may have arrived before a request for it from another thread.
         if self.asked < number:
             run.wanted.set()
 
@@ -259,7 +259,8 @@ class _Pump:
             except Exception as error:  # noqa: BLE001 - the source's: readers get it
                 return fault(error)
 
-            # In this order: a woken reader may request the next one.
+            # The counter is increased first, because a reader that is woken may request
+            # the next item at once.
             self.given += 1
             self.items.append(item)
             del item
@@ -292,7 +293,7 @@ class _Pump:
 
             import logging  # noqa: PLC0415 - rarely needed, and slow to import
 
-            # There is no caller to raise it in.
+            # The error is logged because no caller is left to raise it to.
             logging.getLogger("conversation_state.streams").exception(
                 "closing the source of a stream failed: %r", self._iterator
             )
@@ -302,7 +303,7 @@ class _Pump:
         End here for all readers, and cancel the task. Idempotent.
         """
         self._finish_items(make_abort_fault())
-        # After that: a task which began meanwhile sees that it is over.
+        # The end is recorded first, so that a task that starts in between sees it.
         run = self._run
         if run is not None:
             call_soon(run.loop, run.scope.cancel)
@@ -311,8 +312,8 @@ class _Pump:
         """
         Cancel the task: there is no reader any more.
         """
-        # Called by a finalizer, so from any thread and anywhere in the loop's own; a
-        # scope may be cancelled between two steps of its loop only.
+        # A finalizer may call this in any thread, and in the middle of the loop's own
+        # code; a cancel scope may be cancelled only between two steps of its loop.
         run = self._run
         if run is not None and not self._is_over:
             call_soon(run.loop, run.scope.cancel)

@@ -139,7 +139,7 @@ def without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def _is_ours(traceback: TracebackType) -> bool:
-    # Code that a program executes with globals of its own has any name, or none.
+    # A program may execute code whose globals have any value as `__name__`, or none.
     name = str(traceback.tb_frame.f_globals.get("__name__"))
     return name.startswith(("conversation_state.streams.", "conversation_state._wait"))
 
@@ -262,8 +262,8 @@ class Source:
         """
         Release *turn* if it was acquired. Idempotent.
         """
-        # In this order: an interrupt between two lines leaves a turn that is still
-        # held, or a call that can be repeated, and wakes others twice at worst.
+        # The order matters: an interrupt between two lines leaves a turn that is still
+        # held or a call that can be repeated, and at worst wakes others twice.
         if self.turn.get(0) is turn:
             turn.append(0)  # so that a repeated call knows it was acquired
             self.turn.clear()
@@ -334,7 +334,7 @@ class _BareCell(StreamCell):
 
 make_bare_cell: Any = _BareCell
 
-# Called with a cell and its item, by `map`.
+# `map` calls this with a cell and its item.
 SET_ITEM: Callable[[StreamCell, Any], None] = vars(StreamCell)["item"].__set__
 
 LAST = StreamCell(None)

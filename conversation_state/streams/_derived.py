@@ -131,15 +131,16 @@ class Converted(Source):
             else:
                 self._call_function(0, step, at.item)
 
-        # A result that is there was made before an interrupt: not called again.
+        # If there is a result, it was computed before an interrupt, and the function is
+        # not called again.
         is_handled = self._functions[1] is None or len(step) > 2  # noqa: PLR2004
         if not is_handled and type(step[1]) is Fault:
             self._call_function(1, step, step[1].error)
 
         item = step[-1]
         if item is SKIP:
-            # The same cell waits for the next item, so that what is left out is
-            # freed, however many there are in a row.
+            # The same cell waits for the next item, so that elements that are left out
+            # are freed, however many there are in a row.
             cell.link = (self, [at.next])
             return AGAIN
 
@@ -239,8 +240,8 @@ class Merged(Source):
             if at.link is not None:
                 continue
 
-            # The one that was read comes last, so that no stream which always has
-            # an item ready keeps the others from being read.
+            # The branch that was just read goes last, so that a stream that always has
+            # an item ready does not keep the others from being read.
             others = branches[number + 1 :] + branches[:number]
             if at.item is not END:
                 cell.item = at.item

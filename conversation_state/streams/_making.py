@@ -88,7 +88,8 @@ def merge(*streams: Stream[T]) -> Stream[T]:
         cell = stream._get_cell()
         link = cell.link  # read once: another thread may fill the cell meanwhile
         if link is not None and type(link[0]) is Merged:
-            # Its own branches, so that merges of merges are no deeper than one.
+            # The inner merge's branches are added instead of the merge, so that nested
+            # merges stay one level deep.
             branches.extend(link[1])
         else:
             branches.append((None, cell))
@@ -118,7 +119,8 @@ def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
 
         _check_stream(stream)
 
-    # Unlike in `merge`, an inner merge stays one branch: it has one name and one end.
+    # Unlike in `merge`, an inner merge stays one branch, because it has one name and
+    # one end.
     branches = tuple((name, stream._get_cell()) for name, stream in streams.items())
     return stream_from(StreamCell((Merged(), branches)))
 
@@ -184,7 +186,8 @@ async def acollect(stream: AsyncIterable[Message] | Iterable[Message]) -> Messag
 
 def _attach_partial(error: BaseException, chunks: list[Message]) -> None:
     if not isinstance(error, Exception):
-        # An interrupt comes anywhere, and its frames would keep the source.
+        # An interrupt may be raised in any frame, and those frames would keep the
+        # source alive.
         error.with_traceback(without_our_frames(error.__traceback__))
         return
 
@@ -197,6 +200,7 @@ def _attach_partial(error: BaseException, chunks: list[Message]) -> None:
     note = f"chunks read before: {len(chunks)}; `partial` is their message"
     with suppress(Exception):  # some errors allow no attributes
         error.partial = partial  # type: ignore[attr-defined]
-        # Readers of one stream get the same error, and each may collect.
+        # All readers of a stream get the same error object, and each of them may call
+        # this.
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)

@@ -88,8 +88,8 @@ class Pipe:
         self.items: deque[Any] = deque()
         self.offers: deque[Offer] = deque()
         self.readers: deque[Waiter] = deque()
-        # The two ends, to learn of their end twice: Python swallows an interrupt
-        # in a finalizer, and with it what that was to do.
+        # The pipe watches both ends itself, because Python swallows an interrupt that
+        # is raised in a finalizer, and the rest of the finalizer does not run.
         self.watched: list[ref[Any]] = []
 
     def watch(self, end: object, callback: Callable[[], object]) -> None:
@@ -118,7 +118,8 @@ class Pipe:
             self.items.clear()
             return False
 
-        # Perhaps before: what comes after the end is lost.
+        # The pipe may have been closed before the offer was added: items after the end
+        # are lost.
         if self.is_closed or self.is_aborted:
             try:
                 self.items.remove(offer)
@@ -229,8 +230,8 @@ class Pipe:
         """
         Tell senders that the last reader is gone.
         """
-        # In this order: `accept` adds an item and then looks, so that one of the two
-        # clears what nothing can read.
+        # The flag is set before the items are cleared: `accept` adds an item and then
+        # checks the flag, so one of the two always clears items that no reader can get.
         self.is_deserted = True
         self.items.clear()
         self._wake_senders()
@@ -265,7 +266,8 @@ class PipeSource(Source):
             if waiter is None:
                 return None
 
-            # Entered first: an item that comes after the second look wakes it.
+            # The waiter enters the queue before the second look, so that an item that
+            # arrives after it wakes this reader.
             waiter.enter(pipe.readers)
             pipe.wake_sender()  # if there is no room without a reader that waits
             if not pipe.take(cell):

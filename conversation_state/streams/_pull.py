@@ -136,7 +136,7 @@ def _pull_one(
             if source.turn.setdefault(0, turn) is not turn:
                 _await_turn(source, turn, cell, waiter, block=block)
 
-            # Another reader may have the turn, or may have filled the cell.
+            # Another reader may have taken the turn or filled the cell in the meantime.
             if cell.link is not None and source.turn.get(0) is turn:
                 following = source.poll(cell, waiter, block=block)
                 if following is not None and following is not AGAIN:
@@ -161,7 +161,8 @@ _FORKED = (
     "in the child: abort() the stream here, or let the child make its own"
 )
 
-# One for each fork that led to this process: none of a parent's threads is in it.
+# One entry for each fork that led to this process; the parent's threads do not exist
+# here.
 FORKS: list[bool] = []
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=partial(FORKS.append, True))  # noqa: FBT003
@@ -190,8 +191,8 @@ def _await_turn(
 
     if not block:
         if waiter is not None:
-            # Entered first, and then tried once more: a turn that is released in
-            # between wakes whoever is in the queue.
+            # The waiter enters the queue before it tries once more: a turn that is
+            # released in between wakes a waiter that is in the queue.
             waiter.enter(source.busy)
             source.turn.setdefault(0, turn)
 
@@ -233,7 +234,8 @@ def _is_turn_lost(source: Source) -> bool:
     """
     turn, owner = source.turn.get(0), _find_owner(source)
     for _ in range(2):
-        # A thread may give the turn back and end meanwhile: it is looked at again.
+        # A thread may release the turn and end in the meantime, so it is looked at
+        # again.
         if not owner or _is_reading(owner):
             return False
 

@@ -78,7 +78,8 @@ class CellReader(Generic[T_co]):
         self._is_closed = True
         self._ask = None
         self._cell = None
-        # After the cell is gone: a reader that is woken looks for it.
+        # The waiter is woken after the cell is gone, because it looks for the cell when
+        # it wakes.
         waiter = self._waiter
         if waiter is not None:
             waiter.wake()
@@ -96,7 +97,7 @@ class CellReader(Generic[T_co]):
                     cell = None
                     ask = self._find_ask()
                 else:
-                    # What `_read_cell` does, where nothing is unusual.
+                    # This is what `_read_cell` does in the usual case.
                     fill = link[0].fill
                     error = None
                     try:
@@ -191,17 +192,19 @@ class CellReader(Generic[T_co]):
 
         error, context = item.error, item.context
         try:
-            # The error is everybody's, and this way it is the same for all.
+            # All readers share the error object; with its own traceback it is the same
+            # for each of them.
             raise error.with_traceback(item.traceback)
         finally:
             BaseException.__setattr__(error, "__context__", context)
-            # An error holds the frames it went through, and they what they name.
+            # An error keeps alive the frames that it went through, and with them their
+            # local variables.
             del cell, context, error, item, self
 
     def _wait_for_item(self) -> StreamCell:
         while True:
-            # Where `close` can find it before the cell is looked at: whichever comes
-            # first, this reader doesn't sleep on after it.
+            # The waiter is stored where `close` can find it before the cell is looked
+            # at, so that this reader does not go on sleeping after a close.
             waiter = self._waiter = ThreadWaiter()
             try:
                 cell = self._cell

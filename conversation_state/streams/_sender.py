@@ -161,11 +161,12 @@ class Sender(Generic[T_contra]):
 
     def _close_pipe(self, error: BaseException | None = None) -> None:
         pipe = self._pipe
-        # An error that nothing could read would only keep its frames alive.
+        # If no reader can get the error, sending it would only keep its frames alive.
         if error is None or pipe.is_closed or pipe.is_deserted:
             pipe.close()
         else:
-            # It has room in a full pipe: the end of a block must not wait.
+            # The last item is put into a full pipe, too, because leaving a `with` block
+            # must not wait.
             pipe.close(_make_last_fault(error))
 
     def _send_item(self, item: Any) -> bool:
@@ -220,7 +221,7 @@ def _wait_for_room(pipe: Pipe, offer: Offer) -> bool:
     pipe.offers.append(offer)
     while (is_sent := pipe.accept(offer)) is None:
         if offer.waiter is None:
-            # And look again: what made room just now woke nothing.
+            # Look again, because room that was made just now woke no waiter.
             offer.waiter = ThreadWaiter()
         else:
             offer.waiter.wait()  # type: ignore[attr-defined]

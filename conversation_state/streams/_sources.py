@@ -101,8 +101,8 @@ class ReadySource(Source):
         self._start_asking()
 
     def _start_asking(self) -> None:
-        # A generator for the same reason as in `calling`. One at a time may run it,
-        # whether it has the turn or reads alone.
+        # This is a generator for the same reason as in `calling`. Only one caller at a
+        # time may run it, whether it holds the turn or reads alone.
         self._asks: Any = _ask_repeatedly(self)
         next(self._asks)
         self.fill = self._asks.send
@@ -276,7 +276,7 @@ def _ask_repeatedly(  # noqa: C901, PLR0912, PLR0915 - calls take longer than al
             except BaseException as error:  # noqa: BLE001 - `_put_error` says where
                 targets.clear()  # it would keep the cell
                 following = None
-                # Or else a reader that was alone until now took the item.
+                # Otherwise a reader that was alone until now took the item.
                 if not (has_asked and isinstance(error, IndexError)):
                     result = _put_error(error, box, tickets, interrupts)
             finally:
@@ -340,8 +340,8 @@ def _call_closers(closers: deque[Callable[[], object]]) -> None:
         try:
             close()
         except Exception:
-            # Any, since a source is the user's code. Readers have what it gave, and
-            # no caller waits for this call: so it is logged.
+            # A source is the user's code and may raise any error. Readers have its
+            # items already and no caller waits for this call, so the error is logged.
             import logging  # noqa: PLC0415 - rarely needed, and slow to import
 
             logging.getLogger("conversation_state.streams").exception(
@@ -352,7 +352,7 @@ def _call_closers(closers: deque[Callable[[], object]]) -> None:
 
 
 def _close_asked_iterator(closers: deque[Callable[[], object]]) -> None:
-    # Those that can't be closed now, because they run, are closed later.
+    # Iterators that are running can't be closed now, and are closed later.
     with suppress(BaseException):
         for close in closers.copy():
             close()
@@ -399,7 +399,7 @@ class BlockingSource(ReadySource):
             waiter.enter(self._waiters)
             job = self._job
             if job is None or not job.is_running():
-                # Possibly again for the same cell, which is harmless.
+                # This may ask for the same cell again, which is harmless.
                 job = self._job = _WorkerJob()
                 in_worker(partial(self._ask_in_worker, job, cell))
                 job.is_begun = True
@@ -428,8 +428,8 @@ class BlockingSource(ReadySource):
             self._is_closing = True
 
     def __del__(self) -> None:
-        # A generator would be closed when it is freed; other iterators, as those of
-        # connections, have to be notified.
+        # A generator is closed when it is freed; other iterators, such as connections,
+        # have to be closed explicitly.
         for close in getattr(self, "_closers", ()):  # making it may be interrupted
             close()
 

@@ -96,7 +96,7 @@ class Stream(Generic[T_co]):
             return stream_from(given._get_cell())
         if isinstance(given, StreamReader):
             return given.rest
-        # What has `__next__` is read once, however much else it has of a collection.
+        # An iterator (with `__next__`) is read once, even if it is also a collection.
         if isinstance(given, Collection) and not hasattr(given, "__next__"):
             if isinstance(given, _MUTABLE):
                 given = tuple(source)  # type: ignore[arg-type]
@@ -170,7 +170,8 @@ class Stream(Generic[T_co]):
         Streams made of it can. Idempotent.
         """
         self._cell = None
-        # A copy, because readers that are freed meanwhile remove themselves.
+        # The loop uses a copy, because readers that are freed meanwhile remove
+        # themselves.
         for there in list(self._readers):
             reader = there()
             if reader is not None:
