@@ -34,20 +34,21 @@ under
     ``audio``, ``function_call`` (the format before ``tool_calls``).
 
 list, block, plain, text, format, thinking
-    How the content was written if not as `dump` would: as a list next to
-    reasoning, in a dialect's block, as a plain text where others have an
-    object, in unusual base64, with another word for audio, in pieces.
+    How the content was written if `dump` would write it differently: as a list next
+    to reasoning; in a dialect's block; as a plain text where others have an
+    object; in unusual base64; with another name of the audio format; in pieces.
 
 mended
-    Where half of a surrogate pair stood: no UTF-8 can carry it, so U+FFFD
-    stands there now, and `dump` lists it as lost.
+    The paths of texts that had half of a surrogate pair. UTF-8 can't encode it, so
+    U+FFFD stands there now, and `dump` lists it as lost.
 
 response, choice
-    What a response has that `ResponseMeta` has no field for. Never sent.
+    The keys of a response and its choice that `ResponseMeta` has no field for.
+    Never sent.
 
-The current content of a message goes before its notes: a note on what has been
-changed since does nothing. Not quite what was loaded is sent back of one
-thing: of audio that the provider made, which it takes by its id.
+The current content of a message goes before its notes: a note on content that was
+changed since has no effect. One thing is not sent back as it was loaded: audio
+that the provider made, which it takes by its id.
 
 What this format can't represent is listed in `Export.lost`, see
 `dump`. Three things come back from a round trip in another form, and are not

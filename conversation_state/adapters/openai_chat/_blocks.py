@@ -60,7 +60,7 @@ ROLES = {
     "user": "user",
 }
 
-# Where dialects put what the model thought, next to the content.
+# The keys next to the content under which dialects have the reasoning.
 REASONING_KEYS = ("reasoning_content", "reasoning")
 
 # The blocks that hold media; `SLOTS` has the key of their content.
@@ -73,11 +73,11 @@ MEDIA: dict[str, type[MediaPart]] = {
     "video_url": VideoPart,
 }
 
-# What else our parts have a field for: keys next to the content.
+# The keys next to the content of a block for which our parts have a field.
 WORDS = {"file": "filename", "image_url": "detail", "input_audio": "format"}
 
-# The block of each kind of part that the format itself has, by role; all else
-# is a dialect's.
+# The blocks that the format itself has, by role and kind of part; all others are a
+# dialect's.
 NATURAL: dict[str, dict[str, str]] = {
     "assistant": {"text": "text", "refusal": "refusal"},
     "system": {"text": "text"},
@@ -120,7 +120,8 @@ def read_content(node: ObjectReader, role: str) -> str | list[Part]:
         node.wrong("content", "a text, a list of parts or null")
         return ""
 
-    # The provider refuses it, so only what was loaded so is sent so.
+    # The provider refuses an empty list, so `dump` writes one only if a note says that
+    # it was loaded.
     if not content:
         node.notes["list"] = True
 
@@ -155,7 +156,8 @@ def _read_block(block: ObjectReader, role: str, *, alone: bool) -> Part:
     elif kind == "refusal" and role == "assistant":
         text = block.text("refusal")
         block.keep(_REFUSAL)
-        # Alone, it is usually next to the content, and so `dump` puts it.
+        # Without this note `dump` writes a refusal that is alone next to the content,
+        # as is usual.
         if text and alone:
             block.notes["block"] = "refusal"
 
@@ -199,8 +201,8 @@ def _is_plain_text(piece: Any) -> bool:
 
 def _read_medium(block: ObjectReader, kind: str, role: str) -> Part | None:
     """
-    A block of a *kind* that holds media; None for a file that is with the
-    provider, and for content that can't be read.
+    The part for a block of a *kind* that holds media; None for a file that the
+    provider stores, and for content that can't be read.
     """
     value, slot, word = block.raw.get(kind), SLOTS.get(kind, "url"), ""
     if isinstance(value, str):
@@ -276,7 +278,7 @@ def _write_thinking(part: ReasoningPart, lengths: tuple[Any, ...]) -> dict[str, 
             texts.append(part.text[start : start + length])
             start += length
 
-    # The lengths are those of what was loaded.
+    # The lengths don't fit if the text was changed since it was loaded.
     if start != len(part.text):
         texts = [part.text]
 

@@ -52,11 +52,11 @@ from conversation_state.usage import Usage
 
 __all__ = ["aload_chunks", "load_chunks"]
 
-# `obfuscation` is padding against those who measure the length of messages.
+# `obfuscation` is padding that hides the length of a piece.
 _RESPONSE = frozenset({"choices", "error", "model", "obfuscation", "object", "usage"})
 _CHOICE = frozenset({"delta", "error", "finish_reason", "index", "logprobs", "usage"})
-# Lists whose items come in pieces, and which texts in them do: tools that Groq
-# ran, OpenRouter's details of reasoning, and LiteLLM's.
+# Lists whose items come in pieces, and the keys of texts in these that do, too: tools
+# that Groq ran, and the reasoning of OpenRouter and of LiteLLM.
 _INDEXED = {
     "executed_tools": frozenset[str](),
     "reasoning_details": frozenset({"summary", "text"}),
@@ -79,8 +79,8 @@ _DELTA = frozenset(
 )
 _TEXTS = ("content", "refusal", *REASONING_KEYS)
 
-# What OpenAI's SDK (`client.chat.completions.stream`) gives: each chunk, with
-# the whole answer so far, and what it derives from it.
+# The types of events of OpenAI's SDK (`client.chat.completions.stream`): one wraps a
+# chunk and the answer so far, the others are derived from these.
 _WRAPPER = "chunk"
 _DERIVED = frozenset(
     {
@@ -151,7 +151,7 @@ def aload_chunks(
     events: AsyncIterable[Any], *, choice: int = 0
 ) -> AsyncIterator[AssistantMessage]:
     """
-    What `load_chunks` gives, of events that are waited for.
+    The async twin of `load_chunks`, for events that are awaited.
     """
     return achunks_of(ChatStream(choice), events)
 
@@ -208,14 +208,16 @@ class ChatStream:
         elif found == "content":
             cut = self._texts["content"]
             self.template.remember(event, path, cut, make_text_chunk)
-        # The first piece of reasoning has a note on its key, and the next ones none.
+        # Only the first piece of reasoning has a note on its key, so later ones need
+        # none.
         elif found in self._thinking and len(self._thinking) == 1:
             make = part_chunks(ReasoningPart, None)
             self.template.remember(event, path, self._texts[found], make)
 
     def _find_single_key(self, delta: Mapping[str, Any]) -> tuple[str, Any]:
         """
-        The one thing that is new in *delta*; "" if there is not just one.
+        The only key of *delta* that brings something new, and its value; "" and None
+        if there are none or several.
         """
         found, piece = "", None
         for key, value in delta.items():
@@ -271,7 +273,7 @@ class ChatStream:
             _, delta, name = where.partition(".delta.")
             self._mended |= {name: True} if delta else {}
 
-        # What could be read is given, whatever else is wrong.
+        # The chunks that could be read come before the error.
         yield from chunks
         read.finish()
         error = event.get("error") or self._error
@@ -280,10 +282,10 @@ class ChatStream:
 
     def _read_response(self, event: ObjectReader) -> None:
         block, where = find_usage(event.raw)
-        # Only the first answer has the usage of all, as in a whole response.
+        # The first answer has the usage of all answers, as in a whole response.
         if block and not self._choice:
             usage, left = read_usage(event.reading, block, f"{event.path}{where[1:]}")
-            # Providers correct themselves, also downwards.
+            # The latest usage stands, because providers correct counts, also downwards.
             self._usage = usage or self._usage
             add_to(self._of_response, {"usage": left} if left else {})
 
@@ -297,7 +299,7 @@ class ChatStream:
         if raw.get("finish_reason") is not None:
             self._finish_reason = choice.text("finish_reason") or self._finish_reason
 
-        # OpenRouter reports here that its provider failed.
+        # OpenRouter reports under this key that the provider behind it failed.
         self._error = raw.get("error")
         response = None
         if raw.get("logprobs") is not None:
@@ -341,7 +343,7 @@ class ChatStream:
         else:
             content = read_content(delta, "assistant")
 
-        # A refusal behind a text has a note that it stands next to it, as in `load`.
+        # `_read_refusal` notes the key of a refusal behind a text, as `load` does.
         self._has_text = self._has_text or bool(content)
         after = [*self._audio.read(delta), *self._read_refusal(delta)]
         if content or after:
@@ -400,7 +402,7 @@ class ChatStream:
                 # Some servers send the same text under both keys.
                 thoughts.setdefault(text, {})[key] = True
 
-        # Where they stood is noted once, with the first piece.
+        # Only the first of several pieces has a note on its keys.
         parts: list[Part] = []
         for text, keys in thoughts.items():
             about = EMPTY_MAP if keys == self._thinking else _note_keys(keys)
@@ -445,7 +447,8 @@ class ChatStream:
             "audio": {},
             "mended": [*mended, *self._mended, *self._calls.mended()],
         }
-        # Metadata of audio without data stands with the other keys.
+        # If no audio data came, there is no part, and the keys of the message take the
+        # metadata.
         notes[self._audio.place].update(self._audio.rest())
         metadata = with_notes(SOURCE, without_empty(notes))
         reason = self._finish_reason or ("interrupted" if broken else "")

@@ -35,11 +35,11 @@ def dump(messages: Iterable[Message]) -> Export:
     """
     *messages* as a request has them: ``{"messages": [...]}``.
 
-    What was loaded from this format is written as it was. What the format
-    can't represent is in `Export.lost`: reasoning but in the dialect it came in,
-    media where it takes none, `ToolMessage.is_error`, what is another
-    provider's own, what had to be mended. Ours, and so neither sent nor lost,
-    are timestamps, run and turn ids, `AssistantMessage.response`, positions
+    Messages that were loaded from this format are written as they were. Content
+    that the format can't represent is in `Export.lost`: reasoning, except in the
+    dialect it came in; media where the format takes none; `ToolMessage.is_error`;
+    content specific to another provider; mended texts. Neither sent nor listed as
+    lost are timestamps, run and turn ids, `AssistantMessage.response`, positions
     (*index*) and the caller's own metadata.
 
     Raises:
@@ -84,7 +84,7 @@ def _write_message(write: PayloadWriter, message: Any, path: str) -> dict[str, A
         if "content" in list_of(notes, "without"):
             del raw["content"]
         elif role == "assistant" and not raw.keys() <= _BARE:
-            # As the provider does itself where there are calls.
+            # The provider itself sends null as the content next to calls.
             raw["content"] = None
 
     return merge_kept_keys(map_of(notes, "keys"), raw) if notes else raw
@@ -118,7 +118,7 @@ def _write_parts(
     raw: dict[str, Any],
 ) -> str | list[dict[str, Any]]:
     """
-    The content of a message of parts; what is next to it is put into *raw*.
+    The content of a message of parts; parts that stand next to it are put into *raw*.
     """
     parts: tuple[Part, ...] = message.content
     listed = notes.get("list") is True
@@ -140,11 +140,13 @@ def _write_parts(
         if (block := write_part(write, part, here, message.role)) is not None
     ]
     if is_answer and not listed and len(blocks) == 1 < len(parts):
-        # With the rest next to it, one text is a text and not a list.
+        # The other parts are next to the content, so this text is the content itself
+        # and not a list.
         (block,) = blocks
         return block["text"] if block.keys() == {"type", "text"} else blocks
 
-    # A message that loses all its parts is still sent: the order of roles stays.
+    # A message that loses all its parts is still sent, so that the order of roles
+    # stays.
     return blocks if blocks or (listed and (is_answer or not parts)) else ""
 
 
@@ -162,14 +164,15 @@ def _put_beside(
             why = "reasoning is one text before the content; this part was moved"
             write.lose(path, "reasoning", why)
 
-        # Held by one name, a text grows in place; otherwise each of thousands of parts
-        # copies those before it.
+        # CPython extends a text in place if a single name refers to it. Otherwise each
+        # of thousands of parts would copy the text of those before it.
         for key in keys:
             text, raw[key] = raw.get(key, ""), ""
             text += part.text
             raw[key] = text
     else:
-        # Audio that the provider made is with the provider, under its id.
+        # Audio that the provider made is sent by its id, because the provider stores
+        # the data.
         name = map_of(notes, "keys").get("id")
         keys = ["audio"] if under and isinstance(name, str) else []
         if not isinstance(part, AudioPart) or "audio" in raw:
@@ -185,15 +188,16 @@ def _put_beside(
 
 def _find_refusal(inside: list[tuple[Part, str]]) -> RefusalPart | None:
     """
-    The refusal at the end of *inside* if it is next to the content: where
-    it is alone, as usual, or where it stood there.
+    The refusal at the end of *inside* if it is written next to the content: if it
+    is alone, as is usual, or if it was loaded from there.
     """
     part = inside[-1][0] if inside else None
     if not isinstance(part, RefusalPart) or not part.text:
         return None
 
     notes = notes_of(part.metadata, SOURCE)
-    # A refusal that stood alone in a list of blocks has a note on that.
+    # A refusal that was loaded as the only block of a list has the note "block", so it
+    # is written as a block again.
     alone = len(inside) == 1 and not notes
     return part if alone or map_of(notes, "under") else None
 
@@ -211,7 +215,7 @@ def _put_call(
     if not call.arguments and key in without:
         del body[key]
 
-    # The key holds one call; of two, the second is sent with the others.
+    # The key "function_call" holds one call; a second one is sent in "tool_calls".
     if legacy and not custom and "function_call" not in raw:
         raw["function_call"] = merge_kept_keys(keys, body)
         return
@@ -223,7 +227,7 @@ def _put_call(
     if call.type != "function" or not ("type" in without or "type" in keys):
         one["type"] = call.type
 
-    # The fields of another kind of call are all among the keys.
+    # A call of another type has all its fields among the noted keys, and no body.
     if call.name or call.arguments or call.type in {"custom", "function"}:
         one["custom" if custom else "function"] = body
 

@@ -110,7 +110,7 @@ class ChatLoader(MessageLoader):
             return None
 
         node = ObjectReader(self, raw, path)
-        # Some responses leave out who answers, for who else could.
+        # Some responses have no role, because only the assistant answers.
         given = raw.get("role", "assistant" if info else None)
         role = ROLES.get(given) if isinstance(given, str) else None
         if role is None or (info and role != "assistant"):
@@ -130,8 +130,9 @@ class ChatLoader(MessageLoader):
             node.notes.update(info.notes)
 
         if role == "system" and not _is_text(content):
-            # Mistral has thoughts there, an example for the model to follow. It is kept
-            # whole, so what was noted about it would be sent twice.
+            # Mistral's system messages may contain reasoning, as an example for the
+            # model. The message is kept as a whole, so `dump` would write noted keys
+            # twice.
             node.notes.clear()
             node.keys.clear()
             content, fields = self.json(raw, path), dict[str, Any](source=SOURCE)
@@ -167,7 +168,8 @@ class ChatLoader(MessageLoader):
             if not node.raw.keys().isdisjoint(_BESIDE):
                 content = _add_beside(node, content)
 
-            # As the provider writes a message that has something besides its content.
+            # The provider sends null as the content of a message with something next to
+            # it, and so does `dump`.
             if fields["tool_calls"] or content is not parts:
                 empty = None
 
@@ -205,7 +207,7 @@ def _read_call(node: ObjectReader, made: str) -> ToolCall:
     field = "custom" if kind == "custom" else "function"
     body, name, arguments = raw.get(field), "", ""
     if kind not in {"custom", "function"} and _is_opaque(body):
-        # Another kind of call, whose fields are a provider's own.
+        # The fields of another type of call are the provider's own.
         node.keep(frozenset({"id", "type"}))
     elif is_map(body):
         inside = node.child(field)
@@ -231,8 +233,8 @@ def _read_call(node: ObjectReader, made: str) -> ToolCall:
 
 def _read_function(body: ObjectReader, key: str) -> tuple[str, str]:
     """
-    What *body* calls, and with what; some leave out *key* where that is
-    nothing.
+    The name and the arguments in *body*; some providers leave out *key* if there
+    are no arguments.
     """
     body.keep(frozenset({"name", key}))
     if key not in body.raw:
@@ -255,7 +257,8 @@ def _is_opaque(body: Any) -> bool:
 
 def _note_empty_content(node: ObjectReader, empty: str | None) -> None:
     """
-    Note how a message has no content, unless `dump` writes it so: as *empty*.
+    Note how a message without content was written, unless it was *empty*, which
+    `dump` writes.
     """
     if "content" not in node.raw:
         node.notes["without"] = ["content"]
@@ -272,8 +275,8 @@ def _is_text(content: str | list[Part]) -> bool:
 
 def _add_beside(node: ObjectReader, content: str | list[Part]) -> str | list[Part]:
     """
-    The *content* and what is next to it, as parts: reasoning, under a
-    dialect's key, before it; audio that was made, and a refusal, behind it.
+    The *content* and the values next to it, as parts: reasoning, which is under a
+    dialect's key, before it; audio that the model made, and a refusal, behind it.
     """
     thoughts: dict[str, dict[str, bool]] = {}
     for key in REASONING_KEYS:
@@ -300,7 +303,8 @@ def _add_beside(node: ObjectReader, content: str | list[Part]) -> str | list[Par
 
     refusal = node.optional("refusal")
     if refusal:
-        # `dump` puts a refusal that is alone next to the content, without a note.
+        # A refusal that is alone needs no note, because `dump` writes it next to the
+        # content.
         under = {"under": {"refusal": True}} if content else {}
         after.append(RefusalPart(refusal, metadata=with_notes(SOURCE, under)))
 
@@ -310,7 +314,7 @@ def _add_beside(node: ObjectReader, content: str | list[Part]) -> str | list[Par
     if isinstance(content, str):
         content = [TextPart(content)] if content else []
     elif not content or content == [TextPart(getattr(content[0], "text", ""))]:
-        # One text, or none, would not be dumped as a list.
+        # Without this note `dump` would not write one text, or none, as a list.
         node.notes["list"] = True
 
     return [*before, *content, *after]

@@ -58,7 +58,8 @@ def read_response(
     response_id = take_text(notes, "id")
     prefix = response_id or "response"
     found: list[ResponseChoice] = []
-    # What is not an object is refused, so each number is right.
+    # `objects` skips a choice that is no object, and the numbers behind it are wrong;
+    # but then loading fails as a whole.
     for at, choice in enumerate(node.objects("choices")):
         if "delta" in choice.raw and "message" not in choice.raw:
             what = "is a piece of a stream; expected a whole message"
@@ -67,7 +68,7 @@ def read_response(
 
         reason = choice.optional("finish_reason")
         kept = read.rest(choice.raw, _CHOICE, choice.path)
-        # Its index is its position, nearly always.
+        # The index of a choice is nearly always its position, which needs no note.
         if kept.get("index") == at:
             del kept["index"]
 
@@ -90,8 +91,7 @@ def read_logprobs(
     choice: ObjectReader, kept: dict[str, Any]
 ) -> tuple[LogProb, ...] | None:
     """
-    How likely the tokens of the content were; what else there is goes into
-    *kept*.
+    The log probabilities of the content; other keys of the block go into *kept*.
     """
     node = choice.inside("logprobs")
     if node is None:
@@ -103,7 +103,8 @@ def read_logprobs(
     if not is_list(content):
         if content is not None:
             node.wrong("content", "a list or null")
-    # One odd token keeps the whole list: its place among the others is part of it.
+    # If one token has more than a `LogProb` holds, the whole list is kept, because the
+    # position of the token matters.
     elif any(map(is_odd, content)):
         known = frozenset()
 
@@ -123,19 +124,19 @@ _DETAILS = {
     "completion_tokens_details": COMPLETION_DETAILS,
 }
 
-# What others call `cached_tokens`: DeepSeek, and Moonshot.
+# The names of DeepSeek and Moonshot for `cached_tokens`.
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens")
 
 
 def load_usage(payload: Any) -> Usage | None:
     """
-    What *payload*, a response, an event of a stream or a usage block, cost.
+    The usage in *payload*: a response, an event of a stream or a usage block.
 
-    None if it has no usage. Counts include what they are made of: cached
-    tokens are a part of the prompt's, reasoning of the completion's. Integers
-    that have no field are in `Usage.extra`, those of a breakdown with
-    ``prompt_`` or ``completion_`` before their name where it is ambiguous;
-    what is not a count of tokens, such as Groq's seconds, is left out.
+    None if it has no usage. Counts include their parts: cached tokens are a part
+    of the prompt's, reasoning is a part of the completion's. Integers that have
+    no field are in `Usage.extra`, those of a breakdown with ``prompt_`` or
+    ``completion_`` before their name if it is ambiguous. Values that are not
+    counts of tokens, such as Groq's seconds, are left out.
 
     Raises:
         DecodeError:
@@ -173,7 +174,8 @@ def _read_chat_counts(
     within, written = details
     for name in _CACHED:
         count = extra.get(name)
-        # DeepSeek gives it under both names. Two that differ are kept apart.
+        # DeepSeek sends the count under both names. If they differ, the second one
+        # stays in *extra*.
         if count is not None and within.get("cached_tokens", 0) in {0, count}:
             within["cached_tokens"] = extra.pop(name)
 

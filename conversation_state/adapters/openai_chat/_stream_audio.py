@@ -27,7 +27,8 @@ class AudioAssembler:
         self._encoded = ""
         self._keys: dict[str, Any] = {}
         self._transcript: list[str] = []
-        # The note for metadata of audio without data.
+        # The note that takes what `rest` returns: "keys" as long as no data came, then
+        # "audio".
         self.place = "keys"
 
     def read(self, delta: ObjectReader) -> list[Part]:
@@ -70,8 +71,8 @@ class AudioAssembler:
         return {**keys, "transcript": transcript} if transcript else keys
 
     def _decode_data(self, node: ObjectReader) -> bytes:
-        # Four characters are whole bytes, and so is what ends in padding;
-        # pieces may be cut anywhere.
+        # A piece may be cut anywhere. Groups of four characters are whole bytes, and so
+        # is a text up to its padding; other characters wait for the next piece.
         given = node.raw["data"]
         if not isinstance(given, str):
             node.wrong("data", "a text in base64")
@@ -91,12 +92,12 @@ class AudioAssembler:
 
     def last(self) -> list[Part]:
         """
-        What came without its padding.
+        The audio at the end, whose padding is missing.
         """
         encoded, self._encoded = self._encoded, ""
         self._transcript.append(self._repair.rest())
         octets = decode_base64(encoded)
-        # One character is no byte; it is kept as it came.
+        # A single character is less than a byte, so it is kept as text.
         if encoded and not octets:
             self._keys["data"] = encoded
 

@@ -40,7 +40,8 @@ class _ChatCall:
 
     def has_id(self, call_id: str) -> bool:
         """
-        Whether this may be the call of *call_id*: an id may come late, once.
+        Whether this can be the call with *call_id*: a call that began without an id
+        may get one later, once.
         """
         if self.made_id and not self.late_id:
             return True
@@ -111,8 +112,8 @@ class CallAssembler:
         self, pieces: Any
     ) -> tuple[SurrogateBuffer, Callable[[str], AssistantMessage]] | None:
         """
-        What further arguments are pieces of, and what makes chunks of them, if
-        *pieces* is one of nothing but arguments; else None.
+        The buffer of further arguments, and a function that makes chunks of them, if
+        *pieces* is a single one with arguments only; else None.
         """
         raw = pieces[0] if is_list(pieces) and len(pieces) == 1 else {}
         body = raw.get("function")
@@ -124,8 +125,8 @@ class CallAssembler:
             return None
 
         make = call_chunks(call.index)
-        # The id tells where the next call begins. Without one the arguments do, which
-        # have to be looked through, a character at a time.
+        # An id shows where the next call begins. Without ids the end of the arguments
+        # shows it, so the brackets in them have to be counted.
         if not call.made_id:
             return call.arguments, make
 
@@ -139,7 +140,7 @@ class CallAssembler:
 
     def rest(self) -> list[ToolCall]:
         """
-        What still waits for the second half of a character.
+        The pieces that still wait for the second half of a character.
         """
         pieces = [
             ToolCall("", "", call.arguments.rest(), index=call.index)
@@ -215,7 +216,7 @@ class CallAssembler:
         self, at: int | None, call_id: str, name: str
     ) -> _ChatCall | None:
         """
-        The call that a piece goes on with; None if it opens one.
+        The call that a piece continues; None if it starts a new one.
         """
         call = self._opened[-1] if self._opened else None
         if at is not None:
@@ -226,25 +227,26 @@ class CallAssembler:
         if call is None or (call_id and not call.has_id(call_id)):
             return None
 
-        # A provider that repeats the name with every piece repeats the same one. A
-        # whole call without an id looks like a piece, but for what came before.
+        # Some providers repeat the same name with every piece. A piece with another
+        # name is a new call, even if it has no id.
         if name and call.name and name != call.name:
             return None
 
-        # The arguments of a call are one object, so after its end another one begins.
+        # The arguments of a call are one object. A piece with a name behind its end
+        # starts a new call.
         again = name and call.made_id and call.brackets.is_whole
         return None if again else call
 
     def _open_call(self, at: int | None, call_id: str, prefix: str) -> _ChatCall:
-        # Chunks are joined by it, so two calls can't have one, as some servers number
-        # them (all 0).
+        # `concat` joins the chunks of a call by its index, so two calls must not have
+        # the same one. Some servers number all calls 0.
         index = at
         if index is None or index in self._taken:
             index = self._next
             while index in self._taken:
                 index += 1
 
-        # Behind all others, if there is room.
+        # The next call is numbered behind all others, unless this is the largest index.
         self._next = max(self._next, index + 1) if index < _MAX_INDEX else self._next
         self._taken.add(index)
         call = _ChatCall(index, call_id, f"{prefix}_call_{len(self._opened)}")
@@ -288,7 +290,7 @@ def _make_piece(
         if opens:
             notes = {"made_id": call.made_id, **notes}
 
-    # Some repeat the name with every piece, which is nothing new.
+    # Some providers repeat the name with every piece; only the first piece has it here.
     new = name if name != call.name else ""
     call.name = call.name or name
     if keys:
