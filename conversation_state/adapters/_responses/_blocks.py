@@ -60,13 +60,13 @@ TEXTS = frozenset({"input_text", "output_text", "text"})
 # The blocks that hold media, by the kind of part.
 MEDIA = {"audio": "input_audio", "file": "input_file", "image": "input_image"}
 
-# The items that are calls of the caller's own tools, and the key of what they
-# are called with; and those that are their results, by the type of the call.
+# The types of items that are calls of the caller's own tools, with the key of the
+# arguments; and the types of their results, by the type of the call.
 CALLS = {"custom_tool_call": "input", "function_call": "arguments"}
 RESULTS = {"custom": "custom_tool_call_output", "function": "function_call_output"}
 
-# The items of a history that the caller made, not the model: they part one
-# response from the next. Those of a response are all the provider's.
+# The types of items in a history that the caller makes and not the model: they separate
+# one response from the next. In a response all items are the provider's.
 CALLERS = frozenset(
     {
         "additional_tools",
@@ -82,8 +82,8 @@ CALLERS = frozenset(
     }
 )
 
-# Keys of events without information: `obfuscation` is padding against those who
-# measure the length of messages. And which item it is about.
+# Keys of events without information, such as `obfuscation`, which is padding that hides
+# the length of a piece; and with them the keys of the item that an event is about.
 NOISE = frozenset({"obfuscation", "sequence_number", "type"})
 ADDRESS = NOISE | {"item_id", "output_index"}
 
@@ -122,8 +122,8 @@ def read_block(
     logprobs: list[LogProb] | None = None,
 ) -> Part:
     """
-    The part that *block* is in a message of *role*. In a response, how likely its
-    tokens were goes into *logprobs*.
+    The part that *block* is in a message of *role*. In a response, its log
+    probabilities are added to *logprobs*.
     """
     kind = block.raw.get("type")
     part: Part | None = None
@@ -159,10 +159,10 @@ def read_block(
 
 def _keep_logprobs(block: ObjectReader, logprobs: list[LogProb] | None) -> None:
     """
-    Keep what else stands in a text's *block*.
+    Keep the other keys of a text's *block*.
 
-    How likely the tokens of a response were stands in its `ResponseMeta`, and is
-    not sent back.
+    The log probabilities of a response are in its `ResponseMeta`, and are not sent
+    back.
     """
     given = block.raw.get("logprobs")
     if logprobs is None or not given:
@@ -195,7 +195,7 @@ def _is_natural(kind: str, role: str) -> bool:
     """
     Whether messages of *role* may have blocks of *kind*.
     """
-    # The reference knows blocks of audio, and the provider refuses them.
+    # The reference has blocks of audio, but the provider refuses them.
     return kind not in {"", "input_audio"} and role in {"user", "tool"}
 
 
@@ -218,7 +218,8 @@ def _read_image(block: ObjectReader, role: str, index: int | None) -> Part | Non
 
 def _read_file(block: ObjectReader, role: str, index: int | None) -> Part | None:
     given = [key for key in ("file_data", "file_url") if block.raw.get(key) is not None]
-    # With both, either alone would be another file, perhaps.
+    # A `FilePart` holds a URL or data. A block with both is kept as an unknown part,
+    # because they may be different files.
     if len(given) != 1 or not isinstance(block.raw[given[0]], str):
         return None
 

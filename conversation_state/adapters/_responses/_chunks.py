@@ -41,13 +41,13 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     read when its chunk is asked for.
 
     Text, thoughts, refusals and the arguments of calls are given as they come;
-    items of other kinds when they are done. A message is given to its end before
-    anything behind it. What an item's end repeats is given once; what only
-    the end has is given then, and so is what only the whole response at the end
-    of the stream has.
+    items of other kinds when they are done. A message is given completely before
+    anything behind it. Content that an item's end repeats is given once. Content
+    that only an item's end has is given then, and so is content that only the
+    whole response at the end of the stream has.
 
-    The end of a thought, with what it is signed with, may come after pieces of
-    what it led to (OpenRouter). Then it is a part of its own without text, with
+    The end of a thought, with its signature, may come after pieces of the output
+    that follows it (OpenRouter). Then it is a part of its own without text, with
     the *index* of the thought; ``concat(chunks, regroup_by_index=True)`` joins
     both. `dump` sends one item either way.
 
@@ -71,10 +71,10 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
             with it, after what could be read was given.
 
     Source:
-        What a thought is signed with differs between the beginning and the
-        end of its item; the end's is the one to keep. Of lists of tools that
-        were asked for together, some are never done, and stand only in the
-        whole response. Some servers give an item another id in each event.
+        The signature of a thought differs between the beginning and the end of
+        its item; the one at the end has to be kept. If several lists of tools are
+        requested together, some of these items have no end, and are in the whole
+        response only. Some servers give an item another id in each event.
 
     >>> from conversation_state.chunks import concat
     >>> kind = "response.output_text.delta"
@@ -87,14 +87,15 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
 
 def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[AssistantMessage]:
     """
-    What `load_chunks` gives, of events that are waited for.
+    The async twin of `load_chunks`, for events that are awaited.
     """
     return achunks_of(ResponsesStream(), events)
 
 
 _ENDS = frozenset({"cancelled", "completed", "failed", "incomplete"})
 
-# Keys of events that are read, and those that the last events repeat.
+# The keys of events that are read; and with them the keys under which the last events
+# of an item repeat its content.
 _KNOWN = ADDRESS | {
     "annotation",
     "annotation_index",
@@ -105,7 +106,7 @@ _KNOWN = ADDRESS | {
     "part",
     "response",
     "summary_index",
-    # Derived by OpenAI's SDK (`client.responses.stream`): all pieces so far.
+    # OpenAI's SDK (`client.responses.stream`) adds all pieces so far under this key.
     "snapshot",
 }
 _WHOLE = _KNOWN | {"arguments", "input", "name", "parsed", "refusal", "text"}
@@ -125,7 +126,7 @@ class ResponsesStream:
         read = self._output.places.reading = DocumentReader()
         self.template.forget()
         check_event(read, event, path)
-        # What could be read is given, whatever else is wrong.
+        # The chunks that could be read come before the error.
         yield from self._read_event(ObjectReader(read, event, path))
         read.finish()
         error = _error_in(event)
@@ -164,7 +165,7 @@ class ResponsesStream:
             item.keep_event(kind, event)
             return
 
-        # Of a kind that came after this was written, pieces of one text are likely.
+        # Pieces of an unknown type are probably those of one text, so they are joined.
         piece = event.raw.get("delta")
         if isinstance(piece, str):
             self._deltas.setdefault(kind, []).append(piece)
@@ -184,7 +185,8 @@ class ResponsesStream:
         node = ObjectReader(event.reading, raw, f"{event.path}.response")
         problems = event.reading.count
         info = read_response(node)
-        # With a wrong count, say, what an event before said is all that is known.
+        # If something is invalid, such as a count, the metadata of an earlier event
+        # stays.
         if event.reading.count == problems:
             self._info = info
 
@@ -228,7 +230,7 @@ def _error_in(event: Mapping[str, Any]) -> Any:
     if kind == "error":
         return error or event
 
-    # A proxy's error has no type.
+    # An error that a proxy sends has no type.
     if not isinstance(kind, str):
         return error or None
 

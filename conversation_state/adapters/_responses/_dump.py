@@ -30,7 +30,7 @@ from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 __all__ = ["ItemWriter", "dump", "dump_tools", "write_items"]
 
 
-# An empty text.
+# The block of an empty text.
 _EMPTY = {"type": "output_text", "text": ""}
 
 
@@ -43,13 +43,14 @@ class ItemWriter:
     def __init__(self, write: PayloadWriter) -> None:
         self._write = write
         self._items: list[dict[str, Any]] = []
-        # How many of them, at the end, are thoughts that lead to nothing yet,
-        # and the parts they are of.
+        # The thoughts at the end of `_items` that no output follows yet: the paths of
+        # the parts of each.
         self._thoughts: list[list[str]] = []
-        # The message that is open, and whether it goes on by its notes.
+        # The blocks of the open message, and whether the notes on its last part say
+        # that there is more of it.
         self._blocks: list[dict[str, Any]] = []
         self._goes_on = False
-        # The thought that is open.
+        # The parts of the open thought, and their paths.
         self._thinking: list[tuple[Part, str]] = []
 
     def add_plain(self, text: str) -> None:
@@ -62,7 +63,7 @@ class ItemWriter:
             return
 
         notes = notes_of(one.metadata, SOURCE)
-        # A thought may hold parts that are no text.
+        # A thought may hold blocks other than text, which are unknown parts.
         is_in_thought = isinstance(one, UnknownPart) and "under" in notes
         if isinstance(one, ReasoningPart) or is_in_thought:
             self._close_message()
@@ -108,8 +109,9 @@ class ItemWriter:
 
     def _add_block(self, part: Part, path: str, notes: Mapping[str, Any]) -> None:
         noted = _is_in_message(notes) or notes.get("plain") is True
-        # Blocks of one item go on as one message, and so do blocks of
-        # other providers.
+        # A block that was loaded from an item starts a new message, unless the block
+        # before has a note that there is more. Blocks of other providers continue the
+        # open message.
         if noted and not self._goes_on:
             self._close_message()
 
@@ -210,7 +212,7 @@ def _write_thought(
     part: ReasoningPart, notes: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """
-    The block that *part* is; None if it holds nothing, and stood in none.
+    The block of *part*; None if it has no text, and was loaded from no block.
     """
     noted = _get_noted_text(notes, "block")
     if not part.text and noted is None:
@@ -238,13 +240,13 @@ def dump(messages: Iterable[Message]) -> Export:
     A system message in front that is a text is the ``instructions``, which
     are left out without one; all others are items.
 
-    What was loaded from this format is written as it was. What the format
-    can't represent is in `Export.lost`: thoughts that this provider has not signed,
-    thoughts that nothing follows (it refuses both), names of speakers, media
-    where it takes none, `ToolMessage.is_error`, what is another provider's
-    own, what had to be mended. Ours, and so neither sent nor lost, are
-    timestamps, run and turn ids, `AssistantMessage.response`, positions
-    (*index*) and the caller's own metadata.
+    Messages that were loaded from this format are written as they were. Content
+    that the format can't represent is in `Export.lost`: thoughts that this provider
+    has not signed, thoughts that nothing follows (it refuses both), names of
+    speakers, media where the format takes none, `ToolMessage.is_error`, content
+    specific to another provider, mended texts. Neither sent nor listed as lost are
+    timestamps, run and turn ids, `AssistantMessage.response`, positions (*index*)
+    and the caller's own metadata.
 
     Raises:
         InvalidMessageError:
@@ -280,16 +282,16 @@ def write_items(
     The items of one *message*, none if all of it is lost.
 
     Args:
-        write: What is lost is noted here.
+        write: Lists what is lost.
 
         message: The message.
 
         path: Where it is.
 
-        calls: Those before it, by their ids; its own are added.
+        calls: The calls before it, by their ids; its own calls are added.
 
-        followed: Whether what a thought at its end led to stands behind it.
-            If not, such a thought is lost.
+        followed: Whether more output of the model follows the message. If not, a
+            thought at its end is lost.
     """
     if isinstance(message, AssistantMessage):
         if message.tool_calls:
@@ -310,7 +312,8 @@ def write_items(
 
 def _is_more(listed: Sequence[Message], at: int) -> bool:
     """
-    Whether what stands at *at* can be what a thought before it led to.
+    Whether the message at position *at* is output of the model that may follow a
+    thought.
     """
     after = listed[at] if at < len(listed) else None
     if isinstance(after, UnknownMessage):
@@ -347,7 +350,8 @@ def _write_content(
         write_block(write, part, f"{path}.parts[{at}]", message.role)
         for at, part in enumerate(content)
     ]
-    # A message that loses all its parts is still sent: the order of roles stays.
+    # A message that loses all its parts is still sent, so that the order of roles
+    # stays.
     written = [block for block in blocks if block is not None]
     bare = notes.get("bare") is True and not content
     return written if written or bare else ""
@@ -384,7 +388,7 @@ def _write_answer_items(
     if notes.get("silent") is True and not (content or message.tool_calls):
         return []
 
-    # Most answers are a text, which needs no writer.
+    # Most answers are one text, which needs no `ItemWriter`.
     if isinstance(content, str) and not message.tool_calls:
         return [{"role": "assistant", "content": content}]
 
@@ -396,15 +400,16 @@ def _write_answer_items(
         answer.add_plain(content)
 
     both: list[Any] = [*in_order(parts, message.tool_calls, path)]
-    # A part that a user added has no place; then all stay in their order.
+    # A part that a user added has no index to sort by, so nothing is sorted then.
     if all(one.index is not None for _, one in both):
-        # In the places they had in the response, parts before calls.
+        # A part and a call may have the same index, if they were not loaded from this
+        # format; then the part comes first.
         both.sort(key=lambda each: (each[1].index, isinstance(each[1], ToolCall)))
 
     for where, one in both:
         answer.add(one, where)
 
-    # What is lost leaves a message behind, also where it was all.
+    # If everything is lost, an empty message is sent, so that the order of roles stays.
     return answer.items(followed=followed) or [{"role": "assistant", "content": ""}]
 
 

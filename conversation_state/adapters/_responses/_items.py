@@ -1,9 +1,9 @@
 """
 Reading output items: the parts and calls they are.
 
-Of most items each is one part or call. A message and a thought hold several
-blocks, each of which is a part: the last one has the notes on the item, the
-others a note that there is ``more`` of it.
+Most items are one part or one call. A message or a thought may hold several
+blocks, each of which is a part: the last part has the notes on the item, the
+others have a note that there is ``more`` of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 PartOrCall: TypeAlias = Part | ToolCall
 
-# Where the blocks of an item are, in their order.
+# The keys of the lists with an item's blocks, in the order of the blocks.
 LISTS = {"message": ("content",), "reasoning": ("summary", "content")}
 
 _MESSAGE = frozenset({"content", "role"})
@@ -64,7 +64,8 @@ def read_item(
 
         made_id: The id of a call without one.
 
-        logprobs: Where, in a response, to put how likely its tokens were.
+        logprobs: The list that takes the log probabilities of a response; None in a
+            history.
     """
     kind = item.raw.get("type")
     if kind in CALLS:
@@ -90,7 +91,7 @@ def read_item(
 
 def _is_readable(raw: Mapping[str, Any]) -> bool:
     """
-    Whether there is a text in the thought *raw*, or nothing but a signature.
+    Whether the thought *raw* has a text, or no blocks at all.
     """
     blocks: list[Any] = []
     for where in LISTS["reasoning"]:
@@ -104,7 +105,8 @@ def _is_readable(raw: Mapping[str, Any]) -> bool:
     if not (signature is None or isinstance(signature, str)):
         return False
 
-    # Only a part of text has a signature: that of other blocks alone would be lost.
+    # The signature is kept in a part of text, so it would be lost if there were only
+    # blocks of other types.
     return all(map(is_map, blocks)) and (
         not blocks or any(map(_is_reasoning_text, blocks))
     )
@@ -112,7 +114,7 @@ def _is_readable(raw: Mapping[str, Any]) -> bool:
 
 def find_signed(blocks: Sequence[ItemBlock]) -> int:
     """
-    Which of *blocks* has the signature of their thought: the last text.
+    The position of the block that gets the signature of its thought: the last text.
     """
     texts = [at for at, block in enumerate(blocks) if _is_reasoning_text(block.raw)]
     return max(texts, default=0)
@@ -134,14 +136,14 @@ def _read_plain_message(item: ObjectReader, index: int) -> Part:
 
 def note_item(item: ObjectReader, kind: str) -> tuple[dict[str, Any], str]:
     """
-    The notes on *item* of a *kind*, and what it is signed with.
+    The notes on *item* of a *kind*, and its signature.
     """
     if kind == "message":
         item.keep(_MESSAGE)
         return ({"item": item.keys} if item.keys else {}), ""
 
     item.keep(_REASONING)
-    # Without blocks there are no parts; null or [] is noted.
+    # An empty content has no part that would restore it, so null or [] is noted.
     if "content" in item.raw and not item.raw["content"]:
         item.keys["content"] = item.raw["content"]
 
@@ -217,14 +219,14 @@ def read_item_block(
     logprobs: list[LogProb] | None = None,
 ) -> Part:
     """
-    The part that *block* is, with *notes* on its item; *where* it stands in a
-    thought, "" if it is a message's.
+    The part that *block* is, with *notes* on its item. *where* is the list of a
+    thought that it is in, "" for a message.
     """
     block.notes.update(notes)
     if not where:
         part = read_block(block, "assistant", index, logprobs)
         if isinstance(part, UnknownPart) and not notes:
-            # Without a note on the item, this would be an item of its own.
+            # Without a note on its item, `dump` would write this part as an item.
             metadata = with_notes(SOURCE, {"item": {}})
             return UnknownPart(part.raw, source=SOURCE, index=index, metadata=metadata)
 
@@ -237,7 +239,8 @@ def read_item_block(
         return UnknownPart(raw, source=SOURCE, index=index, metadata=metadata)
 
     kind, text = block.text("type"), block.text("text")
-    # An empty thought has no summary if nothing else is noted.
+    # Without these notes `dump` writes a block of type "summary_text" in the summary,
+    # and none for an empty text.
     if where == "content" or not text or kind != "summary_text":
         block.notes["under"] = where
         block.notes["block"] = kind

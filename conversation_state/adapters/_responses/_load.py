@@ -43,7 +43,7 @@ __all__ = ["load", "load_items"]
 _ROLES = {"developer": "system", "system": "system", "user": "user"}
 _SPOKEN = frozenset({"content", "role"})
 _RESULT = frozenset({"call_id", "name", "output", "type"})
-# The notes on a text that is not a list.
+# The metadata of the part of a message whose content is a text and not a list.
 _PLAIN_NOTES = TextPart("", metadata=with_notes(SOURCE, {"plain": True})).metadata
 
 
@@ -88,10 +88,10 @@ def load_items(
     The messages of *items* that come after others.
 
     Args:
-        items: The items; the first is not the model's, or the first of its
-            output.
+        items: The items. The first one does not continue an answer of the model that
+            came before.
 
-        calls: Those made before, by their ids, for the names of tools in results.
+        calls: The calls made before, by their ids, for the names of tools in results.
 
     Raises:
         DecodeError:
@@ -118,7 +118,7 @@ class ItemLoader(DocumentReader):
         # The phase of the last item, "" if it had none; None if it was no
         # message.
         self._phase: str | None = None
-        # From which of the mended texts on they are of the message being read.
+        # The number of mended texts before the message that is being read.
         self._since = 0
         self._calls = dict(calls)
 
@@ -165,7 +165,7 @@ class ItemLoader(DocumentReader):
         self._finish_answer()
 
     def _get_item_type(self, item: ObjectReader) -> str:
-        # A request may leave the type of these two out.
+        # In a request, messages and item references may have no type.
         kind = item.raw.get("type")
         if kind is None and "role" in item.raw:
             return "message"
@@ -197,7 +197,8 @@ class ItemLoader(DocumentReader):
         elif kind == "item_reference" and (
             self._answer is None or self._phase == "final_answer"
         ):
-            # The item it refers to is not here, so its author is unknown.
+            # The item that it refers to is not in the payload. Outside of an answer the
+            # author of the item is unknown.
             self._load_unknown(item)
         else:
             self._add_answer_item(item, f"{prefix}_call")
@@ -211,7 +212,8 @@ class ItemLoader(DocumentReader):
         """
         kind = item.raw.get("type")
         is_message = kind == "message" or (kind is None and "role" in item.raw)
-        # All output of a response is of one message, whatever its phases are.
+        # All output of a response, which has *logprobs*, is one message, whatever its
+        # phases are.
         if logprobs is None and (
             self._phase == "final_answer"
             or (is_message and self._phase not in {None, "commentary"})
@@ -256,7 +258,7 @@ class ItemLoader(DocumentReader):
         fields: Mapping[str, Any] = EMPTY_MAP,
     ) -> None:
         """
-        Add a message of a *kind*, unless there is something wrong.
+        Add a message of a *kind*, unless there was a problem.
         """
         node = node or ObjectReader(self, {}, "")
         mended = self.mended[self._since :]
@@ -295,7 +297,8 @@ class ItemLoader(DocumentReader):
 
     def _load_result(self, item: ObjectReader, kind: str) -> None:
         """
-        What a tool of the caller's answered, if it is one of those we know.
+        Load the result of one of the caller's tools; of an unknown kind as an
+        `UnknownMessage`.
         """
         self._finish_answer()
         call_id = item.raw.get("call_id")
@@ -331,7 +334,8 @@ class ItemLoader(DocumentReader):
             if kind == "message" and isinstance(role, str) and role in _ROLES:
                 self._load_message(item, role)
             elif kind:
-                # As a stream numbers its calls, whose ids are made up the same way.
+                # A call without an id gets the number that it has in a stream, so that
+                # both ways make up the same id.
                 number = len(self._answer or ())
                 self._add_answer_item(item, f"{prefix}_call_{number}", logprobs)
 
@@ -346,7 +350,8 @@ class ItemLoader(DocumentReader):
 
 def _content_of(parts: list[Part], *, alone: bool) -> str | list[Part]:
     """
-    The content of *parts*: a text, if it is one that is written so.
+    The content of a message of *parts*: a text if `dump` would write the same items
+    for it.
     """
     if not parts:
         return ""

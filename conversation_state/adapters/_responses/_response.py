@@ -25,8 +25,8 @@ from conversation_state.usage import Usage
 
 __all__ = ["ResponseInfo", "load_usage", "read_response"]
 
-# Keys that repeat the request: kept, they would put its instructions and tools into
-# each answer.
+# Keys that repeat the request. They are not kept, because each answer would contain the
+# instructions and tools again.
 _ECHO = frozenset(
     {
         "background",
@@ -87,7 +87,8 @@ def read_response(node: ObjectReader) -> ResponseInfo:
     details = raw.get("incomplete_details")
     why = details.get("reason") if is_map(details) else None
     reason = status
-    # Why it is incomplete says more: the tokens ran out, or a filter stopped it.
+    # The reason in the details says more than "incomplete": the tokens ran out, or a
+    # filter stopped the response.
     if status == "incomplete" and why and isinstance(why, str):
         reason = notes["incomplete_details"]["reason"]
     else:
@@ -108,22 +109,21 @@ _DETAILS = {
 
 def load_usage(payload: Any) -> Usage | None:
     """
-    What *payload*, a response, an event of a stream or a usage block, cost.
+    The usage in *payload*: a response, an event of a stream or a usage block.
 
     None if it has no usage. Integers that have no field are in `Usage.extra`,
     those of a breakdown with ``prompt_`` or ``completion_`` before their name,
-    but for ``cache_write_tokens``; what is no count of tokens is left out.
+    except ``cache_write_tokens``. Values that are not counts of tokens are left out.
 
     Raises:
         DecodeError:
             If a count is negative, not an integer, or over 2**63 - 1.
 
     Source:
-        ``input_tokens`` include what was read from the cache and what was
-        written to it, ``output_tokens`` include the reasoning: in all recorded
-        responses the total is input and output together, whatever the details
-        are. What tools cost (``tool_usage``) is next to the usage, and not
-        added to it.
+        ``input_tokens`` include cache reads and cache writes, ``output_tokens``
+        include the reasoning: in all recorded responses the total is the sum of
+        input and output, whatever the details are. The usage of tools
+        (``tool_usage``) is next to the usage, and not added to it.
 
     >>> load_usage({"input_tokens": 9, "output_tokens": 2}).total_tokens
     11

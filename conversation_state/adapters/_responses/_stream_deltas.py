@@ -1,5 +1,5 @@
 """
-The pieces of a stream's items, and which block or call each is of.
+The pieces of a stream's items, and the block or call that each one belongs to.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _BLOCKS = {
     ),
     "response.refusal": _DeltaTarget("message", "content", "refusal", "refusal"),
 }
-# Blocks as they are at their beginning and end.
+# Events that have a whole block, at its beginning and its end: the type of the item,
+# and the list that the block is in.
 _PARTS = {
     "response.content_part": ("message", "content"),
     "response.reasoning_summary_part": ("reasoning", "summary"),
@@ -47,15 +48,15 @@ _ASKED = {
     "response.function_call_arguments": "function_call",
 }
 _NUMBERS = {"content": "content_index", "summary": "summary_index"}
-# The path to a piece, and which other keys may differ.
+# The key of a piece, and the other keys whose values may differ.
 _PATH = (("delta", "obfuscation", "sequence_number", "snapshot"),)
 _VERBS = frozenset({"added", "delta", "done"})
 
 
 class DeltaReader:
     """
-    Passes events on to the items of *output* they are about. Each piece waits
-    until it is its item's turn.
+    Passes events on to the items of *output* that they are about. A piece waits
+    until its item may be given.
     """
 
     def __init__(self, output: OutputOrder, template: PieceTemplate) -> None:
@@ -64,7 +65,7 @@ class DeltaReader:
 
     def find_handler(self, kind: str) -> Callable[[ObjectReader], Chunks] | None:
         """
-        What reads events of a *kind*; None if they bring no pieces.
+        The function that reads events of a *kind*; None if they bring no pieces.
         """
         stem, _, verb = kind.rpartition(".")
         if stem not in _HANDLERS or verb not in _VERBS:
@@ -111,7 +112,8 @@ class DeltaReader:
         return self._output.in_turn(item, emit, is_piece=verb == "delta")
 
     def _expect_more(self, live: StreamedText, event: ObjectReader) -> None:
-        # A piece that waited came before others: what it is of may be done by now.
+        # A piece that waited is not of the latest event, and its block may be done by
+        # now.
         if event.reading is self._output.places.reading:
             self._template.remember(event.raw, _PATH, live.cut, live.chunks())
 

@@ -1,12 +1,12 @@
 """
 The items of a stream while they are made.
 
-Each gives its pieces as they come. The rest of it, its
-id or citations, say, comes with the last one: it is read, as from a whole
-response, in the item as it is in the end.
+Each item gives its pieces as they come. The rest of it, such as its id or
+citations, comes with the last piece: it is read from the item at its end, as
+from a whole response.
 
-What lives here: what all items have, and calls. What does not: those that are
-made of blocks (`_stream_messages`), and whose turn it is (`_stream_order`).
+What lives here: what all items have, and calls. What does not: items that are
+made of blocks (`_stream_messages`), and the order of items (`_stream_order`).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class StreamContext:
     Attributes:
         reading: The event that is being read.
 
-        mended: Where half of a surrogate pair stood.
+        mended: The paths of texts that had half of a surrogate pair.
 
-        prefix: What ids that are made up begin with.
+        prefix: The beginning of ids that are made up.
 
         take: Gives the next place among the parts and calls.
     """
@@ -52,7 +52,7 @@ class StreamContext:
 
     def mend(self, since: int, path: str, name: str) -> None:
         """
-        Note what was mended below *path*, which is *name* in the response.
+        Note the texts that were mended below *path*, which is *name* in the response.
         """
         for changed in self.reading.mended[since:]:
             self.mended[f"{name}{changed[len(path) :]}"] = True
@@ -62,13 +62,13 @@ class StreamedItem:
     """
     One item while it is made.
 
-    This is one that our model can't represent: a provider's own tool, say. It
-    is given as it is in the end, with all that its pieces had. The
-    others give what they can before.
+    This class is for items that our model can't represent, such as a call of a
+    provider's own tool: the whole item is given at its end. Subclasses give their
+    pieces before.
 
     Attributes:
-        is_spoken: Whether it is made of blocks, so that it isn't known how many
-            places it takes.
+        is_spoken: Whether it is made of blocks, so that the number of places it
+            takes is not known before its end.
 
         is_piecemeal: Whether it is given in pieces.
 
@@ -79,11 +79,11 @@ class StreamedItem:
         index: The place of its first part or call; None as long as it waits
             for others to be done.
 
-        waiting: What to call when it does no longer.
+        waiting: The functions to call when it no longer waits.
 
         is_done: Whether all of it was given.
 
-        is_overtaken: Whether what stands behind it was given before its end.
+        is_overtaken: Whether pieces of an item behind it were given before its end.
     """
 
     is_spoken = False
@@ -119,7 +119,7 @@ class StreamedItem:
 
     @property
     def made_id(self) -> str:
-        # As `load` numbers them, so that the whole response has the same ids.
+        # `load` numbers calls in the same way, so that both make up the same id.
         return f"{self.places.prefix}_call_{self.index}"
 
     def start(self) -> list[AssistantMessage]:
@@ -133,11 +133,11 @@ class StreamedItem:
         self, raw: Mapping[str, Any] | None, path: str
     ) -> list[AssistantMessage]:
         """
-        The rest of the item, which is *raw* in the end, at *path*; None if
-        it has no end. Nothing if it is done already.
+        The rest of the item, which is *raw*, at *path*, at its end; *raw* is None if
+        it has no end. Nothing if the item is done already.
         """
-        # Its own end and that of the response both have it, and so has what is
-        # left when the stream ends.
+        # The end of the item, the end of the response and the end of the stream may all
+        # finish the same item.
         if self.is_done:
             return []
 
@@ -160,7 +160,7 @@ class StreamedItem:
 
     def keep_event(self, kind: str, event: ObjectReader) -> None:
         """
-        Remember *event*, of a *kind*, in case that there will be no end.
+        Remember *event*, of a *kind*, in case the item has no end.
         """
         piece = event.raw.get("delta")
         if isinstance(piece, str):
@@ -172,11 +172,10 @@ class StreamedItem:
 
 class StreamedText:
     """
-    A text that comes in pieces: a block of an item, or what a call is called
-    with.
+    A text that comes in pieces: a block of an item, or the arguments of a call.
 
     Attributes:
-        cut: What mends it.
+        cut: Mends the text.
 
         pieces: The pieces that were given.
     """
@@ -184,7 +183,7 @@ class StreamedText:
     def __init__(self) -> None:
         self.cut = SurrogateBuffer()
         self.pieces: list[str] = []
-        # The size of the pieces that were counted, and how many of them were.
+        # The size of the pieces that were counted, and the number of these pieces.
         self._size = self._counted = 0
 
     def add(self, text: str) -> AssistantMessage:
@@ -199,13 +198,13 @@ class StreamedText:
 
     def plain_chunks(self) -> Callable[[str], AssistantMessage]:
         """
-        The same for valid text, as a function that checks nothing.
+        As `chunk`, for valid text: a function that checks nothing.
         """
         return self.chunk
 
     def chunks(self) -> Callable[[str], AssistantMessage]:
         """
-        What `add` is for valid text, as a function that checks nothing.
+        As `add`, for valid text: a function that checks nothing.
         """
         chunk, note = self.plain_chunks(), self.pieces.append
 
@@ -217,14 +216,15 @@ class StreamedText:
 
     def next(self, piece: str) -> list[AssistantMessage]:
         """
-        What the next *piece* brings, as far as no half of a character waits.
+        The chunk of the next *piece*, without half of a character at its end, which
+        waits.
         """
         text = self.cut.next(piece)
         return [self.add(text)] if text else []
 
     def end(self, whole: str) -> list[AssistantMessage]:
         """
-        What *whole*, the text at the end, has that the pieces had not.
+        The chunk of the text that *whole*, the text at the end, has behind the pieces.
         """
         valid = mended(whole)
         if valid is not whole:
@@ -235,10 +235,11 @@ class StreamedText:
 
     def rest(self, whole: str) -> str | None:
         """
-        What is left of *whole*, valid Unicode; None if it is not what the
-        pieces said.
+        The text that *whole*, valid Unicode, has behind the pieces; None if it does
+        not begin with them.
         """
-        # Counted only now: pieces come one by one, and are asked for at the end.
+        # The pieces are counted here and not when they come, because there are many of
+        # them and their size is needed at the end only.
         uncounted = self.pieces[self._counted :]
         self._counted += len(uncounted)
         self._size += sum(map(len, uncounted))
@@ -264,11 +265,12 @@ class StreamedCall(StreamedItem, StreamedText):
 
     def start(self) -> list[AssistantMessage]:
         """
-        Take a place, and give what is called, if that is known.
+        Take a place, and give the id and the name, if both are known.
         """
         super().start()
         call_id, name = self.added.get("call_id"), self.added.get("name")
-        # Its end may have an id; one made up now could not be taken back.
+        # Without an id nothing is given yet: the end of the call may have one, and a
+        # made-up id could not be taken back then.
         if not (isinstance(call_id, str) and isinstance(name, str) and call_id):
             return []
 
@@ -285,8 +287,8 @@ class StreamedCall(StreamedItem, StreamedText):
 
     def next(self, piece: str) -> list[AssistantMessage]:
         """
-        What the next *piece* brings; nothing before it is known what is called:
-        the id of a call can't be added to a chunk that was given.
+        The chunk of the next *piece*; none before the id and the name are known,
+        because an id can't be added to a chunk that was given.
         """
         chunks = super().next(piece)
         return chunks if self._is_open else []
@@ -306,7 +308,8 @@ class StreamedCall(StreamedItem, StreamedText):
 
         rest = self.rest(call.arguments)
         if rest is None:
-            # What was given can't be taken back.
+            # The pieces were given and can't be taken back, so a note has the
+            # arguments at the end.
             rest = self.cut.rest()
             done = {**notes_of(call.metadata, SOURCE), "done": call.arguments}
             call = attrs.evolve(call, metadata=with_notes(SOURCE, done))

@@ -50,7 +50,7 @@ class StreamedBlock(StreamedText):
         self.raw: Mapping[str, Any] = {}
         self.annotations: list[Any] = []
         self.has_logprobs = False
-        # What is noted about pieces that come after those of other items.
+        # The notes on pieces that come after those of other items.
         self.notes: dict[str, Any] = {}
 
     @property
@@ -100,7 +100,7 @@ class StreamedMessage(StreamedItem):
         self, where: str, number: int, kind: str
     ) -> tuple[StreamedBlock, list[AssistantMessage]]:
         """
-        One of its blocks, and the last chunk of the one before if it is new.
+        One of its blocks; if it is new, also the last chunk of the block before it.
         """
         found = self._blocks.get((where, number))
         if found is not None:
@@ -111,8 +111,8 @@ class StreamedMessage(StreamedItem):
 
     def overtake(self) -> list[AssistantMessage]:
         """
-        The last chunk of its last block, which may have no end before those of
-        other items.
+        The last chunk of the open block, whose end may come after pieces of other
+        items.
         """
         self.is_overtaken = True
         last, self._open = self._open, None
@@ -123,7 +123,8 @@ class StreamedMessage(StreamedItem):
         chunks = self._part_from(last)
         last.notes = {"more": True}
         if last.where == "content":
-            # Maps, because texts of several pieces would be joined.
+            # The notes are maps, because `concat` would join the same text in the notes
+            # of several pieces.
             last.notes |= {"block": {last.kind: True}, "under": {last.where: True}}
 
         return chunks
@@ -157,7 +158,7 @@ class StreamedMessage(StreamedItem):
         signature: str = "",
     ) -> list[AssistantMessage]:
         """
-        The last chunk of *block*, which is *raw* in the end.
+        The last chunk of *block*, which is *raw* at its end.
         """
         logprobs: list[LogProb] = []
         part: Any = read_item_block(
@@ -171,17 +172,20 @@ class StreamedMessage(StreamedItem):
         if block.cut.is_mended:
             self.places.mended[f"{self._get_block_path(block)}.{block.text_key}"] = True
 
-        # A text that becomes another kind of block at its end is not what was given.
+        # If the block has another kind at its end, it does not continue the pieces that
+        # were given.
         rest = block.rest(part.text) if part.__class__ is block.part else None
         if rest is not None:
-            # Not `attrs.evolve`, which takes several times as long.
+            # The constructor is called, because `attrs.evolve` takes several times as
+            # long.
             fields: dict[str, Any] = {"index": block.index, "metadata": part.metadata}
             if block.part is ReasoningPart:
                 fields["signature"] = signature
 
             part = block.part(rest, **fields)
         elif block.pieces:
-            # What was given can't be taken back.
+            # The pieces were given and can't be taken back, so a note has the block at
+            # its end.
             done = {**notes, "done": self.places.reading.json(raw, path)}
             part = block.part(
                 block.cut.rest(), index=block.index, metadata=with_notes(SOURCE, done)
@@ -200,14 +204,14 @@ class StreamedMessage(StreamedItem):
         if not self._blocks:
             logprobs: list[LogProb] = []
             found = read_item(item, self.index or 0, self.made_id, logprobs)
-            # Neither a message nor a thought has calls.
+            # All of them are parts, because a message or a thought has no calls.
             placed = [
                 attrs.evolve(
                     cast(Any, one), index=self.places.take() if at else self.index
                 )
                 for at, one in enumerate(found)
             ]
-            # There is none where a server announces a message without content, and
+            # There is no part if a server announces a message without content, and then
             # the stream ends.
             response = _make_logprobs_meta(logprobs)
             return [AssistantMessage(placed, response=response)] if placed else []
@@ -258,8 +262,8 @@ class StreamedMessage(StreamedItem):
         signature: str,
     ) -> list[AssistantMessage]:
         """
-        The chunks of an end that says of *block*, which was overtaken, no more
-        than *notes*, what it is signed with, and perhaps the rest of its text.
+        The chunks of the end of *block*, which was overtaken: the rest of its text, if
+        there is any, and a part with the *notes* and the signature.
         """
         end = next((each.raw for each in final if each[:2] == block.place), {})
         text = end.get("text")
@@ -267,7 +271,8 @@ class StreamedMessage(StreamedItem):
         if isinstance(text, str) and block.rest(mended(text)) is None:
             notes = {**notes, "done": self.places.reading.json(end, "$")}
 
-        # Joined with the pieces before, it ends the item.
+        # The pieces before have the note "more". This part is joined with them, and
+        # ends the item.
         metadata = with_notes(SOURCE, {**notes, "more": False})
         part = ReasoningPart("", signature, index=block.index, metadata=metadata)
         return [*chunks, AssistantMessage((part,))]

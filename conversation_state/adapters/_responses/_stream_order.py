@@ -1,5 +1,5 @@
 """
-The items of a stream, and whose turn it is.
+The items of a stream, and the order in which they are given.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ class OutputOrder:
     def __init__(self) -> None:
         self.places = StreamContext()
         self._items: list[StreamedItem] = []
-        # How many of them no longer wait for others.
+        # How many items at the beginning no longer wait for others.
         self._head = 0
-        # What came while a message was open that stands before it.
+        # Functions that give the chunks of items behind a message or thought that is
+        # still open.
         self._late: list[Callable[[], Chunks]] = []
         self._at: dict[int, StreamedItem] = {}
         self._by_id: dict[str, StreamedItem] = {}
@@ -55,14 +56,14 @@ class OutputOrder:
 
     def added(self, event: ObjectReader, raw: Mapping[str, Any]) -> Chunks:
         """
-        What the announcement of *raw* brings.
+        The chunks that the announcement of *raw* brings.
         """
         self._find_or_open_item(event, raw)
         return self._start_ready_items()
 
     def done(self, event: ObjectReader, raw: Mapping[str, Any], path: str) -> Chunks:
         """
-        What the end of *raw* brings.
+        The chunks that the end of *raw* brings.
         """
         return self._finish_known_item(self._find_or_open_item(event, raw), raw, path)
 
@@ -74,7 +75,8 @@ class OutputOrder:
         """
         item = self.find(event, raw.get("id"))
         if item is not None and item.type == raw["type"]:
-            # Where one is done, another one may stand, or the same one again.
+            # If the known item is done, *raw* is the same one again only if its ids are
+            # the same; else it is another item in the same place.
             keys = ("id", "call_id")
             again = all(item.added.get(key) == raw.get(key) for key in keys)
             if again or not item.is_done:
@@ -112,8 +114,9 @@ class OutputOrder:
         elif kind == "reasoning":
             raw["summary"] = []
 
-        # An id that is another item's can't be this one's, too: the provider refuses
-        # a request with both. The next pieces with it are of this one all the same.
+        # If the id is that of another item, this one gets none: the provider refuses a
+        # request with two items of one id. Further pieces with the id are still of this
+        # item.
         name = event.raw.get("item_id")
         if isinstance(name, str) and name not in self._by_id:
             raw["id"] = name
@@ -145,7 +148,7 @@ class OutputOrder:
     ) -> Chunks:
         chunks = self._start_ready_items()
         if item.index is None or self._is_late(item):
-            # Its problems are reported now, though it is given later.
+            # The item is given later, but its problems are reported now.
             read_item(ObjectReader(self.places.reading, raw, path), 0, "", [])
 
         return [*chunks, *self.in_turn(item, partial(item.finish, raw, path))]
@@ -156,8 +159,8 @@ class OutputOrder:
         """
         The chunks of *item* now; later if others are not done.
 
-        A piece of a text does not wait for the end of a thought before it: what
-        a thought is signed with may come after all that it led to (OpenRouter).
+        A piece of a text does not wait for the end of a thought before it: the
+        signature of a thought may come after all output that follows it (OpenRouter).
         """
         chunks = self._start_ready_items(item if is_piece else None)
         if item.index is None:
@@ -172,18 +175,17 @@ class OutputOrder:
 
     def _is_late(self, item: StreamedItem) -> bool:
         """
-        Whether what *item* brings would tear a message, or a thought, that is
-        open.
+        Whether chunks of *item* would split a message, or a thought, that is open.
         """
-        # Ready items have started, so what is left begins with one that is open.
+        # All ready items were started, so the first one that is left is open.
         is_open = self._head < len(self._items)
         return is_open and (item.is_overtaken or not item.is_piecemeal)
 
     def _start_ready_items(self, current: StreamedItem | None = None) -> Chunks:
         """
-        Start what no longer waits. Nothing is given behind a message or thought
-        before that is done, for its place is not known; but the *current* item
-        overtakes thoughts.
+        Start the items that no longer wait. Nothing is given behind a message or
+        thought before that is done, because its place is not known; but the *current*
+        item overtakes thoughts.
         """
         chunks: Chunks = []
         while self._head < len(self._items):
@@ -210,7 +212,7 @@ class OutputOrder:
 
     def complete(self, response: ObjectReader) -> Chunks:
         """
-        What only the whole *response* has.
+        The chunks of content that only the whole *response* has.
         """
         output = response.raw.get("output")
         known: set[int] = set()
@@ -230,7 +232,7 @@ class OutputOrder:
             name = raw.get("id")
             item = self._by_id.get(name) if isinstance(name, str) else None
             item = item or self._at.get(at)
-            # Where two have one id, the second one is another item.
+            # If two items of the response have the same id, the second one is new.
             if item is None or item.type != raw["type"] or id(item) in known:
                 item = self._open_item(raw, len(self._items), path)
 
@@ -246,6 +248,6 @@ class OutputOrder:
             yield from self._items[self._head].finish(None, "$")
             yield from self._start_ready_items()
 
-        # Thoughts that were overtaken, and never ended.
+        # The items left are thoughts that were overtaken, and never ended.
         for item in self._items:
             yield from item.finish(None, "$")
