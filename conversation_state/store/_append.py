@@ -127,7 +127,8 @@ def make_append(
             ledger = extend_segments(ledger, row.ledger_branch, ledger_length)
             ledger_digest = rows.rows[-1].digest
 
-    # The head itself: the slow path adds a label or notes to it, and no revision.
+    # The state is the head itself: the slow path adds a label or notes to the head's
+    # revision, and makes no new one.
     if not new:
         return None
 
@@ -160,7 +161,7 @@ def _make_new_rows(
     None if it did not grow from it, or if that is the empty log.
     """
     length = place & ((1 << SHIFT) - 1)
-    # The empty log has no branch to go on with.
+    # An empty log has no branch that could be continued.
     if not length or log.common_prefix(before) != length:
         return None
 
@@ -186,8 +187,8 @@ def write_append(
         if_exists=(("revisions", old.revision.revision),),
         if_absent=(("changes", changes + 1),),
     )
-    # Where another name went on in the same branch since, these places are taken:
-    # a `ConflictError`, and the slow path begins a branch.
+    # If another name has continued the same branch since, these places are taken: the
+    # insert is a `ConflictError`, and the slow path begins a branch.
     for rows in new.rows:
         add_rows(tx, *rows, erased=_NOTHING)
 

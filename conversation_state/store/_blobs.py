@@ -102,7 +102,7 @@ class BlobReader:
         The content as it is in JSON.
         """
         if self._last[0] != digest:
-            # The codec knows how bytes are written; so it is asked to.
+            # The codec decides how bytes are written, so it writes them here, too.
             part = FilePart(data=self.content(digest))
             (written,) = load(encode_message(UserMessage([part])))["parts"]
             self._last = digest, written["data"]

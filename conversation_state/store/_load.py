@@ -98,7 +98,7 @@ def recall_newest(transaction: Transaction, text: str) -> RememberedHead | None:
     if remembered is None:
         return None
 
-    # A name that was deleted has another number if it is there again.
+    # A name that was deleted and saved again has another number.
     row = transaction.find_newest_row(remembered.name.number)
     if row == remembered.revision:
         return remembered
@@ -107,7 +107,7 @@ def recall_newest(transaction: Transaction, text: str) -> RememberedHead | None:
     if newest is None or newest.revision != remembered.revision.revision:
         return None
 
-    # It has other labels.
+    # Only the labels differ.
     head = newest.head(text, remembered.head.state_id)
     return remembered._replace(revision=newest, head=head)
 
@@ -159,7 +159,8 @@ def read_log(
     tx, url = transaction.tables, transaction.url
     log: Log[Any] = Log()
     common = 0
-    # Compared by where rows stand, so nothing is read to find the most that is shared.
+    # The logs are compared by the places of their rows, so that nothing is read to find
+    # the longest part that is shared.
     for head in near or transaction.recall_all():
         other = head.entries if kind is ENTRIES else head.ledger
         shared = count_shared(segments, other)
@@ -175,9 +176,10 @@ def read_log(
 
     items, digests = items_between(tx, url, kind, segments, common)
     log = log.extend(items)
-    # Only those of a whole log can be kept with its blocks.
+    # Digests are kept with the blocks of a log only if they cover it from its first
+    # entry.
     if not common:
-        # They were read, and need not be computed again.
+        # The digests were read with the rows, and need not be computed.
         kind.seed_digests(log, digests)
 
     return log, digests[-1]
@@ -205,7 +207,8 @@ def load_message_tree(transaction: Transaction, text: str) -> MessageTree:
     low, high = name.number << SHIFT, (name.number + 1) << SHIFT
     rows = iterate_rows(transaction.tables, "revisions", low=low, high=high)
     revisions = [read_revision(row, transaction.url) for row in rows]
-    # One that the next one goes on from has nothing of its own.
+    # A revision that the next one continues is part of the next one's state, so only
+    # the last state of each run is read.
     run: list[Revision] = []
     states: list[Aggregator] = []
     found: dict[int, RememberedHead] = {}
@@ -298,7 +301,8 @@ def latest(transaction: Transaction, text: str, at: At) -> Head:
     """
     What `Store.latest` does.
     """
-    # Without `catch_up`, which would read a row: an erasure changes no head.
+    # `catch_up` is not called here, because it would read a row, and an erasure changes
+    # no head.
     remembered = recall_newest(transaction, text) if at is None else None
     if remembered is not None:
         return remembered.head

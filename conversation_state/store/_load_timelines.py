@@ -130,7 +130,8 @@ def _add_later(
         if timeline is None:
             timeline = Timeline.begin(state)
         else:
-            # A moment that was forgotten, or none, is the oldest there is.
+            # If the parent is a forgotten moment, or there is none, the oldest moment
+            # is the parent.
             oldest = timeline.moments[0].number
             on = max(places.get(revision.parent, oldest), oldest)
             timeline = timeline.commit(state, on=on)
@@ -156,7 +157,8 @@ def _read_states(
     children: dict[int, int] = {}
     states: dict[int, Aggregator] = {}
     last: RememberedHead | None = None
-    # Backwards: a state begins the log of what was committed on it, which is read.
+    # The moments are read backwards, because a state's log is the beginning of the logs
+    # of later moments, which are read by then.
     for row in reversed(moments):
         child = children.get(row.number)
         near = [found[child]] if child is not None else []

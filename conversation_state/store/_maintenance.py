@@ -269,7 +269,8 @@ def _remove_garbage(transaction: Transaction, found: Garbage) -> Collected:
             for end in _get_log_ends(revision):
                 _mark_needed(url, tx, found.branches, reach, end)
 
-    # All records again: a new one may hold messages of a deleted name.
+    # All records are scanned again, because a new one may hold messages of a deleted
+    # name.
     for end in _scan_held(tx):
         _mark_needed(url, tx, found.branches, reach, end)
 
@@ -279,7 +280,7 @@ def _remove_garbage(transaction: Transaction, found: Garbage) -> Collected:
         size += weight if is_same else _sum_sizes(tx, branch, reach)
 
     gone = [branch for branch in found.sizes if branch not in reach]
-    # First, since it reads the rows that are removed below.
+    # This comes first, because it reads the rows that are removed below.
     _drop_starts(tx, [(branch, found.branches[branch][1]) for branch in gone])
     tx.remove_each("branches", [(branch, branch + 1) for branch in gone])
     ranges = [_get_unneeded_range(branch, reach) for branch in found.sizes]
@@ -347,8 +348,8 @@ def drop_blobs(tx: Writing, digests: Iterable[bytes]) -> tuple[int, int]:
     """
     left = {*digests}
     if left:
-        # Of every place: other messages may show the same content, and a save may have
-        # come since the digests were collected.
+        # All rows of "uses" are read: other messages may show the same content, and a
+        # save may have come since the digests were collected.
         for _, used in iterate_rows(tx, "uses", Use._fields):
             left.difference_update(split_digests(used))
 

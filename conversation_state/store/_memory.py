@@ -126,7 +126,7 @@ class Memory:
         self.is_erasure_lost = False
         self.timelines = _Timelines(kept)
         self._kept = kept
-        # In order of use: what was used last stands last.
+        # In order of use, the most recently used one last.
         self._heads: dict[str, tuple[int, RememberedHead]] = {}
 
     def recall(self, name: str, changes: int) -> RememberedHead | None:
@@ -156,9 +156,8 @@ class Memory:
 
         name = head.name.name
         valid_for, old = self._heads.pop(name, _NOTHING)
-        # Of two threads that read the same name, the slower one may know less.
-        # Where both are here at once that one may win: the next use reads what
-        # is new once more.
+        # If two threads read the same name, the slower one may have older rows. If it
+        # wins all the same, the next use reads the new rows once more.
         if (
             old is not None
             and valid_for == changes
@@ -196,14 +195,14 @@ class Memory:
             ):
                 self.is_erasure_lost = True
 
-            # Before the number of changes: with the number alone, another thread
-            # would save what was erased.
+            # Erased identities are recorded before the number of changes: a thread that
+            # saw only the new number would save erased content again.
             self.erased.update(
                 {change.entry: change.reason for change in new if change.entry}
             )
             changes = new[-1].number
-            # Of two threads here at once the slower one may set it back: it then
-            # learns the same once more.
+            # If two threads are here at once, the slower one may set the number back;
+            # the same changes are then read once more.
             if changes > self.changes:
                 self.changes = changes
                 self.forget()

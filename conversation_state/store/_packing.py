@@ -125,7 +125,7 @@ def _shorten_start(start: bytes) -> bytes:
         except ValueError:
             return start
 
-        # `fromhex` also takes capitals and spaces, which would not come back.
+        # `fromhex` also accepts capitals and spaces, which would be lost in packing.
         if short.hex().encode() == digits:
             return b"\xff" + short
 

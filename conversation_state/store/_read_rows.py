@@ -332,7 +332,7 @@ def pages_between(
             high = min(end, place + PAGE)
             rows = tx.scan(kind.table, place, high, columns=LogRow._fields)
             if len(rows) < high - place:
-                # At once: a length that is damaged may be any number.
+                # One scan for the whole range: a damaged length may be any number.
                 found = tx.scan(kind.table, place, high, columns=("place",))
                 missing = set(range(place, high)).difference(*zip(*found, strict=True))
                 gap = min(missing) & ((1 << SHIFT) - 1)
@@ -397,7 +397,7 @@ def read_rows(kind: Kind, rows: list[LogRow], blobs: BlobReader) -> list[Any]:
 
 
 def _load_bodies(bodies: Sequence[bytes]) -> list[Any]:
-    # One text for all of them is read in half the time.
+    # Parsing all bodies as one text takes half the time.
     raw: list[Any] = load(b"[%b]" % b",".join(bodies))
     return raw
 

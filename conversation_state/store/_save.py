@@ -87,8 +87,8 @@ def save(
     if extras.label != "":
         check_name(extras.label, "label")
 
-    # Once, before anything is recalled: an erasure that comes later than this makes
-    # the fast path a conflict.
+    # The number is read once, before anything is recalled, so that an erasure that
+    # comes later makes the fast path a conflict.
     changes = core.changes
     old = core.recall(name, changes)
     if old is not None and is_expected(old.head, expecting):
@@ -118,7 +118,8 @@ def save(
             head = _save_checked(transaction, name, state, expecting, extras)
 
         if extras.notes:
-            # With those that were there they may be too many: no damage.
+            # Together with the notes that were there they may exceed the limit, which
+            # is an error of the caller and not damage.
             check_notes(head.notes)
 
         return head
@@ -144,7 +145,8 @@ def save_all(
         check_state(name, state, expecting.get(name))
 
     def save_each(transaction: Transaction) -> dict[str, Head]:
-        # In one order, so that of two such saves one waits for the other.
+        # All such saves take the names in the same order, so that one of two waits for
+        # the other instead of a deadlock.
         return {
             name: save_within(transaction, name, states[name], expecting.get(name))
             for name in sorted(states)
@@ -279,7 +281,8 @@ def _save_checked(
 
     head = revision.head(text, origin.state_id)
     if has_erased_content(core, state):
-        # The state still has content that was erased; what was saved has not.
+        # The state still has content that was erased, but what was saved does not, so
+        # the state is not remembered.
         transaction.forget(text)
     else:
         transaction.remember(
@@ -329,13 +332,14 @@ def _find_parent(
         return old.number
 
     low = old.revision >> SHIFT << SHIFT
-    # Limited, as a save must not cost more with each one before it.
+    # The scan is limited, so that a save does not cost more with each one before it.
     rows = tx.scan("revisions", low, old.revision, limit=PAGE, backwards=True)
     best, most = 0, -1
     for row in map(Revision._make, rows):
         if (
             row.length > most
-            # Every log begins with none: it must be the same conversation.
+            # All logs share the empty beginning, so the origin decides whether it is
+            # the same conversation.
             and (row.length or row.origin == origin)
             and begins_with(entries, row.branch, row.length)
             and is_sealed(row)

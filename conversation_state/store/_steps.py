@@ -98,11 +98,12 @@ class PipelineStep:
                 awaitable = self._check_awaitable(function(start.state))
                 made = self._check_made(await awaitable, "astep")
             except GeneratorExit as error:
-                # Nothing can be awaited in a coroutine that is closed.
+                # A coroutine that is being closed can't await anything.
                 self._save_usage(start, progress(), error)
                 raise
             except BaseException as error:
-                # No variable has the error: its traceback holds this frame.
+                # The error is in no variable, because its traceback refers to this
+                # frame.
                 await run_in_thread(
                     partial(self._save_usage, start, progress(), error),
                     is_shielded=True,
@@ -110,7 +111,8 @@ class PipelineStep:
                 raise
 
         states = progress()
-        # Also where the task is cancelled now: the provider bills what was made.
+        # The save is shielded from cancellation, because the provider bills for the
+        # response.
         saved: Aggregator = await run_in_thread(
             lambda: self._save_made(start, made, states), is_shielded=True
         )
@@ -163,7 +165,7 @@ class PipelineStep:
             self._check_not_deleted(start, newest, [made, *progress])
             head = 0 if newest is None else newest.head
             if done is not None and newest is not None:
-                # Another process did it meanwhile. Both are billed.
+                # Another process did the step meanwhile, and both responses are billed.
                 state = _add_usage_of(newest.state, [made, *progress])
                 save_within(transaction, self._name, state, head)
                 return done, self._describe_conflicts(state, [made, *progress])
@@ -272,7 +274,7 @@ class PipelineStep:
         if isinstance(made, Aggregator):
             return made
 
-        # Else Python warns that it was never awaited.
+        # A coroutine that is never awaited warns when it is collected.
         if inspect.iscoroutine(made):
             made.close()
 
@@ -318,7 +320,7 @@ def _find_conflicts(
     The ledger entries of *other* under whose key *state* has another usage, each
     behind the one that *state* has.
     """
-    # Most ledgers grew from one another: what they share needs no look.
+    # Most ledgers continue one another; the part that they share need not be compared.
     parted = other.ledger.common_prefix(state.ledger)
     return [
         (known, entry)
@@ -333,7 +335,7 @@ def _keep_recorded(before: Aggregator, made: Aggregator) -> Aggregator:
     *made* with all that is recorded in the ledger of *before*, as it is there.
     """
     recorded = {known.id: known for known, _ in _find_conflicts(before, made)}
-    # No verb of a state replaces a ledger entry, so the log is made again.
+    # No method of a state replaces a ledger entry, so the ledger is built again.
     if recorded:
         ledger = [recorded.get(entry.id, entry) for entry in made.ledger]
         made = Aggregator.rebuild_from_logs(

@@ -41,8 +41,8 @@ from conversation_state.timeline import Timeline
 
 __all__ = ["Store"]
 
-# How often an update is begun: where sixteen processes write one name all the
-# time, one of them in 10**28 gives up.
+# The maximum number of attempts of an update: with sixteen processes that write one
+# name all the time, one update in 10**28 gives up.
 UPDATE_ATTEMPTS = 1000
 
 _NONE: Mapping[str, Head | int] = MappingProxyType({})
@@ -250,7 +250,8 @@ class Store(RevisionVerbs):
             if remembered is None:
                 expecting, state = self._read_for_update(name, start)
             else:
-                # Not read again: if another save came first, this one is refused.
+                # The head is not read again: if another save came first, this one is
+                # refused.
                 expecting, state = remembered.head, remembered.state
 
             try:
@@ -259,7 +260,7 @@ class Store(RevisionVerbs):
                 if remembered is None or self._is_newest(remembered.head):
                     raise
 
-                # It may come of what is outdated.
+                # The error may be due to an outdated state.
                 remembered = None
                 continue
 

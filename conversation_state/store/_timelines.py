@@ -126,7 +126,7 @@ def _save_within(
 
     head, found = _write_moments(transaction, text, timeline, stored, changed, head)
     if not _has_erased_moment(transaction.core, timeline, stored.timeline):
-        # As every other store loads it.
+        # The timeline is remembered in the form in which any other store loads it.
         plain = timeline.with_filter(None).close_group()
         transaction.remember_timeline(text, found._replace(timeline=plain))
 
@@ -147,7 +147,7 @@ def _has_erased_moment(core: Core, timeline: States, known: States | None) -> bo
     for each in timeline.moments:
         state = each.state
         if id(state) not in passed:
-            # What two logs share is looked at once.
+            # The part that two logs share is looked at only once.
             common = (
                 0 if before is None else state.entries.common_prefix(before.entries)
             )
@@ -382,7 +382,8 @@ def _holds_all(
         if any(number in stored.moments for number in changed):
             return False
 
-    # One that was saved by other verbs is loaded as the moment of the next number.
+    # A revision that was not saved as part of a timeline is loaded as the moment with
+    # the next number.
     next_number = 0 if row is None else row.oldest + row.length
     last = 0 if row is None else row.revision
     digests = {*changed.values(), *stored.digests.values()}

@@ -22,10 +22,10 @@ __all__ = ["Core", "Transaction"]
 
 T = TypeVar("T")
 
-# How often a transaction begins again after a conflict.
+# The maximum number of attempts of a transaction after conflicts.
 ATTEMPTS = 100
 
-# Among how many names a misspelt one is looked for.
+# The number of names in which a similar one is looked for.
 _SUGGESTIONS_FROM = 1000
 
 
@@ -77,8 +77,8 @@ class Core(Memory):
         def attempt() -> T:
             nonlocal is_retry
 
-            # What is remembered may have caused the conflict: two names may
-            # continue one branch.
+            # The retry trusts no remembered rows, because these may have caused the
+            # conflict: two names may continue one branch.
             transaction = Transaction(
                 self,
                 self.backend.writing(),
@@ -202,7 +202,8 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # First: what was learned in a block that can't be committed is not remembered.
+        # The block ends first: what was learned in a block that can't be committed must
+        # not be remembered.
         self._block.__exit__(kind, error, trace)
         if error is not None:
             if self._reports_damage:

@@ -89,7 +89,7 @@ def _open_memory(url: str, rest: str) -> Backend:
 
 
 def _open_sqlite(url: str, rest: str) -> Backend:
-    # Here, so that stores elsewhere need no sqlite3.
+    # The import is here, so that other stores need no sqlite3.
     from conversation_state.store.backends.sqlite import (  # noqa: PLC0415 - see above
         SqliteBackend,
         SqliteOptions,

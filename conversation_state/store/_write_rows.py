@@ -68,13 +68,14 @@ def add_rows(
         id, body, content, digest = row
         message = entry.message
         if erased and content is None and id in erased:
-            # It was erased, and does not come back from a state that still has it.
+            # The entry was erased, and a state that still has its content does not
+            # restore it.
             content = kind.content(entry)
             message = make_tombstone(message, content, erased[id])
             body = ENTRIES.body(entry._replace(message=message))
 
         if content is not None:
-            # The chain of digests covers what was erased, and not the tombstone.
+            # The chain of digests covers the erased content, not the tombstone.
             content += seal(id, body)
 
         body, blobs = extract_blobs(message, body)
@@ -95,7 +96,7 @@ def add_blobs(tx: Writing, blobs: dict[bytes, bytes]) -> None:
     Add large content that is not there yet.
     """
     for digest, data in blobs.items():
-        # One column of it: the content itself may be megabytes.
+        # Only the column *size* is read, because the content itself may be megabytes.
         if tx.get("blobs", digest, ("size",)) is None:
             tx.add("blobs", [Blob(digest, len(data), data)])
 
@@ -186,7 +187,8 @@ def note_change(tx: Writing, entry: bytes, content: bytes, reason: str) -> int:
     Note for all stores that existing rows changed; the number of the change.
     """
     last = tx.scan("changes", None, None, columns=("number",), limit=1, backwards=True)
-    # Without gaps: the fast path of a save asks for the next number alone.
+    # The numbers have no gaps, because the fast path of a save asks for the next number
+    # only.
     number = last[0][0] + 1 if last else 1
     tx.add("changes", [make_sealed(Change, number, entry, content, reason, now())])
     return number

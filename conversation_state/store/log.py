@@ -55,7 +55,7 @@ __all__ = [
 
 DIGEST_SIZE = 16
 
-# Copied where digests are many: half a microsecond less than to make another.
+# Copying a hash object takes half a microsecond less than creating one.
 _new_hash = blake2b(digest_size=DIGEST_SIZE).copy
 
 
@@ -475,6 +475,6 @@ class MissingRows(NamedTuple):
         if at == len(past.log):
             return cls(found, [], extends_branch=True)
 
-        # Where another log goes on in that branch already, its places are taken.
+        # If another log continues that branch already, its places are taken.
         extends_branch = bool(found) and log_rows.find_end(found[-1].branch) == at
         return cls(found, past.rows(at), extends_branch)

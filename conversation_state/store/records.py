@@ -452,11 +452,13 @@ class WriteGroup:
             jobs = [job]
             while jobs:
                 for each in jobs:
-                    # First, so that `results` has it if it raises.
+                    # The key is added first, so that `results` has it if the call
+                    # raises.
                     results[each] = None
                     results[each] = each.work(writer)
 
-                # Also those that came meanwhile. Of a copy: threads add to it now.
+                # Jobs that arrived meanwhile are included. The loop uses a copy,
+                # because threads add jobs at any time.
                 jobs = [
                     each
                     for each in self._waiting.copy()
@@ -469,7 +471,8 @@ class WriteGroup:
             if len(results) == 1:
                 raise
 
-            # Whichever failed: each of the others tries again in its own turn.
+            # If any of them failed, each of the others is tried again in a transaction
+            # of its own.
             results = {job: write(self._store, job.work)}
 
         for each, result in results.items():

@@ -60,7 +60,8 @@ class MemoryBlock(SequentialBlock):
         self._is_open = False
 
     def __enter__(self) -> Self:
-        # All of it in here: an interrupt may come as soon as a call has returned.
+        # Everything is inside of the `try`, because an interrupt may come as soon as a
+        # call has returned.
         try:
             self._backend.begin_block(self)
             self._is_open = True
@@ -156,8 +157,9 @@ class MemoryBlock(SequentialBlock):
         if key in there.rows:
             raise ConflictError(key)
 
-        # First: an interrupt between two steps leaves what can be taken back.
-        # None refers to the block, which has to go when it is dropped.
+        # The undo step is recorded first, so that an interrupt between the two leaves a
+        # change that can be undone. The step does not refer to the block, which has to
+        # be freed when it is dropped.
         self.undo.append(lambda: _drop_row(there, key))
         insort(there.keys, key)
         there.rows[key] = row
@@ -201,7 +203,7 @@ def _undo_changes(undo: list[Callable[[], object]]) -> None:
     """
     Take changes back, the last one first; a second time does nothing.
     """
-    # In this order, since an interrupt may come between the two.
+    # A step is removed after it has run, because an interrupt may come between the two.
     while undo:
         undo[-1]()
         undo.pop()
@@ -218,8 +220,8 @@ class MemoryBackend:
         self._number = 0
         self._is_closed = False
         self._turns = OneAtATime()
-        # What takes back the changes of the block that is open. Not the block,
-        # which gives its turn back when nothing refers to it any more.
+        # The undo steps of the open block. They are not kept in the block, which
+        # releases its turn when nothing refers to it any more.
         self._undo: list[Callable[[], object]] = []
         renew_in_children(self)
 
@@ -256,7 +258,7 @@ class MemoryBackend:
         The other end of `begin_block`.
         """
         try:
-            # Else the turn of *block* never came, or was taken from it.
+            # Otherwise *block* never got its turn, or lost it.
             if self._undo is block.undo:
                 self._undo = []
         finally:

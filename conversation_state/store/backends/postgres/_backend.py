@@ -125,7 +125,8 @@ class PostgresBackend:
             link.is_writing = is_writing
             link.use = next(self._uses)
             self._in_use[link.use] = ref(link)
-            # The last step: until then the permit is returned here, then by `release`.
+            # This is the last step: until here this function returns the permit,
+            # afterwards `release` does.
             link.permit = permit
         except BaseException:
             self._permits.free.put(permit)

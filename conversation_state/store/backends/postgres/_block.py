@@ -44,7 +44,8 @@ _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
 # Shared: blocks that only add don't wait for each other where they lock one stripe.
 _LOCK_STRIPE = "SELECT stripe FROM gate WHERE stripe = %s FOR SHARE"
-# In one order: of two blocks that lock all, one waits, and there is no deadlock.
+# The rows are locked in order, so that one of two blocks that lock all of them waits,
+# and there is no deadlock.
 _LOCK_ALL_STRIPES = "SELECT stripe FROM gate ORDER BY stripe FOR UPDATE"
 _COMMIT = "COMMIT"
 
@@ -75,7 +76,8 @@ class _InterruptibleLock:
         self.depth = 0
 
     def __enter__(self) -> None:
-        # Counted first: an interrupt between the two is one, too.
+        # The depth is increased first, because an interrupt between the two lines
+        # counts as held.
         self.depth += 1
         self._lock.acquire()
 
@@ -220,8 +222,8 @@ class PostgresBlock:
             return
 
         if status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
-            # Past psycopg, which would drop its prepared statements after a ROLLBACK.
-            # Closing a connection also rolls back.
+            # This bypasses psycopg, which drops its prepared statements after a
+            # ROLLBACK. Closing a connection also rolls back.
             if connection.pgconn.exec_(b"ROLLBACK").status != ExecStatus.COMMAND_OK:
                 connection.close()
         else:

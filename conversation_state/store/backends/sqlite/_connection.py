@@ -104,8 +104,8 @@ class Connection(sqlite3.Connection):
             connections.references.discard(self._reference)
 
     def __del__(self) -> None:
-        # Here, while it is still in the set: closing the last connection to a file
-        # copies its log, which takes time, and a fork may come meanwhile.
+        # It is closed here, while it is still in the set: closing the last connection
+        # to a file copies its log, which takes time, and a fork may come meanwhile.
         with suppress(sqlite3.ProgrammingError):  # it never opened
             self.close()
 
@@ -142,7 +142,8 @@ class _Connections:
         """
         Whether a fork in another thread waits for connections to come back.
         """
-        # With a limit: an interrupt may have kept the fork from its end.
+        # The wait is limited, because an interrupt may have kept the fork from
+        # completing.
         now, me = time.monotonic(), get_ident()
         forking = list(self.forking.items())
         return any(thread != me and now < until for thread, until in forking)
