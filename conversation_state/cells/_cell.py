@@ -81,7 +81,8 @@ class Cell(Generic[T]):
                 If *function* itself changes this cell whenever it is called.
         """
         self._wait_for_first()
-        # Without an `Attempts` first: most swaps meet no other.
+        # The first attempt makes no `Attempts` object, because most swaps meet no
+        # other.
         version = self._find_newest()
         new = function(version.value)
         if new is version.value or self._try_append(version, new):
@@ -246,7 +247,8 @@ class Cell(Generic[T]):
         interrupt = None
         # A copy, as callbacks may begin and close watches.
         for watch in list(self._watches):
-            # Again after an error: it ended one call, and others may be pending.
+            # The loop goes on after an error, which ended one call: others may be
+            # pending.
             while True:
                 try:
                     watch._call_pending()
@@ -313,7 +315,7 @@ class _NewestValues(AsyncIterator[T]):
 
     async def __anext__(self) -> T:
         cell = self._cell
-        # Also where a value is there already: each step lets other tasks run.
+        # This also runs if a value is there already: each step lets other tasks run.
         await require_anyio().lowlevel.checkpoint()
         while (value := cell.value) is self._last_value:
             waiter = TaskWaiter()

@@ -95,7 +95,8 @@ class Attempts:
         Raises:
             RuntimeError: If the function itself made the change too often.
         """
-        # Also by a swap inside of the function, or of one that that one calls.
+        # The winner may also be a swap inside of this function, or of a function that
+        # that one calls.
         during = winner.during
         while during is not None and during is not self:
             during = during._outer

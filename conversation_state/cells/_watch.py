@@ -131,8 +131,8 @@ class Watch(Generic[T]):
         return None if version is None else version.after.get(0)
 
     def _call_once(self, new: Version[T]) -> None:
-        # In this order: a concurrent `close` either clears the new version, or is
-        # seen below.
+        # The version is set first: a concurrent `close` either clears the new version,
+        # or is seen below.
         old, self._version = self._version, new
         callback, on_error = self._callback, self._on_error
         if callback is None or old is None:
