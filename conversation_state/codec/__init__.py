@@ -110,7 +110,8 @@ class Codec:
             msg = f"kind is {shorten_repr(kind)}; expected another name than {taken}"
             raise ValueError(msg)
 
-        # Not every object can be looked up; `check_class` says what is wrong with it.
+        # An object without a hash can't be looked up; `check_class` says what is wrong
+        # with it.
         if isinstance(cls, type) and (cls in _encode.WRITES or cls in self._kinds):
             msg = f"{cls.__name__} is registered already"
             raise ValueError(msg)
@@ -141,8 +142,8 @@ class Codec:
         """
         The same as plain JSON values: dicts, lists, texts, numbers.
         """
-        # By way of bytes: what the writers make holds UUIDs, times and frozen maps,
-        # which orjson converts.
+        # The value is encoded to bytes and parsed, because the writers produce UUIDs,
+        # times and frozen maps, which orjson converts.
         data: dict[str, Any] = load(self.encode(value))
         return data
 

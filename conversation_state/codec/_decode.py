@@ -89,8 +89,8 @@ def _read_state_or_turn(
 
     what = ""
     if reader.problems.count == before:
-        # The constructor finds a repeated identity, as it does for all callers; where
-        # it is takes longer to find, and is only asked below, once there is one.
+        # The constructor reports a repeated identity, as it does for all callers.
+        # Finding where it is takes longer, and is done below only if there is one.
         pairs = zip(ids or (), messages or (), strict=True)
         given = {"parent_id": None, **given, "entries": list(map(make_entry, pairs))}
         try:
@@ -159,7 +159,8 @@ def _read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
     ):
         raise Doubt
 
-    # The number of fields shows that there are no others, which would be problems.
+    # The number of fields shows that there are no unknown ones, which would be
+    # problems.
     ids, raw, entries = data["entry_ids"], data["messages"], data["ledger"]
     length, ledger_length = data["init_len"], data["init_ledger_len"]
     parent_id, seen = data.get("parent_id"), reader.seen
@@ -176,7 +177,7 @@ def _read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
     ledger = list(map(partial(read_usual_ledger_entry, reader), entries))
     if (
         messages is None
-        # Also where there are more or fewer identities than messages.
+        # This also finds more or fewer identities than messages.
         or len({*ids}) != len(messages)
         or len({*map(itemgetter(0), ledger)}) != len(ledger)
     ):
@@ -308,8 +309,8 @@ def read_document(
         finally:
             problems.is_trial = False
 
-    # The trial needs no such check: it reads what `is_loadable` takes, and data that
-    # holds itself is not.
+    # The fast pass needs no such check: it accepts only what `is_loadable` accepts, and
+    # data that contains itself is refused there.
     if not is_parsed and data.__class__ is dict:
         check_acyclic(data)
 

@@ -134,7 +134,7 @@ _LOGPROB_FIELDS: dict[str, Read] = {
     "logprob": CodecReader.number,
     "bytes": CodecReader.base64,
 }
-# An alternative has no alternatives of its own, so that nothing nests.
+# An alternative has no alternatives of its own, so nothing is nested.
 _read_top_logprobs = array_reader(
     object_reader(strict_shape(LogProb, "token", "logprob", **_LOGPROB_FIELDS))
 )
@@ -222,7 +222,8 @@ def _read_tagged(
     if reader.problems.count != before:
         return None
 
-    # With a source, it is a provider's kind, whatever name it has here.
+    # A value with a source is of a provider's kind, even if the kind has the same name
+    # as one of ours.
     if kind == UNKNOWN and not given.get("source"):
         name = given["raw"].get(tag)
         if name.__class__ is str and name in shapes and name != UNKNOWN:
@@ -331,14 +332,15 @@ def read_messages(reader: CodecReader, raw: Any, path: JsonPath) -> list[Any] | 
     if not (reader.is_parsed or is_loadable(raw)):
         return [read_message(reader, item, (path, i)) for i, item in enumerate(raw)]
 
-    # The same without a call each, for what most messages are.
+    # This does the same without a call for each message, for the kinds that most
+    # messages have.
     readers, seen = _FAST_READERS, reader.seen
     made: list[Any] = []
     for i, item in enumerate(raw):
         try:
             made.append(readers[item["role"]](item, seen))
         except (*DOUBTS, TypeError):  # an item that is no object, for example
-            # What the fast pass has just refused is not given to it again.
+            # A message that the fast pass has just refused is not given to it again.
             role = item.get("role") if item.__class__ is dict else None
             known = role.__class__ is str and role in readers
             read = _read_slowly if known else read_message
@@ -362,7 +364,7 @@ def _message_shape(cls: type[Message]) -> Shape:
     if cls is UnknownMessage:
         return shape
 
-    # One of the two, which is checked where they become one.
+    # Either field may be given; that only one is, is checked where they are merged.
     fields = {
         **shape.fields,
         "content": CodecReader.text,
@@ -436,8 +438,8 @@ def _read_parameters_by_name(
 
 
 def _read_parameter(reader: CodecReader, raw: Any, path: JsonPath, levels: int) -> Any:
-    # Here, because the constructor that refuses this comes after the recursion, and
-    # JSON may be nested more deeply than calls.
+    # The depth is checked here, because the constructor that checks it runs after the
+    # recursion, and JSON may be nested more deeply than Python can recurse.
     if not levels:
         what = f"nested more than {MAX_PARAMETER_LEVELS} levels deep"
         return reader.problems.add(path, what)

@@ -205,7 +205,8 @@ class SegmentedLogs:
         self.build()
         failed: set[int] = set()
         for number, segment in enumerate(self._segments):
-            # A ledger that goes on from such a one overflows, too: reported once.
+            # A ledger that continues one that overflows does so, too, and is not
+            # reported again.
             if segment.after and segment.after[0] in failed:
                 failed.add(number)
                 continue

@@ -256,7 +256,7 @@ def _check_moments(
     """
     The parent of each moment; adds the problems of moments.
     """
-    # What was invalid is None here, and already a problem.
+    # Invalid values are None here, and are problems already.
     first, states = given.get("first", 0) or 0, given.get("states")
     parents = []
     for i, given_moment in enumerate(given.get("moments") or ()):
@@ -302,7 +302,7 @@ def _check_redo(
         if number <= last:
             what = f"moment {number} comes after {last}; expected larger ones"
             reader.problems.add(where, what)
-        # The moment right after it is where `redo` goes without an entry.
+        # The next moment needs no entry, because `redo` leads there without one.
         elif not number + 1 < child < first + len(parents):
             what = f"moment {child} can't be another child of {number}"
             reader.problems.add(where, what)
@@ -416,8 +416,8 @@ def _check_bounds(reader: CodecReader, given: dict[str, Any], path: JsonPath) ->
     if moments is None:
         return
 
-    # There may be more moments: commits for which the present stays forget none that
-    # it needs.
+    # There may be more moments than *limit*: a commit forgets no moment that the
+    # present still needs.
     if limit is not None and limit < 1:
         reader.problems.add((path, "limit"), f"is {limit}; expected at least 1")
 

@@ -100,7 +100,7 @@ def _write_message_tree(tree: MessageTree) -> Object:
     for state in others:
         timeline = timeline.commit(state)
 
-    # An equal state is written as the same one, so it is no moment of its own.
+    # A state equal to the present one needs no moment of its own.
     if tree.shown != timeline.present:
         timeline = timeline.commit(tree.shown)
 

@@ -156,7 +156,7 @@ class _StateWriter:
         self._numbers: dict[Any, int] = {}
         self._placed: dict[int, _PlacedState] = {}
         self._last: _PlacedState | None = None
-        # Of each conversation, by its root.
+        # The last state of each conversation, by the conversation's root.
         self._last_of: dict[int, _PlacedState] = {}
 
     def number(self, state: Any, parent: Any) -> int:
@@ -223,7 +223,7 @@ class _StateWriter:
 
         if _is_json_state(state):
             _check_types(state)
-            # Frozen, because that refuses what JSON can't represent, and sorts keys:
+            # Freezing refuses values that JSON can't represent, and sorts keys, so that
             # equal states have equal bytes.
             return {"json": thaw(freeze(state, "it"))}
 

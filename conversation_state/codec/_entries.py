@@ -166,8 +166,8 @@ def read_usual_ledger_entry(reader: CodecReader, raw: Any) -> LedgerEntry:
 
     id, model, time = raw["id"], raw.get("model", ""), raw.get("at")
     at = parse_time(time) if time.__class__ is str else None
-    # A default value that is there, as in another program's JSON, is left to the slow
-    # pass: then there are more fields than these.
+    # A default value that is written out, as in another program's JSON, makes more
+    # fields than these, and is left to the slow pass.
     if not id.__class__ is model.__class__ is str or (
         len(raw) != 2 + bool(model) + (at is not None)
     ):

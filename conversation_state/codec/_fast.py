@@ -182,7 +182,7 @@ def read_unknown(raw: Raw, left: int, known: frozenset[str]) -> JsonMap:
 
 # Messages
 
-# Half of `Common`'s own time.
+# This takes half the time of calling `Common`.
 _new_common: Final = partial(tuple.__new__, Common)
 
 
@@ -203,7 +203,8 @@ def read_common(raw: Raw, left: int, known: frozenset[str], seen: Seen) -> Commo
 
     stamp = raw.get("name"), raw.get("run_id"), raw.get("turn_id"), raw.get("timestamp")
     left -= 4 - stamp.count(None)
-    # Before they are a key: what is no text may have no hash.
+    # The types are checked before the values become a key, because a value that is not
+    # a text may have no hash.
     for text in stamp:
         if text is not None and (text.__class__ is not str or not text):
             raise Doubt

@@ -143,7 +143,8 @@ def write_instance(value: Any) -> Any:
         TypeError:
             If it holds a value of a type that can't be written.
     """
-    # Read again before it is written: what can't be decoded must not be saved first.
+    # The value is read back before it is returned, because a value that can't be
+    # decoded must not be saved.
     cls = type(value)
     raw = write_value(value, OwnValue)
     made, wrong = _run_hook(_find_hook(cls, ""), raw, cls, is_closed=True)
@@ -221,7 +222,8 @@ def _get_converter() -> Converter:
     for kind in SCALARS:
         made.register_structure_hook(kind, partial(read_scalar, kind))
 
-    # By its class, or cattrs before 26 takes a hook of its own.
+    # The hook is registered by class, because cattrs before 26 prefers its own hook to
+    # a predicate.
     made.register_structure_hook(Enum, read_enum)
     return made
 

@@ -147,7 +147,8 @@ def _typed_dict_hook(converter: Converter, kind: Any, origin: Any) -> Hook:
     required = set(origin.__required_keys__)
     members: list[tuple[str, Hook, Any]] = []
     for name, hint in get_type_hints(origin, include_extras=True).items():
-        # In annotations that are strings, the class itself does not see this.
+        # A class whose annotations are strings does not resolve these qualifiers
+        # itself.
         while (qualifier := get_origin(hint)) in _QUALIFIERS:
             if qualifier is NotRequired:
                 required.discard(name)
@@ -262,7 +263,7 @@ def _specificity_key(kind: Any, levels: int = 3) -> tuple[Any, ...]:
     elif origin is Any or origin is object:
         group = 4
 
-    # A type may hold itself, so not all the way down.
+    # A type may contain itself, so the comparison ends after some levels.
     inner = args if group == 3 and levels else ()  # noqa: PLR2004 - as above
     ranks = tuple([_specificity_key(arg, levels - 1) for arg in inner])
     return group, place, ranks, repr(kind)

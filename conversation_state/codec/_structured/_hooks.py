@@ -131,7 +131,8 @@ def iterate_problems(error: Exception, path: JsonPath) -> Iterator[LocatedProble
     """
     All problems in an error of cattrs or of a user's class.
     """
-    # On a list, because errors are nested as deeply as the value they are about.
+    # A list is used instead of recursion, because errors are nested as deeply as the
+    # value.
     left: list[tuple[Exception, JsonPath, str]] = [(error, path, "")]
     while left:
         error, path, as_what = left.pop()
