@@ -150,8 +150,9 @@ class Accumulator(ByContent):
 
             pieces.read(list(self._chunks.iterate(count)))
             made = self._made = pieces.message()
-            # No longer needed, and would keep that message. In this order, another
-            # thread that reads between the two merges more than it has to.
+            # The base is no longer needed and would keep its message alive. *_made* is
+            # set first, so that another thread that reads between the two merges more
+            # than it has to, and not less.
             self._base = (None, 0)
 
         return made

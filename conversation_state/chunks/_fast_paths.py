@@ -51,7 +51,7 @@ def join_response(chunks: Sequence[Any]) -> AssistantMessage | None:
     assistant, and the last one perhaps what is known of the whole response.
     """
     first, before, last = chunks[0], chunks[-2], chunks[-1]
-    # Parts and calls are seen at once, before all chunks are asked.
+    # Three chunks show parts and calls at once, before all chunks are looked at.
     if not (
         first.__class__ is before.__class__ is last.__class__ is AssistantMessage
         and first.content.__class__ is before.content.__class__ is str

@@ -101,7 +101,8 @@ def continues_part(piece: Part, first: Part) -> bool:
     if piece.__class__ is not first.__class__ or piece.index != first.index:
         return False
 
-    # Bytes follow bytes only: joined with a part that has a URL, one of them is lost.
+    # Only pieces with bytes are joined: if one of them has a URL, either its URL or the
+    # bytes would be lost.
     if isinstance(piece, AudioPart) and isinstance(first, AudioPart):
         return (
             piece.data is not None
@@ -150,7 +151,8 @@ def merge_calls(pieces: Sequence[ToolCall]) -> ToolCall:
     return ToolCall(
         named.id,
         next((piece.name for piece in pieces if piece.name), ""),
-        # Not parsed: pieces are cut anywhere, and the whole may be invalid, too.
+        # The arguments are not parsed, because pieces are cut anywhere, and the whole
+        # may be invalid, too.
         "".join([piece.arguments for piece in pieces]),
         index=named.index,
         type=named.type,
@@ -179,8 +181,8 @@ def merge_responses(
 
 
 def _merge_usages(usages: Sequence[Usage], mode: UsageMode) -> Usage:
-    # Count by count: combining two usages at a time would copy the categories of
-    # all before, which is quadratic.
+    # Each count is combined over all usages at once: combining two usages at a time
+    # would copy the categories of all before, which is quadratic.
     if len(usages) == 1:
         return usages[0]
 

@@ -38,8 +38,8 @@ __all__ = ["ChunkMerger"]
 
 # How many chunks a fast path gets at once, and how many where it did not apply.
 _BATCH, _SMALL_BATCH = 1024, 32
-# So many at the end are read one by one: they often have what is known of the whole
-# response, and would keep those before them off the fast path.
+# These last chunks are read one by one: they often hold facts about the whole response,
+# and would keep the chunks before them off the fast path.
 _LAST = 3
 
 
@@ -75,7 +75,8 @@ class ChunkMerger:
             ConcatError:
                 If one of them is not of this message.
         """
-        # The first one by itself: the fast paths read more of what is already there.
+        # The first chunk is read by itself, because the fast paths compare further
+        # chunks with it.
         start = 0
         if self._first is None and chunks:
             self._read_chunk(chunks[0])
