@@ -126,7 +126,8 @@ def _fill_field(field: FormatField, variables: Variables, meter: Meter) -> str:
     for at, key in enumerate(field.keys):
         value = _read_key(value, key, (field.name, *field.keys[:at]))
 
-    # Without counting: what is written is counted, and nothing is made.
+    # This value is not measured, because only what is written counts, and nothing is
+    # made here.
     if value.__class__ is str and not field.spec:
         return value
 

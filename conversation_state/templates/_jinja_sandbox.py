@@ -166,7 +166,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         elif isinstance(result, (list, tuple)):
             self.meter.step(len(result))
         elif isinstance(result, (Iterator, KeysView, ValuesView, ItemsView)):
-            # One by one: the limit of steps ends endless ones.
+            # The items are read one by one, so that the limit of steps ends endless
+            # iterators.
             items = []
             for item in result:
                 self.meter.step()
@@ -337,7 +338,7 @@ def _in_sandbox(method: Callable[..., Any]) -> Any:
     A method of `Sandbox` as a filter.
     """
 
-    # With the context: what needs less is computed while compiling.
+    # The context is passed, because calls without one are computed while compiling.
     @pass_context
     def call_method(context: Context, *args: Any) -> Any:
         return method(context.environment, *args)

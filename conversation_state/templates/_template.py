@@ -313,7 +313,8 @@ def _render_text(text: str, variables: Variables, engine: Any) -> str:
         if not any(mark in text for mark in engine.MARKS):
             return text
 
-        # Only here: a text without syntax costs nothing, so it may have any length.
+        # The length is checked here only, because a text without syntax costs nothing
+        # and may have any length.
         if len(text) > MAX_TEMPLATE_CHARACTERS:
             raise Refused(  # noqa: TRY301 - handled like all others
                 f"it has {len(text):,} characters, and templates have at most "

@@ -106,7 +106,8 @@ class Variables:
         """
         All of them, in no order.
         """
-        # Read once: a template can ask for all in every round of a loop.
+        # The variables are converted once, because a template can ask for all of them
+        # in every round of a loop.
         if len(self._plain) < len(self._given):
             for name in self._given:
                 self[name]
@@ -118,7 +119,8 @@ class Variables:
         if self._left < 0:
             raise Refused(f"the variables hold more than {MAX_VALUES:,} values")
 
-        # By `type`: the attribute `__class__` of a hostile object may be `bool`.
+        # This uses `type`, because the attribute `__class__` of a hostile object may be
+        # `bool`.
         if value is None or type(value) is bool:
             return value
 
@@ -142,7 +144,8 @@ class Variables:
             return self._plain_mapping(value, at, depth)
 
         if isinstance(value, Sequence) and not isinstance(value, _BYTES):
-            # By the builtin's own method: a subclass may run other code.
+            # This calls the builtin's own method, because a subclass may run other
+            # code.
             items = list.__iter__(value) if isinstance(value, list) else value
             return [
                 self._make_plain(item, (at, number), depth + 1)
@@ -214,7 +217,8 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 def _plain_number(value: float, at: Any) -> int | float:
-    # Of an enum or another subclass, the number alone: it may write itself otherwise.
+    # An enum or another subclass is converted to its plain number, because it may
+    # format itself differently.
     if isinstance(value, float):
         return float.__float__(value)
 
