@@ -8,8 +8,8 @@ Chat Completions: OpenAI's older format, which most others take, too.
     usage = load_usage(response)
     message = concat(load_chunks(events))
 
-Plain JSON values on both sides; no SDK is needed. What is loaded and dumped
-again is the same JSON value, key for key. Where our model has no field for
+Plain JSON values on both sides; no SDK is needed. A payload that is loaded and
+dumped again is the same JSON value, key for key. Where our model has no field for
 something, `load` leaves a note with the message, part or call (see
 `conversation_state.adapters._notes`), which `dump` reads:
 

@@ -104,35 +104,34 @@ def load_chunks(
     """
     The chunks that the *events* of a stream bring, as they come; `concat` them.
 
-    Together they hold what `load` returns for the whole response, but for what is
-    only noise: nulls, the padding called ``obfuscation``. Lazy: an event is
-    read when its chunk is asked for.
+    Together they hold what `load` returns for the whole response, except for nulls
+    and the padding called ``obfuscation``. Lazy: an event is read when its chunk is
+    asked for.
 
     The last chunk has the metadata of the whole response: the reason to
     finish, the latest usage, the model, and notes. A stream that breaks off
     ends with ``interrupted``, also if *events* raise, or if this function
     does.
 
-    Calls keep the index the provider gives them, or get the next one where
-    that is taken or missing; one that has no id gets one made up. *events* are
-    not closed.
+    A call keeps the provider's index, or gets the next one if that is taken or
+    missing. A call without an id gets a made-up one. *events* are not closed.
 
     Args:
         events: The data of the server-sent events, as plain JSON values. The
-            ``[DONE]`` at the end may be left out. Or what the SDK's
-            ``client.chat.completions.stream()`` gives, each event with
-            ``.to_dict(mode="json")``: what it derives is not read again.
+            ``[DONE]`` at the end may be left out. Or the events of the SDK's
+            ``client.chat.completions.stream()``, each with
+            ``.to_dict(mode="json")``: those that it derives are not read again.
 
         choice: Which of several answers to read (``n``), from 0 on.
 
     Raises:
         ProviderStreamError:
-            If an event reports that the provider failed, after all before it
-            was given.
+            If an event reports that the provider failed, after all chunks before
+            it.
 
         DecodeError:
-            If an event is not what the format or a dialect of it has, with
-            all that is wrong with it, after what could be read was given.
+            If an event is invalid in the format and its dialects, with every
+            problem in it, after all chunks that could be read.
 
     Source:
         OpenAI sends usage in an event of its own, Groq and DeepSeek with the

@@ -242,8 +242,8 @@ def dump_tools(
 
     A request is ``{**dump(messages).payload, **dump_tools(tools).payload, "model":
     …}``; without tools there are no keys. Listed in `Export.lost`, and left out,
-    are tools whose name is refused or stands twice, and what OpenAI refuses at the
-    top of a schema (``anyOf``, ``enum``, …).
+    are tools whose name is refused or used twice, and keywords that OpenAI refuses
+    at the top of a schema (``anyOf``, ``enum``, …).
 
     Args:
         tools: What the model may call.

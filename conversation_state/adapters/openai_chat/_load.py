@@ -56,18 +56,19 @@ def load(payload: Any) -> tuple[Message, ...]:
     The messages of *payload*: a request, its list of messages, or a response.
 
     Of a request only the messages are read. A response gives its message with
-    its `ResponseMeta`; if several were asked for (``n``), one for each choice,
-    the first with the usage: these are alternatives, and no conversation.
+    its `ResponseMeta`. If several answers were requested (``n``), there is one
+    message for each choice, and the first has the usage: these are alternatives,
+    not a conversation.
 
     Nothing is lost: what our model can't represent is kept as an unknown part
     or message, or in notes (see this package). Half of a surrogate pair
     becomes U+FFFD, and a note has its path. A call without an id gets one made
-    of its place, and so does its result.
+    from its position, and so does its result.
 
     Raises:
         DecodeError:
-            If something is not what the format or a dialect of it has in its
-            place; with all that is wrong, each with its path.
+            If a value is invalid in the format and its dialects; with every
+            problem and its path.
     """
     return ChatLoader().load(payload, "a request, a list of messages, or a response")
 
