@@ -8,9 +8,10 @@ Responses: OpenAI's newer format, a list of items.
     usage = load_usage(response)
     message = concat(load_chunks(events))
 
-Plain JSON values on both sides; no SDK is needed. What is loaded and dumped
-again is the same JSON value, key for key, but for an ``input`` that is a text,
-which comes back as a list with a user's message, and for null ``instructions``.
+Plain JSON values on both sides; no SDK is needed. A payload that is loaded and
+dumped again is the same JSON value, key for key, except for an ``input`` that is
+a text, which comes back as a list with a user's message, and for null
+``instructions``.
 
 All output of a response is one message, whose parts and calls have their order
 by *index*; `dump` makes items of them again. Items of tools that are built into

@@ -57,18 +57,18 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     raise, or if this function does. *events* are not closed.
 
     Args:
-        events: The data of the server-sent events, as plain JSON values, or
-            what the SDK's ``client.responses.stream()`` gives, each event with
-            ``.to_dict(mode="json")``: what it derives is not read again.
+        events: The data of the server-sent events, as plain JSON values, or the
+            events of the SDK's ``client.responses.stream()``, each with
+            ``.to_dict(mode="json")``: data that it derives is not read again.
 
     Raises:
         ProviderStreamError:
-            If an event reports that the provider failed, after all before it
-            was given.
+            If an event reports that the provider failed, after all chunks before
+            it.
 
         DecodeError:
-            If an event is not what the format has, with all that is wrong
-            with it, after what could be read was given.
+            If an event is invalid in the format, with every problem in it, after
+            all chunks that could be read.
 
     Source:
         The signature of a thought differs between the beginning and the end of

@@ -420,8 +420,8 @@ def dump_tools(
     *tools* and *choice* as the keys ``tools`` and ``tool_choice`` of a request.
 
     Without tools there are no keys. Listed in `Export.lost`, and left out, are
-    tools whose name is refused or stands twice, and what OpenAI refuses at the top
-    of a schema (``anyOf``, ``enum``, …).
+    tools whose name is refused or used twice, and keywords that OpenAI refuses at
+    the top of a schema (``anyOf``, ``enum``, …).
 
     Args:
         tools: What the model may call.

@@ -55,10 +55,10 @@ def load(payload: Any) -> tuple[Message, ...]:
     its message with its `ResponseMeta`; one of a compaction gives the messages
     that were kept before it.
 
-    Consecutive output of the model is one message: all of a
-    response, and of a history the items up to the next one that the caller
-    made. A message that follows a message is another one's, unless the first
-    was only a commentary (``phase``).
+    Consecutive output of the model is one message: all output of a response; in a
+    history the items up to the next one that the caller made. A message item
+    behind another one begins another message, unless the first one was only a
+    commentary (``phase``).
 
     Nothing is lost: what our model can't represent is kept as an unknown part
     or message, or in notes (see this package). Half of a surrogate pair
@@ -66,8 +66,7 @@ def load(payload: Any) -> tuple[Message, ...]:
 
     Raises:
         DecodeError:
-            If something is not what the format has in its place; with all
-            that is wrong, each with its path.
+            If a value is invalid in the format; with every problem and its path.
     """
     read = ItemLoader()
     if is_list(payload):
