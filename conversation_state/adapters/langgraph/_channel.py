@@ -83,7 +83,7 @@ class StateChannel(BinaryOperatorAggregate[Aggregator]):
 
     def update(self, values: Sequence[Any]) -> bool:
         """
-        Add *values*; whether there were any.
+        Add *values*; True if there were any.
         """
         try:
             self.get()

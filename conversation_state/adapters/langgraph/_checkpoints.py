@@ -136,7 +136,8 @@ class StoredCheckpoint(NamedTuple):
 
     def is_held(self, channel: str) -> bool:
         """
-        Whether the value of a channel is what the checkpoint's record holds.
+        Whether the value of a channel is the messages that the checkpoint's record
+        holds.
         """
         return self.channels[channel][:1] in {MESSAGES, SNAPSHOT}
 
@@ -191,7 +192,7 @@ class StoredWrite(NamedTuple):
     @classmethod
     def unpack_all(cls, packed: bytes) -> list[Self]:
         """
-        The writes of a task, of their record: each is what `packed` returned.
+        The writes of a task, from the bytes of their record.
         """
         return [
             cls(

@@ -57,7 +57,7 @@ _MAX_INLINE = 48
 
 class NewCheckpoint(NamedTuple):
     """
-    A checkpoint to put, with what can be serialised before the transaction.
+    A checkpoint to put, serialised as far as that is possible before the transaction.
 
     Attributes:
         thread: Its thread.
@@ -193,7 +193,7 @@ class ChannelWriter:
         self, channel: str, value: Any, *, shares_messages: bool
     ) -> bytes:
         """
-        Write the value of a channel; its location.
+        Write the value of a channel; returns its location.
         """
         key = value_key(self.stored.namespace, channel, self.stored.id)
         if shares_messages:
@@ -310,8 +310,8 @@ def put_writes(
     writes: Sequence[StoredWrite],
 ) -> None:
     """
-    Write what a *task* wrote after a checkpoint. Its earlier writes stay, except
-    for errors, interrupts and resume values.
+    Save the *writes* of a *task* after a checkpoint. Its earlier writes stay, except
+    for errors, interrupts and resume values, which are replaced.
     """
     if not writes:
         return

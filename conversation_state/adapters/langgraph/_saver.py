@@ -82,9 +82,10 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         serde: LangGraph's serializer; if it encrypts, messages are kept as its
             bytes, too.
 
-        allow_siblings: Put a checkpoint also where another one was put since
-            the run began, as LangGraph's own checkpointers do: the last one is
-            the newest of the thread, and the other's turn is a branch next to it.
+        allow_siblings: Put a checkpoint even if another one was put since the
+            run began, as LangGraph's own checkpointers do: the last one is the
+            newest of the thread, and the turn of the other one is a branch next
+            to it.
 
     Raises:
         TypeError:
@@ -377,7 +378,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
     def get_next_version(self, current: Any, channel: None = None) -> Any:  # noqa: ARG002 - LangGraph gives it
         """
         The version of a channel after *current*: counted from 1 on, or in the
-        format of another checkpointer where that made *current*.
+        format of another checkpointer if that made *current*.
         """
         if current is None:
             return 1

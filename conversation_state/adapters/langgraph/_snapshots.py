@@ -162,7 +162,7 @@ class SnapshotColumns(NamedTuple):
 
     def move_to(self, snapshots: Log[MessageSnapshot]) -> SnapshotColumns:
         """
-        The columns of other *snapshots*; those that both have are not looked at.
+        The columns of other *snapshots*; reads only those that are not in this one.
         """
         if snapshots is self.snapshots:
             return self
