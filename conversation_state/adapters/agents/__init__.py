@@ -15,10 +15,10 @@ not be restored is an `UnknownMessage`. Notes are kept under
 ``openai_responses``, so that this adapter dumps saved items unchanged, and all
 others dump their content.
 
-The messages do not depend on how many items are added at a time. Where items
-continue the answer at the end of the saved state, which happens when they are
-added one by one, the next state has one longer message in its place, as another
-entry. All other entries stay the same.
+The messages do not depend on how many items are added at a time. If items
+continue the answer at the end of the saved state, as they do when they are added
+one by one, the next state has a longer message in place of that answer, as
+another entry. All other entries stay the same.
 
 A limit counts items, as the SDK's own sessions count them: the SDK compares the
 newest few with those it wrote, so they must be exactly these. A limit may
@@ -31,7 +31,7 @@ history keeps the compacted items); the SDK's own run states.
 Source:
     The SDK's ``Session`` protocol and its runner, which reads all items once
     for a run, adds the items of each turn in one call, and removes items one by
-    one where it retries.
+    one when it retries.
 """
 
 from conversation_state.adapters._export import Export, Lost
