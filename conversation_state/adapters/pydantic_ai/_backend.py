@@ -61,8 +61,9 @@ class StoreBackend(StoreHost, ConversationStore):
 
     Each save is a revision that stays restorable. `delete` deletes the names;
     `collect_garbage` of the store collects messages that no other conversation
-    shares. `read_entry` searches all conversations if this object did not save
-    or load the entry's conversation last; so does `read_records`.
+    shares. `read_records` reads the records of all conversations. `read_entry`
+    searches all conversations if this object did not save or load the entry's
+    conversation last.
 
     Thread-safe. Its methods run in worker threads, and never block the event
     loop (extra ``anyio``, which Pydantic AI brings).

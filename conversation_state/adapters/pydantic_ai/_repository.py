@@ -102,7 +102,7 @@ class StoredConversation(NamedTuple):
 
 class ConversationUpdate(NamedTuple):
     """
-    What to write of a conversation.
+    The update of a conversation that a write saves.
 
     Attributes:
         parent: The entry that the new ones follow.
