@@ -70,7 +70,7 @@ _VIEW_FIELDS = (
 
 def load(messages: Any) -> tuple[Message, ...]:
     """
-    Our messages for *messages*, LangChain's, or for a single one of them.
+    Our messages for LangChain's *messages*, or for a single one of them.
 
     Nothing is lost: content without an equivalent is kept as an unknown part or
     message, or in notes (see this package). A lone surrogate in a text becomes
@@ -78,9 +78,9 @@ def load(messages: Any) -> tuple[Message, ...]:
 
     Raises:
         DecodeError:
-            If something is not a message of a class of LangChain's, or can't be
-            kept, such as an artifact that is any object; with every problem and
-            its path.
+            If a message is not of one of LangChain's own classes, or can't be
+            kept, for example because its artifact is an arbitrary object; with
+            every problem and its path.
 
         MissingExtraError:
             If LangChain is not installed.
