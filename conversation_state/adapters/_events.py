@@ -36,11 +36,10 @@ def events(lines: Iterable[str | bytes] | str | bytes) -> Iterator[dict[str, Any
     The JSON objects in a stream of server-sent events.
 
     Lazy: each event is given as soon as its last line is there. Comments, event
-    names, ids, ``[DONE]`` and whatever stands outside of ``data:`` fields are
-    left out; providers repeat an event's name in its data. An event that the
-    end of the stream cuts short is left out, too; ``load_chunks`` then ends its
-    message with the reason ``interrupted``. Integers have any size, as those that
-    `json` reads.
+    names, ids, ``[DONE]`` and everything outside of ``data:`` fields are left out;
+    providers repeat an event's name in its data. An event that the end of the
+    stream cuts short is left out, too; ``load_chunks`` then ends its message with
+    the reason ``interrupted``. Integers may have any size, as with `json`.
 
     Args:
         lines: The lines of the body, with their ends or without, as HTTP clients
@@ -71,7 +70,7 @@ def events(lines: Iterable[str | bytes] | str | bytes) -> Iterator[dict[str, Any
 
 async def aevents(lines: AsyncIterable[str | bytes]) -> AsyncIterator[dict[str, Any]]:
     """
-    As `events`, for lines that arrive in a task (``response.aiter_lines()``).
+    The async twin of `events`, for lines that are awaited (``response.aiter_lines()``).
     """
     reader = _EventReader()
     async for each in lines:

@@ -2,7 +2,7 @@
 What every adapter gives back, and what all adapters share when they write.
 
 What lives here: `Export`, `Lost` and `PayloadWriter`. What does not: what they share
-when they load (`_reading`), and where they keep a provider's own (`_notes`).
+when they load (`_reading`), and where they keep a provider's own values (`_notes`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Lost(NamedTuple):
     Something in a conversation that a provider's format can't represent.
 
     Attributes:
-        path: Where it is in what was given, as in ``messages[3].parts[1]``.
+        path: Its path in what was dumped, such as ``messages[3].parts[1]``.
 
         what: The kind of part, or the name of the field or key.
 
@@ -57,11 +57,11 @@ class Export:
 
     Attributes:
         payload: The part of the provider's request that carries the
-            conversation: plain JSON values, the caller's to change. Of a host
-            the list of its messages.
+            conversation: plain JSON values, which the caller may change. For a
+            host, the list of its messages.
 
-        lost: What it does not hold, in the order of the messages; () if it holds
-            everything.
+        lost: The content that *payload* does not hold, in the order of the messages;
+            () if it holds everything.
     """
 
     payload: Any

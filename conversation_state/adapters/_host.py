@@ -47,7 +47,7 @@ async def run_in_thread(
     """
     What *function* returns, from a worker thread of asyncio.
 
-    A call is waited for, also where the task is cancelled: what it writes is written
+    The call is waited for even if the task is cancelled, so that its writes are done
     when the task ends. A cancel scope of anyio cancels at the next `await` then, so
     the result is not lost.
     """
@@ -73,7 +73,9 @@ async def run_in_thread(
 
         raise error from failure
     finally:
-        del future, failure  # they hold an error, whose traceback holds this frame
+        # Both hold an error whose traceback holds this frame. Without the deletion
+        # they would be a reference cycle.
+        del future, failure
 
 
 def _call_function(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -133,7 +135,7 @@ def import_lazily(
 
         extra: The extra that brings the host.
 
-        needs: The packages of the host: where one of them is missing, the name
+        needs: The packages of the host: if one of them is missing, the name
             raises a `MissingExtraError`.
     """
 
@@ -293,7 +295,7 @@ class RollingTrimmer:
 
     async def acall(self, messages: Aggregator | Iterable[Message], /) -> TrimContext:
         """
-        The same for steps that have to be awaited.
+        As a call of the trimmer, for steps that have to be awaited.
         """
         previous = self._previous
         try:

@@ -185,9 +185,9 @@ class DocumentReader:
     One document while it is read. Never leaves the function that reads it.
 
     Attributes:
-        problems: What is wrong so far, the first hundred things of it.
+        problems: The problems so far, at most the first hundred.
 
-        count: How many things are wrong so far.
+        count: The number of problems so far.
 
         mended: The paths of texts that held half of a surrogate pair.
     """
@@ -215,8 +215,8 @@ class DocumentReader:
         """
         Raises:
             DecodeError:
-                If anything was wrong; with all of it, up to a hundred
-                problems and the number of the others.
+                If there was a problem; with up to a hundred problems, and the
+                number of the others.
         """
         more = self.count - len(self.problems)
         if more:
@@ -326,7 +326,7 @@ class ObjectReader:
 
         path: Where it is.
 
-        notes: How it differs from what would be written.
+        notes: How the object differs from the one that `dump` would write.
 
         keys: The keys that no field of ours holds, with their values; they become
             the note ``keys``.

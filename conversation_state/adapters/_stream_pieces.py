@@ -108,11 +108,11 @@ class PieceTemplate:
             path: The keys that lead to the piece, each with the keys next to it
                 whose values don't matter. A list on the way has one item.
 
-            cut: What the piece is a piece of.
+            cut: The buffer of the text that the piece belongs to.
 
             make: Makes a chunk of a piece that is valid as it is.
 
-            check: What else must be true of the next event.
+            check: A further condition on the next event.
         """
         self.forget()
         levels: list[tuple[dict[str, Any], str, bool]] = []

@@ -41,7 +41,7 @@ class EventReader(Protocol):
     **Protocol:** one stream while it is read.
 
     Attributes:
-        template: What the next event is expected to be.
+        template: The event that is expected next.
     """
 
     template: PieceTemplate

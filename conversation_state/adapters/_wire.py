@@ -1,7 +1,7 @@
 """
-What formats share on the wire, each once: base64 and ``data:`` URLs; the arguments
-of calls, and which call a result answers where the format may leave that out; and
-documents whose messages stand in one list, each by itself.
+What formats share on the wire: base64 and ``data:`` URLs; the arguments of calls; the
+call that a result answers, if the format may leave out its id; and documents with one
+list of messages, each of which is read by itself.
 
 What does not live here: reading one JSON object (`_reading`), and what a provider
 means by a block or a key.

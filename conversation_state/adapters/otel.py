@@ -22,8 +22,8 @@ What is input and what is output:
 ``gen_ai.response.finish_reasons``
     Why each of these ended, in the provider's own terms, if all of them have it.
 
-What would be empty is not there. Values are structured, as events have them;
-spans, which hold plain values only, have the same as JSON texts (*as_text*).
+Attributes that would be empty are left out. Values are structured, as events have
+them; spans, which hold plain values only, have the same as JSON texts (*as_text*).
 
 What can't be written is in `Export.lost`. As with providers, some things are
 neither written nor listed as lost: times, run and turn ids, metadata, positions,
@@ -128,8 +128,8 @@ def dump(
 
         contents: Whether to include content. Without it, roles, the kinds and
             order of parts, tools' names and the ids of calls are included, and no
-            text, argument, result, url, byte or name of a person. What is left
-            out for this is not lost.
+            text, argument, result, url, byte or name of a person. Content that is
+            left out for this is not listed as lost.
 
         as_text: Whether to write structured values as JSON texts.
 
@@ -393,7 +393,7 @@ _COUNTS: Mapping[str, tuple[str, ...]] = {
 
 def usage_attributes(usage: Usage | None) -> dict[str, int]:
     """
-    What *usage* counts, as attributes; none if it is None.
+    The counts of *usage* as attributes; no attributes if it is None.
 
     The counts of all input and output are always there, their parts only if they are
     not 0. Cache reads and writes are part of the input, and reasoning is part of the
