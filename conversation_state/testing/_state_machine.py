@@ -28,6 +28,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
+from conversation_state.testing._equality import is_same
 from conversation_state.testing._state_model import StateModel
 from conversation_state.testing.laws import (
     equal_values_hash_alike,
@@ -230,7 +231,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         at_once: bool,  # noqa: FBT001 - drawn
     ) -> StateModel:
         """
-        One message many times, which crosses the borders of the log's blocks.
+        One message many times, across the borders of the log's blocks.
         """
         state = before.state
         if at_once:
@@ -265,8 +266,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         self, before: StateModel, key: str, usage: Usage, model: str, time: datetime
     ) -> StateModel:
         """
-        A usage under a key: a new one, a repetition at any time, or a conflict, which
-        is refused.
+        A usage under a key: new, repeated at any time, or refused as a conflict.
         """
         recorded = before.ledger.get(key)
         try:
@@ -347,7 +347,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         A copy that was somewhere else; it grows and joins like the original.
         """
         copy = self.carried(before.state)
-        assert copy == before.state, "changed on the way"
+        assert is_same(copy, before.state), "changed on the way"
         assert hash(copy) == hash(before.state), "changed its hash on the way"
         return self._check_state(attrs.evolve(before, state=copy))
 

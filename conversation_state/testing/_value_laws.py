@@ -13,6 +13,7 @@ from conversation_state._wording import describe_type
 from conversation_state.chunks import Accumulator, concat
 from conversation_state.errors import ConcatError
 from conversation_state.messages import Message
+from conversation_state.testing._equality import is_same
 from conversation_state.usage import Usage
 
 __all__ = [
@@ -120,7 +121,7 @@ def copies_are_equal(value: object) -> None:
     ]
     for one in copies:
         assert type(one) is type(value), f"a copy of {value!r} is a {type(one)}"
-        assert one == value, f"a copy of {value!r} is {one!r}"
+        assert is_same(one, value), f"a copy of {value!r} is {one!r}"
         assert hash(one) == hash(value), f"a copy of {value!r} has another hash"
 
 

@@ -1,19 +1,18 @@
 """
-Comparing results: equal values of the same types, so that True is not 1; and what two
-runs of one function have in common.
+Comparing results of user's functions: the errors of a difference, and what two runs of
+one function have in common.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from conversation_state._wording import shorten_text
-from conversation_state.aggregator import Aggregator, LedgerEntry
-from conversation_state.codec import decode, encode, encode_ledger_entry, encode_message
+from conversation_state.aggregator import Aggregator
+from conversation_state.codec import decode, encode
 from conversation_state.messages import Message
 from conversation_state.testing._code import format_code
+from conversation_state.testing._equality import is_same
 from conversation_state.testing._value_laws import unpickled
 
 __all__ = [
@@ -29,16 +28,6 @@ __all__ = [
 T = TypeVar("T")
 _SHOWN = 300  # characters of a value in an error
 _ESCAPED = str.maketrans({"{": "{{", "}": "}}"})
-
-
-def is_same(a: object, b: object) -> bool:
-    """
-    Whether two values are equal and are encoded as the same bytes.
-
-    Equality is not enough: True, 1 and 1.0 are equal, and so are 0.0 and -0.0, and one
-    time with two offsets; each of them is other JSON.
-    """
-    return a is b or (bool(a == b) and _encode_types(a) == _encode_types(b))
 
 
 def assert_same(expected: object, found: object, what: str = "{} became {}") -> None:
@@ -63,30 +52,6 @@ def assert_same_later(example: object, first: object, later: object) -> None:
 def _shorten_code(value: object) -> str:
     # The repr of a message leaves its metadata out.
     return shorten_text(format_code(value), _SHOWN)
-
-
-def _encode_types(value: object) -> Any:
-    """
-    What has to be the same beside the value: messages, states and ledger entries as
-    bytes, numbers with their types.
-    """
-    if isinstance(value, Message):
-        return encode_message(value)
-
-    if isinstance(value, LedgerEntry):
-        return encode_ledger_entry(value)
-
-    if isinstance(value, Aggregator):
-        return encode(value)
-
-    if isinstance(value, Mapping):
-        return {key: _encode_types(each) for key, each in value.items()}
-
-    if isinstance(value, (list, tuple)):
-        return [_encode_types(each) for each in value]
-
-    # Of other values equality is enough: a subclass of str is the same text in JSON.
-    return json.dumps(value) if isinstance(value, (int, float)) else None
 
 
 def decoded(value: T) -> T:
