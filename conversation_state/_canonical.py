@@ -112,7 +112,7 @@ def load_exactly(text: str) -> Any:
     if first_oversized(text) is None:
         return value
 
-    import json  # noqa: PLC0415 - seldom needed, and slow to import
+    import json  # noqa: PLC0415 - rarely needed, and slow to import
 
     try:
         return json.loads(text)
@@ -144,7 +144,7 @@ def first_oversized(data: Data) -> int | None:
     About a nanosecond a byte where no long numbers are.
 
     Source:
-        orjson reads such an integer as the nearest float, without a word.
+        orjson silently reads such an integer as the nearest float.
     """
     # All digits as one: a run of them is found in a search of a nanosecond a byte, and
     # the expression, which takes far longer, is only for text that has one.

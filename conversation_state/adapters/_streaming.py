@@ -188,14 +188,14 @@ class ChangeFilter:
         news = {
             key: value
             for key, value in given.items()
-            if value is not None and not self.is_none(key, value, kind)
+            if value is not None and not self.is_unchanged(key, value, kind)
         }
         for key, value in news.items():
             self._seen[kind, key] = value
 
         return news
 
-    def is_none(self, key: str, value: object, kind: object) -> bool:
+    def is_unchanged(self, key: str, value: object, kind: object) -> bool:
         """
         Whether *value* is the last value under *key* of a *kind*, so that it is no
         change.

@@ -224,7 +224,7 @@ class ChatStream:
                 value is None
                 or value == ""
                 or key in ("channel", "role")
-                or (key not in _DELTA and self._news.is_none(key, value, "delta"))
+                or (key not in _DELTA and self._news.is_unchanged(key, value, "delta"))
             ):
                 continue
 

@@ -109,9 +109,9 @@ def _create_tables(connection: sqlite3.Connection) -> None:
 
 # The first step makes schema 2 of schema 1, and so on; they run in one transaction.
 # They stay as they were released, so they use no row class: those change. A new file
-# has the tables of today, and passes none. A step that adds a column makes the table
-# anew, since its statement stands in the file and `verify` compares it, and seals the
-# rows of a sealed one again; `tests/store/older.py` has one.
+# has the current tables, and runs none. A step that adds a column creates the table
+# again, because the file holds the table's statement and `verify` compares it; in a
+# sealed table it also seals the rows again. `tests/store/older.py` has such a step.
 STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = ()
 
 _MAGIC = b"SQLite format 3\0"
