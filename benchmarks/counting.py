@@ -2,13 +2,13 @@
 Counting 10,000 messages, for the first time and again, beside the bare encoder
 and LangChain's estimate.
 
-What was counted once costs 200 ns a message, whichever counter it was and
-whether it has been made anew: a hundredth of encoding it. For the first time
+A message that was counted before costs 200 ns with any counter, also with an equal
+one that was made again: a hundredth of encoding it. For the first time
 `by_encoding` takes at most a third more than the encoder alone, and
 `by_mistral` three times as long, most of it in Mistral's own code.
 
-The vocabulary is Mistral's, for OpenAI's are not carried by any package; their
-encoder is the same one, tiktoken's.
+The vocabulary is Mistral's, because no package includes OpenAI's; the encoder is
+tiktoken for both.
 """
 
 from __future__ import annotations

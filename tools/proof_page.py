@@ -14,7 +14,7 @@ NOT_RUN = "This part has not been run."
 
 def render_page(page: str, facts: Mapping[str, Facts]) -> str:
     """
-    *page* with what is between its marks, `<!-- tests -->` say, made anew.
+    *page* with new contents between its marks, such as `<!-- tests -->`.
 
     Raises:
         ValueError: The page lacks a mark.
