@@ -84,7 +84,7 @@ class TestWatch:
 
         assert 200 == interrupt_by_signals(swap, self.check, prepare=self.prepare)
 
-    def test_an_interrupted_watch_is_none(self):
+    def test_an_interrupted_watch_is_not_added(self):
         """
         Where beginning a watch is interrupted, nothing stays behind that could
         not be closed.

@@ -66,7 +66,7 @@ class TestConstruct:
             ({"unknown": {"id": 1}}, "Document.unknown has 'id', a field"),
         ],
     )
-    def test_refuses_what_is_none(self, given, message):
+    def test_refuses_other_values(self, given, message):
         """
         What is wrong is named with its field.
         """
@@ -266,7 +266,7 @@ class TestScore:
         assert EMPTY != EMPTY.with_score(0)
 
     @pytest.mark.parametrize("foreign", [True, "0.5", None, [0.5], {}])
-    def test_something_else_is_none(self, foreign):
+    def test_something_else_is_refused(self, foreign):
         """
         What is no number is no score.
         """
@@ -326,7 +326,7 @@ class TestSubIndexes:
         assert str(raised.value).startswith(message)
 
     @pytest.mark.parametrize("foreign", ["abc", ["a", 1], [["a"]], {"a": "b"}])
-    def test_something_else_is_none(self, foreign):
+    def test_something_else_is_refused(self, foreign):
         """
         A value that is no list of texts counts as none.
         """
@@ -451,7 +451,7 @@ class TestDenseVector:
             EMPTY.with_dense_vector([Row()])  # type: ignore[list-item]
 
     @pytest.mark.parametrize("foreign", ["abc", [0.5, "a"], [True], {"0": 0.5}, [None]])
-    def test_something_else_is_none(self, foreign):
+    def test_something_else_is_refused(self, foreign):
         """
         What is no list of numbers is no vector.
         """
@@ -534,7 +534,7 @@ class TestSparseVector:
             {"1": 0.5, "a": 0.5},
         ],
     )
-    def test_something_else_is_none(self, foreign):
+    def test_something_else_is_refused(self, foreign):
         """
         What is no mapping of integers, each written one way, to numbers.
         """

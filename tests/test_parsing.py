@@ -404,7 +404,7 @@ class TestContent:
         ],
         ids=["refusal", "reasoning", "calls", "cut off", "unknown"],
     )
-    def test_why_there_is_none(self, message, what):
+    def test_error_states_the_reason(self, message, what):
         """
         The error contains what the message knows about it.
         """

@@ -410,7 +410,7 @@ class TestPrice:
         with pytest.raises(TypeError, match=r"takes a Usage|expected the name"):
             price(*arguments, **options)
 
-    def test_refuses_a_time_that_is_none(self):
+    def test_refuses_invalid_times(self):
         """
         A time stamp in seconds is no datetime.
         """

@@ -1238,7 +1238,7 @@ class TestMerge:
 
         assert ["a", "1", "x", "b", "y", "c"] == list(merged)
 
-    def test_waits_for_whoever_is_first(self):
+    def test_reads_the_source_that_is_ready_first(self):
         """
         A silent source blocks no reader, before or after.
         """

@@ -690,7 +690,7 @@ class TestMerge:
         assert set(map(SourceEnd, sources)) == set(ends)
         assert 5 == len(ends)
 
-    async def test_reads_whoever_comes_first(self):
+    async def test_reads_the_source_that_is_ready_first(self):
         """
         A silent source blocks no reader, and is not given up.
         """

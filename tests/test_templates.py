@@ -907,7 +907,7 @@ class TestFormat:
         assert pickle.loads(before) == template
 
     @every_syntax
-    def test_formats_anew_each_time(self, syntax):
+    def test_formats_again_each_time(self, syntax):
         """
         The second result has the second values, urls included.
         """

@@ -203,7 +203,7 @@ class TestCompact:
             (result("x"), "gave ToolMessage"),
         ],
     )
-    def test_reports_that_a_summary_is_none(self, given_, history):
+    def test_reports_an_invalid_summary(self, given_, history):
         """
         The view is what it was, and has the reason.
         """
@@ -241,7 +241,7 @@ class TestCompact:
         assert "no model for 2 messages" == str(view.failures[0].error)
         assert isinstance(view.failures[0].error, OSError)
 
-    def test_reports_that_a_text_is_none(self):
+    def test_reports_an_invalid_text(self):
         """
         Half of a surrogate pair is no text, from any source.
         """

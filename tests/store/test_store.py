@@ -597,7 +597,7 @@ class TestTombstones:
         assert (content, reason) == find_erasure(make_tombstone(stone, content, reason))
 
     @given(messages())
-    def test_others_are_none(self, message):
+    def test_other_messages_are_not_tombstones(self, message):
         """
         No message that has content is taken for a tombstone.
         """
