@@ -345,6 +345,17 @@ class TestCheckReducer:
         """
         check_reducer(remind, settings=FEW, also=["is idempotent"])
 
+    def test_records_and_removes(self):
+        """
+        A reducer may record the responses it has, and remove their messages.
+        """
+
+        def remove_newest(state):
+            state = state.record_responses()
+            return state.rollback(max(len(state) - 1, 0))
+
+        check_reducer(remove_newest, without=["keeps messages"])
+
     @named(REDUCERS)
     def test_faults(self, fault, laws):
         """

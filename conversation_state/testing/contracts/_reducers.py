@@ -130,9 +130,12 @@ class ReducerContract(Contract):
         """
         result = self.reducer(state)
         usages = {meta.usage for meta in _list_responses(state)}
-        keys = {meta.id for meta in _list_responses(result)}
-        keys |= {entry.id for entry in state.ledger}
-        keys |= {entry.id for entry in result.entries}
+        keys = {entry.id for entry in state.ledger}
+        # Of both: the usage of a response that was removed stays in the ledger.
+        for each in (state, result):
+            keys |= {meta.id for meta in _list_responses(each)}
+            keys |= {entry.id for entry in each.entries}
+
         for entry in result.ledger:
             # A small usage may be the reducer's own, and equal by chance.
             is_other = entry.id in keys or entry.usage.total_tokens < _LARGE
