@@ -133,7 +133,7 @@ def interrupt_by_signals(
     The number of times, of *times*, that a signal interrupted *operation*.
 
     Like `interrupt_at_each_opcode`, with a real signal at a random moment of
-    the first *within_s* seconds. It is no fault if the operation completes
+    the first *within_s* seconds. It is not a fault if the operation completes
     before; one that repeats something quick hits the most places. Runs
     *operation* in this thread, which must be the main one.
     """

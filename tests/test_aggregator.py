@@ -123,7 +123,7 @@ class TestNew:
 
     def test_errors(self):
         """
-        What is no id and what is no message is refused, and shown.
+        What is not an id and what is not a message is refused, and shown.
         """
         with pytest.raises(TypeError) as raised:
             Aggregator.new(id="7")  # type: ignore[arg-type]
@@ -274,7 +274,7 @@ class TestTypedAdds:
     @pytest.mark.parametrize("given", [(), (AssistantMessage("none"),)])
     def test_no_calls(self, given):
         """
-        Calling nothing is no call; the error says what to use instead.
+        Calling nothing is not a call; the error says what to use instead.
         """
         with pytest.raises(InvalidMessageError) as raised:
             chat().add_tool_call(*given)
@@ -328,7 +328,7 @@ class TestExtend:
 
     def test_all_or_nothing(self):
         """
-        If one of them is no message, none is added.
+        If one of them is not a message, none is added.
         """
         state = chat("a")
         with pytest.raises(InvalidMessageError) as raised, unchanged(state):
@@ -449,7 +449,7 @@ class TestAddUsage:
 
     def test_one_key_at_two_times(self):
         """
-        The same key and usage at another time is no conflict, in a state or over
+        The same key and usage at another time is not a conflict, in a state or over
         branches: one entry, and the time that was there first.
         """
         root = chat("a")
@@ -684,7 +684,7 @@ class TestAddResponse:
 
     def test_several_messages(self):
         """
-        All messages of a response are appended, in order; none is no change.
+        All messages of a response are appended, in order; none is not a change.
         """
         state = chat()
         both = state.add_response(
@@ -1030,7 +1030,7 @@ class TestFork:
     @pytest.mark.parametrize("at", ["1", 1.0])
     def test_no_position(self, at):
         """
-        What is no integer is no position.
+        What is not an integer is not a position.
         """
         with pytest.raises(TypeError):
             chat("a", "b").fork(at=at)
@@ -1484,7 +1484,7 @@ class TestTurn:
     def test_rebuild_checks(self, entries, ledger, error):
         """
         What has an identity twice would be joined twice, and is refused like what
-        is no entry.
+        is not an entry.
         """
         with pytest.raises(error, match=r"entries|ledger"):
             Turn.rebuild(id=ONE, parent_id=None, entries=entries, ledger=ledger)

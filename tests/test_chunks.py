@@ -843,7 +843,7 @@ class TestToolCalls:
     def test_equal_ids_names_and_types(self):
         """
         What the pieces of a call repeat is compared by content: equal texts
-        that are different objects are no conflict.
+        that are different objects are not a conflict.
         """
         pieces = [
             AssistantMessage(
@@ -1145,7 +1145,7 @@ class TestConflicts:
 
     def test_nothing(self):
         """
-        No chunks are no message.
+        No chunks are not a message.
         """
         with pytest.raises(ConcatError, match="no chunks at all"):
             concat([])
@@ -1156,7 +1156,7 @@ class TestConflicts:
     @pytest.mark.parametrize("stranger", [None, "text", {"role": "user"}])
     def test_no_message(self, stranger):
         """
-        The error of a chunk that is no message has its number.
+        The error of a chunk that is not a message has its number.
         """
         for give in (
             lambda: concat([AssistantMessage("a"), stranger]),
@@ -1179,7 +1179,7 @@ class TestConflicts:
 
     def test_one_message(self):
         """
-        A lone message is no list of chunks.
+        A lone message is not a list of chunks.
         """
         with pytest.raises(TypeError, match="takes chunks"):
             concat(AssistantMessage("a"))  # type: ignore[arg-type]
@@ -1229,7 +1229,7 @@ class TestUnknownMessages:
 class TestConcatRows:
     def test_columns(self):
         """
-        One message a column; None is no chunk.
+        One message a column; None is not a chunk.
         """
         rows: Any = [
             [UserMessage("a"), None, None],

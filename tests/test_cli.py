@@ -287,7 +287,7 @@ class TestTrim:
     def test_nothing_fits(self, write):
         """
         A conversation too big for the budget has its reason below the table;
-        the others are replayed, and this is no failure of the library.
+        the others are replayed, and this is not a failure of the library.
         """
         huge = [{"role": "user", "content": "word " * 200}]
         path = write(line("small"), line("huge", huge))
@@ -661,7 +661,7 @@ class TestBadInput:
     )
     def test_line(self, write, bad, why):
         """
-        A line that is no conversation is reported with file, number and reason;
+        A line that is not a conversation is reported with file, number and reason;
         those before and after it are replayed, and the status is 2.
         """
         path = write(line("before"), bad, line("after"))
@@ -690,7 +690,7 @@ class TestBadInput:
 
     def test_directory(self, tmp_path):
         """
-        A directory is no file.
+        A directory is not a file.
         """
         result = run(tmp_path)
 

@@ -167,7 +167,7 @@ class TestImport:
 
     def test_system_beside_messages(self, run):
         """
-        What stands next to the messages comes first, and what is no text there is
+        What stands next to the messages comes first, and what is not text there is
         reported.
         """
         record = {"messages": MESSAGES, "system": "Be brief."}

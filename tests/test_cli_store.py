@@ -161,7 +161,7 @@ class TestOpening:
     )
     def test_bad_urls(self, run, url, message):
         """
-        What is no store is reported in one line, without any password.
+        What is not a store is reported in one line, without any password.
         """
         result = run("log", "x", url=url, status=2)
 
@@ -342,7 +342,7 @@ class TestNames:
 
     def test_prefix(self, run, store):
         """
-        A prefix that no name has lists nothing, which is no error.
+        A prefix that no name has lists nothing, which is not an error.
         """
         assert "" == run("names", "--prefix", "x").output
 
@@ -503,7 +503,7 @@ class TestAnnotate:
     )
     def test_refused(self, run, store, given):
         """
-        What is no note is refused with status 2, and nothing is noted.
+        What is not a note is refused with status 2, and nothing is noted.
         """
         result = run("annotate", "travel", "b=1", given, status=2)
 

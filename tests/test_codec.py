@@ -523,7 +523,7 @@ class TestProblems:
     )
     def test_no_document(self, data, problem):
         """
-        What is no JSON, and what is no object.
+        What is not JSON, and what is not an object.
         """
         (found,) = wrong(data)
 
@@ -1844,7 +1844,7 @@ class TestRegister:
     )
     def test_refuses(self, cls, kind, error, message):
         """
-        What is taken, and what is no class of fields.
+        What is taken, and what is not a class of fields.
         """
         with pytest.raises(error, match=message):
             Codec().register(Leaf, "leaf").register(cls, kind)

@@ -46,7 +46,7 @@ class TestTemplates:
 
     def test_of_nothing(self):
         """
-        No items are no items.
+        No items are not items.
         """
         assert Template() == from_data(document(items=[]))
 

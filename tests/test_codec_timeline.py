@@ -660,7 +660,7 @@ class TestRefuses:
     )
     def test_what_json_can_not_represent(self, value):
         """
-        It is no TypeError, for the type is right.
+        It is not a TypeError, for the type is right.
         """
         for state in (value, [value], {"a": value}):
             with pytest.raises(ValueError, match="moment 0 of a timeline"):

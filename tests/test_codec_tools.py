@@ -247,7 +247,7 @@ class TestWrong:
     @pytest.mark.parametrize("place", ["enum", "default"])
     def test_oversized_integers(self, place):
         """
-        An integer that is too large is no float.
+        An integer that is too large is not a float.
         """
         parameters = {
             "enum": {"a": {"type": "number", "enum": [2**70]}},

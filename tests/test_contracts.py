@@ -117,7 +117,7 @@ def breaks(check, subject, laws, contract, **options):
 
 def change_leaves(value, change):
     """
-    JSON values as plain ones, each that is no object or list changed by a function.
+    JSON values as plain ones, each that is not an object or list changed by a function.
     """
     if isinstance(value, Mapping):
         return {key: change_leaves(each, change) for key, each in value.items()}
@@ -1926,7 +1926,7 @@ class TestWrongSubjects:
     @pytest.mark.parametrize("name", CHECKS)
     def test_refused(self, name, subject):
         """
-        What can't be called, or is no adapter, is refused by the argument's name.
+        What can't be called, or is not an adapter, is refused by the argument's name.
         """
         with pytest.raises(TypeError, match=rf"^{name}: expected .*got {subject!r}"):
             CHECKS[name](subject)
@@ -2081,7 +2081,7 @@ class TestFormatCode:
 
     def test_no_number(self):
         """
-        What is no number is made as such.
+        What is not a number is made as such.
         """
         assert "float('nan')" == format_code(float("nan"))
 

@@ -364,7 +364,7 @@ class TestCalibrated:
     )
     def test_refuses_samples_without_information(self, samples, expected):
         """
-        Nothing charged or nothing counted is no scale, and is named.
+        Nothing charged or nothing counted is not a scale, and is named.
         """
         with pytest.raises(ValueError, match=expected):
             calibrated(by_characters, samples)
@@ -463,7 +463,7 @@ class TestCountTools:
     @pytest.mark.parametrize("wrong", ["trains", {"name": "trains"}, None])
     def test_refuses_other_things(self, wrong):
         """
-        A provider's dictionary is no tool of ours.
+        A provider's dictionary is not a tool of ours.
         """
         with pytest.raises(TypeError, match="tool_infos: expected ToolInfos"):
             count_tools([wrong])

@@ -291,7 +291,7 @@ class TestVersions:
     @pytest.mark.parametrize("name", ["tekken.json", "notes.txt"])
     def test_refuses_other_files(self, name, tmp_path):
         """
-        A file that is no vocabulary is named, and what would be one.
+        A file that is not a vocabulary is named, and what would be one.
         """
         path = tmp_path / name
         path.write_text("{}")

@@ -290,7 +290,7 @@ class TestFiles:
 
     def test_names_the_wrong_line(self, tmp_path):
         """
-        A line that is no token and its rank is named by its number.
+        A line that is not a token and its rank is named by its number.
         """
         with pytest.raises(ValueError, match=r"some.tiktoken, line 2: b'YQ==' is no"):
             _tiktoken._parse_ranks(b"YQ== 0\nYQ==\n", "some.tiktoken")

@@ -268,7 +268,7 @@ class TestScore:
     @pytest.mark.parametrize("foreign", [True, "0.5", None, [0.5], {}])
     def test_something_else_is_refused(self, foreign):
         """
-        What is no number is no score.
+        What is not a number is not a score.
         """
         assert Document("1", "", {"_score": foreign}).score is None
 
@@ -287,7 +287,7 @@ class TestScore:
     )
     def test_refuses(self, given, message):
         """
-        What is no finite number.
+        What is not a finite number.
         """
         with pytest.raises(InvalidDocumentError) as raised:
             EMPTY.with_score(given)
@@ -318,7 +318,7 @@ class TestSubIndexes:
     )
     def test_refuses(self, given, message):
         """
-        One text is not several, and what is no text is no name.
+        One text is not several, and what is not text is not a name.
         """
         with pytest.raises(InvalidDocumentError) as raised:
             EMPTY.with_sub_indexes(given)
@@ -328,7 +328,7 @@ class TestSubIndexes:
     @pytest.mark.parametrize("foreign", ["abc", ["a", 1], [["a"]], {"a": "b"}])
     def test_something_else_is_refused(self, foreign):
         """
-        A value that is no list of texts counts as none.
+        A value that is not a list of texts counts as none.
         """
         assert Document("1", "", {"_sub_indexes": foreign}).sub_indexes is None
 
@@ -424,7 +424,7 @@ class TestDenseVector:
     )
     def test_refuses(self, given, message):
         """
-        What is no sequence of finite numbers.
+        What is not a sequence of finite numbers.
         """
         with pytest.raises(InvalidDocumentError) as raised:
             EMPTY.with_dense_vector(given)
@@ -453,7 +453,7 @@ class TestDenseVector:
     @pytest.mark.parametrize("foreign", ["abc", [0.5, "a"], [True], {"0": 0.5}, [None]])
     def test_something_else_is_refused(self, foreign):
         """
-        What is no list of numbers is no vector.
+        What is not a list of numbers is not a vector.
         """
         assert Document("1", "", {"_dense_vector": foreign}).dense_vector is None
 
@@ -507,7 +507,7 @@ class TestSparseVector:
     )
     def test_refuses(self, given, message):
         """
-        What is no mapping of integers to finite numbers.
+        What is not a mapping of integers to finite numbers.
         """
         with pytest.raises(InvalidDocumentError) as raised:
             EMPTY.with_sparse_vector(given)
@@ -536,7 +536,7 @@ class TestSparseVector:
     )
     def test_something_else_is_refused(self, foreign):
         """
-        What is no mapping of integers, each written one way, to numbers.
+        What is not a mapping of integers, each written one way, to numbers.
         """
         assert Document("1", "", {"_sparse_vector": foreign}).sparse_vector is None
 
@@ -551,7 +551,7 @@ class TestDsl:
     )
     def test_refuses(self, given, message):
         """
-        What JSON can't hold is no query.
+        What JSON can't hold is not a query.
         """
         with pytest.raises(InvalidDocumentError) as raised:
             EMPTY.with_dsl(given)

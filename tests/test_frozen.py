@@ -243,7 +243,7 @@ class TestFrozenMap:
 
     def test_or_is_not_checked(self):
         """
-        A changed copy is no checked one: what is put in is frozen by whom it is
+        A changed copy is not a checked one: what is put in is frozen by whom it is
         given to.
         """
         changed = freeze_map({"a": 1}, "it") | {"b": [1]}

@@ -527,7 +527,7 @@ class TestStrategies:
 
     def test_usages(self):
         """
-        Totals that are no sums, categories of a provider's own; small enough
+        Totals that are not sums, categories of a provider's own; small enough
         to add a thousand million.
         """
         assert some(

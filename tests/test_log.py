@@ -632,7 +632,7 @@ class TestEqual:
 
     def test_to_nothing_else(self):
         """
-        A log is no list and no tuple.
+        A log is not a list and no tuple.
         """
         assert Log([1]) != [1]
         assert Log([1]) != (1,)

@@ -456,7 +456,7 @@ class TestAssistant:
     @pytest.mark.parametrize("calls", [["c1"], [None], [{"id": "c1"}], None])
     def test_no_calls(self, calls):
         """
-        What is no call is refused, and shown.
+        What is not a call is refused, and shown.
         """
         with pytest.raises(InvalidMessageError) as raised:
             AssistantMessage(tool_calls=calls)

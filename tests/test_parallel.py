@@ -450,7 +450,7 @@ class TestFailures:
     )
     def test_returns_no_state_of_the_branch(self, step, problem):
         """
-        What is no state of the branch is refused: which step, what it gave,
+        What is not a state of the branch is refused: which step, what it gave,
         and what to do.
         """
         done = fan_out(CHAT, [partial(add_text, "a"), step], on_error="keep")
@@ -497,7 +497,7 @@ class TestFailures:
     @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
     def test_an_interrupt_goes_through(self, interrupt, executor):
         """
-        A step that raises what is no `Exception` ends the fan-out at once:
+        A step that raises what is not an `Exception` ends the fan-out at once:
         what has not begun never does, and what runs is not waited for.
         """
         go, began = threading.Event(), []
@@ -604,8 +604,8 @@ class TestKeep:
 
     def test_usage_recorded_again(self):
         """
-        Usage that a kept state and the returned one recorded under one key is no
-        conflict if it is the same, and counts once.
+        Usage that a kept state and the returned one recorded under one key is not
+        a conflict if it is the same, and counts once.
         """
 
         def record(state):

@@ -193,7 +193,7 @@ class TestTasks:
 
     async def test_returns_no_state(self):
         """
-        What is no state of the branch is refused.
+        What is not a state of the branch is refused.
         """
 
         async def step(_):
@@ -206,8 +206,8 @@ class TestTasks:
     @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
     async def test_an_interrupt_goes_through(self, interrupt):
         """
-        A step that raises what is no `Exception` ends the fan-out at once, as itself;
-        the progress of others is reported.
+        A step that raises what is not an `Exception` ends the fan-out at once, as
+        itself; the progress of others is reported.
         """
         turns: list[Turn] = []
 

@@ -63,7 +63,7 @@ class TestProcesses(ExecutorContract):
 
     def test_returns_no_state(self, executor):
         """
-        What is no state of the branch is refused there.
+        What is not a state of the branch is refused there.
         """
         done = fan_out(CHAT, [branches.turn], executor=executor, on_error="keep")
 

@@ -1227,7 +1227,7 @@ class TestArguments:
     )
     def test_needs_a_message(self, wrong):
         """
-        A text is no message.
+        A text is not a message.
         """
         with pytest.raises(TypeError, match="expected a Message"):
             parse(wrong, int)
@@ -1286,7 +1286,7 @@ class TestUnionsOfClasses:
     def test_knows_most_keys(self, kind, raw, expected):
         """
         Of dataclasses, and of attrs classes whose fields are private; fields
-        that `__init__` does not take are no keys.
+        that `__init__` does not take are not keys.
         """
         found = structure(raw, kind)
 

@@ -228,7 +228,7 @@ class TestMedia:
 
     def test_not_base64(self, kind):
         """
-        Text is no data: base64 is for the wire.
+        Text is not data: base64 is for the wire.
         """
         with pytest.raises(InvalidPartError) as raised:
             kind(data="aGk=")

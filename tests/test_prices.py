@@ -298,7 +298,7 @@ class TestPrice:
     )
     def test_has_a_price_from_then_on(self, name, when, registry):
         """
-        What is no date is none; and a price without a start is that of all
+        What is not a date is none; and a price without a start is that of all
         earlier times, as in the registry.
         """
         then = datetime.fromisoformat(f"{when}T12:00+00:00")
@@ -412,7 +412,7 @@ class TestPrice:
 
     def test_refuses_invalid_times(self):
         """
-        A time stamp in seconds is no datetime.
+        A time stamp in seconds is not a datetime.
         """
         with pytest.raises(TypeError, match="expected an aware datetime"):
             price(Usage(), "gpt-4o", when=1_700_000_000)  # type: ignore[arg-type]
@@ -546,7 +546,7 @@ class TestBudget:
 
     def test_never_takes_an_unknown_window_for_nothing(self, registry):
         """
-        A model whose window is not known is no budget of 0.
+        A model whose window is not known is not a budget of 0.
         """
         with pytest.raises(ValueError, match=r"knows 'rich' .* give context_window"):
             TokenBudget(model="rich")

@@ -747,7 +747,7 @@ class TestConvert:
 
     def test_on_error_sees_no_ends(self):
         """
-        The end of a named source is no error.
+        The end of a named source is not an error.
         """
         stream = merge_named({"a": Stream.of([1])}).convert(
             str, on_error=lambda _: pytest.fail("an end is no error")
@@ -936,7 +936,7 @@ class TestPipe:
     @pytest.mark.parametrize("error", [StopIteration(), StopAsyncIteration()])
     def test_refuses_ends_as_errors(self, error):
         """
-        What readers would take for the end is no error to send.
+        What readers would take for the end is not an error to send.
         """
         sender, _stream = pipe(1)
 
@@ -1771,7 +1771,7 @@ class TestAbort:
 
     def test_closes_a_connection_that_is_waited_for(self):
         """
-        The `close` of an iterator that is no generator is called while another
+        The `close` of an iterator that is not a generator is called while another
         thread is inside, which ends its wait.
         """
 
@@ -2241,7 +2241,7 @@ class TestMemory:
 
     def test_many_elements_are_freed_in_one_breath(self):
         """
-        Letting go of a long stream is no recursion.
+        Letting go of a long stream is not recursion.
         """
         stream = Stream.of(range(100_000))
         results = stream.convert(lambda x: x)
@@ -2664,13 +2664,13 @@ class TestCollect:
 
     def test_is_not_disturbed_by_ends(self):
         """
-        The end of a named source is no chunk and no error.
+        The end of a named source is not a chunk and no error.
         """
         assert self.WHOLE == collect(merge_named({"a": Stream.of(self.CHUNKS)}))
 
     def test_needs_a_chunk(self):
         """
-        Nothing at all is no message.
+        Nothing at all is not a message.
         """
         with pytest.raises(ConcatError, match="no chunks at all"):
             collect([])

@@ -95,7 +95,7 @@ async def slowly(*items):
 
 class Counted:
     """
-    An async iterator that is no generator, counts, and can be closed.
+    An async iterator that is not a generator, counts, and can be closed.
     """
 
     def __init__(self, *items):
@@ -1095,7 +1095,7 @@ class TestCollect:
 
     async def test_needs_a_chunk(self):
         """
-        Nothing at all is no message.
+        Nothing at all is not a message.
         """
         with pytest.raises(ConcatError):
             await acollect(slowly())

@@ -568,7 +568,7 @@ class TestMissing:
 
 class TestValues:
     """
-    What values are written as; what is no plain data is refused.
+    What values are written as; what is not a plain data is refused.
     """
 
     @pytest.mark.parametrize(
@@ -764,7 +764,7 @@ class TestRender:
     @pytest.mark.parametrize("key", [1, None, ("x",)])
     def test_names_are_texts(self, syntax, key):
         """
-        A variable whose name is no text is refused.
+        A variable whose name is not text is refused.
         """
         with pytest.raises(TemplateError, match="variables has the key"):
             render("a", {key: 1}, syntax=syntax)
@@ -781,7 +781,7 @@ class TestRender:
     @every_syntax
     def test_refuses_half_characters(self, syntax):
         """
-        Half of a surrogate pair is no text, in a template neither.
+        Half of a surrogate pair is not text, in a template neither.
         """
         with pytest.raises(TemplateError, match="surrogate"):
             render("\ud800", {}, syntax=syntax)

@@ -103,7 +103,7 @@ class TestBegin:
     @pytest.mark.parametrize("limit", [0, -1, 1.5, "5", True])
     def test_refuses_limits(self, limit):
         """
-        A limit that is no integer from 1 on is an error at once.
+        A limit that is not an integer from 1 on is an error at once.
         """
         with pytest.raises(ValueError, match=rf"limit is {limit!r}; expected an int"):
             Timeline.begin("S", limit=limit)
@@ -159,7 +159,7 @@ class TestCommit:
 
     def test_of_the_present_state_changes_nothing(self):
         """
-        The very same object without a label is no step; with a label, or only
+        The very same object without a label is not a step; with a label, or only
         equal, it is one.
         """
         state = ["S"]
@@ -183,7 +183,7 @@ class TestCommit:
     )
     def test_refuses(self, given, error, message):
         """
-        What is no text is reported at once.
+        What is not text is reported at once.
         """
         with pytest.raises(error, match=message):
             Timeline.begin("S").commit("A", **given)
@@ -507,7 +507,7 @@ class TestLimit:
     def test_chooses_nothing_that_is_forgotten(self):
         """
         Two branches of a forgotten moment are roots, and going from one to the
-        other is no choice.
+        other is not a choice.
         """
         timeline = Timeline.begin(0, limit=16).commit(1).undo()
         for i in range(2, 17):

@@ -84,7 +84,7 @@ class TestArguments:
     )
     def test_no_object(self, arguments, problem):
         """
-        What is no JSON object is an error that the model can read.
+        What is not a JSON object is an error that the model can read.
         """
         answer = ran(add, arguments)
 
@@ -291,7 +291,7 @@ class TestFailures:
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
     def test_interrupts_pass(self, error):
         """
-        An interrupt is no answer.
+        An interrupt is not an answer.
         """
 
         def interrupted():
@@ -302,7 +302,7 @@ class TestFailures:
 
     def test_no_id(self, caplog):
         """
-        A call without an id can't be answered, which is no failure of the tool.
+        A call without an id can't be answered, which is not a failure of the tool.
         """
         with pytest.raises(InvalidMessageError, match="tool_call_id"):
             call(add, ToolCall("", "add", '{"a": 1}'))

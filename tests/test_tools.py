@@ -373,7 +373,7 @@ class TestParametersSchema:
     )
     def test_refuses(self, given, message):
         """
-        What is no mapping of names to parameters.
+        What is not a mapping of names to parameters.
         """
         assert refused(lambda: parameters_schema(given)).startswith(message)
 

@@ -836,7 +836,7 @@ class Night(Desk):
 
 class Proxy:
     """
-    Knows whatever it is asked for, and it is no name.
+    Knows whatever it is asked for, and it is not a name.
     """
 
     def __getattr__(self, name):
@@ -1076,7 +1076,7 @@ class TestFromFunction:
 
     def test_default_its_type_does_not_take(self):
         """
-        A default of None is no value a model may give.
+        A default of None is not a value a model may give.
         """
 
         def f(x: int = None, y: int | None = None, z: Odd = None): ...  # type: ignore[assignment] # noqa: RUF013
@@ -1135,7 +1135,7 @@ class TestFromFunction:
 
     def test_partial(self):
         """
-        What is bound already is no model's to give, by place or by name.
+        What is bound already is not a model's to give, by place or by name.
         """
 
         def f(a: int, b: int, c: int, d: int = 4): ...

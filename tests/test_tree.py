@@ -96,7 +96,7 @@ class TestOf:
     )
     def test_something_else(self, given, error, problem):
         """
-        What is no state is refused.
+        What is not a state is refused.
         """
         with pytest.raises(error, match=problem):
             Tree.of(*given)

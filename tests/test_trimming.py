@@ -497,7 +497,7 @@ class TestTrimContext:
 
     def test_explains_wrong_arguments(self):
         """
-        A number is no budget and a text no message; the error has what was given.
+        A number is not a budget and a text no message; the error has what was given.
         """
         with pytest.raises(TypeError, match="expected a TokenBudget"):
             TrimContext.of([UserMessage("a")], 8_000)  # type: ignore[arg-type]

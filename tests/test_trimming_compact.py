@@ -243,7 +243,7 @@ class TestCompact:
 
     def test_reports_an_invalid_text(self):
         """
-        Half of a surrogate pair is no text, from any source.
+        Half of a surrogate pair is not text, from any source.
         """
         view = trim([UserMessage("a")], None, compact([0], lambda _: "\ud800"))
 
@@ -584,7 +584,7 @@ class TestAwaited:
 
     def test_a_cancelled_one_is_cancelled(self):
         """
-        Cancelling is no failure of a summariser.
+        Cancelling is not a failure of a summariser.
         """
 
         async def forever(_):

@@ -645,7 +645,7 @@ class TestReplace:
 
     def test_explains_wrong_arguments(self):
         """
-        A position that is not shown, or something that is no message.
+        A position that is not shown, or something that is not a message.
         """
         context = TrimContext.of([UserMessage("a")]).remove(0)
 

@@ -119,7 +119,7 @@ class TestNew:
     )
     def test_extra_errors(self, extra, problem):
         """
-        What is no map of counts by category is refused, and shown.
+        What is not a map of counts by category is refused, and shown.
         """
         with pytest.raises(InvalidUsageError) as raised:
             Usage(extra=extra)

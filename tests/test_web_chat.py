@@ -385,7 +385,7 @@ class TestWebChat:
 
     def test_refuses(self, web):
         """
-        Forms of other sites, messages that are not there, and what is no message.
+        Forms of other sites, messages that are not there, and what is not a message.
         """
 
         async def scenario(_model, browser):

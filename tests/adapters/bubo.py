@@ -21,7 +21,7 @@ UUIDS = st.uuids(version=4).map(str) | st.just(RUN)
 ZONES = st.integers(-12 * 60, 14 * 60).map(
     lambda minutes: timezone(timedelta(minutes=minutes))
 )
-# In Go, the first moment of the year 1 is no time.
+# In Go, the first moment of the year 1 is not a time.
 TIMES = st.datetimes(datetime(1, 1, 3), timezones=ZONES).map(  # noqa: DTZ001
     lambda time: time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 )

@@ -33,7 +33,7 @@ from conversation_state.testing.strategies import json_values, messages
 
 def as_json(value: Any) -> str:
     """
-    *value* as JSON of which equal values have the same: 1 is no true there.
+    *value* as JSON of which equal values have the same: 1 is not true there.
     """
     return json.dumps(value, sort_keys=True, allow_nan=False)
 
@@ -109,7 +109,7 @@ def empty_all(value: Any) -> None:
 
 
 # What JSON has and no field of ours: too large, too deep, halves of pairs,
-# and what is no JSON at all.
+# and what is not JSON at all.
 JUNK = st.one_of(
     json_values(),
     st.sampled_from(
@@ -250,7 +250,7 @@ class FormatContract:
     @pytest.mark.parametrize("wrong", ["hi", {"role": "user"}, None, TextPart("hi")])
     def test_dumps_only_messages(self, wrong):
         """
-        What is no message is refused, with its place.
+        What is not a message is refused, with its place.
         """
         with pytest.raises(InvalidMessageError, match=r"messages\[1\] is a "):
             self.adapter.dump([UserMessage("hi"), wrong])
@@ -282,7 +282,7 @@ class FormatContract:
 
     def test_no_messages_at_all(self):
         """
-        No messages are no messages.
+        An empty list is not a message.
         """
         export = self.adapter.dump([])
 

@@ -149,9 +149,9 @@ def kept_of(carried: Iterable[Carried], lost: Iterable[Lost]) -> list[Kept]:
     listed: dict[str, set[str]] = {}
     beside: dict[str, set[str]] = {}
     for each in lost:
-        # A key that only its provider knows is no content.
+        # A key that only its provider knows is not content.
         own = each.why.startswith("is specific to") and each.what != "signature"
-        # A content that is no list is one text.
+        # A content that is not a list is one text.
         path = each.path.replace(".content", ".parts[0]")
         (beside if own else listed).setdefault(path, set()).add(each.what)
 

@@ -165,7 +165,7 @@ MESSAGES = st.one_of(
             tool_name=WORDS,
         ),
     ),
-    # Roles are not checked, and fields of another role are no error.
+    # Roles are not checked, and fields of another role are not an error.
     both(
         exactly(role=st.sampled_from(["", "banana", "user", "assistant", "tool"])),
         SPOKEN,

@@ -107,7 +107,7 @@ def _read_usage(node: ObjectReader) -> Usage | None:
     counts = _read_count(node, "input"), _read_count(node, "output")
     try:
         return Usage(*counts)
-    except InvalidUsageError as error:  # their sum is no count
+    except InvalidUsageError as error:  # their sum is not a count
         node.reading.problem(node.path, str(error))
         return None
 

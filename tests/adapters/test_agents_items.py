@@ -254,7 +254,7 @@ class TestLoadAndDump:
 
     def test_no_messages(self):
         """
-        What is no message is refused.
+        What is not a message is refused.
         """
         with pytest.raises(InvalidMessageError, match=r"messages\[1\]"):
             dump([UserMessage("hi"), "hello"])  # type: ignore[list-item]
@@ -282,7 +282,7 @@ class TestLoadAndDump:
 
     def test_no_list(self):
         """
-        A request is no list of items.
+        A request is not a list of items.
         """
         with pytest.raises(DecodeError, match="a list of items"):
             load({"input": []})  # type: ignore[arg-type]
@@ -348,7 +348,7 @@ class TestExtended:
 
     def test_nothing(self):
         """
-        Adding nothing is no change.
+        Adding nothing is not a change.
         """
         state = grown(PARALLEL)
 
@@ -357,7 +357,7 @@ class TestExtended:
     @pytest.mark.parametrize("state", [Aggregator.new(), grown(PARALLEL)])
     def test_no_list(self, state):
         """
-        What is no list of items is refused, whatever came before.
+        What is not a list of items is refused, whatever came before.
         """
         with pytest.raises(DecodeError):
             append_items(state, {"role": "user"})  # type: ignore[arg-type]

@@ -179,7 +179,7 @@ class TestRun:
     def test_callback(self, session, runs):
         """
         What a callback hides from the model stays stored, and what it adds
-        is no history.
+        is not history.
         """
         run(runs(agent([says("Hello.")])[0], "Hi.", session))
         desk, model = agent([says("Bye.", 2)])

@@ -118,7 +118,7 @@ class TestMaking:
 
     def test_no_store(self):
         """
-        A URL is no store, and the error says what takes one.
+        A URL is not a store, and the error says what takes one.
         """
         with pytest.raises(TypeError, match="from_url"):
             StoreSession("memory:", "alice")  # type: ignore[arg-type]
@@ -345,7 +345,7 @@ class TestItems:
     @pytest.mark.parametrize("limit", [-1, 1.5, True, "5"])
     def test_no_limit(self, chat, limit):
         """
-        What is no number of items is refused.
+        What is not a number of items is refused.
         """
         with pytest.raises(ValueError, match="limit: expected"):
             run(chat.get_items(limit))
@@ -381,7 +381,7 @@ class TestItems:
     @pytest.mark.parametrize("items", [None, "hi", {}, user("hi"), [None]])
     def test_no_items(self, session, items):
         """
-        What is no list of items is refused, and makes no session.
+        What is not a list of items is refused, and makes no session.
         """
         with pytest.raises(DecodeError):
             run(session.add_items(items))
@@ -1138,7 +1138,7 @@ class TestRecord:
 
     def test_without_usage(self, chat):
         """
-        A response without usage is no entry.
+        A response without usage is not an entry.
         """
         counts = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 
@@ -1163,7 +1163,7 @@ class TestRecord:
 
     def test_no_run(self, chat):
         """
-        What is no result of a run is refused.
+        What is not a result of a run is refused.
         """
         with pytest.raises(TypeError, match=r"Runner\.run"):
             run(chat.record(Usage(prompt_tokens=5)))

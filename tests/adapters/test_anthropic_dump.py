@@ -177,7 +177,7 @@ class TestSystem:
 
     def test_after_nothing(self):
         """
-        A message of which nothing is left is no place to stand behind.
+        A message of which nothing is left is not a place to stand behind.
         """
         sound = UserMessage([AudioPart(data=b"x")])
         payload, lost = dumped(sound, SystemMessage("a"), AssistantMessage("b"))
@@ -188,7 +188,7 @@ class TestSystem:
 
     def test_further_fields_on_top(self):
         """
-        System content on top is no message, so that its fields are lost.
+        System content on top is not a message, so that its fields are lost.
         """
         history = [user(text("a")), system(text("b")) | {"x": 1}, answer(text("c"))]
         payload, lost = dumped(*load(history)[1:])
@@ -749,7 +749,7 @@ class TestOthers:
 
     def test_unknown_parts(self):
         """
-        Blocks of its own go back; those of others, and what is no block, are
+        Blocks of its own go back; those of others, and what is not a block, are
         lost.
         """
         own = {"type": "server_tool_use", "id": "a", "input": {}}

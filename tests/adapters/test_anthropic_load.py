@@ -221,7 +221,7 @@ class TestCalls:
 
     def test_mended_in_a_wrapper(self):
         """
-        Text that is no JSON comes out of its wrapper, also if it has to be mended.
+        Text that is not JSON comes out of its wrapper, also if it has to be mended.
         """
         wrapped = {"INVALID_JSON": '{"q": "\ud800'}
         message = one(answer({**call(), "input": wrapped}))
@@ -274,7 +274,7 @@ class TestCalls:
     )
     def test_no_arguments(self, given, what):
         """
-        Arguments that are no JSON object are reported, with the path.
+        Arguments that are not a JSON object are reported, with the path.
         """
         (problem,) = problems([answer({**call(), "input": given})])
 

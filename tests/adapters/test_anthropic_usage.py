@@ -236,7 +236,7 @@ class TestArithmetic:
 
     def test_the_rest(self):
         """
-        What is no count is kept with the response.
+        What is not a count is kept with the response.
         """
         (message,) = several({"content": "a", "usage": BLOCK})
         noted = notes_of(message.metadata, "anthropic")["response"]["usage"]
@@ -281,7 +281,7 @@ class TestRefuses:
     @pytest.mark.parametrize("payload", [5, "a", []])
     def test_no_payload(self, payload):
         """
-        What is no object is refused.
+        What is not an object is refused.
         """
         with pytest.raises(DecodeError, match="an event of a stream or a usage"):
             load_usage(payload)

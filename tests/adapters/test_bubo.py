@@ -386,7 +386,7 @@ class TestWire:
 
     def test_edited_meta(self):
         """
-        Metadata of ours take the place of a meta that was no object.
+        Metadata of ours take the place of a meta that was not an object.
         """
         message = one(user(meta=5))
         edited = message.replace(metadata={**message.metadata, "a": 1})
@@ -397,7 +397,7 @@ class TestWire:
 
     def test_notes_of_others(self):
         """
-        Notes of other adapters are no metadata to bubo.
+        Notes of other adapters are not metadata to bubo.
         """
         loaded = openai_chat.load([{"role": "user", "content": "hi", "prefix": 1}])
 
@@ -450,7 +450,7 @@ class TestTimes:
     )
     def test_refused(self, bad):
         """
-        What is no time is refused.
+        What is not a time is refused.
         """
         with pytest.raises(DecodeError, match=r"\$\.timestamp: .*expected a time"):
             load(user(timestamp=bad))

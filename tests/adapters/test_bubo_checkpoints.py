@@ -341,7 +341,7 @@ class TestDump:
 
     def test_ledger_of_a_fork(self):
         """
-        The models of a fork's parent are no loss of the fork.
+        The models of a fork's parent are not losses of the fork.
         """
         parent = Aggregator.new(messages=[UserMessage("a")]).add_usage(
             Usage(1), model="m"
@@ -386,7 +386,7 @@ class TestUsage:
 
     def test_sum_too_large(self):
         """
-        Counts whose sum is no count are refused, if there is no total.
+        Counts whose sum is not a count are refused, if there is no total.
         """
         most = 2**63 - 1
         counts = {"prompt_tokens": most, "completion_tokens": most}

@@ -342,7 +342,7 @@ class TestArguments:
     def test_as_written(self, arguments, target):
         """
         Byte for byte where the format has a text, as equal JSON where it has a
-        value; what is no value is a text all the same, or lost.
+        value; what is not a value is a text all the same, or lost.
         """
         message = AssistantMessage(tool_calls=[ToolCall("c1", "f", arguments)])
 

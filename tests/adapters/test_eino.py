@@ -512,7 +512,7 @@ class TestExtra:
 
     def test_notes_of_others(self):
         """
-        Notes of other adapters are no metadata to eino.
+        Notes of other adapters are not metadata to eino.
         """
         loaded = openai_chat.load([{"role": "user", "content": "hi", "prefix": 1}])
 
@@ -801,7 +801,7 @@ class TestRefuses:
     )
     def test_no_map(self, extra, shown):
         """
-        Metadata that are no object are reported.
+        Metadata that are not an object are reported.
         """
         with pytest.raises(
             DecodeError, match=f"is {shown}; expected an object or null"
@@ -920,7 +920,7 @@ class TestUsage:
 
     def test_refused(self):
         """
-        What is no count is refused, with its path.
+        What is not a count is refused, with its path.
         """
         for raw, path in (
             ({"usage": []}, "$.usage"),
@@ -942,7 +942,7 @@ class TestUsage:
 
     def test_sum_too_large(self):
         """
-        Counts whose sum is no count are refused, if there is no total.
+        Counts whose sum is not a count are refused, if there is no total.
         """
         most = 2**63 - 1
         usage = {"prompt_tokens": most, "completion_tokens": most}

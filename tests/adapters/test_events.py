@@ -147,7 +147,7 @@ class TestLines:
 
 class TestTrouble:
     """
-    Streams that break, and what is no stream.
+    Streams that break, and what is not a stream.
     """
 
     @given(st.integers(0, 30))
@@ -162,7 +162,7 @@ class TestTrouble:
     @pytest.mark.parametrize("data", ["<html>", "[1]", '"text"', "{broken"])
     def test_no_object(self, data):
         """
-        Data that is no JSON object is an error that shows it.
+        Data that is not a JSON object is an error that shows it.
         """
         with pytest.raises(ProviderStreamError, match="event that is a JSON object"):
             parsed(['data: {"a": 1}', "", f"data: {data}", ""])

@@ -58,7 +58,7 @@ class TestContract(FormatContract):
 
     def normalise(self, message):
         """
-        One plain text is no list, and no parts are no text.
+        One plain text is not a list, and no parts are not text.
         """
         if isinstance(message, AssistantMessage):
             calls = [as_loaded(call) for call in message.tool_calls]

@@ -767,7 +767,7 @@ class TestResponse:
     @pytest.mark.parametrize("choice", [-1, True, "0", None])
     def test_no_choice(self, choice):
         """
-        What is no number of an answer is refused at once.
+        What is not a number of an answer is refused at once.
         """
         with pytest.raises(ValueError, match="choice"):
             load_chunks([], choice=choice)

@@ -419,7 +419,7 @@ class TestLost:
     )
     def test_arguments(self, arguments, args):
         """
-        Arguments that are no object are not sent.
+        Arguments that are not an object are not sent.
         """
         message = AssistantMessage(tool_calls=[ToolCall("c", "f", arguments)])
 

@@ -37,7 +37,7 @@ class TestImportLazily:
 
     def test_unknown_name(self):
         """
-        Another name is no attribute.
+        Another name is not an attribute.
         """
         with pytest.raises(AttributeError, match="'package' has no attribute 'Other'"):
             get("Other")

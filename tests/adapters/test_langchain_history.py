@@ -86,7 +86,7 @@ class TestMaking:
 
     def test_wrong_arguments(self, store):
         """
-        So is what is no store, and what is no trimmer.
+        So is what is not a store, and what is not a trimmer.
         """
         with pytest.raises(TypeError, match="from_url"):
             History("sqlite:///chats.db", "chat")

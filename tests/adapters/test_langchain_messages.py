@@ -316,7 +316,7 @@ class TestLoad:
 
     def test_invalid_calls(self):
         """
-        What is no call is a problem, with its path.
+        What is not a call is a problem, with its path.
         """
         message = AIMessage("")
         message.invalid_tool_calls = [{"id": "a"}, 3]  # type: ignore[typeddict-item,list-item]
@@ -717,7 +717,7 @@ class TestResponseIds:
 
     def test_without_usage(self):
         """
-        A message's own id is no response's id where no usage is known.
+        A message's own id is not a response's id where no usage is known.
         """
         (loaded,) = load([AIMessage("hi", id="m")])
 
@@ -770,7 +770,7 @@ class TestRefusals:
     @pytest.mark.parametrize("wrong", [None, 3, "text", b"", {"role": "user"}])
     def test_no_messages(self, wrong):
         """
-        What is no message is refused, alone and among others.
+        What is not a message is refused, alone and among others.
         """
         with pytest.raises(DecodeError, match=r"\$"):
             load(wrong)
@@ -850,14 +850,14 @@ class TestRefusals:
     @pytest.mark.parametrize("wrong", [None, 5])
     def test_nothing_to_dump(self, wrong):
         """
-        What is no list of messages is refused by the name of the parameter.
+        What is not a list of messages is refused by the name of the parameter.
         """
         with pytest.raises(TypeError, match="messages: expected a list of Messages"):
             dump(wrong)
 
     def test_arguments(self):
         """
-        Arguments whose keys are no text would come back as others.
+        Arguments whose keys are not text would come back as others.
         """
         call = {"id": "c", "name": "f", "args": {"a": [{1: 2}]}}
 
@@ -957,7 +957,7 @@ class TestHostileText:
 
     def test_what_is_not_rendered(self):
         """
-        In arguments and notes, which are no text that is sent as it is, it is
+        In arguments and notes, which are not text that is sent as it is, it is
         kept as it was.
         """
         message = AIMessage(

@@ -332,7 +332,7 @@ class TestEdits:
 
     def test_allowed(self, store):
         """
-        Labels, forks under other names and erasing are no edits.
+        Labels, forks under other names and erasing are not edits.
         """
         saver = saver_of(store)
         graph = graph_of(saver)

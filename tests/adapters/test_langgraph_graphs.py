@@ -379,7 +379,7 @@ class TestCopies:
 
     def test_other_channels(self, store):
         """
-        The same for values that are no messages.
+        The same for values that are not messages.
         """
 
         class Both(TypedDict):

@@ -298,7 +298,7 @@ class TestLoad:
     )
     def test_logprobs_refused(self, openai, logprobs, path):
         """
-        What is no list of tokens and how likely they were is refused.
+        What is not a list of tokens and how likely they were is refused.
         """
         found = refusal(openai.adapter.load, openai.respond(logprobs))
 

@@ -52,7 +52,7 @@ class TestContract(FormatContract):
 
     def normalise(self, message):
         """
-        An id that was made up is as good as none, and no parts are no text.
+        An id that was made up is as good as none, and no parts are not text.
         """
         if isinstance(message, AssistantMessage):
             calls = [

@@ -534,7 +534,7 @@ class TestCalls:
 
     def test_custom(self):
         """
-        Custom tools have an input that is no JSON.
+        Custom tools have an input that is not JSON.
         """
         head = {"index": 0, "id": "a", "type": "custom"}
         events = calling(

@@ -123,7 +123,7 @@ class TestResponse:
 
     def test_odd_breakdown(self):
         """
-        What is no count in a breakdown is noted with the message.
+        What is not a count in a breakdown is noted with the message.
         """
         details = {"cached_tokens": 4, "tier": "flex"}
         block = {"prompt_tokens": 9, "prompt_tokens_details": details}
@@ -182,7 +182,7 @@ class TestResponse:
     )
     def test_refused(self, document, path):
         """
-        What is no response is an error, with the provider's message if there is any.
+        What is not a response is an error, with the provider's message if there is any.
         """
         with pytest.raises(DecodeError) as found:
             load(document)

@@ -44,7 +44,7 @@ class TestContract(FormatContract):
 
     def normalise(self, message):
         """
-        An id that was made up is as good as none, no parts are no text, and indexes
+        An id that was made up is as good as none, no parts are not text, and indexes
         give the order.
         """
         if isinstance(message, AssistantMessage):

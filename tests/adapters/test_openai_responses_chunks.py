@@ -292,7 +292,7 @@ class TestThoughts:
 
     def test_another_end_without_text(self):
         """
-        Also if what the end has in its place is no text.
+        Also if what the end has in its place is not text.
         """
         merged = collected(
             added(thought()),
@@ -491,7 +491,7 @@ class TestCalls:
 
     def test_custom(self):
         """
-        Custom tools have an input that is no JSON.
+        Custom tools have an input that is not JSON.
         """
         whole = {**call("run", type="custom_tool_call", id="ctc_1"), "input": "ls -l"}
         del whole["arguments"]

@@ -325,7 +325,7 @@ class TestLoad:
     )
     def test_thoughts_of_another_kind(self, raw):
         """
-        A thought that is no text is kept as it is.
+        A thought that is not text is kept as it is.
         """
         found = one_of([raw, call()])
 

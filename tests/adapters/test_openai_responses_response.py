@@ -232,7 +232,7 @@ class TestResponse:
     )
     def test_refused(self, document, path):
         """
-        What is no response is an error, with the provider's message if there is any.
+        What is not a response is an error, with the provider's message if there is any.
         """
         with pytest.raises(DecodeError) as found:
             load(document)

@@ -299,7 +299,7 @@ class TestLoadUsage:
     )
     def test_names_that_are_taken(self, adapter, block, counts, left):
         """
-        A count whose name another one has, and one whose name is no valid text, is
+        A count whose name another one has, and one whose name is not a valid text, is
         kept beside the usage.
         """
         block = rename(adapter, {"prompt_tokens": 9, **block})
@@ -318,7 +318,7 @@ class TestLoadUsage:
     @EACH
     def test_no_object(self, adapter):
         """
-        Usage that is no object is refused, with an error that says so.
+        Usage that is not an object is refused, with an error that says so.
         """
         with pytest.raises(DecodeError, match=r"is 3; expected an object$"):
             adapter.load_usage({"usage": 3})

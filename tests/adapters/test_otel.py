@@ -77,7 +77,7 @@ def lost(*given):
 
 def strings(value):
     """
-    All texts in *value* that are no keys.
+    All texts in *value* that are not keys.
     """
     if isinstance(value, dict):
         return [text for item in value.values() for text in strings(item)]
@@ -255,7 +255,7 @@ class TestPayload:
 
     def test_nothing(self):
         """
-        No messages are no attributes.
+        No messages are not attributes.
         """
         assert Export({}) == dump([])
 
@@ -314,7 +314,7 @@ class TestSplit:
     def test_instructions(self):
         """
         System messages in front are one list of parts; those later, and all of
-        them if they were no instructions, are among the input.
+        them if they were not instructions, are among the input.
         """
         later = SystemMessage([TextPart("b"), TextPart("c")], name="ops")
         chat = [SystemMessage("a"), later, UserMessage("hi"), SystemMessage("d")]
@@ -346,7 +346,7 @@ class TestSplit:
 
     def test_no_message(self):
         """
-        What is no message is refused, with its place.
+        What is not a message is refused, with its place.
         """
         with pytest.raises(InvalidMessageError, match=r"messages\[1\] is a str"):
             dump([UserMessage("hi"), "hello"])  # type: ignore[list-item]
@@ -624,7 +624,7 @@ class TestUsage:
 
     def test_nothing_to_write(self):
         """
-        No usage is no attributes, and parts that are none have none.
+        No usage is not attributes, and parts that are none have none.
         """
         sums = {"gen_ai.usage.input_tokens": 9, "gen_ai.usage.output_tokens": 0}
 

@@ -235,7 +235,7 @@ class TestLoad:
     def test_own_metadata(self):
         """
         What a caller put beside a message is metadata of ours, in the first
-        message; what has an adapter's name is no note of it.
+        message; what has an adapter's name is not a note of it.
         """
         first = ours(EVERYTHING)[0]
 
@@ -502,7 +502,7 @@ class TestDump:
     )
     def test_invalid_notes(self, notes):
         """
-        Notes that a caller wrote, and that are no JSON or no parts, are ignored.
+        Notes that a caller wrote, and that are not JSON or no parts, are ignored.
         """
         metadata = with_notes("pydantic_ai", notes)
         chat = [
@@ -651,7 +651,7 @@ class TestLoadUsage:
 
     def test_wrong(self):
         """
-        What is no count is refused, with its path.
+        What is not a count is refused, with its path.
         """
         with pytest.raises(DecodeError, match=r"\$\.input_tokens"):
             load_usage({"input_tokens": -1})

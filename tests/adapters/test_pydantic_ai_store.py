@@ -647,7 +647,7 @@ class TestStates:
 
 class TestWrite:
     """
-    What is no conversation is not saved.
+    What is not a conversation is not saved.
     """
 
     def test_chain(self, store):
@@ -716,7 +716,7 @@ class TestWrite:
 
     def test_names(self):
         """
-        Ids that are no names get one, each another; records never clash.
+        Ids that are not names get one, each another; records never clash.
         """
         ids = ["", "x" * 999, "a\0", "pydantic_ai:record:chat", "pydantic_ai:odd:1"]
         names = [StoreBackend.name_of(id) for id in ids]

@@ -357,7 +357,7 @@ class TestHistoryProcessor:
 
     def test_misuse(self):
         """
-        What is no trimmer, and what gives no view, is an error at once.
+        What is not a trimmer, and what gives no view, is an error at once.
         """
         with pytest.raises(TypeError, match="expected a Trimmer, got a TokenBudget"):
             processor(TokenBudget(context_window=9))

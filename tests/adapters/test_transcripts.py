@@ -428,7 +428,7 @@ class TestCalls:
     )
     def test_no_call(self, value):
         """
-        A turn of calls whose text is no call is kept as it is.
+        A turn of calls whose text is not a call is kept as it is.
         """
         raw = {"from": "function_call", "value": value}
 
@@ -509,7 +509,7 @@ class TestWrong:
     )
     def test_no_conversation(self, nothing):
         """
-        What is no conversation is an error that says what would be one.
+        What is not a conversation is an error that says what would be one.
         """
         (found,) = problems(load, nothing)
 

@@ -94,7 +94,8 @@ def each_step(store, direct, arm, found):
             elif outcome == "unknown":
                 is_done = is_changed
             else:
-                # Also where files are scrubbed after it: what was done is no failure.
+                # Also where files are scrubbed after it: what was done is not a
+                # failure.
                 found["lost"] += is_changed
 
             # Where nothing failed although it should have, there was no such

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-# Of today's columns, whichever these are; what type checkers know of them is no help.
+# Of today's columns, whichever these are; what type checkers know of them is not help.
 _make_class: Any = NamedTuple
 _HINTS = get_type_hints(Revision)
 OlderRevision = _make_class(

@@ -252,7 +252,7 @@ class TestErrors:
 
     def test_directory(self, tmp_path):
         """
-        A folder is no file.
+        A folder is not a file.
         """
         with pytest.raises(StoreError, match="directory"):
             open_store(f"sqlite:///{tmp_path}")
@@ -260,7 +260,7 @@ class TestErrors:
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes")
     def test_no_file(self, url, tmp_path):
         """
-        What is no file at all is not waited for.
+        What is not a file at all is not waited for.
         """
         os.mkfifo(tmp_path / "chats.db")
         with pytest.raises(StoreError, match="a pipe"):
@@ -299,7 +299,7 @@ class TestErrors:
     @pytest.mark.parametrize("text", [b"Dear diary, " * 1_000, b"x"])
     def test_no_database(self, url, tmp_path, text):
         """
-        A file that is no database is left as it is.
+        A file that is not a database is left as it is.
         """
         (tmp_path / "chats.db").write_bytes(text)
         with pytest.raises(StoreError, match="no SQLite database"):

@@ -221,7 +221,7 @@ class TestRemembered:
     @pytest.mark.parametrize("error", [ConflictError("busy"), StoreError("x", "busy")])
     def test_erased_though_not_scrubbed(self, error):
         """
-        What stops the backend from scrubbing is no error of an erasure; it is in
+        What stops the backend from scrubbing is not an error of an erasure; it is in
         `Receipt.remains`.
         """
 
