@@ -573,7 +573,7 @@ def make_page(page: str, modules: Sequence[Module], layers: Layers) -> str:
 
 def find_missing(page: str) -> list[str]:
     """
-    The paths in *page*, in backticks, that are no files and no folders. The
+    The paths in *page*, in backticks, that are neither files nor folders. The
     list of files is left out: it is generated.
 
     >>> find_missing("`messages/`, `README.md`, `messages/__init__.py`, `no/such.py`")
