@@ -197,8 +197,8 @@ class ChangeFilter:
 
     def is_unchanged(self, key: str, value: object, kind: object) -> bool:
         """
-        Whether *value* is the last value under *key* of a *kind*, so that it is no
-        change.
+        Whether *value* is the last value under *key* of a *kind*, so that it is not
+        a change.
         """
         before = self._seen.get((kind, key), _NOTHING)
         # The classes are compared, too: 1, 1.0 and True are equal in Python but not

@@ -43,7 +43,7 @@ _CATEGORIES: Mapping[str, str] = dict.fromkeys(
 Totals = tuple[int, int, int | None]
 Details = Sequence[Mapping[str, int]]
 # Totals (prompt, completion, all), details of the first two, other categories,
-# and the values that are no counts.
+# and the values that are not counts.
 Counted = tuple[Totals, Details, Mapping[str, int], Mapping[str, Any]]
 # Reads the counts of a format from a usage block and its path.
 CountReader = Callable[[DocumentReader, Mapping[Any, Any], str], Counted]
@@ -112,7 +112,7 @@ def read_usage_block(
     read: DocumentReader, block: Any, path: str, count: CountReader
 ) -> tuple[Usage | None, dict[str, Any]]:
     """
-    The usage in *block*, None if there was a problem; and the values that are no
+    The usage in *block*, None if there was a problem; and the values that are not
     counts.
 
     Args:
@@ -143,7 +143,7 @@ def split_counts(
 ) -> tuple[dict[str, int], dict[str, int], dict[str, Any]]:
     """
     The counts in *block* under *known* names, those under other names, and the
-    values that are no counts.
+    values that are not counts.
     """
     counts: dict[str, int] = {}
     others: dict[str, int] = {}
@@ -173,7 +173,7 @@ def read_counts(
 ) -> tuple[dict[str, int], list[dict[str, int]], dict[str, int], dict[str, Any]]:
     """
     The counts in *block* under *known* names, those in each of its *breakdowns*,
-    other counts, and the values that are no counts.
+    other counts, and the values that are not counts.
 
     *breakdowns* has for each name the kind of tokens that it is of, and the counts in
     it that are known.

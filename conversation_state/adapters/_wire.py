@@ -399,8 +399,8 @@ class MessageLoader(DocumentReader):
 
             return []
 
-        # `objects` skips an item that is no object, and the numbers in the ids behind
-        # it are wrong; but then loading fails as a whole.
+        # `objects` skips an item that is not an object, and the numbers in the ids
+        # behind it are wrong; but then loading fails as a whole.
         calls = [
             read_call(call, f"{prefix}_call_{at}")
             for at, call in enumerate(node.objects("tool_calls"))

@@ -217,7 +217,7 @@ def _dump_arguments(read: DocumentReader, args: dict[str, Any], path: str) -> st
     try:
         text = _encoded(args)
         # JSON changes keys that are numbers to texts, which `_check_json` reports.
-        # NaN is not equal to itself either, but is valid, so that is no error here.
+        # NaN is not equal to itself either, but is valid, so that is not an error here.
         if loads(text) != args:
             _check_json(read, args, f"{path}.args")
 

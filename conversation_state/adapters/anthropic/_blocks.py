@@ -114,7 +114,7 @@ def natural_source(part: MediaPart) -> str:
 
 
 EMPTY = "the provider rejects empty content"
-# Blocks that are no parts here.
+# Blocks that are not parts here.
 _OURS = {"assistant": "tool_use", "user": "tool_result"}
 _TEXT = frozenset({"text", "type"})
 _THINKING = frozenset({"signature", "thinking", "type"})

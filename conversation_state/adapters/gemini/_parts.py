@@ -1,5 +1,5 @@
 """
-The parts of a content that are no calls, and the parts they are here; and what
+The parts of a content that are not calls, and the parts they are here; and what
 both directions need: keys in two cases, media, base64, and objects as JSON text.
 """
 

@@ -136,7 +136,7 @@ class StreamUsage:
 
     def read(self, read: DocumentReader, block: Any, path: str) -> dict[str, Any]:
         """
-        Read a usage block; what in it is no count.
+        Read a usage block; what in it is not a count.
         """
         usage, left = read_usage(read, block, path)
         if usage is None:

@@ -58,8 +58,8 @@ def read_response(
     response_id = take_text(notes, "id")
     prefix = response_id or "response"
     found: list[ResponseChoice] = []
-    # `objects` skips a choice that is no object, and the numbers behind it are wrong;
-    # but then loading fails as a whole.
+    # `objects` skips a choice that is not an object, and the numbers behind it are
+    # wrong; but then loading fails as a whole.
     for at, choice in enumerate(node.objects("choices")):
         if "delta" in choice.raw and "message" not in choice.raw:
             what = "is a piece of a stream; expected a whole message"

@@ -156,7 +156,7 @@ class _LoadCache:
         data = as_data([messages[at] for at in new]) if new else ()
         for at, raw in zip(new, data, strict=True):
             # Loaded as if the previous request had the same instructions, so that they
-            # are no message of this request: `lead` makes one for the whole history.
+            # are not a message of this request: `lead` makes one for the whole history.
             (group,) = load_after([raw], raw.get("instructions"))
             found[at] = self._remember_message(messages[at], group)
 
