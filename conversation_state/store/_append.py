@@ -15,6 +15,7 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.store._memory import RememberedHead
 from conversation_state.store._packing import now
 from conversation_state.store._transaction import Core
+from conversation_state.store._values import Extras
 from conversation_state.store._write_rows import add_rows, point_label
 from conversation_state.store.backend import Writing
 from conversation_state.store.log import (
@@ -27,7 +28,7 @@ from conversation_state.store.log import (
 )
 from conversation_state.store.schema import SHIFT, Revision, make_sealed, state_digest
 
-__all__ = ["NO_EXTRAS", "Append", "Extras", "make_append", "write_append"]
+__all__ = ["Append", "make_append", "write_append"]
 
 
 class _NewRows(NamedTuple):
@@ -39,36 +40,6 @@ class _NewRows(NamedTuple):
     place: int
     entries: Sequence[Any]
     rows: list[LogRow]
-
-
-class Extras(NamedTuple):
-    """
-    What a save has besides its state.
-
-    Attributes:
-        label: A label for the revision, or "".
-
-        parent: The number of the revision that the state grew from; less than 0 if
-            that is to be found out.
-
-        notes: Those on the revision, as they are in its row.
-
-        removed: The keys of notes that are not to be there.
-    """
-
-    label: str = ""
-    parent: int = -1
-    notes: bytes = b""
-    removed: tuple[str, ...] = ()
-
-    def columns(self) -> tuple[bytes, bytes]:
-        """
-        The last columns of a revision, before its seal: what callers gave to it.
-        """
-        return self.label.encode(), self.notes
-
-
-NO_EXTRAS = Extras()
 
 
 class Append(NamedTuple):

@@ -11,7 +11,6 @@ from conversation_state._identity import new_uuid_number
 from conversation_state._persistent import JsonMap, freeze_map
 from conversation_state._waiting import async_twin
 from conversation_state.errors import StaleHeadError
-from conversation_state.store._append import Extras
 from conversation_state.store._load import load_at, load_newest
 from conversation_state.store._packing import label_key, now, pack_notes, unpack_notes
 from conversation_state.store._read_rows import read_digests
@@ -19,7 +18,9 @@ from conversation_state.store._reading import ReadingVerbs
 from conversation_state.store._save import save
 from conversation_state.store._transaction import Core, Transaction
 from conversation_state.store._values import (
+    NO_EXTRAS,
     At,
+    Extras,
     Head,
     check_at,
     check_expecting,
@@ -32,7 +33,7 @@ from conversation_state.store._write_rows import (
     add_label,
     add_origin,
     remove_label,
-    set_notes,
+    set_columns,
 )
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.schema import (
@@ -349,14 +350,18 @@ def fork_name(transaction: Transaction, text: str, new: str, at: At) -> Head:
     )
     digests = read_digests(tx, transaction.url, old, parent)
     name = make_sealed(Name, new, tx.new_number(), b"")
-    revision = old.resealed(
-        revision=(name.number << SHIFT) + 1,
-        parent=0,
-        origin=add_origin(tx, origin),
-        digest=state_digest(*digests, origin.digest()),
-        labels=b"",
-        notes=b"",
-        saved_at=now(),
+    revision = make_sealed(
+        Revision,
+        (name.number << SHIFT) + 1,
+        0,
+        old.branch,
+        old.length,
+        old.ledger_branch,
+        old.ledger_length,
+        add_origin(tx, origin),
+        now(),
+        state_digest(*digests, origin.digest()),
+        *NO_EXTRAS.columns(),
     )
     tx.add("names", [name])
     tx.add("revisions", [revision])
@@ -432,7 +437,7 @@ def _write_notes(
         return notes
 
     if isinstance(row, Revision):
-        set_notes(transaction.tables, row, packed)
+        set_columns(transaction.tables, row, notes=packed)
     else:
         new = make_sealed(Name, name.name, name.number, packed)
         transaction.tables.set("names", name.name, notes=new.notes, seal=new.seal)

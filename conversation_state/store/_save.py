@@ -10,19 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conversation_state._persistent import Log, freeze_map
+from conversation_state._persistent import Log
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
 from conversation_state.messages import find_erasure
-from conversation_state.store._append import (
-    NO_EXTRAS,
-    Extras,
-    make_append,
-    write_append,
-)
+from conversation_state.store._append import make_append, write_append
 from conversation_state.store._memory import RememberedHead
-from conversation_state.store._packing import now, pack_notes, unpack_notes
+from conversation_state.store._packing import now
 from conversation_state.store._read_rows import (
     PAGE,
     TableLogRows,
@@ -32,6 +27,8 @@ from conversation_state.store._read_rows import (
 )
 from conversation_state.store._transaction import Core, Transaction
 from conversation_state.store._values import (
+    NO_EXTRAS,
+    Extras,
     Head,
     check_name,
     check_notes,
@@ -43,7 +40,7 @@ from conversation_state.store._write_rows import (
     add_origin,
     add_rows,
     point_label,
-    set_notes,
+    set_columns,
 )
 from conversation_state.store.backend import ConflictError, Reading
 from conversation_state.store.log import (
@@ -301,14 +298,9 @@ def _add_extras(
     """
     The head that was saved already, with what it is given besides.
     """
-    if extras.notes or extras.removed:
-        new = unpack_notes(extras.notes)
-        left = {k: v for k, v in unpack_notes(old.notes).items() if k not in new}
-        for key in extras.removed:
-            left.pop(key, None)
-
-        notes = freeze_map({**left, **new}, "notes")
-        old = set_notes(transaction.tables, old, pack_notes(notes))
+    changed = extras.changes(old.notes)
+    if changed:
+        old = set_columns(transaction.tables, old, **changed)
         head = transaction.make_head(name, old)
 
     if extras.label:

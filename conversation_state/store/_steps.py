@@ -18,13 +18,12 @@ from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.errors import InvalidUsageError, NotSavedError, StoreError
 from conversation_state.parallel import collect_progress
-from conversation_state.store._append import Extras
 from conversation_state.store._load import load, load_newest
 from conversation_state.store._memory import RememberedHead
 from conversation_state.store._packing import label_key
 from conversation_state.store._save import save_within
 from conversation_state.store._transaction import Core, Transaction
-from conversation_state.store._values import Head, is_expected
+from conversation_state.store._values import Extras, Head, is_expected
 from conversation_state.usage import Usage
 
 __all__ = ["PipelineStep"]

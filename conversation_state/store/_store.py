@@ -18,7 +18,6 @@ from conversation_state._waiting import async_twin, run_in_anyio_thread
 from conversation_state._wording import describe_type, describe_value
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
-from conversation_state.store._append import Extras
 from conversation_state.store._load import load_newest
 from conversation_state.store._maintenance import collect_garbage, erase
 from conversation_state.store._packing import pack_notes
@@ -28,6 +27,7 @@ from conversation_state.store._steps import PipelineStep
 from conversation_state.store._timelines import save_timeline
 from conversation_state.store._values import (
     Collected,
+    Extras,
     Head,
     Receipt,
     check_expecting,

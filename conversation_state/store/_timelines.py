@@ -19,7 +19,6 @@ from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import describe_type
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
-from conversation_state.store._append import Extras
 from conversation_state.store._load_timelines import (
     States,
     iterate_moments,
@@ -29,7 +28,7 @@ from conversation_state.store._load_timelines import (
 from conversation_state.store._memory import RememberedTimeline
 from conversation_state.store._save import has_erased_content, save_within
 from conversation_state.store._transaction import Core, Transaction
-from conversation_state.store._values import Head, is_expected
+from conversation_state.store._values import Extras, Head, is_expected
 from conversation_state.store.backend import Writing
 from conversation_state.store.log import ENTRIES, LEDGER
 from conversation_state.store.schema import (

@@ -28,11 +28,14 @@ from conversation_state._wording import (
 )
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.errors import MirroredNameError
+from conversation_state.store._packing import pack_notes, unpack_notes
 
 __all__ = [
+    "NO_EXTRAS",
     "At",
     "Collected",
     "Damage",
+    "Extras",
     "Head",
     "NamedHead",
     "Receipt",
@@ -122,6 +125,50 @@ class NamedHead(NamedTuple):
         The name.
         """
         return self.head.name
+
+
+class Extras(NamedTuple):
+    """
+    What a save has besides its state.
+
+    Attributes:
+        label: A label for the revision, or "".
+
+        parent: The number of the revision that the state grew from; less than 0 if
+            that is to be found out.
+
+        notes: Those on the revision, as they are in its row.
+
+        removed: The keys of notes that are not to be there.
+    """
+
+    label: str = ""
+    parent: int = -1
+    notes: bytes = b""
+    removed: tuple[str, ...] = ()
+
+    def columns(self) -> tuple[bytes, bytes]:
+        """
+        The last columns of a new revision, before its seal: what callers gave to it.
+        """
+        return self.label.encode(), self.notes
+
+    def changes(self, notes: bytes) -> dict[str, bytes]:
+        """
+        The columns of an existing revision, whose notes are *notes*, that a save of
+        its state changes; not its labels, which `add_label` changes.
+        """
+        changed = {}
+        if self.notes or self.removed:
+            new = unpack_notes(self.notes)
+            gone = {*new, *self.removed}
+            left = {k: v for k, v in unpack_notes(notes).items() if k not in gone}
+            changed["notes"] = pack_notes(freeze_map({**left, **new}, "notes"))
+
+        return changed
+
+
+NO_EXTRAS = Extras()
 
 
 @attrs.frozen

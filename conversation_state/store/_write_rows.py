@@ -40,7 +40,7 @@ __all__ = [
     "note_change",
     "point_label",
     "remove_label",
-    "set_notes",
+    "set_columns",
 ]
 
 
@@ -142,7 +142,7 @@ def add_label(
     tx = transaction.tables
     labels = split_labels(revision.labels)
     if label not in labels:
-        revision = _set_labels(tx, revision, [*labels, label])
+        revision = set_columns(tx, revision, labels=join_labels([*labels, label]))
         point_label(tx, transaction.url, label, revision.revision)
 
     return transaction.make_head(name, revision)
@@ -162,22 +162,16 @@ def remove_label(
 
 def _drop_label(tx: Writing, revision: Revision, label: str) -> Revision:
     left = [each for each in split_labels(revision.labels) if each != label]
-    return _set_labels(tx, revision, left)
+    return set_columns(tx, revision, labels=join_labels(left))
 
 
-def _set_labels(tx: Writing, revision: Revision, labels: list[str]) -> Revision:
-    new = revision.resealed(labels=join_labels(labels))
-    tx.set("revisions", new.revision, labels=new.labels, seal=new.seal)
-    return new
-
-
-def set_notes(tx: Writing, revision: Revision, notes: bytes) -> Revision:
+def set_columns(tx: Writing, revision: Revision, **values: bytes) -> Revision:
     """
-    The revision with other notes.
+    The revision with other *values*.
     """
-    new = revision.resealed(notes=notes)
+    new = revision.resealed(**values)
     if new != revision:
-        tx.set("revisions", new.revision, notes=new.notes, seal=new.seal)
+        tx.set("revisions", new.revision, **values, seal=new.seal)
 
     return new
 
