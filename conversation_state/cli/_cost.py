@@ -13,9 +13,9 @@ import click
 
 from conversation_state._wording import format_count, format_dollars
 from conversation_state.cli._exit import print_line, print_table
+from conversation_state.cli._inspect import head_data
 from conversation_state.cli._options import (
     find_state,
-    head_data,
     print_json,
     store_command,
 )

@@ -1,8 +1,9 @@
 """
 Commands that read a store: names, revisions, transcripts, differences, views.
 
-Not here: writing conversations to files (`_export`) and verifying that a
-store is undamaged (`_maintenance`).
+The JSON of a saved state, which other commands print too, is here. Not here: writing
+conversations to files (`_export`) and verifying that a store is undamaged
+(`_maintenance`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from conversation_state.cli._exit import BROKEN, paint, print_error, print_table
 from conversation_state.cli._options import (
     find_state,
     format_notes,
-    head_data,
     message_data,
     print_json,
     store_command,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from conversation_state.store import Head, NamedHead, Store
     from conversation_state.trimming import TrimContext
 
-__all__ = ["diff", "log", "names", "show", "trim"]
+__all__ = ["diff", "head_data", "log", "names", "show", "trim"]
 
 
 @store_command(has_pages=True)
@@ -104,6 +104,24 @@ def log(store: Store, *, name: str, limit: int | None, as_json: bool) -> None:
     if rows:
         heading = ("REVISION", "FROM", "SAVED (UTC)", "MESSAGES", "TOKENS", "BRANCH")
         print_table((*heading, "LABELS, NOTES"), rows, fg="cyan")
+
+
+def head_data(head: Head) -> dict[str, Any]:
+    """
+    The JSON of a saved state.
+    """
+    return {
+        "name": head.name,
+        "revision": head.revision,
+        "parent": head.parent,
+        "labels": list(head.labels),
+        "notes": head.notes,
+        "saved_at": head.saved_at.isoformat(timespec="milliseconds"),
+        "messages": head.length,
+        "ledger_entries": head.ledger_length,
+        "state_id": str(head.state_id),
+        "digest": head.digest,
+    }
 
 
 def _format_time(head: Head) -> str:

@@ -2,7 +2,7 @@
 What the commands on a store share: options, names of states, JSON, questions.
 
 `store_command`, which opens the store of a command, resolving ``NAME@REVISION``
-and its like, and the JSON of heads and messages are here; the commands and how
+and its like, and the JSON of messages are here; the commands and how
 they exit (`_exit`) are not.
 """
 
@@ -41,7 +41,6 @@ __all__ = [
     "confirm",
     "find_state",
     "format_notes",
-    "head_data",
     "is_stdin_terminal",
     "max_line_option",
     "message_data",
@@ -456,24 +455,6 @@ def print_json(data: object) -> None:
     Print *data* as one line of ASCII.
     """
     click.echo(json.dumps(data))
-
-
-def head_data(head: Head) -> dict[str, Any]:
-    """
-    The JSON of a saved state.
-    """
-    return {
-        "name": head.name,
-        "revision": head.revision,
-        "parent": head.parent,
-        "labels": list(head.labels),
-        "notes": head.notes,
-        "saved_at": head.saved_at.isoformat(timespec="milliseconds"),
-        "messages": head.length,
-        "ledger_entries": head.ledger_length,
-        "state_id": str(head.state_id),
-        "digest": head.digest,
-    }
 
 
 def message_data(entries: Iterable[Entry], start: int = 0) -> Iterator[dict[str, Any]]:

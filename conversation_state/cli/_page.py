@@ -18,9 +18,9 @@ from conversation_state.cli._exit import (
     paint,
     print_error,
 )
+from conversation_state.cli._inspect import head_data
 from conversation_state.cli._options import (
     find_state,
-    head_data,
     print_json,
     store_command,
     trim_to,

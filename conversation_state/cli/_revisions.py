@@ -10,11 +10,11 @@ import click
 
 from conversation_state._wording import format_count
 from conversation_state.cli._exit import RefusedError, print_line
+from conversation_state.cli._inspect import head_data
 from conversation_state.cli._options import (
     check_label,
     find_state,
     format_notes,
-    head_data,
     parse_notes,
     print_json,
     revision_or_label,
