@@ -87,7 +87,7 @@ class SummariserContract(Contract):
     async def test_stands_for_messages(self, messages: tuple[Message, ...]) -> None:
         """
         A view takes the summary in the place of the messages: it is not blank, makes
-        no calls, and is no result of a tool.
+        no calls, and is not a result of a tool.
         """
         # Checked by the step that uses summaries, so that its rules exist only once. If
         # it refuses a summary, the view is unchanged and has a failure.

@@ -87,7 +87,7 @@ class StoreModel(RuleBasedStateMachine):
         self, name: str, state: Aggregator, parent: int | None = None
     ) -> None:
         saved = self._saved.setdefault(name, [])
-        # The same state once more is no new revision.
+        # The same state once more is not a new revision.
         if not saved or self._make_comparable(saved[-1]) != self._make_comparable(
             state
         ):

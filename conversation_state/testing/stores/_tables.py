@@ -193,7 +193,7 @@ class TablePromises(StoreFixtures):
     def test_many_ranges(self, store: Store) -> None:
         """
         Many ranges are returned and removed, each as if it were alone; no ranges
-        are no rows.
+        are not rows.
         """
         backend = store._core.backend
         with backend.writing() as rows:

@@ -203,7 +203,7 @@ def completion_tokens_details(
 @once
 def usages(*, max_count: int = MAX_COUNT) -> SearchStrategy[Usage]:
     """
-    Usages, with totals that are no sums and categories of a provider's own.
+    Usages, with totals that are not sums and categories of a provider's own.
 
     Args:
         max_count: The largest count; by default so small that a thousand
