@@ -85,7 +85,7 @@ def check_identities(name: str, items: Sequence[Entry] | Sequence[LedgerEntry]) 
         msg = f"{name} holds an identity more than once"
         raise ValueError(msg)
 
-    # No subclasses: bytes would bring back another value.
+    # Subclasses of str are refused, because decoding would return plain texts.
     if not {*map(type, ids)} <= {str}:
         msg = f"{name} holds an identity that is not text"
         raise ValueError(msg)

@@ -264,7 +264,7 @@ class Union:
         The same for what was *added* to a *base*, of which nothing is taken.
         """
         if added:
-            # Nothing added is in the base, nor in what we share with it.
+            # No added entry is in the base, nor in the part that both logs share.
             parted = 0 if base is None else self.log.common_prefix(base)
             self._add_missing(parted, iter(added))
 

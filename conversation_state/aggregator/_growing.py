@@ -56,7 +56,8 @@ class GrowingState(StateValue):
         if not isinstance(message, Message):
             raise InvalidMessageError(describe_mismatch("add", "a Message", message))
 
-        # `_with_contents` and `Entry(…)`, written out: a fifth less for each message.
+        # This is `_with_contents` and `Entry(…)` inlined, which saves a fifth of the
+        # time of each message.
         state = _new(self.__class__)
         state._origin = self._origin
         state._ledger = self._ledger

@@ -140,7 +140,8 @@ class Aggregator(GrowingState):
         check_fork_point(init_len, len(entries), init_ledger_len, len(ledger))
         check_identities("entries", entries)
         check_identities("ledger", ledger)
-        # The second grows from the first, so that they share entries as in a fork.
+        # The whole ledger extends the inherited one, so that they share entries as
+        # after a fork.
         inherited = EMPTY_LEDGER.with_entries(ledger[:init_ledger_len])
         whole = inherited.with_entries(ledger[init_ledger_len:])
         origin = _make_origin(id, parent_id, root_id, init_len, inherited)
@@ -256,7 +257,8 @@ class Aggregator(GrowingState):
                 )
                 raise ValueError(msg)
 
-            # Without messages: those after *to* are what is gone back from.
+            # The joined state has no messages, because the rollback discards those
+            # after *to*.
             return to.join(_make_state(self._origin, self._ledger, EMPTY_LOG))
 
         kept = self._position_after(to) if isinstance(to, str) else check_length(to)
@@ -302,7 +304,8 @@ class Aggregator(GrowingState):
 
         origin = self._origin
         if count < origin.init_len:
-            # Back before its fork, it has inherited no more than is left.
+            # A state that goes back before its fork inherits only the entries that are
+            # left.
             origin = origin._replace(init_len=count)
 
         return _make_state(origin, self._ledger, self._log.take(count))
@@ -384,7 +387,7 @@ def _make_origin(
 ) -> StateOrigin:
     number = number_of_uuid(id)
     parent = None if parent_id is None else number_of_uuid(parent_id)
-    # Some formats, Bubo's for one, name a parent and no root.
+    # Some formats, such as Bubo's, name a parent but no root.
     first = number if parent is None else parent
     root = first if root_id is None else number_of_uuid(root_id)
     forked = init_len, len(inherited.entries), inherited.total
@@ -396,7 +399,7 @@ def join(first: Aggregator, *others: Aggregator | Turn) -> Aggregator:
     The ordered union of states: ``first.join(*others)``.
     """
     if not isinstance(first, Aggregator):
-        # Most likely a list of states.
+        # The most likely mistake is a list of states.
         raise TypeError(describe_mismatch("join", "Aggregators", first))
 
     return first.join(*others)

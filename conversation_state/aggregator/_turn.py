@@ -46,7 +46,8 @@ class Turn:
     _parent: int | None
     entries: Log[Entry]
     ledger: Log[LedgerEntry]
-    # The state it is of, which shows what can't be in it; not shipped.
+    # The state of this turn, which shows the entries that can't be in the turn; it is
+    # not pickled.
     _state: Any = attrs.field(default=None, eq=False)
 
     @classmethod
@@ -75,7 +76,8 @@ class Turn:
         check_ledger(ledger)
         parent = None if parent_id is None else number_of_uuid(parent_id)
         turn = cls(number_of_uuid(id), parent, Log(entries), Log(ledger))
-        # A total that is too large would only be found where the turn is joined.
+        # Computed to raise here, because a total that is too large would otherwise be
+        # found only when the turn is joined.
         _ = turn.usage
         check_identities("entries", entries)
         check_identities("ledger", ledger)

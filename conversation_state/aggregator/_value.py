@@ -36,8 +36,8 @@ __all__ = ["StateOrigin", "StateValue"]
 
 _new = object.__new__
 
-# Of a long conversation, `str` and `repr` show so many messages at each end, and of a
-# long message so many characters.
+# `str` and `repr` of a long conversation show so many messages at each end, and so many
+# characters of a long message.
 _FIRST, _LAST = 3, 5
 _MAX_LINE, _MAX_REPR = 79, 500
 
@@ -237,7 +237,7 @@ class StateValue:
         )
 
     def __hash__(self) -> int:
-        # Equal states agree in these; the rest would cost O(n).
+        # Equal states are equal in these; comparing the rest would be O(n).
         log, (entries, total) = self._log, self._ledger
         return hash(
             (
@@ -254,7 +254,8 @@ class StateValue:
         return draw_fragment(self)
 
     def __repr__(self) -> str:
-        # What a failing test needs to show; bounded, since logs show it, too.
+        # The repr shows the facts that a failing test needs, and is bounded, because
+        # logs show it, too.
         facts = [format_count(len(self), "message")]
         if self.parent_id:
             facts.append(f"{self.init_len} inherited")
@@ -294,7 +295,7 @@ class StateValue:
         return self
 
     def __deepcopy__(self, _memo: Any) -> Self:
-        # Nothing below can change, so there is nothing a copy would be for.
+        # A state never changes, so a deep copy can be the state itself.
         return self
 
 
