@@ -114,7 +114,7 @@ def _are_equal(ours: Moments[Any], theirs: Moments[Any]) -> bool:
         return False
 
     start, known = 0, _EqualStates()
-    # Else the same position in both logs is of two moments.
+    # Otherwise the same position in the two logs is of different moments.
     if ours._skip == theirs._skip:
         start = max(ours._log.shared_prefix(theirs._log) - ours._skip, 0)
 

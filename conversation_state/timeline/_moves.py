@@ -131,7 +131,7 @@ class _MovableTimeline(_TimelineReader[S]):
         """
         found = self._find_moment(moment)
         if found is self._moment:
-            # A moment that was gone to must stay, so its group ends.
+            # A moment that was the target of `goto` must stay, so its group ends.
             is_open = self._open != NO_MOMENT and found.group is not None
             return self._move_to(found, self._redo_targets) if is_open else self
 
@@ -182,7 +182,8 @@ def _set_redo_target(
     """
     *targets* with *child* as the child of *parent* that was visited last.
     """
-    # Where `redo` goes anyway (`_find_redo`), so that a history in a line has no map.
+    # No entry is needed where `redo` goes by default (`_find_redo`), so a linear
+    # history has no map.
     if child == parent + 1:
         return targets.discard(parent) if targets else targets
 

@@ -270,8 +270,7 @@ class _TimelineReader(Generic[S]):
         )
 
     def __hash__(self) -> int:
-        # All that equal timelines have in common and that is hashable: states
-        # may not be.
+        # Equal timelines are equal in these, and these are hashable; states may not be.
         return hash((self._first, len(self.moments), self._moment))
 
     def __repr__(self) -> str:

@@ -330,7 +330,7 @@ class Timeline(_MovableTimeline[S]):
 
         log, base, first = self._log, self._base, self._first
         number, targets = base + len(log), self._redo_targets
-        # The way of `redo` stays: the new moment was not visited.
+        # The target of `redo` stays, because the new moment was not visited.
         if number != parent.number + 1 and self._find_redo(parent.number) is None:
             targets = targets.set(parent.number, number)
 
