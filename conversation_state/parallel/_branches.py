@@ -84,7 +84,8 @@ class BranchNotes:
         """
         The states that were kept, and what fan-outs that still run have.
         """
-        # In this order: a fan-out that ends is first kept, then taken out.
+        # *inner* is read first: a fan-out that ends is added to the kept states before
+        # it is removed from *inner*.
         inner = [so_far() for so_far in list(self.inner)] if self.inner else ()
         return [*self._kept, *filter(self._is_ours, inner)]
 
@@ -100,7 +101,8 @@ class BranchNotes:
         states, fork = [*returned, *kept], self.fork
         origin = fork._origin
         if len(states) == 1 and states[0]._origin is origin:
-            # Nearly always: one state that grew from the fork, so begins with it.
+            # In nearly all cases there is one state that grew from the fork, and so
+            # begins with it.
             entries = states[0].entries[origin.init_len :]
             ledger = states[0].ledger[origin.init_ledger_len :]
             return make_turn(fork, entries, ledger), []
@@ -200,7 +202,7 @@ class Past:
 
     def __init__(self, state: Aggregator, key: str = "") -> None:
         self.state = state
-        # Its identity, in other processes as well.
+        # The branch's identity, also in other processes.
         self.key = key or new_entry_id()
         self._pickled: bytes | None = None
 
@@ -438,6 +440,7 @@ def add_note(error: BaseException, text: str) -> None:
 
 
 def _shorten_traceback(error: BaseException) -> BaseException:
-    # Without our own frame, which would keep the branch alive, and says nothing.
+    # Our own frame is removed from the traceback: it would keep the branch alive, and
+    # shows nothing of the step.
     trace = error.__traceback__
     return error.with_traceback(trace.tb_next if trace else None)

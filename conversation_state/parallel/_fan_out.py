@@ -104,7 +104,8 @@ def fan_out(
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     try:
         run.start(executor)
-        # All threads of the executor may be in steps that wait as this one does.
+        # All threads of the executor may be running steps that wait in the same way, so
+        # this thread runs branches itself.
         if running_notes() and isinstance(executor, ThreadPoolExecutor):
             run.take_over(deadline)
 
@@ -179,7 +180,7 @@ async def afan_out(
                 if running_notes() and isinstance(executor, ThreadPoolExecutor):
                     in_worker(run.take_over)
 
-                # Where all have ended, the next line waits for nothing, and would not
+                # If all branches have ended, the next line does not wait and would not
                 # notice a cancellation.
                 await anyio.lowlevel.checkpoint()
                 await run.await_()
@@ -197,8 +198,8 @@ async def _in_tasks(anyio: Any, run: FanOutRun) -> None:
     cancelled: type[BaseException] = anyio.get_cancelled_exc_class()
 
     def find_outside(error: BaseException) -> BaseException | None:
-        # A task may also be cancelled by something it waits for; that is its
-        # own failure, as any other. The deadline of a cancelled scope is -inf.
+        # A task may also be cancelled by something that it waits for; that is a failure
+        # of the step like any other. The deadline of a cancelled scope is -inf.
         if (
             group.cancel_scope.cancel_called
             or anyio.current_effective_deadline() == -math.inf
@@ -312,6 +313,7 @@ def _check_time(timeout_s: Any) -> None:
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
         raise TypeError(problem)
 
-    # Also NaN, which is not less than 0, and an integer that no float can be.
+    # This also refuses NaN, which is not less than 0, and integers that are too large
+    # for a float.
     if not (0 <= timeout_s <= sys.float_info.max or timeout_s == math.inf):
         raise ValueError(problem)

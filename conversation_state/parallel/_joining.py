@@ -60,7 +60,7 @@ def collect_new(
             known.update((entry.id, entry) for entry in missing)
             since = diverged
 
-        # What it shares with the log before it has been seen already.
+        # Entries that this log shares with the previous one have been seen already.
         for entry in log.iterate(max(diverged, log.common_prefix(previous))):
             first = known.get(entry.id)
             if first is None:

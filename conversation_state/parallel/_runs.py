@@ -132,7 +132,8 @@ class FanOutRun:
             for number, step in enumerate(steps)
         ]
         self._state = state
-        # A fork that nothing is added to: what no turn holds anything of.
+        # A fork to which nothing is added, for the empty turns of branches without a
+        # result.
         self._base = state.fork()
         self._on_turn = on_turn
         # What `on_turn` raised.
@@ -186,7 +187,8 @@ class FanOutRun:
                 self._report_outcome(branch, self._make_lost_outcome(branch, error))
                 continue
 
-            # Where it runs at once, in this thread, it may have ended by now.
+            # An executor that runs the call at once, in this thread, may have ended it
+            # by now.
             future.add_done_callback(partial(self._receive_result, branch))
             branch.is_watched = True
             branch.submitted = NO_RESULT
@@ -238,7 +240,7 @@ class FanOutRun:
         while self._settle_reported():
             left_s = -1.0
             if deadline is not None:
-                # A lock takes no longer time than that.
+                # A lock accepts no longer timeout.
                 left_s = min(deadline - time.monotonic(), TIMEOUT_MAX)
                 if left_s <= 0:
                     return
@@ -281,7 +283,8 @@ class FanOutRun:
             except Exception as error:  # noqa: BLE001 - on_turn's: raised at the end
                 self._errors.append(error)
 
-        # Only now: what is interrupted before is settled again.
+        # The branch is marked last, so that a branch whose settling is interrupted is
+        # settled again.
         branch.is_settled = True
         self._left -= 1
         if outcome.error is not None:
@@ -394,7 +397,8 @@ class FanOutRun:
         waiter.wake()
 
     def _release_futures(self, state: Aggregator) -> None:
-        # A future knows who asked for it; so all goes at once, past and all.
+        # A future refers to its caller through its callbacks, so all futures are
+        # released together with the past.
         for branch in self.branches:
             branch.future = None
             branch.submitted = NO_RESULT
@@ -422,7 +426,8 @@ class FanOutRun:
         ):
             wake_all(self._waiters)
 
-        # Asked last: if it is over by now, perhaps no report is read any more.
+        # The end is checked last: if the fan-out has ended by now, no one may read
+        # further reports.
         if self._is_over and self._on_turn is not None:
             try:
                 self._on_turn(outcome.turn)

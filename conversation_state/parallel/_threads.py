@@ -54,7 +54,8 @@ class Threads:
             in_worker(self._run_jobs)
         except RuntimeError:  # no more threads can be started
             self._permits.append(True)
-            # The running threads run it. Without one, it must not run later.
+            # The running threads will run the job. If there is none, the job must not
+            # run later.
             if len(self._permits) == _MAX_THREADS and _pop_first(offered) is not None:
                 raise
 

@@ -96,7 +96,8 @@ def _unpickle_outcome(
 
     number, name, kind, text = facts
     try:
-        # No bytes, of one that could not be pickled, are an `EOFError`.
+        # An error that could not be pickled has no bytes, which raises an `EOFError`
+        # here.
         error = pickle.loads(pickled)  # noqa: S301 - as trusted as the pickle it is in
         if not isinstance(error, BaseException):
             raise TypeError(error)  # noqa: TRY301 - what a strange __reduce__ gives
@@ -134,7 +135,8 @@ def describe_loss(branch: StepBranch, error: Exception) -> str:
 
 
 def _describe_error(error: Exception) -> str:
-    # What fails in here would never be reported, and waited for without end.
+    # An error that is raised here would never be reported, and the caller would wait
+    # forever.
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - any of __str__: the class is enough
