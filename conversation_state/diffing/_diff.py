@@ -229,7 +229,7 @@ def diff(a: Aggregator, b: Aggregator) -> Diff:
     ledger: Divergence[LedgerEntry] = Divergence.of(a.ledger, b.ledger)
     common = entries.common
     start = max(0, common - _CONTEXT)
-    # Not by ==, which would compare all entries once more.
+    # *is* is used here, because == would compare all entries once more.
     return Diff(
         entries=entries,
         ledger=ledger,

@@ -89,7 +89,7 @@ class Divergence(Generic[I]):
     reordered: bool = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        # What a join brought stands on both sides, in different places.
+        # Entries that a join added are on both sides, at different positions.
         only_a, only_b = self.rest_a, self.rest_b
         both: tuple[Pair[I], ...] = ()
         reordered = False
@@ -191,7 +191,8 @@ def align_rows(
 
     at_a = at_b = 0
     for to_a, to_b, kind in (*anchors, (len(a), len(b), "")):
-        # By index, since a slice of each gap would make all rows before the first.
+        # Items are taken by index, because slicing would make all rows before the first
+        # one.
         between_a = map(a.__getitem__, range(at_a, to_a))
         between_b = map(b.__getitem__, range(at_b, to_b))
         for ours, theirs in zip_longest(between_a, between_b):
@@ -249,7 +250,8 @@ def make_content_key(message: Message) -> object:
     kind, name = type(message), message.name
     erasure = find_erasure(message)
     if erasure is not None:
-        # By the digest of the erased content: two erased messages may differ.
+        # Erased messages are compared by the digest of their content, because two of
+        # them may differ.
         return kind, erasure.content
 
     content = getattr(message, "content", ())
@@ -306,7 +308,8 @@ def pair_equivalent(a: Iterable[Entry], b: Iterable[Entry]) -> tuple[Pair[Entry]
         theirs[make_content_key(entry.message)].append(entry)
 
     pairs = []
-    # Where only *a* went on, no key is made: it hashes all of a message.
+    # If only *a* has further entries, no key is made, because a key hashes a whole
+    # message.
     for entry in a if theirs else ():
         unpaired = theirs.get(make_content_key(entry.message))
         if unpaired:
