@@ -204,7 +204,8 @@ def _map_counts(usage: Usage, units: Mapping[str, Any], model: str) -> dict[str,
                 counts["input_tokens"] += count
                 rest = 0
         elif known in units and known != "requests":
-            # Two names of one count: charging either might be wrong.
+            # One count has two names with different values; charging either one might
+            # be wrong.
             if counts.get(known, count) not in {0, count}:
                 why = f"it has both {counts[known]} and {count} for {known}"
                 raise UnpricedError(model, why)

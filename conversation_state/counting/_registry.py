@@ -71,7 +71,8 @@ def _find_model(snapshot: DataSnapshot, model: str) -> FoundModel | None:
     if len(model) > _MAX_NAME:
         return None
 
-    # As it is first: the name of a model may have a slash or colon of its own.
+    # The name is tried unchanged first, because it may contain a slash or a colon
+    # itself.
     asked: list[tuple[str, str | None]] = [(model, None)]
     provider, name = _split_provider(model)
     if provider:
