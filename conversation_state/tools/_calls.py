@@ -57,7 +57,7 @@ class ToolCall:
     unknown: Mapping[str, Any] = attrs.field(default=EMPTY_MAP, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        # A quick look at what nearly all calls have: each is checked with a message.
+        # A quick check of the common case: calls are checked with each message.
         for value in (self.id, self.name, self.arguments, self.type):
             if value.__class__ is not str or not value.isascii():
                 self._check_texts()  # few of them, and there are four a call

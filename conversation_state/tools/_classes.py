@@ -87,7 +87,8 @@ def resolve_variables(cls: Any, args: tuple[Any, ...]) -> Variables:
     The values of the type variables of *cls*, subscripted with *args*, and of its
     bases.
     """
-    # By `vars`: a class whose bases are not generic inherits the attribute of one.
+    # `vars` is used, because a class whose bases are not generic inherits the attribute
+    # of a generic ancestor.
     found = dict(zip(getattr(cls, "__parameters__", ()), args, strict=False))
     for base in vars(cls).get("__orig_bases__", cls.__bases__):
         origin = get_origin(base) or base
@@ -109,7 +110,8 @@ def list_typed_dict(cls: Any, hints: dict[str, Any]) -> Iterator[tuple[Parameter
         needed = name in cls.__required_keys__
         bare = kind
         while getattr(get_origin(bare), "_name", None) in WRAPPERS:
-            # In annotations that are strings, the class itself does not see these.
+            # A class whose annotations are strings does not resolve these qualifiers
+            # itself.
             needed = {Required: True, NotRequired: False}.get(get_origin(bare), needed)
             (bare,) = get_args(bare)
 

@@ -75,7 +75,8 @@ def _unwrap_callable(function: Any) -> Any:
         elif hasattr(function, "__wrapped__"):
             function = inspect.unwrap(function)
         else:
-            # Static: a proxy or a mock has an answer to any name.
+            # The attribute is looked up statically, because a proxy or a mock answers
+            # to any name.
             call = getattr_static(type(function), "__call__", None)
             if not isinstance(call, FunctionType):
                 return function
@@ -101,7 +102,7 @@ class _Signature:
                 f"can't describe {shown}: its signature is unknown ({error})"
             ) from None
 
-        # What a partial fills in by name stays in its signature, as a default.
+        # Arguments that a partial sets by name stay in its signature as defaults.
         while isinstance(function, partial):
             for name in function.keywords:
                 parameters.pop(name, None)

@@ -116,7 +116,7 @@ class Parameter:
             object.__setattr__(self, name, value)
 
         self._check_items()
-        # Each knows its own depth, so that no level is walked through again.
+        # Each parameter has its depth already, so no level is walked twice.
         inside = [*self.properties.values(), *([self.items] if self.items else [])]
         levels = 1 + max([each._levels for each in inside], default=0)
         if levels > MAX_PARAMETER_LEVELS:
@@ -143,7 +143,7 @@ class Parameter:
 
         what = "Parameter.enum has a value that"
         values = [freeze(each, what, InvalidToolError) for each in given]
-        # By class: True is an int, and equal to 1.
+        # The class is compared, because True is an int and equal to 1.
         for at, value in enumerate(values):
             if value.__class__ not in _VALUE_TYPES[self.type]:
                 shown = shorten_repr(given[at])

@@ -244,7 +244,7 @@ class SchemaWriter:
             return {"type": "string"}
 
         if issubclass(base, datetime):
-            # Whether it has an offset does not show in its type.
+            # The type does not show whether a datetime has an offset.
             return {"type": "string", "format": "date-time"}
 
         if issubclass(base, time):
@@ -465,7 +465,7 @@ class SchemaWriter:
         }
 
     def _resolve_alias(self, alias: Any, at: str) -> Any:
-        # As an annotation, in which names in quotes are resolved.
+        # It is resolved as an annotation, in which names in quotes are resolved, too.
         here = SimpleNamespace(__annotations__={"it": alias.__value__})
         return self.hints(here, at)["it"]
 
