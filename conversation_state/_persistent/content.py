@@ -57,8 +57,8 @@ def make_draft(cls: type) -> Any:
     free = {
         "__slots__": (),
         "__init__": object.__init__,
-        # Both, for they are one slot of the type: with just one of them each
-        # store calls a Python function.
+        # Both are set, because they share one slot of the type: with only one of them,
+        # each assignment calls a Python function.
         "__setattr__": object.__setattr__,
         "__delattr__": object.__delattr__,
     }
@@ -120,7 +120,7 @@ class View(Sequence[T], Generic[T]):
         return hash(tuple(self))
 
     def __getstate__(self) -> object:
-        # With a method of our own, pickle's protocols 0 and 1 take slots, too.
+        # With this method, pickle's protocols 0 and 1 accept classes with slots, too.
         return super().__getstate__()
 
     def __repr__(self) -> str:

@@ -106,7 +106,7 @@ class FrozenMap(dict[K, V]):
         return type(self)(copied)
 
     def __reduce__(self) -> Any:
-        # By its name, so that `is EMPTY_MAP` stays true of what is unpickled.
+        # It is pickled by name, so that `is EMPTY_MAP` holds for unpickled values.
         if self is EMPTY_MAP:
             return "EMPTY_MAP"
 
@@ -256,7 +256,7 @@ def freeze_map(
     *keep_order*. O(1) if it is such a map already.
     """
     kind = JsonMap if keep_order else SortedJsonMap
-    # What is a dict is known before an abstract class is asked, which is slow.
+    # Dicts are recognised before an abstract class is asked, which is slow.
     if value.__class__ is not dict:
         if isinstance(value, kind):
             return value or EMPTY_MAP
@@ -373,7 +373,7 @@ def _freeze_value(
         return value if plain else check_text(value, _LazyPath(at), error)
 
     if isinstance(value, int):
-        # Whatever a subclass overrides: an enum, for example.
+        # `int.__int__` ignores what a subclass overrides, such as an enum.
         number = value if value.__class__ is int else int.__int__(value)
         if _MIN_INT <= number <= _MAX_INT:
             return number
@@ -396,7 +396,8 @@ def _freeze_value(
         msg = f"{_LazyPath(at)} is nested more than {MAX_LEVELS} levels deep"
         raise error(msg)
 
-    # A map that was checked before, too: here it is deeper than it was then.
+    # A map that was checked before is walked again, because it is nested more deeply
+    # here.
     if value.__class__ is dict or isinstance(value, Mapping):
         return _freeze_map(value, at, error, depth, kind)
 

@@ -87,7 +87,8 @@ class Log(Sequence[T], Generic[T]):
         check_iterable(items, "items", "a list")
         built = items if isinstance(items, Log) else _EMPTY.extend(items)
         self._trunk = built._trunk
-        # Without the versions before it, which would live as long as this one.
+        # The versions before it are not kept, because they would live as long as this
+        # one.
         self._before = built._tail_items()[:-1]
         self._last = built._last
         self._fill = built._fill
@@ -185,7 +186,8 @@ class Log(Sequence[T], Generic[T]):
         ours, theirs = self._trunk, other._trunk
         if ours is theirs:
             least = min(self._fill, other._fill)
-            # A version and a later one of the same block: nothing to compare.
+            # One log is a later version of the other in the same block, so nothing has
+            # to be compared.
             if self._version_with(least) is other._version_with(least) is not None:
                 return ours.full + least
 
@@ -386,7 +388,7 @@ class Log(Sequence[T], Generic[T]):
             before = before._before
 
         if len(items) < count:
-            # The items before that were not appended one by one.
+            # The items before those were not appended one by one.
             items.extend(before[: len(items) - count - 1 : -1])
 
         items.reverse()

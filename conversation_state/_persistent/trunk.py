@@ -52,8 +52,8 @@ class Block:
         self.folds = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without folds, which can be computed again: a key may be any object, one too
-        # that can't be pickled.
+        # Folds are not pickled: they can be computed again, and their keys may be
+        # objects that can't be pickled.
         return Block, (self.items,)
 
 
@@ -157,7 +157,8 @@ class Trunk:
             return BARE
 
         shift, root = self.shift, self.root
-        # As low as it can be: each level is a step of every access.
+        # The trie is made as low as possible, because each level is a step of every
+        # access.
         while shift > BITS and count <= 1 << (shift - BITS):
             shift -= BITS
             root = root[0]
@@ -195,8 +196,8 @@ class Trunk:
                     high = middle
 
             count += low << shift
-            # Both have a node there: were all nodes of one shared, so would be its last
-            # block, and that was asked first.
+            # Both sides have a node here. If all nodes of one side were shared, its
+            # last block would be, and that was checked first.
             if shift:
                 ours, theirs = ours[low], theirs[low]
 
