@@ -31,7 +31,7 @@ _MAX_COUNT = 2**63 - 1
 
 
 def _check_count(name: str, count: Any) -> None:
-    # By its class: a bool is an int, and no count.
+    # The class is compared, because a bool is an int but not a count.
     if count.__class__ is not int or not 0 <= count <= _MAX_COUNT:
         msg = (
             f"{name} is {shorten_repr(count)}; a count of tokens is an integer from 0 "
@@ -65,7 +65,7 @@ class _Counts(ByContent):
     _nothing: ClassVar[Any]
 
     def _combine_with(self, other: Any, combine: Callable[[int, int], int]) -> Self:
-        # Most breakdowns are empty, and all of these are one object.
+        # Most breakdowns are empty, and all empty ones are one object.
         kind = type(self)
         if other is kind._nothing:
             return self
@@ -193,7 +193,8 @@ _NO_COMPLETION: CompletionTokensDetails = CompletionTokensDetails._nothing
 
 
 def _as_given(given: int | None) -> int:
-    # Type checkers take what may be given from here, and what is read from the field.
+    # Type checkers derive the accepted types from this signature, and the type of the
+    # field from the return type.
     return given  # type: ignore[return-value]  # None until the sum replaces it
 
 
@@ -291,7 +292,8 @@ class Usage(_Counts):
                 raise InvalidUsageError(msg)
 
     def __repr__(self) -> str:
-        # As one would write it: no zeros, and no total that is the sum.
+        # The repr is the code that makes the value, without zeros and without a total
+        # that is the sum.
         prompt, completion = self.prompt_tokens, self.completion_tokens
         shown = [str(prompt)] if prompt else []
         if completion:
