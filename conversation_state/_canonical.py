@@ -33,7 +33,7 @@ Data: TypeAlias = "bytes | bytearray | memoryview | str"
 # 2**63 has 19 digits, and 2**64 - 1 has 20.
 _MIN_DIGITS, _MAX_DIGITS = 19, 20
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
-# Texts are taken whole, and so are numbers that are no integers.
+# Texts are taken whole, and so are numbers that are not integers.
 _TOKEN = re.compile(
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(?P<integer>-?\d++)(?![.eE])|-?\d[\d.eE+-]*',
     re.DOTALL,

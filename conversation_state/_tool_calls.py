@@ -41,8 +41,8 @@ def call(function: Callable[..., Any], call: ToolCall) -> ToolMessage:
     The message that answers *call* with the result of *function*.
 
     The arguments are checked against the type hints of *function* and converted
-    to them, dates and instances of classes too (see `codec.structure`): "5" is no
-    int. A text, a part and several parts are the content as they are, None is the
+    to them, dates and instances of classes too (see `codec.structure`): "5" is not
+    an int. A text, a part and several parts are the content as they are, None is the
     empty text, and everything else is JSON.
 
     Whatever goes wrong is a message, marked with *is_error*, that the model can act
@@ -65,7 +65,7 @@ def call(function: Callable[..., Any], call: ToolCall) -> ToolMessage:
             If *call* has no id, so that no message can answer it.
 
         TypeError:
-            If *call* is no `ToolCall`, or a type hint can't be read from JSON.
+            If *call* is not a `ToolCall`, or a type hint can't be read from JSON.
 
     >>> def add(a: int, b: int = 0) -> int:
     ...     return a + b

@@ -200,7 +200,7 @@ class Document:
 
         Raises:
             InvalidDocumentError:
-                If one of them is no finite number.
+                If one of them is not a finite number.
         """
         if vector is None:
             return self._with_metadata(_DENSE_VECTOR, None)
@@ -240,7 +240,7 @@ class Document:
 
         Raises:
             InvalidDocumentError:
-                If a dimension is no integer, or one is no finite number.
+                If a dimension is not an integer, or one is not a finite number.
         """
         if vector is None:
             return self._with_metadata(_SPARSE_VECTOR, None)

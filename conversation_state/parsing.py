@@ -119,7 +119,7 @@ def parse(
     try:
         return structure(value, at)
     except DecodeError as error:
-        # The DecodeError itself is no cause: it says the same.
+        # The DecodeError itself is not a cause: it says the same.
         raise ParseError(error.problems) from error.__cause__
 
 

@@ -171,7 +171,7 @@ def check_text(value: object, what: object, error: type[Exception] = ValueError)
 
     Raises:
         error:
-            If it is no `str`, or holds half of a surrogate pair, which no
+            If it is not a `str`, or holds half of a surrogate pair, which no
             UTF-8 can carry.
     """
     if not isinstance(value, str):

@@ -54,7 +54,7 @@ class LedgerEntry(NamedTuple):
     One recorded usage, and its identity.
 
     Two entries are equal if all four attributes are. Two that differ only in
-    `at` record one usage at two times, as a retry does, and are no conflict:
+    `at` record one usage at two times, as a retry does, and are not a conflict:
     the one that is in a ledger stays.
 
     Attributes:

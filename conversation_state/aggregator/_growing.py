@@ -51,7 +51,7 @@ class GrowingState(StateValue):
 
         Raises:
             InvalidMessageError:
-                If *message* is no `Message`.
+                If *message* is not a `Message`.
         """
         if not isinstance(message, Message):
             raise InvalidMessageError(describe_mismatch("add", "a Message", message))
@@ -139,7 +139,7 @@ class GrowingState(StateValue):
 
         Raises:
             InvalidMessageError:
-                If *message* is no `ToolMessage`.
+                If *message* is not a `ToolMessage`.
         """
         if not isinstance(message, ToolMessage):
             expected = "a ToolMessage"
@@ -168,7 +168,7 @@ class GrowingState(StateValue):
 
         Raises:
             InvalidMessageError:
-                If one of them is no `Message`.
+                If one of them is not a `Message`.
 
             InvalidUsageError:
                 If *key* is in the ledger with another usage or model, *key* is
@@ -263,7 +263,7 @@ class GrowingState(StateValue):
 
         Raises:
             InvalidMessageError:
-                If one of them is no `Message`; none is added then.
+                If one of them is not a `Message`; none is added then.
         """
         check_iterable(messages, "messages", "a list of Messages")
         entries = []

@@ -96,7 +96,7 @@ class Aggregator(GrowingState):
                 If *messages* holds something else.
 
             TypeError:
-                If *id* is no UUID.
+                If *id* is not a UUID.
         """
         number = new_uuid_number() if id is None else number_of_uuid(id)
         origin = StateOrigin(number, None, number, 0, 0, NOTHING)
@@ -129,10 +129,10 @@ class Aggregator(GrowingState):
                 than `LedgerEntry`.
 
             InvalidMessageError:
-                If the message of an entry is no `Message`.
+                If the message of an entry is not a `Message`.
 
             InvalidUsageError:
-                If the usage of a ledger entry is no `Usage`, or the ledger adds
+                If the usage of a ledger entry is not a `Usage`, or the ledger adds
                 up to more than 2**63 - 1 tokens.
         """
         check_entries(entries)

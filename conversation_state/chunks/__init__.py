@@ -129,7 +129,7 @@ def concat_rows(
     """
     One message for each column of *rows*: several streams, read in step.
 
-    None in a row is no chunk; a column of nothing else is None. No rows have
+    None in a row is not a chunk; a column of nothing else is None. No rows have
     no columns.
 
     Raises:

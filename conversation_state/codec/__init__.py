@@ -200,7 +200,7 @@ class Codec:
                 problems with their paths.
 
             TypeError:
-                If *data* is neither bytes nor text, or *expect* is no class.
+                If *data* is neither bytes nor text, or *expect* is not a class.
 
         >>> decode('{"format": "conversation_state", "version": 2}')
         Traceback (most recent call last):
@@ -224,7 +224,7 @@ class Codec:
                 As `decode` does, and if an object or array contains itself.
 
             TypeError:
-                If *expect* is no class.
+                If *expect* is not a class.
         """
         return self._read_value(data, expect, None)
 

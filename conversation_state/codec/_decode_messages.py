@@ -339,7 +339,7 @@ def read_messages(reader: CodecReader, raw: Any, path: JsonPath) -> list[Any] | 
     for i, item in enumerate(raw):
         try:
             made.append(readers[item["role"]](item, seen))
-        except (*DOUBTS, TypeError):  # an item that is no object, for example
+        except (*DOUBTS, TypeError):  # an item that is not an object, for example
             # A message that the fast pass has just refused is not given to it again.
             role = item.get("role") if item.__class__ is dict else None
             known = role.__class__ is str and role in readers

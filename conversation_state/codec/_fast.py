@@ -8,7 +8,7 @@ slow pass reads the value again.
 
 The readers go past the constructors, so each rule of a constructor is a check
 here or there. They trust raw values to be what JSON can hold: texts of valid
-Unicode, keys that are texts, integers of at most 64 bits. What was no JSON text
+Unicode, keys that are texts, integers of at most 64 bits. What was not a JSON text
 is checked by `is_loadable` before.
 """
 
@@ -325,7 +325,7 @@ def write_media_part(part: MediaPart) -> Object:
 
     for name in ("media_type", "detail", "name", "index", "metadata"):
         value = getattr(part, name, None)
-        if value or value == 0:  # the index 0 is no default
+        if value or value == 0:  # the index 0 is not a default
             raw[name] = value
 
     raw.update(part.unknown)

@@ -63,7 +63,7 @@ def by_mistral(
 
     Raises:
         ValueError:
-            If there is no such version, or the file is no vocabulary.
+            If there is no such version, or the file is not a vocabulary.
 
         FileNotFoundError:
             If there is no such file.

@@ -212,7 +212,7 @@ def _find_vocabulary(model: Any) -> str:
         try:
             name = encoding_name_for_model(model)
         except KeyError:
-            # Much longer names take long to compare, and are no model's.
+            # Much longer names take long to compare, and are not a model's.
             near = get_close_matches(model[:100], [*MODEL_TO_ENCODING, *names])
             raise UnknownModelError(model, "tiktoken", tuple(near)) from None
 

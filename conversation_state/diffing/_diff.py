@@ -131,7 +131,7 @@ class Diff:
                 If *names* is anything but two texts.
 
             ValueError:
-                If *limit* is no positive number.
+                If *limit* is not a positive number.
         """
         return format_text(self, *_check_options(names, limit))
 
@@ -207,7 +207,7 @@ def diff(a: Aggregator, b: Aggregator) -> Diff:
 
     Raises:
         TypeError:
-            If one of them is no `Aggregator`.
+            If one of them is not an `Aggregator`.
 
     >>> state = Aggregator.new().add_user_prompt("When does it leave?")
     >>> draft = state.fork().add_assistant_message("At 12:30.")

@@ -142,7 +142,7 @@ def compute_bills(
         value: The history or the tree.
 
         max_priced: Of more ledger entries the tokens are given alone; a price takes
-            a tenth of a millisecond. None is no limit.
+            a tenth of a millisecond. None is not a limit.
     """
     if isinstance(value, History):
         parents: dict[_Key, _Key] = {each.number: each.parent for each in value.states}

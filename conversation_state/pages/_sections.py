@@ -51,7 +51,7 @@ class Section(NamedTuple):
         anchors: By the number of a message, the fragments that end with it; those
             of `first` - 1 come before all of them.
 
-        other: What is shown if the state is no conversation.
+        other: What is shown if the state is not a conversation.
     """
 
     title: str

@@ -148,7 +148,7 @@ def save_progress(state: Aggregator) -> Aggregator:
 
     Raises:
         TypeError:
-            If *state* is no `Aggregator`.
+            If *state* is not an `Aggregator`.
 
     >>> from conversation_state import Usage
     >>> def research(state):

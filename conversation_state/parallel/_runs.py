@@ -271,7 +271,7 @@ class FanOutRun:
         """
         Take *outcome* for the end of a branch, and call *on_turn*.
 
-        Raises what is no `Exception`, alone: the others are not waited for.
+        Raises what is not an `Exception`, alone: the others are not waited for.
         """
         if branch.is_settled:
             return

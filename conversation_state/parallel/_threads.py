@@ -80,7 +80,7 @@ def _pop_first(items: deque[T]) -> T | None:
 
 def find_interrupt(error: BaseException | None) -> BaseException | None:
     """
-    What in *error* is no `Exception`: an interrupt, out of a group too, which
+    What in *error* is not an `Exception`: an interrupt, out of a group too, which
     is how trio's nurseries raise it; None if there is nothing of the kind.
     """
     if error is None or isinstance(error, Exception):

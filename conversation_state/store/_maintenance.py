@@ -257,7 +257,7 @@ def _remove_garbage(transaction: Transaction, found: Garbage) -> Collected:
     reach, origins = dict(found.reach), {*found.origins}
     ranges: Ranges = []
     for _, number in iterate_rows(tx, "names", ("name", "number")):
-        # What was saved since is no garbage.
+        # What was saved since is not garbage.
         newest = found.newest.get(number)
         low = number << SHIFT if newest is None else newest + 1
         ranges.append((low, (number + 1) << SHIFT))

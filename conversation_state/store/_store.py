@@ -192,7 +192,7 @@ class Store(RevisionVerbs):
                 If the head is another. Nothing was written.
 
             TypeError:
-                If a state is no Aggregator.
+                If a state is not an Aggregator.
 
             ValueError:
                 If the limit is 2⁶³ or more.
@@ -398,7 +398,7 @@ class Store(RevisionVerbs):
         entry that came in as a tombstone, the receipt has the reason that it
         brought, and no rows.
 
-        A failure after it is done is no error: `Receipt.remains` says why a
+        A failure after it is done is not an error: `Receipt.remains` says why a
         copy may remain in a file for a while.
 
         Raises:

@@ -63,7 +63,7 @@ def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
     # Without either it is more likely a scheme: memory, postgres.
     looks_like_path = ":" not in address and ("." in address or "/" in address)
     if isinstance(url, os.PathLike) or looks_like_path:
-        # A path that is no UTF-8 is refused below, as one in a URL is.
+        # A path that is not UTF-8 is refused below, as one in a URL is.
         address = f"sqlite:///{quote(address, errors='surrogatepass')}"
 
     scheme, colon, rest = address.partition(":")

@@ -91,7 +91,7 @@ MARKS = frozenset({Fault, Ended, _End})
 # What a cell holds before its item.
 EMPTY = object()
 
-# What `Source.fill` returns where it filled a cell, with an item that is no mark.
+# What `Source.fill` returns where it filled a cell, with an item that is not a mark.
 FILLED = object()
 
 

@@ -144,7 +144,7 @@ def collect(stream: Iterable[Message]) -> Message:
 
     Raises:
         ConcatError:
-            If there are no chunks, or they are no pieces of one message.
+            If there are no chunks, or they are not pieces of one message.
     """
     chunks: list[Message] = []
     reader = iter(Stream.of(stream))
@@ -167,7 +167,7 @@ async def acollect(stream: AsyncIterable[Message] | Iterable[Message]) -> Messag
 
     Raises:
         ConcatError:
-            If there are no chunks, or they are no pieces of one message.
+            If there are no chunks, or they are not pieces of one message.
     """
     chunks: list[Message] = []
     reader = aiter(Stream.of(stream))

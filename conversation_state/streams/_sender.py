@@ -79,7 +79,7 @@ class Sender(Generic[T_contra]):
                 If this sender was closed.
 
             TypeError:
-                If *error* is no `Exception`.
+                If *error* is not an `Exception`.
 
             ValueError:
                 If *error* is how Python says the end of an iteration.
@@ -95,7 +95,7 @@ class Sender(Generic[T_contra]):
                 If this sender was closed.
 
             TypeError:
-                If *error* is no `Exception`.
+                If *error* is not an `Exception`.
 
             ValueError:
                 If *error* is how Python says the end of an iteration.

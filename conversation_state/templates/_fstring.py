@@ -56,7 +56,7 @@ def compile_template(text: str) -> FormatPieces:
     What *text* is made of.
 
     Raises:
-        Refused: If it is no template.
+        Refused: If it is not a template.
     """
     pieces: list[str | FormatField] = []
     try:

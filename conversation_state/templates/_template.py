@@ -287,7 +287,7 @@ def _load_engine(syntax: str) -> Any:
     try:
         return import_module(f"conversation_state.templates.{name}")
     except ImportError as error:
-        # Another module that can't be imported is no missing extra.
+        # Another module that can't be imported is not a missing extra.
         if (error.name or "").partition(".")[0] != package:
             raise
 

@@ -46,7 +46,7 @@ class _MovableTimeline(_TimelineReader[S]):
                 If *n* is negative.
 
             TypeError:
-                If *n* is no integer.
+                If *n* is not an integer.
 
         >>> from conversation_state import Timeline
         >>> draft = Timeline.begin("Dear").commit("Dear Ann")

@@ -89,10 +89,10 @@ class Timeline(_MovableTimeline[S]):
 
         Raises:
             TypeError:
-                If *label* is no text, or *filter* is not callable.
+                If *label* is not text, or *filter* is not callable.
 
             ValueError:
-                If *limit* is no integer from 1 on, or *label* can't be written
+                If *limit* is not an integer from 1 on, or *label* can't be written
                 as UTF-8.
 
         Source:
@@ -179,7 +179,7 @@ class Timeline(_MovableTimeline[S]):
 
         Raises:
             TypeError:
-                If *label* or *group* is no text, or *on* no moment.
+                If *label* or *group* is not text, or *on* no moment.
 
             UnknownMomentError:
                 If this timeline does not have *on*, or has forgotten it.
@@ -253,7 +253,7 @@ class Timeline(_MovableTimeline[S]):
 
         Raises:
             UnknownMomentError, TypeError:
-                As `goto` does; and if *label* is no text.
+                As `goto` does; and if *label* is not text.
 
         >>> draft = Timeline.begin("Dear").commit("Dear A", stay=True)
         >>> draft.amend(1, "Dear Ann").redo().present

@@ -66,7 +66,7 @@ def is_schema(parameters: Mapping[str, Any]) -> bool:
     Whether the parameters of a tool are a JSON Schema; else each is a `Parameter`,
     whatever its name.
     """
-    # An empty mapping is no schema.
+    # An empty mapping is not a schema.
     return not all(isinstance(each, Parameter) for each in parameters.values())
 
 

@@ -241,7 +241,7 @@ def parameters_schema(parameters: Mapping[str, Parameter]) -> Mapping[str, Any]:
 
     Raises:
         InvalidToolError:
-            If *parameters* is no mapping of names to `Parameter`.
+            If *parameters* is not a mapping of names to `Parameter`.
 
     >>> schema = parameters_schema({"city": Parameter("string", required=True)})
     >>> schema["required"], dict(schema["properties"]["city"])

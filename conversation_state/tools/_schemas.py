@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 # The keywords that can describe an object. Any of them distinguishes a schema from
-# a mapping of names to something that is no Parameter.
+# a mapping of names to something that is not a Parameter.
 KEYWORDS = frozenset(
     {
         *("type", "const", "enum", "$ref", "$dynamicRef", "$recursiveRef"),

@@ -201,7 +201,7 @@ class Selection:
                 at, edit = found[0], _UNCHANGED
 
             # A repair comes before the rewrites of what it shows, and a change after
-            # both, because `merge` is stable: steps on a whole log are no changes.
+            # both, because `merge` is stable: steps on a whole log are not changes.
             if not isinstance(found, Rewrite):
                 edit = found[1]
             elif edit is _UNCHANGED:
@@ -349,8 +349,8 @@ class Selection:
 
     def summarised(self, seq: int) -> tuple[range, ...]:
         """
-        The positions that a summary shown at *seq* stands for; none if it is no
-        summary.
+        The positions that a summary shown at *seq* stands for; none if it is not
+        a summary.
         """
         own = self.changes.get(seq)
         return own.stands_for if own else ()

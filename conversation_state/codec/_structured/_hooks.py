@@ -293,7 +293,7 @@ def has_fields(cls: Any) -> bool:
 
 def key_names(kind: Any) -> frozenset[str]:
     """
-    The keys of objects of *kind*; empty if it is no class with fields.
+    The keys of objects of *kind*; empty if it is not a class with fields.
     """
     origin = get_origin(kind) or kind
     if attrs.has(origin):

@@ -46,7 +46,7 @@ class Dialect(NamedTuple):
 
         text_order: What makes texts ordered by their bytes.
 
-        small: Follows tables whose key is no integer, where that would else
+        small: Follows tables whose key is not an integer, where that would else
             be kept twice.
     """
 

@@ -60,7 +60,7 @@ _BUSY_THREAD = (
 )
 # How many pages of 4 kB the write-ahead log gets before it is copied into the file.
 # Consecutive saves rewrite mostly the same pages, so a longer one is copied, and
-# synced, less often. Where each save is synced, that is no gain, and a log that is
+# synced, less often. Where each save is synced, that gains nothing, and a log that is
 # soon written from its start again is: to sync a file that grows takes longer.
 _WAL_PAGES = {"normal": 4000, "full": 250}
 
@@ -461,7 +461,7 @@ class SqliteBackend:
 
         Raises:
             StoreError:
-                If it can't be read now, which is no damage of the file.
+                If it can't be read now, which is not damage of the file.
         """
         try:
             with self._open_bare_block() as block:
