@@ -1,5 +1,5 @@
 """
-Stores of an older version, and the steps that bring them up to date: as if the column
+Stores of an older version, and the step that brings them up to date: as if the column
 ``notes`` of revisions had been added today.
 
 What to begin a step of `STEPS` from. Only that a step in a release has its own copy of
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, get_type_hints
 
 from conversation_state.store import schema
+from conversation_state.store.backends._sql import Step
 from conversation_state.store.backends.sqlite._block import SQLITE
 from conversation_state.store.schema import Revision, make_sealed
 
 __all__ = [
-    "add_notes_in_postgres",
-    "add_notes_in_sqlite",
+    "ADD_NOTES",
     "drop_notes_in_postgres",
     "drop_notes_in_sqlite",
 ]
@@ -60,7 +60,7 @@ def _make_table_anew(
     connection.execute("DROP TABLE older")
 
 
-def add_notes_in_sqlite(connection: Any) -> None:
+def _add_notes_in_sqlite(connection: Any) -> None:
     """
     The step for a file: `verify` compares the statement of each table, so the table is
     made by that of today instead of being altered.
@@ -83,7 +83,7 @@ def _seal_again(connection: Any, convert: Callable[[Any], Any]) -> None:
         connection.execute(change, (new.seal, new.revision))
 
 
-def add_notes_in_postgres(connection: Any) -> None:
+def _add_notes_in_postgres(connection: Any) -> None:
     """
     The step for a server, which reads columns by their names.
     """
@@ -99,3 +99,6 @@ def drop_notes_in_postgres(connection: Any) -> None:
     """
     connection.execute("ALTER TABLE revisions DROP COLUMN notes")
     _seal_again(connection, _drop_notes)
+
+
+ADD_NOTES = Step(sqlite=_add_notes_in_sqlite, postgres=_add_notes_in_postgres)

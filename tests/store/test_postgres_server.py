@@ -23,6 +23,7 @@ from conversation_state import Aggregator, UserMessage
 from conversation_state.errors import MissingExtraError, StoreError, UnknownOutcomeError
 from conversation_state.store import open_store
 from conversation_state.store.backend import ConflictError
+from conversation_state.store.backends._sql import STEPS, Step
 from conversation_state.store.backends.postgres import Address, _tables
 from conversation_state.store.backends.postgres._block import PostgresBlock
 from conversation_state.store.schema import SCHEMA_VERSION
@@ -775,7 +776,8 @@ class TestTables:
                 raise RuntimeError
 
         version = SCHEMA_VERSION
-        monkeypatch.setattr(_tables, "STEPS", (*_tables.STEPS, second, third))
+        steps = (Step(each, each) for each in (second, third))
+        monkeypatch.setattr(_tables, "STEPS", (*STEPS, *steps))
         monkeypatch.setattr(_tables, "SCHEMA_VERSION", version + 2)
         fails = True
         with pytest.raises(RuntimeError):
@@ -805,8 +807,7 @@ class TestTables:
             connection.execute(f"SET search_path TO {schema}")
             older.drop_notes_in_postgres(connection)
 
-        steps = (*_tables.STEPS, older.add_notes_in_postgres)
-        monkeypatch.setattr(_tables, "STEPS", steps)
+        monkeypatch.setattr(_tables, "STEPS", (*STEPS, older.ADD_NOTES))
         monkeypatch.setattr(_tables, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
         with open_store(pg_url) as store:
             assert () == store.verify()

@@ -9,6 +9,7 @@ import pytest
 
 from conversation_state import Aggregator
 from conversation_state.store import open_store, schema
+from conversation_state.store.backends._sql import STEPS, Step
 from conversation_state.store.backends.sqlite import _backend
 from conversation_state.store.backends.sqlite._block import SQLITE
 from conversation_state.store.log import LogRow
@@ -145,6 +146,14 @@ class TestSeals:
         assert moved.seal != other.seal
 
 
+class TestSteps:
+    def test_one_for_each_schema(self):
+        """
+        There is a step from each schema to the next, up to the current one.
+        """
+        assert len(STEPS) == schema.SCHEMA_VERSION - 1
+
+
 class TestNewFiles:
     def test_pass_no_steps(self, tmp_path, monkeypatch):
         """
@@ -156,7 +165,7 @@ class TestNewFiles:
             connection.execute("ALTER TABLE revisions ADD COLUMN planted BLOB")
 
         newest = schema.SCHEMA_VERSION + 1
-        monkeypatch.setattr(_backend, "STEPS", (*_backend.STEPS, add))
+        monkeypatch.setattr(_backend, "STEPS", (*STEPS, Step(add, add)))
         monkeypatch.setattr(_backend, "SCHEMA_VERSION", newest)
         url = f"sqlite:///{tmp_path}/chats.db"
         with open_store(url) as store:
@@ -188,8 +197,7 @@ class TestOlderFiles:
             older.drop_notes_in_sqlite(connection)
 
         connection.close()
-        steps = (*_backend.STEPS, older.add_notes_in_sqlite)
-        monkeypatch.setattr(_backend, "STEPS", steps)
+        monkeypatch.setattr(_backend, "STEPS", (*STEPS, older.ADD_NOTES))
         newest = schema.SCHEMA_VERSION + 1
         monkeypatch.setattr(_backend, "SCHEMA_VERSION", newest)
         return url

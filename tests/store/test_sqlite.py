@@ -23,6 +23,7 @@ from conversation_state import Aggregator, UserMessage
 from conversation_state.codec import encode_message
 from conversation_state.errors import StoreError
 from conversation_state.store import Store, open_store
+from conversation_state.store.backends._sql import STEPS, Step
 from conversation_state.store.backends.sqlite import _backend as _sqlite
 from conversation_state.store.backends.sqlite._backend import (
     APPLICATION_ID,
@@ -419,7 +420,8 @@ class TestMigration:
                 raise RuntimeError
 
         newest = SCHEMA_VERSION + 2
-        monkeypatch.setattr(_sqlite, "STEPS", (*_sqlite.STEPS, second, third))
+        steps = (Step(each, each) for each in (second, third))
+        monkeypatch.setattr(_sqlite, "STEPS", (*STEPS, *steps))
         monkeypatch.setattr(_sqlite, "SCHEMA_VERSION", newest)
         before = (tmp_path / "chats.db").read_bytes()
         fails = True

@@ -1,5 +1,6 @@
 """
-The statements that all SQL backends have in common, made from the schema.
+The statements that all SQL backends have in common, made from the schema, and the
+steps from one schema to the next.
 
 Plain SQL of the kind every relational server takes: no row ids, no triggers,
 keys are given by us. What servers write differently is a `Dialect`.
@@ -7,13 +8,14 @@ keys are given by us. What servers write differently is a `Dialect`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 from conversation_state._wording import shorten_repr
 from conversation_state.store.schema import SHIFT, TABLES, Column
 
-__all__ = ["NUMBERS", "Dialect", "numbers_problem"]
+__all__ = ["NUMBERS", "STEPS", "Dialect", "Step", "numbers_problem"]
 
 # How many rows give numbers, the last number given, and the largest there are.
 NUMBERS = (
@@ -33,6 +35,25 @@ def numbers_problem(rows: int, last: object, *there: object) -> list[str]:
 
     what = f"the last number given is {shorten_repr(last, 40)}, but {most} is in use"
     return [f"{what}; set the column last of the table numbers to that"]
+
+
+class Step(NamedTuple):
+    """
+    The change from one schema to the next: a function for each backend, which takes a
+    connection in a transaction.
+    """
+
+    sqlite: Callable[[Any], None]
+    postgres: Callable[[Any], None]
+
+
+# The first step makes schema 2 of schema 1, and so on; they run in one transaction.
+# They stay as they were released, so they use no row class: those change. A new file
+# or server has the current tables, and runs none. A step that adds a column to a sealed
+# table seals the rows again. In a file it also creates the table again, because the
+# file holds the table's statement and `verify` compares it. `tests/store/older.py` has
+# such a step.
+STEPS: tuple[Step, ...] = ()
 
 
 class Dialect(NamedTuple):

@@ -13,11 +13,12 @@ import psycopg
 from psycopg import errors
 
 from conversation_state.errors import StoreError
+from conversation_state.store.backends._sql import STEPS
 from conversation_state.store.backends.postgres._block import POSTGRES, STRIPES
 from conversation_state.store.backends.postgres._server import LACKS_USAGE, Address
 from conversation_state.store.schema import SCHEMA_VERSION, TABLES
 
-__all__ = ["STEPS", "prepare_tables"]
+__all__ = ["prepare_tables"]
 
 _VERSION_TABLE = "conversation_state"
 _OTHER_TABLES = ("numbers", "gate", _VERSION_TABLE)
@@ -57,12 +58,6 @@ def _disable_statistics(connection: psycopg.Connection[Any]) -> None:
         except (errors.SyntaxError, errors.FeatureNotSupported):
             pass
 
-
-# The first step makes schema 2 of schema 1, and so on; they run in one transaction.
-# They stay as they were released, so they use no row class: those change. New tables
-# are those of today, and pass none. A step that adds a column to a sealed table seals
-# its rows again; `tests/store/older.py` has one.
-STEPS: tuple[Callable[[psycopg.Connection[Any]], None], ...] = ()
 
 # The errors of a process that was second to make the same thing.
 _CREATED_MEANWHILE = (
@@ -118,7 +113,7 @@ def _migrate_schema(
     (version,) = execute(sql).fetchone()
     if version:
         for step in STEPS[version - 1 :]:
-            step(connection)
+            step.postgres(connection)
     else:
         _create_tables(connection)
 

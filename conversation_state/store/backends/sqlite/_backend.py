@@ -15,7 +15,7 @@ import sqlite3
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import get_ident
@@ -29,7 +29,7 @@ from conversation_state.store.backends._blocks import (
     check_process,
     renew_in_children,
 )
-from conversation_state.store.backends._sql import NUMBERS, numbers_problem
+from conversation_state.store.backends._sql import NUMBERS, STEPS, numbers_problem
 from conversation_state.store.backends.sqlite._block import (
     SQLITE,
     SqliteBlock,
@@ -106,13 +106,6 @@ def _create_tables(connection: sqlite3.Connection) -> None:
 
     connection.execute("INSERT INTO numbers VALUES (0)")
 
-
-# The first step makes schema 2 of schema 1, and so on; they run in one transaction.
-# They stay as they were released, so they use no row class: those change. A new file
-# has the current tables, and runs none. A step that adds a column creates the table
-# again, because the file holds the table's statement and `verify` compares it; in a
-# sealed table it also seals the rows again. `tests/store/older.py` has such a step.
-STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = ()
 
 _MAGIC = b"SQLite format 3\0"
 # The size of the smallest database, of one page.
@@ -271,7 +264,7 @@ class SqliteBackend:
                 version = self._read_version(connection)
                 if version:
                     for step in STEPS[version - 1 :]:
-                        step(connection)
+                        step.sqlite(connection)
                 else:
                     _create_tables(connection)
 
