@@ -49,16 +49,16 @@ class Node(NamedTuple):
 @final
 class MessageTree:
     """
-    The messages of several states of a conversation, each once, behind the message
-    it follows; and which of the last ones is shown.
+    The messages of several states of a conversation as a tree: each message once, as
+    a child of the message it follows; and the leaf that is shown.
 
     An edited prompt and a regenerated answer are siblings of what they replace.
-    Nothing of it is stored besides the states: it is what they have in common, and
-    where they part.
+    The tree stores nothing but the states: it follows from what they share, and from
+    where they diverge.
 
     A value: every verb returns the next tree and leaves this one unchanged. Equal by
-    its messages, their places, what is shown and the ledger; pickled and encoded as
-    the states it is made of.
+    its messages, their positions, what is shown and the ledger; pickled and encoded
+    as its states.
 
     Made by `MessageTree.of`. Adding a state costs what is new in it, some ten
     microseconds a message.
