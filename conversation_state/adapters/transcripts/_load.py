@@ -17,7 +17,7 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters._wire import CallPairing
+from conversation_state.adapters._wire import MessageLoader
 from conversation_state.adapters.transcripts._turns import SOURCE, WHO, TranscriptTurn
 from conversation_state.errors import DecodeError, Problem
 from conversation_state.messages import (
@@ -28,15 +28,7 @@ from conversation_state.messages import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = [
-    "Broken",
-    "Transcript",
-    "is_turn",
-    "line_results",
-    "load",
-    "load_lines",
-    "message_keys",
-]
+__all__ = ["Broken", "Transcript", "line_results", "load", "load_lines"]
 
 
 # Where a record has its turns.
@@ -73,7 +65,7 @@ def load(payload: Any) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def is_turn(record: Mapping[Any, Any]) -> bool:
+def _is_turn(record: Mapping[Any, Any]) -> bool:
     """
     Whether *record* is a turn, and no conversation.
     """
@@ -94,28 +86,13 @@ def _find_message_keys(record: Mapping[Any, Any]) -> tuple[str, ...]:
     return (_PROMPT, answers[0]) if answers and _PROMPT in record else ()
 
 
-def message_keys(record: Mapping[Any, Any]) -> frozenset[str]:
-    """
-    The keys of *record* that messages are made of.
-    """
-    return frozenset({"system", *_find_message_keys(record)})
-
-
-class TranscriptLoader(DocumentReader):
-    """
-    One record while it is read.
-    """
-
+class TranscriptLoader(MessageLoader):
     def __init__(self) -> None:
         super().__init__()
-        self.pairing = CallPairing()
         self.turns_so_far = 0
 
     def record(self, record: Mapping[str, Any]) -> list[Message]:
-        """
-        The messages of a record.
-        """
-        if is_turn(record):
+        if _is_turn(record):
             return self.turns([record], "$", alone=True)
 
         messages: list[Message] = []
@@ -169,7 +146,8 @@ class TranscriptLoader(DocumentReader):
         calling: list[tuple[ObjectReader, list[ToolCall]]] = []
         for at, raw in enumerate(raws):
             here = path if alone else f"{path}[{at}]"
-            turn = TranscriptTurn(self, self.pairing, raw, here, self.turns_so_far)
+            turn = TranscriptTurn(self, raw, here, self.turns_so_far)
+            # Over both lists of a record: ids made up for calls may not repeat.
             self.turns_so_far += 1
             calls = turn.calls()
             if calls is not None:
@@ -194,6 +172,8 @@ def _make_caller(calling: list[tuple[ObjectReader, list[ToolCall]]]) -> list[Mes
     if not calling:
         return []
 
+    # One message has one set of keys, so those of several turns stand in a list, unless
+    # they are the same.
     first = calling[0][0]
     if any(node.keys != first.keys for node, _ in calling):
         first.keys = {"turns": [node.keys for node, _ in calling]}
@@ -207,6 +187,7 @@ def _make_caller(calling: list[tuple[ObjectReader, list[ToolCall]]]) -> list[Mes
     return [AssistantMessage(tool_calls=calls, metadata=metadata)]
 
 
+# Editors on Windows put a byte order mark before the first line; `json` refuses it.
 _MARK = "\ufeff"
 
 
@@ -313,7 +294,7 @@ def line_results(
 
         try:
             record = _parse_line(line)
-            if is_map(record) and is_turn(record):
+            if is_map(record) and _is_turn(record):
                 loose.add(number, record)
                 continue
 
@@ -384,7 +365,8 @@ def _load_record(
 
     read = DocumentReader()
     name = _get_name(record)
-    keys = read.rest(record, message_keys(record) | ({"id"} if name else set()), "$")
+    known = {"system", *_find_message_keys(record), *(["id"] if name else [])}
+    keys = read.rest(record, frozenset(known), "$")
     read.finish()
     return name, messages, freeze_map(keys, "keys")
 
@@ -394,6 +376,7 @@ def _get_name(record: Mapping[str, Any]) -> str:
     if isinstance(given, str):
         return given
 
+    # True is an int to Python, and no name; what is no name stays in the keys.
     return str(given) if type(given) is int else ""
 
 

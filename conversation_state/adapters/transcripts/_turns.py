@@ -6,26 +6,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from conversation_state.adapters._extras import note_mended
-from conversation_state.adapters._reading import (
-    DocumentReader,
-    ObjectReader,
-    is_list,
-    is_map,
-    mended,
-)
-from conversation_state.adapters._wire import CallPairing
-from conversation_state.messages import (
-    AssistantMessage,
-    Message,
-    SystemMessage,
-    ToolMessage,
-    UnknownMessage,
-    UserMessage,
-)
+from conversation_state.adapters._reading import ObjectReader, is_list, is_map, mended
+from conversation_state.adapters._wire import MESSAGE_CLASSES, MessageLoader
+from conversation_state.messages import Message, UnknownMessage
 from conversation_state.parts import (
     ImagePart,
     Part,
@@ -35,7 +22,7 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = ["SOURCE", "WHO", "ParsedCall", "TranscriptTurn", "calls_in"]
+__all__ = ["SOURCE", "WHO", "TranscriptTurn"]
 
 # The name of the format: of its notes, and the source of its unknown parts.
 SOURCE = "transcripts"
@@ -69,6 +56,7 @@ _ROLES: Mapping[str, str] = {
 _TEXT = frozenset({"text", "type"})
 _IMAGE = frozenset({"image_url", "type"})
 _IMAGE_URL = frozenset({"detail", "url"})
+_FUNCTION = frozenset({"arguments", "name"})
 
 
 class TranscriptTurn:
@@ -76,11 +64,8 @@ class TranscriptTurn:
     One turn while it is read.
     """
 
-    def __init__(
-        self, read: DocumentReader, pairing: CallPairing, raw: Any, path: str, at: int
-    ) -> None:
+    def __init__(self, read: MessageLoader, raw: Any, path: str, at: int) -> None:
         self.read = read
-        self.pairing = pairing
         self.problems, self.mended_before = read.count, len(read.mended)
         self.prefix = f"message_{at}"
         self.node = ObjectReader(read, raw if is_map(raw) else {}, path)
@@ -106,7 +91,7 @@ class TranscriptTurn:
 
         given = self.node.raw[self.what]
         text = mended(given) if isinstance(given, str) else _as_json(self._read_json())
-        found = calls_in(text)
+        found = _parse_calls(text)
         if found is None:
             return None
 
@@ -121,7 +106,7 @@ class TranscriptTurn:
         ]
         return calls if self._is_valid() else None
 
-    def _read_parsed_call(self, called: ParsedCall, made: str) -> ToolCall:
+    def _read_parsed_call(self, called: _ParsedCall, made: str) -> ToolCall:
         # What is escaped in a text may be half of a pair, too.
         path = f"{self.node.path}.{self.what}"
         noted = ObjectReader(self.read, called._asdict(), path)
@@ -143,6 +128,7 @@ class TranscriptTurn:
             return None
 
         found = None if self.role == _CALLS else self._load_known()
+        # The node has notes of an attempt to read it, which belong to no message now.
         if found is None and self._is_valid():
             fresh = ObjectReader(self.read, self.node.raw, self.node.path)
             raw = self.read.json(fresh.raw, fresh.path)
@@ -169,23 +155,21 @@ class TranscriptTurn:
     def _load_known(self) -> Message | None:
         node, role = self.node, self.role
         content = self._read_turn_content()
-        fields: dict[str, Any] = {}
         known = [self.who, self.what, "name"]
         name = self._get_text("name")
-        kind: Callable[..., Message]
+        fields: dict[str, Any] = {"tool_name" if role == "tool" else "name": name}
         if role == "tool":
-            kind = ToolMessage
             known.append("tool_call_id")
-            fields["tool_name"] = name
-            fields["tool_call_id"] = self._resolve_result_id(name)
+            given = self._get_text("tool_call_id")
+            call_id = self.read.resolve_call(node, given, name, self.prefix)
+            fields["tool_call_id"] = call_id
         elif role == "assistant":
-            kind = AssistantMessage
             known += ["tool_calls", *_THOUGHTS]
-            fields = {"name": name, "tool_calls": self._listed_calls()}
+            calls = self.read.read_calls(node, self.prefix, _read_listed_call)
+            # A turn without calls has none to write back, be it null or [].
+            node.keys.pop("tool_calls", None)
+            fields["tool_calls"] = calls
             content = self._add_reasoning(content)
-        else:
-            kind = SystemMessage if role == "system" else UserMessage
-            fields["name"] = name
 
         self._keep_rest(*known)
         is_odd = role == "system" and not (
@@ -195,18 +179,10 @@ class TranscriptTurn:
             return None
 
         note_mended(node, self.mended_before)
-        return kind(content, **fields, metadata=node.metadata(SOURCE))
+        return MESSAGE_CLASSES[role](content, **fields, metadata=node.metadata(SOURCE))
 
     def _get_text(self, key: str) -> str:
         return "" if self.node.raw.get(key) is None else self.node.text(key)
-
-    def _resolve_result_id(self, name: str) -> str:
-        given = self._get_text("tool_call_id")
-        answered = self.pairing.resolve(given, name, self.prefix)
-        if not given:
-            self.node.notes["made_id"] = answered
-
-        return answered
 
     def _add_reasoning(self, content: str | list[Part]) -> str | list[Part]:
         thoughts: list[Part] = [
@@ -227,6 +203,8 @@ class TranscriptTurn:
         """
         raw = self.node.raw
         if not self.what:
+            # Null is no content, as OpenAI has it next to calls. Without any such key,
+            # the content may be under one that is not known here, and would be lost.
             silent = any(key in raw for key in _WHAT) or raw.get("tool_calls")
             if not silent:
                 what = f"has none of {', '.join(_WHAT)}; expected content"
@@ -260,6 +238,7 @@ class TranscriptTurn:
 
             return TextPart(text)
 
+        # A block with more keys than a part can hold stays unknown, and loses none.
         if raw.keys() == _TEXT and raw["type"] == "text":
             return TextPart(read.text(raw, "text", path))
 
@@ -270,56 +249,30 @@ class TranscriptTurn:
         found: dict[str, Any] = read.json(raw, path)
         return UnknownPart(found, source=SOURCE)
 
-    def _listed_calls(self) -> list[ToolCall]:
-        given = self.node.raw.get("tool_calls")
-        if given is None:
-            return []
 
-        if not is_list(given):
-            self.node.wrong("tool_calls", "a list or null")
-            return []
+def _read_listed_call(node: ObjectReader, made: str) -> ToolCall:
+    inside = node
+    if is_map(node.raw.get("function")):
+        inside = node.child("function")
+        node.keep(frozenset({"function", "id", "type"}))
+        node.keep_within("function", inside, _FUNCTION)
+    else:
+        node.keep(_FUNCTION | {"id", "type"})
 
-        path = f"{self.node.path}.tool_calls"
-        found = [
-            self._read_listed_call(one, f"{path}[{at}]", at)
-            for at, one in enumerate(given)
-        ]
-        calls = [call for call in found if call is not None]
-        if calls:
-            self.pairing.open_calls(calls)
+    name, given, arguments = inside.text("name"), inside.raw.get("arguments"), ""
+    if isinstance(given, str):
+        arguments = inside.text("arguments")
+    elif given is not None:
+        path = f"{inside.path}.arguments"
+        arguments = _as_json(node.reading.json(given, path))
 
-        return calls
+    call_id = node.optional("id")
+    if not call_id:
+        call_id = node.notes["made_id"] = made
 
-    def _read_listed_call(self, raw: Any, path: str, at: int) -> ToolCall | None:
-        if not is_map(raw):
-            self.read.wrong(path, raw, "an object")
-            return None
-
-        node = ObjectReader(self.read, raw, path)
-        inside = node
-        if is_map(raw.get("function")):
-            inside = ObjectReader(self.read, raw["function"], f"{path}.function")
-            inside.keep(frozenset({"arguments", "name"}))
-            node.keep(frozenset({"function", "id", "type"}))
-            if inside.keys:
-                node.keys["function"] = inside.keys
-        else:
-            node.keep(frozenset({"arguments", "id", "name", "type"}))
-
-        name, arguments = inside.text("name"), ""
-        if isinstance(inside.raw.get("arguments"), str):
-            arguments = inside.text("arguments")
-        elif inside.raw.get("arguments") is not None:
-            given = inside.raw["arguments"]
-            arguments = _as_json(self.read.json(given, f"{inside.path}.arguments"))
-
-        call_id = node.optional("id")
-        if not call_id:
-            call_id = node.notes["made_id"] = f"{self.prefix}_call_{at}"
-
-        kind = "function" if raw.get("type") is None else node.text("type")
-        metadata = node.metadata(SOURCE)
-        return ToolCall(call_id, name, arguments, type=kind, metadata=metadata)
+    kind = "function" if node.raw.get("type") is None else node.text("type")
+    metadata = node.metadata(SOURCE)
+    return ToolCall(call_id, name, arguments, type=kind, metadata=metadata)
 
 
 def _is_shown(body: Any) -> bool:
@@ -345,7 +298,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _ARGUMENTS = ("arguments", "parameters")
 
 
-class ParsedCall(NamedTuple):
+class _ParsedCall(NamedTuple):
     """
     A call in a text, and its other keys.
     """
@@ -356,16 +309,18 @@ class ParsedCall(NamedTuple):
     keys: dict[str, Any]
 
 
-def calls_in(text: str) -> list[ParsedCall] | None:
+def _parse_calls(text: str) -> list[_ParsedCall] | None:
     """
     The calls that *text*, in JSON, makes: one, or a list of them; None if it is
     no such thing.
 
-    >>> calls_in('{"name": "f", "arguments": {"x":  1.0}}')
-    [ParsedCall(id='', name='f', arguments='{"x":  1.0}', keys={})]
+    >>> _parse_calls('{"name": "f", "arguments": {"x":  1.0}}')
+    [_ParsedCall(id='', name='f', arguments='{"x":  1.0}', keys={})]
     """
     try:
         value = json.loads(text)
+        # `json` keeps no positions, so the text of the arguments is found by a second
+        # scan; written from the value it would differ, as `1.50` from `1.5`.
         start = _skip_space(text, 0)
         if isinstance(value, dict):
             return [_make_call(value, _split_members(text, start)[0])]
@@ -385,7 +340,7 @@ def _is_object(value: object) -> bool:
     return isinstance(value, dict)
 
 
-def _make_call(value: Any, members: dict[str, str]) -> ParsedCall:
+def _make_call(value: Any, members: dict[str, str]) -> _ParsedCall:
     """
     Raises:
         ValueError:
@@ -412,7 +367,7 @@ def _make_call(value: Any, members: dict[str, str]) -> ParsedCall:
         known.add("id")
 
     keys = {k: v for k, v in value.items() if k not in known and v is not None}
-    return ParsedCall(call_id, name, arguments, keys)
+    return _ParsedCall(call_id, name, arguments, keys)
 
 
 def _skip_space(text: str, at: int) -> int:
