@@ -121,7 +121,8 @@ __all__ = [
     "UnpricedError",
 ]
 
-# Imported late: messages and states don't raise them.
+# Imported late: messages and states don't raise them, and each file takes its part of
+# the package's import.
 _BRANCHES = f"{__name__}._branches"
 _CONTENT = f"{__name__}._content"
 _STORE = f"{__name__}._store"

@@ -78,6 +78,7 @@ class FanOutError(ConversationStateError, ExceptionGroup[Exception]):
             if not set(_leaf_errors(raised)) <= set(_leaf_errors(of_steps)):
                 problem += ", and on_turn raised"
 
+        # A group is made in `__new__`: the text and the errors can't be set later.
         text = f"{problem}; .state has what all branches added"
         error = super().__new__(cls, text, raised)
         error.state = state
@@ -100,6 +101,8 @@ class FanOutError(ConversationStateError, ExceptionGroup[Exception]):
         """
         The same for some of the errors; `split` and ``except*`` call it.
         """
+        # Without it, a part of the group would be a plain ExceptionGroup, without the
+        # state that the other branches made.
         some = set(_leaf_errors(excs))
         failures = [
             failure
@@ -144,6 +147,7 @@ class UnknownMomentError(ConversationStateError, LookupError):
         self.there = there
 
     def __str__(self) -> str:
+        # The last ones are the newest, and the likeliest to be meant.
         few = [
             f"{number} ({shorten_repr(label)})" if label else str(number)
             for number, label in self.there[-_LISTED:]

@@ -190,5 +190,6 @@ class MissingVariableError(TemplateError, LookupError):
 
     def __init__(self, variable: str, template: str) -> None:
         super().__init__(f"there is no variable {shorten_repr(variable)}", template)
+        # Pickles call the class with `args`, so they are its own and not its parent's.
         self.args = (variable, template)
         self.variable = variable

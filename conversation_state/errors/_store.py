@@ -64,6 +64,8 @@ class NotSavedError(StoreError, LookupError):
             problem += f"; did you mean {' or '.join(map(repr, near))}?"
 
         super().__init__(store, problem)
+        # Pickles call the class with `args`: its own arguments, and not its parent's.
+        # The same stands in every subclass that makes its problem from facts.
         self.args = (store, what, asked, near)
         self.what = what
         self.asked = asked
@@ -131,6 +133,7 @@ class StaleHeadError(StoreError):
         if expected is None:
             wrong = "and the state to be saved does not contain all of it"
         else:
+            # A caller's number may have any length; a head's text is short.
             shown = shorten_repr(expected) if isinstance(expected, int) else expected
             wrong = f"and {shown} was expected"
 
@@ -171,6 +174,7 @@ class StaleThreadError(StaleHeadError):
         actual: str | None,
     ) -> None:
         super().__init__(store, thread, expected, actual)
+        # The advice for saves does not fit: a graph runs again, and joins no state.
         at = f"the namespace {shorten_repr(namespace)} of " if namespace else ""
         came = f"from checkpoint {expected}" if expected else "when it was empty"
         self.problem = (

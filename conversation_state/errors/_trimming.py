@@ -33,7 +33,8 @@ class InvalidTranscriptError(ConversationStateError, ValueError):
     """
 
     problems: tuple[str, ...]
-    # Set by `trim` if summaries were made before the error.
+    # Set by `trim` if summaries were made before the error: they cost tokens, and would
+    # be lost with the view.
     summaries: tuple[Any, ...] = ()
     summary_responses: tuple[Any, ...] = ()
 
@@ -68,6 +69,7 @@ class DroppedHistoryError(InvalidTranscriptError):
     def __init__(
         self, problems: tuple[str, ...], seqs: tuple[int, ...], dropped: int
     ) -> None:
+        # Not the parent's, which would make the problems the only argument of a pickle.
         ConversationStateError.__init__(self, problems, seqs, dropped)
         self.problems = problems
         self.seqs = seqs
@@ -108,6 +110,7 @@ class BudgetExceededError(ConversationStateError, ValueError):
 
     needed_tokens: int
     limit_tokens: int
+    # On the class, as above: facts that come later are no arguments of the error.
     summaries: tuple[Any, ...] = ()
     summary_responses: tuple[Any, ...] = ()
 

@@ -31,6 +31,8 @@ def show_in_package(cls: type) -> None:
     """
     Make pickles and tracebacks name the public package of *cls*, not its file.
     """
+    # A pickle of one version names the package, and loads in another in which the class
+    # has moved to a different file. Subclasses of users keep their own module.
     if cls.__module__.startswith(f"{__package__}."):
         cls.__module__ = str(__package__)
 
@@ -55,6 +57,8 @@ class _InvalidValueError(ConversationStateError, ValueError):
     field: str
 
     def __init__(self, problem: str, owner: str = "", field: str = "") -> None:
+        # The arguments are what a pickle calls the class with. Without a field the
+        # problem is all of them, as it is of the builtin errors.
         super().__init__(*((problem, owner, field) if field else (problem,)))
         self.problem = problem
         self.owner = owner
