@@ -50,9 +50,6 @@ class _Countable:
     _weights: tuple[Any, ...]
 
 
-_set = object.__setattr__
-
-
 # Messages write their own `__init__`: most have none of the common fields.
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
 class Message(_Countable, ByContent):
@@ -187,13 +184,15 @@ class Message(_Countable, ByContent):
             TypeError:
                 If this kind of message has no such field.
         """
+        # Made by the class and not copied: changes are checked as arguments are.
         fields = {name: getattr(self, name) for name in (*self._own_fields(), *COMMON)}
         return type(self)(**{**fields, **changes})
 
     def _check_common(self, given: CommonFields) -> Common:
         owner = type(self).__name__
         common = common_of(owner, given)
-        # Here, as only the class knows which fields are its own.
+        # Here, as only the class knows which fields are its own. The codec writes those
+        # that are unknown next to these, and two of one name can't both be written.
         if common.unknown:
             own = ("role", "parts", *self._own_fields(), *COMMON[:-1])
             check_unknown(owner, own, common.unknown, InvalidMessageError)

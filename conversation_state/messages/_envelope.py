@@ -37,9 +37,10 @@ def format_exception(error: BaseException) -> str:
     The class and the message of *error*. Half surrogate pairs become U+FFFD, so
     that any message can contain the text.
     """
+    # An error's `__str__` is a tool's code, and may itself raise.
     try:
         text = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - any of __str__: the class is enough
+    except Exception:  # noqa: BLE001 - any of them: the class is enough
         text = type(error).__name__
 
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -39,7 +39,8 @@ def _check_content(
     if isinstance(content, str):
         return check_text(content, f"{owner}.content", InvalidMessageError)
 
-    # `isinstance` of an abstract class takes as long as all the rest here.
+    # `isinstance` of an abstract class takes as long as all the rest here. Bytes and
+    # maps are iterable, too: their first item would be named, and not they.
     if content.__class__ is not tuple and (
         not isinstance(content, Iterable) or isinstance(content, (bytes, Mapping))
     ):
@@ -74,6 +75,8 @@ class _ContentMessage(Message):  # type: ignore[override]  # attrs' own init
     content: str | tuple[Part, ...]
 
     def _set_content(self, content: str | Iterable[Part], common: CommonFields) -> None:
+        # An ASCII text holds no half of a surrogate pair, and Python knows without
+        # looking at it. A subclass of str is replaced by its text.
         if type(content) is not str or not content.isascii():
             content = _check_content(type(self).__name__, self._holds, content)
 
@@ -269,6 +272,7 @@ class ToolMessage(_ContentMessage):  # type: ignore[override]  # attrs' own init
             problem = "is empty; a result must say which call it answers (ToolCall.id)"
             raise InvalidMessageError(problem, "ToolMessage", "tool_call_id")
 
+        # 1 equals True, and is other JSON: equal messages would have unequal digests.
         if not isinstance(is_error, bool):
             problem = f"is {shorten_repr(is_error)}; expected True or False"
             raise InvalidMessageError(problem, "ToolMessage", "is_error")
@@ -322,11 +326,13 @@ class UnknownMessage(Message):  # type: ignore[override]  # attrs' own init
         **common: Unpack[CommonFields],
     ) -> None:
         what = "UnknownMessage.raw"
+        # In the order of its keys, because it is sent back, and models read the order.
         frozen = freeze_map(raw, what, InvalidMessageError, keep_order=True)
         _set(self, "raw", frozen)
         origin = check_text(source, "UnknownMessage.source", InvalidMessageError)
         _set(self, "source", origin)
         _set(self, "_common", self._check_common(common) if common else PLAIN)
+        # The codec would write it as such a message, and load it as another value.
         role = self.raw.get("role")
         if not origin and isinstance(role, str) and role in _ROLES:
             known = with_article(f"{role.title()}Message")

@@ -62,6 +62,7 @@ class ResponseMeta:
     def __attrs_post_init__(self) -> None:
         for field in ("finish_reason", "model", "id"):
             text = getattr(self, field)
+            # As with content: an ASCII text is valid, and is seen as such at once.
             if text.__class__ is not str or not text.isascii():
                 what = f"ResponseMeta.{field}"
                 _set(self, field, check_text(text, what, InvalidMessageError))
@@ -88,6 +89,7 @@ class ResponseMeta:
 
             _set(self, "logprobs", logprobs)
 
+        # Compared by identity: the field's default, which nearly all responses have.
         if self.unknown is not EMPTY_MAP:
             _set(self, "unknown", freeze_unknown("ResponseMeta", self.unknown))
             own = ("finish_reason", "usage", "logprobs", "model", "id")

@@ -80,6 +80,7 @@ def find_erasure(message: Message) -> Erasure | None:
     """
     The erasure that *message* is the tombstone of; None for any other.
     """
+    # Every message that is saved or shown is asked, and most have no metadata.
     metadata = message._common.metadata
     if metadata is EMPTY_MAP or len(metadata) != 1:
         return None
