@@ -402,6 +402,7 @@ class TestCalls:
             ('{"name": "f", "arguments": "{\\"x\\": 1}"}', '{"x": 1}'),
             ('{"name": "f", "parameters": {"x": 1}}', '{"x": 1}'),
             ('{"name": "f", "arguments": null}', ""),
+            ('{"name": "f", "arguments": {"x": 1, "x": 2}}', '{"x": 1, "x": 2}'),
             ('{"name": "f"}', ""),
             (
                 '[{"a": [1, {"b": 2}], "name": "f", "arguments": {"}": "]"}}]',
@@ -424,6 +425,7 @@ class TestCalls:
         [
             *("search(x)", "{}", "[]", "[1]", '[{"name": "f"}, 2]', '{"name": 5}', "5"),
             *("", "[" * 10_000, '{"name": "f"', '"name"'),
+            *('{"name": "f", "name": "g"}', '[{"name": "f", "id": "a", "id": "b"}]'),
         ],
     )
     def test_no_call(self, value):
@@ -753,6 +755,7 @@ class TestLines:
             ('{"messages": [', "$", "incomplete JSON"),
             ('{"messages": [], "n": NaN}', "$", "NaN is not JSON"),
             ("9" * 10_000, "$", "unreadable JSON"),
+            ('{"messages": [], "messages": []}', "$", "an object has a key twice"),
             ("[" * 100_000, "$", "unreadable JSON"),
             ("42", "$", "no conversation; expected a list of messages"),
             ('{"role": "user"}', "$", "has none of value"),

@@ -17,7 +17,7 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters._wire import MessageLoader
+from conversation_state.adapters._wire import MessageLoader, make_unique_object
 from conversation_state.adapters.transcripts._turns import SOURCE, WHO, TranscriptTurn
 from conversation_state.errors import DecodeError, Problem
 from conversation_state.messages import (
@@ -389,7 +389,10 @@ def _parse_line(text: str) -> Any:
             If it is invalid.
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        # Of a key that is there twice Python would keep one: messages would be lost.
+        return json.loads(
+            text, object_pairs_hook=make_unique_object, parse_constant=_refuse_constant
+        )
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
             why = "incomplete JSON; a conversation must be on one line"
@@ -398,7 +401,7 @@ def _parse_line(text: str) -> Any:
             what = error.msg.removesuffix(" at")
             why = f"invalid JSON; {what} at column {error.colno}"
     except (RecursionError, ValueError) as error:
-        # Too deep, a number of thousands of digits, or NaN.
+        # Too deep, a number of thousands of digits, NaN, or a key twice.
         why = f"unreadable JSON; {error}"
 
     raise DecodeError((Problem("$", why),))

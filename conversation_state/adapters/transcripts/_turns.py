@@ -387,6 +387,11 @@ def _split_members(text: str, at: int) -> tuple[dict[str, str], int]:
     at = _skip_space(text, at + 1)
     while text[at] != "}":
         key, at = _scan(text, at)
+        # One of the two would be lost. What is in the arguments is kept as it is.
+        if key in members:
+            msg = "a call has a key twice"
+            raise ValueError(msg)
+
         at = _skip_space(text, _skip_space(text, at) + 1)
         _, end = _scan(text, at)
         members[key] = text[at:end]
