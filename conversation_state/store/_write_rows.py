@@ -142,7 +142,7 @@ def add_label(
     tx = transaction.tables
     labels = split_labels(revision.labels)
     if label not in labels:
-        revision = set_columns(tx, revision, labels=join_labels([*labels, label]))
+        revision = _set_labels(tx, revision, [*labels, label])
         point_label(tx, transaction.url, label, revision.revision)
 
     return transaction.make_head(name, revision)
@@ -162,7 +162,14 @@ def remove_label(
 
 def _drop_label(tx: Writing, revision: Revision, label: str) -> Revision:
     left = [each for each in split_labels(revision.labels) if each != label]
-    return set_columns(tx, revision, labels=join_labels(left))
+    return _set_labels(tx, revision, left)
+
+
+def _set_labels(tx: Writing, revision: Revision, labels: list[str]) -> Revision:
+    # Not `set_columns`: a save that moves a label would take a fiftieth longer.
+    new = revision.resealed(labels=join_labels(labels))
+    tx.set("revisions", new.revision, labels=new.labels, seal=new.seal)
+    return new
 
 
 def set_columns(tx: Writing, revision: Revision, **values: bytes) -> Revision:
