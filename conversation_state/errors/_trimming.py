@@ -110,7 +110,7 @@ class BudgetExceededError(ConversationStateError, ValueError):
 
     needed_tokens: int
     limit_tokens: int
-    # On the class, as above: facts that come later are no arguments of the error.
+    # On the class, as above: facts that come later are not arguments of the error.
     summaries: tuple[Any, ...] = ()
     summary_responses: tuple[Any, ...] = ()
 

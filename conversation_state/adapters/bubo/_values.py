@@ -117,7 +117,7 @@ def media_type_of(format: str) -> str:  # noqa: A002 - bubo's word
 
 def format_of(media_type: str) -> str:
     """
-    The format of audio of *media_type*; "" if that is no audio.
+    The format of audio of *media_type*; "" if that is not audio.
 
     >>> format_of("audio/mpeg"), format_of("audio/wav"), format_of("video/mp4")
     ('mp3', 'wav', '')

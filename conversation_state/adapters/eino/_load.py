@@ -59,7 +59,7 @@ def load(payload: Any) -> tuple[Message, ...]:
 
     Raises:
         DecodeError:
-            If something is not what Go would read, or a number is no count;
+            If something is not what Go would read, or a number is not a count;
             with all that is wrong, each with its path.
     """
     expected = "a message, a list of messages, or an object of one"

@@ -46,11 +46,11 @@ def load(payload: Any) -> tuple[Message, ...]:
     The messages of *payload*: one record, a list of turns, or one turn.
 
     Half of a surrogate pair becomes U+FFFD, and a note has its path. A turn of
-    calls whose text is no call is an `UnknownMessage`.
+    calls whose text is not a call is an `UnknownMessage`.
 
     Raises:
         DecodeError:
-            If it is no transcript; with all that is wrong, each with its path.
+            If it is not a transcript; with all that is wrong, each with its path.
     """
     read = TranscriptLoader()
     messages: list[Message] = []
@@ -376,7 +376,7 @@ def _get_name(record: Mapping[str, Any]) -> str:
     if isinstance(given, str):
         return given
 
-    # True is an int to Python, and no name; what is no name stays in the keys.
+    # True is an int to Python, and no name; what is not a name stays in the keys.
     return str(given) if type(given) is int else ""
 
 

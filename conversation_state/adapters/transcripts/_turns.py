@@ -203,7 +203,7 @@ class TranscriptTurn:
         """
         raw = self.node.raw
         if not self.what:
-            # Null is no content, as OpenAI has it next to calls. Without any such key,
+            # Null is not content, as OpenAI has it next to calls. Without any such key,
             # the content may be under one that is not known here, and would be lost.
             silent = any(key in raw for key in _WHAT) or raw.get("tool_calls")
             if not silent:
@@ -349,7 +349,7 @@ def _make_call(value: Any, members: dict[str, str]) -> _ParsedCall:
     name = value.get("name")
     if not isinstance(name, str):
         msg = "a call names a tool"
-        raise ValueError(msg)  # noqa: TRY004 - as for all that is no call
+        raise ValueError(msg)  # noqa: TRY004 - as for all that is not a call
 
     key = next((key for key in _ARGUMENTS if key in value), "")
     arguments = value.get(key)
