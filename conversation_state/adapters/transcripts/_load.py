@@ -389,10 +389,7 @@ def _parse_line(text: str) -> Any:
             If it is invalid.
     """
     try:
-        # Of a key that is there twice Python would keep one: messages would be lost.
-        return json.loads(
-            text, object_pairs_hook=make_unique_object, parse_constant=_refuse_constant
-        )
+        return _DECODER.decode(text)
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
             why = "incomplete JSON; a conversation must be on one line"
@@ -410,3 +407,10 @@ def _parse_line(text: str) -> Any:
 def _refuse_constant(constant: str) -> NoReturn:
     msg = f"{constant} is not JSON"
     raise ValueError(msg)
+
+
+# Python keeps one of two values under the same key, so messages would be lost. The
+# decoder is made once, because `json.loads` with options makes one for each line.
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=make_unique_object, parse_constant=_refuse_constant
+)
