@@ -159,12 +159,7 @@ def parse_arguments(text: str, *, unique_keys: bool = True) -> Any:
             finite.
     """
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=make_unique_object if unique_keys else None,
-            parse_constant=_refuse_constant,
-            parse_float=parse_finite,
-        )
+        return _DECODERS[unique_keys].decode(text)
     except RecursionError:
         msg = "the arguments are nested too deep"
         raise ValueError(msg) from None
@@ -198,6 +193,18 @@ def parse_finite(digits: str) -> float:
         _refuse_constant(digits)
 
     return number
+
+
+# By *unique_keys*. `json.loads` with options makes a decoder for each text, which takes
+# as long as decoding the arguments of most calls.
+_DECODERS = {
+    unique_keys: json.JSONDecoder(
+        object_pairs_hook=make_unique_object if unique_keys else None,
+        parse_constant=_refuse_constant,
+        parse_float=parse_finite,
+    )
+    for unique_keys in (False, True)
+}
 
 
 class CallPairing:
