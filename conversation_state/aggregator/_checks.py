@@ -69,6 +69,8 @@ def check_ledger(ledger: Sequence[LedgerEntry]) -> None:
 def _check_recorded_time(time: datetime, what: str) -> None:
     fixed = check_time(time, lambda problem: InvalidUsageError(f"{what} {problem}"))
     if fixed is not time:
+        # Refused, not converted as in `add_usage`: entries are taken as they are, and
+        # the codec writes an offset, so this one would not equal its own copy.
         msg = (
             f"{what} is {shorten_repr(time)}, in a zone without a fixed offset; "
             "time.astimezone(timezone.utc) has one"
@@ -95,6 +97,7 @@ def check_length(to: object) -> int:
     """
     *to* as a number of messages.
     """
+    # True would be a rollback to the first message.
     if isinstance(to, SupportsIndex) and not isinstance(to, bool):
         return index(to)
 

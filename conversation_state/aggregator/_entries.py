@@ -103,6 +103,8 @@ def response_key(entry: Entry) -> str | None:
     return None if meta is None else meta.id or entry.id
 
 
+# Getters in C, because joining and comparing read the identities of thousands. The
+# identity comes first in both kinds of entries.
 id_of = itemgetter(0)
 message_of = itemgetter(1)
 
@@ -138,6 +140,7 @@ class Messages(View[Message]):
 
         return super().__eq__(other)
 
+    # Python removes the hash of a class that defines its own equality.
     __hash__ = View.__hash__
 
     @overload
@@ -246,16 +249,16 @@ class Union:
         """
         Everything in *other* that is not here yet.
         """
-        parted = self.log.common_prefix(other)
-        if parted == len(other):
+        diverged = self.log.common_prefix(other)
+        if diverged == len(other):
             return
 
-        if parted == len(self.log) and self.log.is_shared_start_of(other):
-            self._ids.update(map(id_of, other.iterate(parted)))
+        if diverged == len(self.log) and self.log.is_shared_start_of(other):
+            self._ids.update(map(id_of, other.iterate(diverged)))
             self.log = other
         else:
             seen = other.common_prefix(self._previous)
-            self._add_missing(parted, other.iterate(max(parted, seen)))
+            self._add_missing(diverged, other.iterate(max(diverged, seen)))
 
         self._previous = other
 
@@ -265,14 +268,16 @@ class Union:
         """
         if added:
             # No added entry is in the base, nor in the part that both logs share.
-            parted = 0 if base is None else self.log.common_prefix(base)
-            self._add_missing(parted, iter(added))
+            diverged = 0 if base is None else self.log.common_prefix(base)
+            self._add_missing(diverged, iter(added))
 
-    def _add_missing(self, parted: int, entries: Iterator[Any]) -> None:
-        if parted < self._since:
-            missing = islice(self.log.iterate(parted), self._since - parted)
+    def _add_missing(self, diverged: int, entries: Iterator[Any]) -> None:
+        if diverged < self._since:
+            # What is before *diverged* is in the other log, too, and not in it again,
+            # because a log has each identity once.
+            missing = islice(self.log.iterate(diverged), self._since - diverged)
             self._ids.update(map(id_of, missing))
-            self._since = parted
+            self._since = diverged
 
         ids = self._ids
         new = [entry for entry in entries if entry[0] not in ids]

@@ -54,7 +54,7 @@ class GrowingState(StateValue):
                 If *message* is not a `Message`.
         """
         if not isinstance(message, Message):
-            raise InvalidMessageError(describe_mismatch("add", "a Message", message))
+            raise _mismatch_error("add", "a Message", message)
 
         # This is `_with_contents` and `Entry(…)` inlined, which saves a fifth of the
         # time of each message.
@@ -76,10 +76,7 @@ class GrowingState(StateValue):
             prompt = UserMessage(prompt)
 
         if not isinstance(prompt, UserMessage):
-            expected = "a str or a UserMessage"
-            raise InvalidMessageError(
-                describe_mismatch("add_user_prompt", expected, prompt)
-            )
+            raise _mismatch_error("add_user_prompt", "a str or a UserMessage", prompt)
 
         return self.add(prompt)
 
@@ -96,9 +93,7 @@ class GrowingState(StateValue):
 
         if not isinstance(message, AssistantMessage):
             expected = "a str or an AssistantMessage"
-            raise InvalidMessageError(
-                describe_mismatch("add_assistant_message", expected, message)
-            )
+            raise _mismatch_error("add_assistant_message", expected, message)
 
         return self.add(message)
 
@@ -118,9 +113,7 @@ class GrowingState(StateValue):
             for call in calls:
                 if not isinstance(call, ToolCall):
                     expected = "ToolCalls, or one AssistantMessage that has some"
-                    raise InvalidMessageError(
-                        describe_mismatch("add_tool_call", expected, call)
-                    )
+                    raise _mismatch_error("add_tool_call", expected, call)
 
             message = AssistantMessage(tool_calls=calls)  # type: ignore[arg-type]
 
@@ -142,10 +135,7 @@ class GrowingState(StateValue):
                 If *message* is not a `ToolMessage`.
         """
         if not isinstance(message, ToolMessage):
-            expected = "a ToolMessage"
-            raise InvalidMessageError(
-                describe_mismatch("add_tool_response", expected, message)
-            )
+            raise _mismatch_error("add_tool_response", "a ToolMessage", message)
 
         return self.add(message)
 
@@ -183,6 +173,8 @@ class GrowingState(StateValue):
         """
         grown = self.extend(messages)
         if key is None:
+            # Earlier responses may have been recorded under keys of the caller's own,
+            # and would be billed again.
             return grown.record_responses(since=len(self._log))
 
         reported = [
@@ -237,9 +229,11 @@ class GrowingState(StateValue):
         ledger = self._ledger
         for entry in self._log.iterate(since):
             meta = reported_response(entry)
-            if meta is None or meta.usage is None:
+            if meta is None or meta.usage is None:  # the second is for type checkers
                 continue
 
+            # The model is not compared: what `add_usage` recorded under the response's
+            # id is this response, whatever model the caller named.
             for key in (meta.id, entry.id):
                 known = ledger.find(key) if key else None
                 if known is not None and known.usage == meta.usage:
@@ -269,10 +263,7 @@ class GrowingState(StateValue):
         entries = []
         for message in messages:
             if not isinstance(message, Message):
-                expected = "Messages"
-                raise InvalidMessageError(
-                    describe_mismatch("extend", expected, message)
-                )
+                raise _mismatch_error("extend", "Messages", message)
 
             entries.append(_make(Entry, (new_entry_id(), message)))
 
@@ -322,6 +313,8 @@ class GrowingState(StateValue):
         if key is None:
             key = new_entry_id()
         elif not (key := check_text(key, "key", InvalidUsageError)):
+            # "" is the id of all responses whose provider gave them none: as a key, it
+            # would make one usage of them.
             msg = "key is empty; leave it out if this usage has no identity"
             raise InvalidUsageError(msg)
         elif (recorded := self._ledger.find(key)) is not None:
@@ -330,15 +323,18 @@ class GrowingState(StateValue):
 
             msg = (
                 f"conflicting usage for key {shorten_repr(key)}: the ledger has "
-                f"{recorded.usage} "
-                f"for model {shorten_repr(recorded.model)}, got {usage} for model "
-                f"{shorten_repr(model)}; use another key"
+                f"{recorded.usage} for model {shorten_repr(recorded.model)}, got "
+                f"{usage} for model {shorten_repr(model)}; use another key"
             )
             raise InvalidUsageError(msg)
 
         entry = LedgerEntry(key, usage, model, time)
         ledger = self._ledger.with_entries((entry,))
         return self._with_contents(ledger=ledger, log=self._log)
+
+
+def _mismatch_error(verb: str, expected: str, given: object) -> InvalidMessageError:
+    return InvalidMessageError(describe_mismatch(verb, expected, given))
 
 
 def _refuse_time(problem: str) -> InvalidUsageError:

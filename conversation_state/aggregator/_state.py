@@ -192,14 +192,12 @@ class Aggregator(GrowingState):
         log = self._log
         if at is not None:
             at = index(at)
-            if not 0 <= at <= len(log):
-                messages = format_count(len(log), "message")
-                msg = f"can't fork at {shorten_repr(at)}: this state has {messages}"
-                raise IndexError(msg)
-
+            self._check_position("fork at", at)
             log = log.take(at)
 
         ledger, origin = self._ledger, self._origin
+        # The total is kept, because an earlier ledger can be looked up in the log, but
+        # its total could only be added up again.
         inherited = len(log), len(ledger.entries), ledger.total
         fork = _make(
             StateOrigin, (new_uuid_number(), origin.number, origin.root, *inherited)
@@ -262,11 +260,7 @@ class Aggregator(GrowingState):
             return to.join(_make_state(self._origin, self._ledger, EMPTY_LOG))
 
         kept = self._position_after(to) if isinstance(to, str) else check_length(to)
-        if not 0 <= kept <= len(self._log):
-            messages = format_count(len(self._log), "message")
-            msg = f"can't roll back to {shorten_repr(kept)}: this state has {messages}"
-            raise IndexError(msg)
-
+        self._check_position("roll back to", kept)
         return self._with_first(kept)
 
     def before(self, entry_id: str) -> Aggregator:
@@ -283,6 +277,12 @@ class Aggregator(GrowingState):
                 If no entry of this state has that identity.
         """
         return self._with_first(self._position_after(entry_id) - 1)
+
+    def _check_position(self, verb: str, position: int) -> None:
+        if not 0 <= position <= len(self._log):
+            messages = format_count(len(self._log), "message")
+            msg = f"can't {verb} {shorten_repr(position)}: this state has {messages}"
+            raise IndexError(msg)
 
     def _position_after(self, entry_id: str) -> int:
         left = len(self._log)
@@ -348,6 +348,8 @@ class Aggregator(GrowingState):
 
         ledger = self._ledger
         if ledger_log.log is not ledger.entries:
+            # A union begins with the log it was made for, so all that is new is behind
+            # this state's own entries, whose total is known.
             new = [entry.usage for entry in ledger_log.log.iterate(len(ledger.entries))]
             ledger = Ledger(ledger_log.log, sum(new, ledger.total))
 
@@ -371,6 +373,7 @@ class Aggregator(GrowingState):
 
 
 def _make_state(origin: StateOrigin, ledger: Ledger, log: Log[Entry]) -> Aggregator:
+    # Pickles name this function, too: `Aggregator()` is an error.
     state = _new(Aggregator)
     state._origin = origin
     state._ledger = ledger

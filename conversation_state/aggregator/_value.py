@@ -182,6 +182,7 @@ class StateValue:
             msg = describe_mismatch("is_related_to", "an Aggregator", other)
             raise TypeError(msg)
 
+        # A common root is enough without a common entry: both may be empty forks.
         if self._origin.root == other._origin.root:
             return True
 
@@ -282,6 +283,7 @@ class StateValue:
         last of them, and between those how many there are. O(log n).
         """
         left_out = len(self) - _FIRST - _LAST
+        # A single message takes no more room than the line that would stand for it.
         if left_out <= 1:
             return [show(message) for message in self]
 
@@ -301,4 +303,6 @@ class StateValue:
 
 def _format_line(message: Message) -> str:
     words = " ".join(str(message).split())
+    # The text is cut before it is escaped, because an escape is up to ten characters;
+    # the one character too many is what `shorten_text` sees.
     return shorten_text(escape_line(words[: _MAX_LINE + 1]), _MAX_LINE)
