@@ -259,6 +259,29 @@ class TestGroup:
 
         assert len(typed.moments) + 1 == len(again.moments)
 
+    def test_of_a_moment_that_is_not_present(self):
+        """
+        Going to the present moment ends the group of an answer that arrives elsewhere.
+        """
+        answered = Timeline.begin("").commit("a", group="g", stay=True)
+        again = answered.goto(0).commit("b", group="g", stay=True)
+
+        assert 3 == len(again.moments)
+        assert 2 == len(answered.commit("b", group="g", stay=True).moments)
+
+    def test_nothing_to_close(self):
+        """
+        Where no group is open, closing it is the same timeline.
+        """
+        begun = Timeline.begin("")
+        steps = [begun, begun.commit("a"), begun.commit("a", stay=True)]
+        typed = begun.commit("a", group="g")
+
+        for each in [*steps, typed.undo(), typed.close_group()]:
+            assert each is each.close_group()
+
+        assert typed is not typed.close_group()
+
     def test_goes_on_where_nothing_happened(self):
         """
         An undo or redo that has nowhere to go does not end it.

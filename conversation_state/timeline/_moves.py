@@ -132,8 +132,7 @@ class _MovableTimeline(_TimelineReader[S]):
         found = self._find_moment(moment)
         if found is self._moment:
             # A moment that was the target of `goto` must stay, so its group ends.
-            is_open = self._open != NO_MOMENT and found.group is not None
-            return self._move_to(found, self._redo_targets) if is_open else self
+            return self.close_group()
 
         # Above the common ancestor, `redo` leads to it already.
         targets = self._redo_targets

@@ -61,8 +61,8 @@ class _TimelineReader(Generic[S]):
     # that was visited last.
     _redo_targets: PMap[int, int]
     _options: Options
-    # The number of the moment that this timeline was made by committing: the next
-    # commit of its group, in the same place, replaces it. NO_MOMENT if none is.
+    # The number of the moment whose group is open: the next commit of that group, in
+    # the same place, replaces it. NO_MOMENT if no group is open.
     _open: int
 
     @property

@@ -229,7 +229,8 @@ class Timeline(_MovableTimeline[S]):
                 log, base, first, targets, number - limit + 1, limit
             )
 
-        return _make_timeline(log, base, first, made, targets, options, number)
+        opened = NO_MOMENT if group is None else number
+        return _make_timeline(log, base, first, made, targets, options, opened)
 
     def amend(
         self, moment: Moment[S] | int | str, state: S, label: str | None = None
@@ -343,7 +344,8 @@ class Timeline(_MovableTimeline[S]):
                     log, base, first, targets, kept, limit
                 )
 
-        return _make_timeline(log, base, first, present, targets, self._options, number)
+        opened = NO_MOMENT if group is None else number
+        return _make_timeline(log, base, first, present, targets, self._options, opened)
 
     def _replace_moment(
         self, old: Moment[S], state: S, label: str, opened: int
