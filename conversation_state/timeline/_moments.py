@@ -74,6 +74,7 @@ class Moments(View[Moment[S]]):
     @overload
     def __getitem__(self, at: slice) -> Moments[S]: ...
     def __getitem__(self, at: Any) -> Moment[S] | Moments[S]:
+        # A range resolves negative positions and slices as a list does.
         numbers = range(self._skip, len(self._log))
         if not isinstance(at, slice):
             try:

@@ -151,18 +151,6 @@ class _MovableTimeline(_TimelineReader[S]):
 
         return self._move_to(found, targets)
 
-    def _goto_in_group(self, number: int) -> Self:
-        """
-        As `goto`, without ending the group that is open.
-        """
-        opened = self._open
-        timeline = self.goto(number)
-        if timeline is self:
-            return self
-
-        timeline._open = opened  # it was made a line ago
-        return timeline
-
     def _move_to(self, moment: Moment[S], targets: PMap[int, int]) -> Self:
         timeline = _new(self.__class__)
         timeline._log = self._log

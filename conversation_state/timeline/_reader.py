@@ -4,7 +4,7 @@ The moments of a timeline, and how they are found: everything but its verbs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from conversation_state._lazy import draw_fragment, draw_outline
@@ -119,8 +119,7 @@ class _TimelineReader(Generic[S]):
         """
         Whether there is a moment to go back to.
         """
-        parent = self._moment.parent
-        return parent is not None and parent >= self._first
+        return self._get_parent(self._moment) is not None
 
     @property
     def can_redo(self) -> bool:
@@ -186,6 +185,8 @@ class _TimelineReader(Generic[S]):
             )
             raise TypeError(msg)
 
+        # Numbers become smaller on the way up, so no moment further up is the present
+        # one.
         while (parent := self._parent_number(step)) > present:
             step = parent
 
@@ -193,7 +194,7 @@ class _TimelineReader(Generic[S]):
             return step
 
         wanted: int | str = into.number if isinstance(into, Moment) else into
-        raise UnknownMomentError(wanted, "is not ahead", self._list_ahead())
+        raise UnknownMomentError(wanted, "is not ahead", _list_moments(self.children()))
 
     def _find_label_ahead(self, label: str) -> int:
         """
@@ -201,6 +202,7 @@ class _TimelineReader(Generic[S]):
         one; the number of the present one if no moment did.
         """
         found = present = self._moment.number
+        # One pass suffices, because a parent comes before its children.
         ahead = {present}
         for moment in self._log.iterate(present + 1 - self._base):
             if moment.parent in ahead:
@@ -209,9 +211,6 @@ class _TimelineReader(Generic[S]):
                     found = moment.number
 
         return found
-
-    def _list_ahead(self) -> tuple[tuple[int, str], ...]:
-        return tuple([(each.number, each.label) for each in self.children()])
 
     def _find_moment(self, moment: object) -> Moment[S]:
         """
@@ -236,6 +235,7 @@ class _TimelineReader(Generic[S]):
             raise UnknownMomentError(number, problem, self._list_newest())
 
         found = self._log[at]
+        # Identity comes first: comparing two states may cost as much as they are large.
         if isinstance(moment, Moment) and found is not moment and found != moment:
             problem = "is of another timeline, or its state was replaced since then"
             raise UnknownMomentError(number, problem, self._list_newest())
@@ -250,9 +250,7 @@ class _TimelineReader(Generic[S]):
         raise UnknownMomentError(label, "is not in this timeline", self._list_newest())
 
     def _list_newest(self) -> tuple[tuple[int, str], ...]:
-        return tuple(
-            [(each.number, each.label) for each in self.moments[-_MAX_LISTED:]]
-        )
+        return _list_moments(self.moments[-_MAX_LISTED:])
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -287,3 +285,7 @@ class _TimelineReader(Generic[S]):
 
     def _repr_html_(self) -> str:
         return draw_fragment(self)
+
+
+def _list_moments(moments: Iterable[Moment[Any]]) -> tuple[tuple[int, str], ...]:
+    return tuple([(each.number, each.label) for each in moments])

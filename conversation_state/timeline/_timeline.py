@@ -190,6 +190,7 @@ class Timeline(_MovableTimeline[S]):
         Source:
             Groups are redux-undo's *groupBy*.
         """
+        # An ASCII text has no surrogates; a call of the check would take twice as long.
         if label.__class__ is not str or not label.isascii():
             label = _check_label(label, "label")
 
@@ -206,6 +207,8 @@ class Timeline(_MovableTimeline[S]):
         if state is moment.state and not label:
             return self
 
+        # The open group may be that of a moment that is not present: of an answer that
+        # was committed with *stay*.
         is_group_open = (
             group is not None and group == moment.group and self._open == moment.number
         )
@@ -218,6 +221,7 @@ class Timeline(_MovableTimeline[S]):
 
         log, base, first = self._log, self._base, self._first
         number, targets = base + len(log), self._redo_targets
+        # This is `_set_redo_target` of a child that is new, so nothing is discarded.
         if number != moment.number + 1:
             targets = targets.set(moment.number, number)
 
@@ -290,7 +294,7 @@ class Timeline(_MovableTimeline[S]):
 
     # Implementation
 
-    def _commit_elsewhere(  # noqa: C901 - in a group, elsewhere, or staying
+    def _commit_elsewhere(
         self,
         state: S,
         label: str,
@@ -308,19 +312,18 @@ class Timeline(_MovableTimeline[S]):
         if group is not None and opened >= self._first:
             last = self._log[opened - self._base]
             if last.group == group and last.parent == parent.number:
-                is_same = state is last.state and not label
-                replaced = self
-                if not is_same:
-                    label = label or last.label
-                    replaced = self._replace_moment(last, state, label, opened)
+                replaced = self.amend(opened, state, label or None)
+                if stay or opened == self._moment.number:
+                    return replaced
 
-                return replaced if stay else replaced._goto_in_group(opened)
+                there = replaced.goto(opened)
+                there._open = opened  # `goto` has just made it, and closed the group
+                return there
 
         if not stay:
-            if parent is self._moment:
-                return self.commit(state, label, group=group)
-
-            return self.goto(parent).commit(state, label, group=group)
+            # Going to the present moment would end its group.
+            there = self if parent is self._moment else self.goto(parent)
+            return there.commit(state, label, group=group)
 
         if state is parent.state and not label:
             return self
@@ -419,6 +422,7 @@ def _forget_moments(  # noqa: PLR0917 - the fields of a timeline
     The fields of a timeline that keeps the moments from number *kept* on.
     """
     if targets:
+        # No other entry leads to a forgotten moment: a child has the larger number.
         for number in range(first, kept):
             targets = targets.discard(number)
 
