@@ -494,6 +494,31 @@ class TestFailures:
         assert errors[1].name.endswith("Step")
         assert "print" == errors[2].name
 
+    def test_names_mocks(self):
+        """
+        A step that has any attribute it is asked for, as a mock has, is named by
+        its class.
+        """
+
+        class Mock:
+            asked = 0
+
+            def __call__(self, state):
+                return None
+
+            def __getattr__(self, name):
+                if name.startswith("__"):
+                    raise AttributeError(name)
+
+                self.asked += 1
+                assert 100 > self.asked, "asked without end"
+                return self
+
+        (failure,) = fan_out(CHAT, [Mock()], on_error="keep").failures
+
+        assert isinstance(failure.error, BranchError)
+        assert failure.error.name.endswith("Mock")
+
     @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
     def test_an_interrupt_goes_through(self, interrupt, executor):
         """

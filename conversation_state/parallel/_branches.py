@@ -304,7 +304,8 @@ class StepBranch:
         The name of its step.
         """
         step: Any = self.step
-        while hasattr(step, "func"):  # a partial
+        # The class is asked, because a mock has any attribute that it is asked for.
+        while isinstance(step, partial):
             step = step.func
 
         name = getattr(step, "__qualname__", None)
