@@ -115,6 +115,7 @@ class BranchNotes:
         return make_turn(fork, entries, ledger), conflicts
 
     def _is_ours(self, state: Any) -> bool:
+        # The id may be another one: a step may keep or return forks of its fork.
         return (
             isinstance(state, Aggregator)
             and state._origin.root == self.fork._origin.root
@@ -398,7 +399,7 @@ class StepBranch:
         if isawaitable(given):
             return given
 
-        raise self._make_error(
+        raise self.make_error(
             f"gave {describe_type(given)} where afan_out awaits; make it an async "
             "function, or run plain ones with executor="
         )
@@ -408,27 +409,27 @@ class StepBranch:
             if returned._origin.root == self._past.state._origin.root:
                 return
 
-            raise self._make_error(
+            raise self.make_error(
                 f"returned a state of another conversation ({returned!r}); return "
                 "what grew out of the state it was given"
             )
 
         if returned is None:
-            raise self._make_error("returned nothing; let it return the state it made")
+            raise self.make_error("returned nothing; let it return the state it made")
 
         if iscoroutine(returned):
             returned.close()  # else Python warns that it was never awaited
-            raise self._make_error(
+            raise self.make_error(
                 "is an async function; run it with afan_out, without executor"
             )
 
-        raise self._make_error(
+        raise self.make_error(
             f"returned {describe_value(returned)}; let it "
             "return the state it made of the one it was given, not a part or a view "
             "of it"
         )
 
-    def _make_error(self, problem: str) -> BranchError:
+    def make_error(self, problem: str) -> BranchError:
         return BranchError(self.number, self.name, problem)
 
 

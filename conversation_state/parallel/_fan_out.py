@@ -15,7 +15,6 @@ from typing import Any, Literal, overload
 from conversation_state._waiting import in_worker, require_anyio
 from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.aggregator import Aggregator, Turn
-from conversation_state.errors import BranchError
 from conversation_state.parallel._branches import Outcome, StepBranch, running_notes
 from conversation_state.parallel._runs import FanOut, FanOutRun
 from conversation_state.parallel._threads import find_interrupt
@@ -215,7 +214,10 @@ async def _in_tasks(anyio: Any, run: FanOutRun) -> None:
     async def task(branch: StepBranch) -> None:
         turn, error = await branch.arun(find_outside)
         if isinstance(error, cancelled):
-            error = _make_cancelled(branch, error)
+            problem = "was cancelled by something it waited for, not from outside"
+            failure = branch.make_error(problem)
+            failure.__cause__ = error
+            error = failure
 
         branch.ended = Outcome(turn, error)
         try:
@@ -229,6 +231,7 @@ async def _in_tasks(anyio: Any, run: FanOutRun) -> None:
             for branch in run.branches:
                 group.start_soon(task, branch)
 
+    # An exception that leaves a task would be raised in a group.
     if stop:
         raise stop[0]
 
@@ -247,13 +250,6 @@ def _unwrap_interrupts() -> Iterator[None]:
             raise
 
         raise interrupt from None
-
-
-def _make_cancelled(branch: StepBranch, error: BaseException | None) -> BranchError:
-    problem = "was cancelled by something it waited for, not from outside"
-    failure = BranchError(branch.number, branch.name, problem)
-    failure.__cause__ = error
-    return failure
 
 
 def _make_timeout(branch: StepBranch, timeout_s: float | None) -> TimeoutError:

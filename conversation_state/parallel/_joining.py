@@ -89,11 +89,9 @@ def describe_conflict(
     """
     return (
         f"{branch} recorded the key {shorten_repr(entry.id)} with {entry.usage} for "
-        "model "
-        f"{shorten_repr(entry.model)}, but in {recorded_by} it has {recorded.usage} "
-        "for model "
-        f"{shorten_repr(recorded.model)}, which is kept. Give each usage a key of its "
-        "own"
+        f"model {shorten_repr(entry.model)}, but in {recorded_by} it has "
+        f"{recorded.usage} for model {shorten_repr(recorded.model)}, which is kept. "
+        "Give each usage a key of its own"
     )
 
 
@@ -104,12 +102,15 @@ def join_turns(
     *state* with the turn of each branch, and for each branch whose ledger can't
     be joined as it is, why; its messages are joined all the same.
     """
+    # A join keeps the first usage of a key and raises nothing, so conflicts are looked
+    # for here.
     conflicts = _find_conflicts(turns)
     try:
         return state.join(*turns.values()), conflicts
     except InvalidUsageError:
         pass  # the total is too large with one of them
 
+    # One by one, so that only the branches whose usage has no room fail.
     for branch, turn in turns.items():
         try:
             state = state.join(turn)

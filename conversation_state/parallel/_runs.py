@@ -30,7 +30,7 @@ from conversation_state._waiting import (
 )
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator, Turn
-from conversation_state.errors import BranchError, FanOutError, InvalidUsageError
+from conversation_state.errors import FanOutError, InvalidUsageError
 from conversation_state.parallel._branches import (
     KEY,
     NO_RESULT,
@@ -192,6 +192,7 @@ class FanOutRun:
             future.add_done_callback(partial(self._receive_result, branch))
             branch.is_watched = True
             branch.submitted = NO_RESULT
+            # An interrupt of a step that ran at once ends the fan-out.
             if branch.notes and branch.ended and find_interrupt(branch.ended.error):
                 return
 
@@ -226,6 +227,8 @@ class FanOutRun:
             if self._is_over or (deadline is not None and time.monotonic() > deadline):
                 return
 
+            # This is set first: to cancel a future calls `_receive_result`, which would
+            # report the branch as cancelled.
             branch.is_taken_over = True
             if future is not None and not future.cancelled() and future.cancel():
                 if find_interrupt(self.execute(branch).error):
@@ -311,7 +314,9 @@ class FanOutRun:
         interrupts: list[BaseException] = []
         for branch in self.branches:
             try:
-                self.settle(branch, self._get_outcome(branch, _make_cancelled))
+                self.settle(
+                    branch, self._get_outcome(branch, lambda _: CancelledError())
+                )
             except BaseException as raised:  # noqa: BLE001 - on_turn's: added as a note
                 if not branch.is_settled:  # so it is on_turn that raised it
                     interrupts.append(raised)
@@ -416,6 +421,7 @@ class FanOutRun:
         return self._left
 
     def _report_outcome(self, branch: StepBranch, outcome: Outcome) -> None:
+        # The caller reads the end of a branch as soon as it finds the report.
         branch.ended = outcome
         self._reports.append(branch)
         # Without *on_turn* only an interrupt and the last report are urgent.
@@ -483,10 +489,6 @@ class FanOutRun:
         if not isinstance(error, Exception):
             return Outcome(nothing, error)
 
-        lost = BranchError(branch.number, branch.name, describe_loss(branch, error))
+        lost = branch.make_error(describe_loss(branch, error))
         lost.__cause__ = error
         return Outcome(nothing, lost)
-
-
-def _make_cancelled(_: StepBranch) -> Exception:
-    return CancelledError()
