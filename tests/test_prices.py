@@ -19,7 +19,14 @@ from hypothesis import strategies as st
 
 from conversation_state import Aggregator
 from conversation_state.aggregator import Entry, LedgerEntry
-from conversation_state.counting import Cost, CostLine, TokenBudget, cost, price
+from conversation_state.counting import (
+    Cost,
+    CostLine,
+    TokenBudget,
+    _registry,
+    cost,
+    price,
+)
 from conversation_state.errors import (
     MissingExtraError,
     UnknownModelError,
@@ -765,6 +772,29 @@ class TestCost:
                 "input_tokens"
             ),
         ] == [line.why for line in found.unpriced]
+
+    def test_suggests_names_for_a_few_models(self, registry, monkeypatch):
+        """
+        A ledger of many unknown models costs no search for each of them.
+        """
+        searches: list[str] = []
+
+        def search(name, _):
+            searches.append(name)
+            return ["plain"]
+
+        monkeypatch.setattr(_registry, "get_close_matches", search)
+        chat = Aggregator.new()
+        for number in range(50):
+            chat = chat.add_usage(Usage(1), model=f"unknown {number}")
+
+        lines = cost(chat).lines
+
+        assert 40 == len(searches)
+        assert "genai-prices knows no model 'unknown 49'" == lines[-1].why
+        assert "genai-prices knows no model 'unknown 0'; did you mean 'plain'?" == (
+            lines[0].why
+        )
 
     def test_cost_of_a_fork(self, registry):
         """

@@ -13,9 +13,14 @@ from typing import NamedTuple, Protocol
 import attrs
 
 from conversation_state._lazy import draw_fragment
-from conversation_state._wording import describe_value, format_count, format_dollars
+from conversation_state._wording import (
+    describe_value,
+    format_count,
+    format_dollars,
+    shorten_repr,
+)
 from conversation_state.counting._prices import EXACT, check_moment, price_of
-from conversation_state.counting._registry import FoundModel, find_model
+from conversation_state.counting._registry import REGISTRY, FoundModel, find_model
 from conversation_state.errors import UnknownModelError, UnpricedError
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
@@ -24,6 +29,9 @@ __all__ = ["Cost", "CostLine", "HasLedger", "UsageEntry", "cost"]
 
 
 _MAX_REASONS = 3
+# Similar names are looked for once for each model, and for so many models at most: it
+# takes up to 40 ms, and a ledger from elsewhere may have thousands of names.
+_MAX_SUGGESTED = 20
 _NOTHING = Usage()
 
 
@@ -253,16 +261,11 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
             If *when* has no time zone.
     """
     now = check_moment(when)
-    models: dict[str, FoundModel | UnknownModelError] = {}
+    models: dict[str, FoundModel | str] = {}
     lines = []
     for entry in _read_ledger(state):
         at = now if when is not None else entry.at or now
-        try:
-            line = CostLine(entry, _price_entry(entry, models, at))
-        except (UnknownModelError, UnpricedError) as error:
-            line = CostLine(entry, None, str(error))
-
-        lines.append(line)
+        lines.append(_price_entry(entry, models, at))
 
     return Cost(tuple(lines), _find_unbilled(state))
 
@@ -330,24 +333,31 @@ def _read_ledger(state: HasLedger) -> Iterable[UsageEntry]:
 
 
 def _price_entry(
-    entry: UsageEntry, models: dict[str, FoundModel | UnknownModelError], when: datetime
-) -> Decimal:
+    entry: UsageEntry, models: dict[str, FoundModel | str], when: datetime
+) -> CostLine:
+    """
+    The line of *entry*; *models* has each model that was asked for, or why it is
+    unknown.
+    """
     model = entry.model
     if not model:
-        raise UnpricedError(model, "its model is unknown")
+        return CostLine(entry, None, str(UnpricedError(model, "its model is unknown")))
 
-    # Cached: a ledger has many entries and few models, and looking for names similar
-    # to an unknown one takes long.
     found = models.get(model)
     if found is None:
+        suggest = len(models) < _MAX_SUGGESTED
         try:
-            found = find_model(model, "cost")
+            found = find_model(model, "cost", suggest=suggest)
         except UnknownModelError as error:
-            found = error
+            bare = f"{REGISTRY} knows no model {shorten_repr(model)}"
+            found = str(error) if suggest else bare
 
         models[model] = found
 
-    if isinstance(found, UnknownModelError):
-        raise found
+    if isinstance(found, str):
+        return CostLine(entry, None, found)
 
-    return price_of(entry.usage, model, found, when)
+    try:
+        return CostLine(entry, price_of(entry.usage, model, found, when))
+    except UnpricedError as error:
+        return CostLine(entry, None, str(error))

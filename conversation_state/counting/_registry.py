@@ -39,7 +39,7 @@ def _load_snapshot(wanted: str) -> DataSnapshot:
     return get_snapshot()
 
 
-def find_model(model: str, wanted: str) -> FoundModel:
+def find_model(model: str, wanted: str, *, suggest: bool = True) -> FoundModel:
     """
     The model with the name *model*, and its provider.
 
@@ -47,7 +47,8 @@ def find_model(model: str, wanted: str) -> FoundModel:
 
     Raises:
         UnknownModelError:
-            If the registry has no model of that name; lists similar names.
+            If the registry has no model of that name; lists similar names if asked
+            to *suggest* some, which takes up to 40 ms.
 
         MissingExtraError:
             If the extra is not installed; *wanted* is what needs it.
@@ -62,7 +63,8 @@ def find_model(model: str, wanted: str) -> FoundModel:
     snapshot = _load_snapshot(wanted)
     found = _find_model(snapshot, model)
     if found is None:
-        raise UnknownModelError(model, REGISTRY, _find_similar(snapshot, model))
+        near = _find_similar(snapshot, model) if suggest else ()
+        raise UnknownModelError(model, REGISTRY, near)
 
     return found
 
