@@ -358,8 +358,9 @@ class EncodingCounter:
         return tokens + estimate_media(media, OPENAI_IMAGE) if media else tokens
 
     def __repr__(self) -> str:
-        maker: Any = getattr(self._encode, "counter_repr", None)
-        return maker() if maker else f"by_encoding({self._encode!r})"
+        # The class is asked, because a mock has any attribute that it is asked for.
+        maker: Any = getattr(type(self._encode), "counter_repr", None)
+        return maker(self._encode) if maker else f"by_encoding({self._encode!r})"
 
 
 def count_text(encode: Callable[[str], Sized], text: str) -> int:
