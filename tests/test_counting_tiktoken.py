@@ -289,13 +289,6 @@ class TestFiles:
         with pytest.raises(ValueError, match=r"other.tiktoken is not .* o200k_base"):
             by_tiktoken("gpt-4o", files=other)
 
-    def test_names_the_wrong_line(self, tmp_path):
-        """
-        A line that is not a token and its rank is named by its number.
-        """
-        with pytest.raises(ValueError, match=r"some.tiktoken, line 2: b'YQ==' is no"):
-            _tiktoken._parse_ranks(b"YQ== 0\nYQ==\n", "some.tiktoken")
-
     @pytest.mark.parametrize(
         "name", ["cl100k_base", "o200k_harmony", "gpt2", "p50k_edit"]
     )

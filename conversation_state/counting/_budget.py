@@ -11,10 +11,10 @@ import attrs
 from conversation_state._wording import shorten_repr
 from conversation_state.counting._registry import window_of
 
-__all__ = ["TokenBudget"]
+__all__ = ["TokenBudget", "check_tokens"]
 
 
-def _check_tokens(name: str, value: Any) -> int:
+def check_tokens(name: str, value: Any) -> int:
     # By its class: True is an int, too.
     if value.__class__ is not int or value < 0:
         msg = f"{name} is {shorten_repr(value)}; expected a number of tokens, 0 or more"
@@ -74,8 +74,8 @@ class TokenBudget:
         overhead: int = 0,
     ) -> None:
         output = 0 if max_output_tokens is None else max_output_tokens
-        _check_tokens("max_output_tokens", output)
-        _check_tokens("overhead", overhead)
+        check_tokens("max_output_tokens", output)
+        check_tokens("overhead", overhead)
         if context_window is None:
             if model is None:
                 msg = (
@@ -86,7 +86,7 @@ class TokenBudget:
 
             context_window = window_of(model)
 
-        _check_tokens("context_window", context_window)
+        check_tokens("context_window", context_window)
         reserved = output + overhead
         # A window of 0 by itself is a budget that nothing fits into: `fit` reports it.
         if reserved and reserved >= context_window:
@@ -113,4 +113,4 @@ class TokenBudget:
         """
         The same without *used* tokens; at least 0.
         """
-        return max(self.effective_input_limit - _check_tokens("used", used), 0)
+        return max(self.effective_input_limit - check_tokens("used", used), 0)

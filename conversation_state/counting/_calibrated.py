@@ -12,6 +12,7 @@ import attrs
 
 from conversation_state._persistent import check_iterable
 from conversation_state._wording import shorten_repr
+from conversation_state.counting._budget import check_tokens
 from conversation_state.counting._estimate import TokenCounter, count
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
@@ -85,13 +86,7 @@ def calibrated(
     >>> by_characters(question), better(question), better(UserMessage("Thanks!"))
     (8, 12, 3)
     """
-    if overhead.__class__ is not int or overhead < 0:
-        msg = (
-            f"overhead is {shorten_repr(overhead)}; expected a number of tokens, 0 or "
-            "more"
-        )
-        raise ValueError(msg)
-
+    check_tokens("overhead", overhead)
     check_iterable(samples, "samples", "pairs of messages and their tokens")
     charged = counted = 0
     for number, sample in enumerate(samples):

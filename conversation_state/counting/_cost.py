@@ -82,6 +82,7 @@ class HasLedger(Protocol):
         ...
 
 
+# A protocol, because `Entry` is of the same layer, which is not imported.
 class WithMessage(Protocol):
     """
     **Protocol:** one entry of a conversation.

@@ -88,6 +88,9 @@ def count(message: Message, counter: TokenCounter) -> int:
         ValueError:
             If *counter* returns something else than a non-negative integer.
     """
+    # The argument is checked after the cache, which has the answer for most calls. The
+    # cache is replaced as a whole and without a lock: if two threads count at once, one
+    # of the two counts may be lost, and is made again when it is asked for.
     weights: Weights = getattr(message, "_weights", ())
     for at in range(0, len(weights), 2):
         known = weights[at]

@@ -199,10 +199,13 @@ def _map_counts(usage: Usage, units: Mapping[str, Any], model: str) -> dict[str,
     for name, count in usage.extra.items():
         known = _NAMES.get(name, name)
         if name == _TOOL_USE:
+            # What Google's own tools returned may be in the total without being in
+            # the prompt.
             counts["input_tool_tokens"] = count
             if rest == count:
                 counts["input_tokens"] += count
                 rest = 0
+        # The registry adds the price of one request by itself.
         elif known in units and known != "requests":
             # One count has two names with different values; charging either one might
             # be wrong.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
     from genai_prices.types import ModelInfo, Provider
 
-__all__ = ["FoundModel", "find_model", "window_of"]
+__all__ = ["FoundModel", "check_model_name", "find_model", "window_of"]
 
 FoundModel: TypeAlias = "tuple[Provider, ModelInfo]"
 
@@ -39,6 +39,12 @@ def _load_snapshot(wanted: str) -> DataSnapshot:
     return get_snapshot()
 
 
+def check_model_name(model: object) -> None:
+    if not isinstance(model, str):
+        msg = f"model is {shorten_repr(model)}; expected the name of a model, a str"
+        raise TypeError(msg)
+
+
 def find_model(model: str, wanted: str, *, suggest: bool = True) -> FoundModel:
     """
     The model with the name *model*, and its provider.
@@ -56,10 +62,7 @@ def find_model(model: str, wanted: str, *, suggest: bool = True) -> FoundModel:
         TypeError:
             If *model* is not text.
     """
-    if not isinstance(model, str):
-        msg = f"model is {shorten_repr(model)}; expected the name of a model, a str"
-        raise TypeError(msg)
-
+    check_model_name(model)
     snapshot = _load_snapshot(wanted)
     found = _find_model(snapshot, model)
     if found is None:

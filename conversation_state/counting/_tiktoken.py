@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import tempfile
 from base64 import b64decode
-from binascii import Error as Base64Error
 from difflib import get_close_matches
 from functools import lru_cache
 from hashlib import sha1, sha256
@@ -21,8 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from conversation_state._wording import shorten_repr
 from conversation_state.counting._estimate import EncodingCounter
+from conversation_state.counting._registry import check_model_name
 from conversation_state.errors import (
     MissingExtraError,
     MissingVocabularyError,
@@ -127,25 +126,10 @@ def _read_vocabulary(file: VocabularyFile) -> Encoding:
         )
         raise ValueError(msg)
 
-    ranks = _parse_ranks(data, file.path)
+    # The digest shows that each line is a token and its rank.
+    lines = map(bytes.split, filter(None, data.splitlines()))
+    ranks = {b64decode(token): int(rank) for token, rank in lines}
     return Encoding(**{**definition.fields, "mergeable_ranks": ranks})
-
-
-def _parse_ranks(data: bytes, path: str) -> dict[bytes, int]:
-    ranks = {}
-    for number, line in enumerate(data.splitlines(), 1):
-        if line:
-            try:
-                token, rank = line.split()
-                ranks[b64decode(token)] = int(rank)
-            except (ValueError, Base64Error):
-                msg = (
-                    f"{path}, line {number}: {shorten_repr(line)} is no token and its "
-                    "rank"
-                )
-                raise ValueError(msg) from None
-
-    return ranks
 
 
 def _load_definitions() -> ModuleType:
@@ -189,14 +173,11 @@ def _read_definition(name: str) -> VocabularyDefinition:
 _ALIASES = {"gpt2": "r50k_base"}
 
 
-def _find_vocabulary(model: Any) -> str:
+def _find_vocabulary(model: str) -> str:
     """
     The name of the vocabulary that *model* is, or has.
     """
-    if not isinstance(model, str):
-        msg = f"model is {shorten_repr(model)}; expected the name of a model, a str"
-        raise TypeError(msg)
-
+    check_model_name(model)
     try:
         from tiktoken.model import (  # noqa: PLC0415 - an extra
             MODEL_TO_ENCODING,
@@ -242,6 +223,8 @@ def _find_cache() -> str:
     """
     Where tiktoken keeps what it downloaded.
     """
+    # The variables and the folder are those of `tiktoken.load.read_file_cached`, in its
+    # order.
     for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         folder = os.environ.get(variable)
         if folder:
