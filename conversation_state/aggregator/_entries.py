@@ -127,7 +127,7 @@ class Messages(View[Message]):
     @property
     def entries(self) -> Log[Entry]:
         """
-        The same with the identity of each append.
+        The entries: these messages with the identity of each append.
         """
         return self._entries
 
@@ -172,7 +172,7 @@ class Ledger(NamedTuple):
     @classmethod
     def of(cls, entries: Log[LedgerEntry]) -> Ledger:
         """
-        The ledger that *entries* are, which other ledgers may share.
+        The ledger of *entries*, a log that other ledgers may share.
 
         O(entries since one that was summed here).
         """
@@ -231,8 +231,8 @@ class Union:
 
     Identities are collected from the end of the log backwards, only as far
     back as the logs diverge, and once for all that join: a thousand siblings
-    cost what they added, not its square. Nor do a thousand versions of one sibling:
-    what a log shares with the one before is here already.
+    cost what they added, not its square. So do a thousand versions of one sibling,
+    because what a log shares with the one before is here already.
     """
 
     __slots__ = ("_ids", "_previous", "_since", "log")
@@ -264,7 +264,8 @@ class Union:
 
     def add_new(self, added: Log[Any], base: Log[Any] | None) -> None:
         """
-        The same for what was *added* to a *base*, of which nothing is taken.
+        Everything in *added* that is not here yet; nothing of the *base* that it was
+        added to.
         """
         if added:
             # No added entry is in the base, nor in the part that both logs share.

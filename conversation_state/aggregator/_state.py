@@ -115,9 +115,7 @@ class Aggregator(GrowingState):
         ledger: Sequence[LedgerEntry],
     ) -> Aggregator:
         """
-        A state from all that makes it one; what decoding and loading end in.
-
-        O(n).
+        A state made of all its fields, for decoders and loaders. O(n).
 
         Raises:
             ValueError:
@@ -160,10 +158,10 @@ class Aggregator(GrowingState):
         ledger: Log[LedgerEntry],
     ) -> Aggregator:
         """
-        The same over logs that other states share, and go on sharing.
+        A state made of all its fields, whose logs other states may share.
 
         O(log n), and O(the ledger entries since a state of that ledger was made
-        here before). Trusts that no identity is there twice.
+        here before). Does not check that each identity is there once.
 
         Raises:
             ValueError:
@@ -179,7 +177,7 @@ class Aggregator(GrowingState):
 
     def fork(self, *, at: int | None = None) -> Aggregator:
         """
-        A new state with the same past, which it calls inherited.
+        A new state with the same past, which it inherits.
 
         Args:
             at: Fork from the first *at* messages instead of all of them. The
@@ -317,9 +315,9 @@ class Aggregator(GrowingState):
         All of this state in its order, then what the next one has and this one
         lacks, in that one's order, and so on; the ledger likewise. Id and fork
         point are this state's. What is already there is not added again, so
-        joining twice, or meeting over several branches, changes nothing; if
+        joining one state twice, or over several branches, changes nothing; if
         nothing is new, this state itself is returned. Where two sides hold
-        different things under one identity, this state's stands.
+        different entries under one identity, that of this state is kept.
 
         Cost: what both sides added since they diverged; O(n) with a state or
         turn that was decoded or unpickled.

@@ -33,8 +33,8 @@ class Turn:
     """
     What was added to a state since it was forked, without its past.
 
-    Small enough to ship: pickled and encoded it holds no more than what was
-    added. ``state.join(turn)`` brings just that, and once.
+    Small enough to ship: pickled or encoded, it holds no more than what was
+    added. ``state.join(turn)`` adds just that, and once.
 
     Attributes:
         entries: The entries, in order.
@@ -60,9 +60,7 @@ class Turn:
         ledger: Sequence[LedgerEntry],
     ) -> Turn:
         """
-        A turn from all that makes it one; what decoding ends in.
-
-        O(n).
+        A turn made of all its fields, for decoders. O(n).
 
         Raises:
             ValueError:
@@ -93,7 +91,7 @@ class Turn:
     @property
     def parent_id(self) -> UUID | None:
         """
-        The id of the state that one was forked from; None for a root.
+        The id of the state that this state was forked from; None for a root.
         """
         return None if self._parent is None else make_uuid(self._parent)
 
@@ -113,14 +111,15 @@ class Turn:
 
     def base_log(self) -> Log[Entry] | None:
         """
-        The entries it was added to, which it can't hold; None if unknown.
+        The entries that the turn was added to; none of its own is among them. None
+        if they are unknown, as in a decoded turn.
         """
         state = self._state
         return None if state is None else state.entries.take(state.init_len)
 
     def base_ledger(self) -> Log[LedgerEntry] | None:
         """
-        The ledger entries it was added to; None if unknown.
+        The ledger entries that the turn was added to, likewise.
         """
         state = self._state
         return None if state is None else state.ledger.take(state.init_ledger_len)

@@ -1,5 +1,5 @@
 """
-What a state is: who it is, what it holds, and when two are equal.
+What a state is: its identity, what it holds, and when two states are equal.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _MAX_LINE, _MAX_REPR = 79, 500
 
 class StateOrigin(NamedTuple):
     """
-    Who a state is, and where it was forked; the same for all it grows into.
+    The identity of a state, and where it was forked; it stays when the state grows.
 
-    Numbers are UUIDs to be: see `conversation_state._identity`.
+    Numbers are those of UUIDs, which are made when they are asked for, because a
+    UUID object takes a microsecond (`conversation_state._identity`).
     """
 
     number: int
@@ -81,7 +82,8 @@ class StateValue:
     @property
     def id(self) -> UUID:
         """
-        Who this state is: the same for all it grows into, a new one for forks.
+        The identity of this state; it stays when the state grows, and a fork has a
+        new one.
         """
         return make_uuid(self._origin.number)
 
