@@ -196,7 +196,7 @@ def collect_progress(state: Aggregator) -> Iterator[Callable[[], list[Aggregator
 
 class Past:
     """
-    What all branches begin with: pickled once, however often it is sent.
+    The state that all branches begin with: pickled once for all of them.
     """
 
     __slots__ = ("_pickled", "key", "state")
@@ -315,7 +315,7 @@ class StepBranch:
     @property
     def key(self) -> str:
         """
-        What no other branch has, of this or another fan-out.
+        A text that no other branch has, in this or another fan-out.
         """
         return f"{self._past.key} {self.number}"
 
@@ -337,8 +337,8 @@ class StepBranch:
         """
         Await the step here.
 
-        What *find_cancellation* finds in an error, a cancellation from outside,
-        is raised.
+        Raises a cancellation from outside, which *find_cancellation* finds in an
+        error.
         """
         notes = self._begin_notes()
         token = _running.set(notes)
@@ -435,7 +435,7 @@ class StepBranch:
 
 def add_note(error: BaseException, text: str) -> None:
     """
-    Add a note to *error*, unless it can't be changed.
+    Add a note to *error*, or nothing if it can't be changed.
     """
     with suppress(Exception):
         error.add_note(text)

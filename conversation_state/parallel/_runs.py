@@ -101,10 +101,10 @@ class FanOutRun:
     """
     The branches of one fan-out while they run.
 
-    Whatever runs a branch sets its end and reports it, from any thread; only the
-    thread or task that called settles. No lock is taken here, and everything an
-    interrupt may cut short is done again in `abandon`, so that the turn of
-    every branch that ended reaches *on_turn*, if need be twice.
+    A branch is ended and reported by what runs it, in any thread, and settled by
+    the thread or task that called. No lock is taken here, and all that an interrupt
+    may cut short is done again in `abandon`, so that the turn of every branch that
+    ended reaches *on_turn*, possibly twice.
     """
 
     __slots__ = (
@@ -211,10 +211,11 @@ class FanOutRun:
 
     def take_over(self, deadline: float | None = None) -> None:
         """
-        Run what the executor has not begun.
+        Run the branches that the executor has not begun.
 
-        In a branch this thread may be one that the executor waits for. The main
-        thread never is, and has a worker do it.
+        A fan-out in a branch may wait in a thread of the same executor, which then
+        has one thread less. The main thread is not one of them, and a worker runs
+        the branches in its place: an interrupt must not come within a future's lock.
         """
         if current_thread() is main_thread():
             in_worker(partial(self._take_over, deadline))
@@ -243,7 +244,7 @@ class FanOutRun:
         while self._settle_reported():
             left_s = -1.0
             if deadline is not None:
-                # A lock accepts no longer timeout.
+                # A lock refuses a longer timeout.
                 left_s = min(deadline - time.monotonic(), TIMEOUT_MAX)
                 if left_s <= 0:
                     return
@@ -259,7 +260,7 @@ class FanOutRun:
 
     async def await_(self) -> None:
         """
-        The same in a task.
+        Settle all branches, in a task.
         """
         while self._settle_reported():
             waiter = TaskWaiter()
@@ -272,9 +273,9 @@ class FanOutRun:
 
     def settle(self, branch: StepBranch, outcome: Outcome) -> None:
         """
-        Take *outcome* for the end of a branch, and call *on_turn*.
+        Take *outcome* as the end of a branch, and call *on_turn*.
 
-        Raises what is not an `Exception`, alone: the others are not waited for.
+        Raises an error that is not an `Exception`, without waiting for other branches.
         """
         if branch.is_settled:
             return
@@ -295,10 +296,10 @@ class FanOutRun:
 
     def give_up(self, make_error: Callable[[StepBranch], Exception]) -> None:
         """
-        Settle what has not ended with what it has kept so far.
+        Settle each branch that has not ended, with what it has kept so far.
 
-        What has not begun never does; what runs on is reported once more when
-        it ends.
+        A branch that has not begun never begins; one that runs on is reported once
+        more when it ends.
         """
         if self._left:
             self._cancel_all()
@@ -307,7 +308,7 @@ class FanOutRun:
 
     def abandon(self, error: BaseException) -> None:
         """
-        The same for a fan-out that ends with *error*.
+        Settle each branch of a fan-out that ends with *error*, as `give_up` does.
         """
         self._rewatch_futures()
         self._cancel_all()
@@ -377,10 +378,10 @@ class FanOutRun:
 
     def _rewatch_futures(self) -> None:
         """
-        Ask a future for its result, where an interrupt came in between.
+        Watch each future that was submitted and, because of an interrupt, not watched.
 
-        It may have left the future locked for good, so this is done in a thread
-        that is not waited for any longer than it can take.
+        The interrupt may have left the future locked for good, so another thread
+        watches it, and is waited for a second at most.
         """
         for branch in self.branches:
             future = branch.future or branch.submitted.get(KEY)
@@ -443,7 +444,7 @@ class FanOutRun:
 
     def _receive_result(self, branch: StepBranch, future: Future[Any]) -> None:
         """
-        Report what a future brought, unless the branch did so itself.
+        Report the result of a future, unless the branch has reported it itself.
         """
         if branch.ended is not None:
             return

@@ -80,8 +80,8 @@ def _pop_first(items: deque[T]) -> T | None:
 
 def find_interrupt(error: BaseException | None) -> BaseException | None:
     """
-    What in *error* is not an `Exception`: an interrupt, out of a group too, which
-    is how trio's nurseries raise it; None if there is nothing of the kind.
+    The interrupt that *error* is, or that a group contains, as trio's nurseries
+    raise it; any other error that is not an `Exception`, itself; else None.
     """
     if error is None or isinstance(error, Exception):
         return None
