@@ -27,8 +27,8 @@ class _MovableTimeline(_TimelineReader[S]):
 
     def close_group(self) -> Self:
         """
-        This timeline with no group open: what is committed next is a step of its
-        own, whatever its group. Itself if none is open.
+        This timeline without an open group: the next commit is a step of its own,
+        whatever its group. The timeline itself if no group is open.
         """
         if self._open == NO_MOMENT:
             return self
@@ -62,7 +62,8 @@ class _MovableTimeline(_TimelineReader[S]):
         if moment is self._moment:
             return self
 
-        # `redo` leads back already: whatever came to the present moment set the way.
+        # `redo` leads back already: each verb that makes a moment present sets where
+        # `redo` goes from its parent.
         return self._move_to(moment, self._redo_targets)
 
     def redo(self, into: Moment[S] | str | int | None = None) -> Self:

@@ -243,10 +243,10 @@ class Timeline(_MovableTimeline[S]):
         This timeline with *state* in the place of the state of *moment*, which
         keeps its number, its parent and what was committed on it.
 
-        For what arrives in pieces: commit the first piece, keep the number of its
-        moment, and amend it with each further one, wherever the present is by then.
-        O(moments since that one). With the same state and label it is the timeline
-        itself.
+        For a state that arrives in pieces: commit the first piece, keep the number of
+        its moment, and amend it with each further piece, wherever the present is by
+        then. O(moments since that one). With the same state and label it is the
+        timeline itself.
 
         Args:
             moment: A moment of this timeline, its number or its label. A number
@@ -304,8 +304,8 @@ class Timeline(_MovableTimeline[S]):
         stay: bool,
     ) -> Timeline[S]:
         """
-        This timeline with *state* committed on any moment, the present one maybe
-        left where it is.
+        This timeline with *state* committed on any moment; with *stay*, the present
+        one stays where it is.
         """
         parent = self._moment if on is None else self._find_moment(on)
         opened = self._open
