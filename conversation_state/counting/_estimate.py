@@ -294,13 +294,12 @@ def by_encoding(encode: Callable[[str], Sized]) -> EncodingCounter:
     """
     A counter with a vocabulary of your own.
 
-    A message is its texts, reasoning, refusals, names and arguments of calls
-    and what else `by_characters` counts, with its estimates for media; its
-    role; its name and a token for that; and 3 tokens around it. What a request
-    adds on its own, 3 tokens for the answer to begin with and tool schemas
-    (`count_tools`), belongs into the `overhead` of a budget. A text of more
-    than 100,000 code points is counted in pieces of that length, which may add
-    a token for each.
+    Counted are texts, reasoning, refusals, names and arguments of calls and
+    all else that `by_characters` counts, with its estimates for media; the role;
+    the name, and a token for it; and 3 tokens around each message. The tokens that
+    a request adds, 3 with which the answer begins and tool schemas (`count_tools`),
+    belong into the `overhead` of a budget. A text of more than 100,000 code points
+    is counted in pieces of that length, which may add a token for each.
 
     Counters are equal if their *encode* is, and pickle if it does: give a
     function of a module or a method of a tokenizer that lives as long as the

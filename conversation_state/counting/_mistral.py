@@ -25,8 +25,8 @@ from conversation_state.messages import AssistantMessage, Message, ToolMessage
 
 __all__ = ["by_mistral"]
 
-# 1,024 by 1,024 pixels in patches of 16, and a token behind each row of them;
-# Mistral knows no low detail.
+# 1,024 by 1,024 pixels in patches of 16, and a token behind each row of them.
+# Mistral has no low detail.
 _IMAGE = ImageTokens(64 * 64 + 64, 64 * 64 + 64)
 
 _VERSIONS = ("tekken", "v1", "v2", "v3", "v7")
@@ -42,7 +42,7 @@ def by_mistral(
     is downloaded, ever. The same arguments give the same counter, and equal
     ones are equal in every process, so what was counted once stays counted.
 
-    A message is its texts with the tokens that stand around them, for its role
+    Counted are the texts of a message and the tokens around them, for its role
     and version: ``[INST]``, ``[/INST]``, the end of an answer, and calls and
     results as JSON with their ids. A request starts with one more token, which
     belongs into the `overhead` of a budget. Images count 4,160 tokens, which
@@ -244,7 +244,8 @@ def _load_tokenizer(vocabulary: str) -> _Tokenizer:
             SystemMessage(content=text)
         )
     except (NotImplementedError, TokenizerException):
-        # Up to the third version it stands in a user's message, and apart.
+        # Up to the third version, system text is at the start of a user's message,
+        # followed by a blank line.
         system = tokenizer.encode(f"{text}\n\n")
 
     return tokenizer._replace(user=len(user[0]) - bare, system=len(system) - bare)

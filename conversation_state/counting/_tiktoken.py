@@ -1,10 +1,9 @@
 """
 Counting with the vocabularies of OpenAI's models, from files that are here.
 
-tiktoken downloads a vocabulary when it is first asked for one. What it knows
-of its vocabularies (pattern, special tokens, address, digest) is taken from a
-copy of its own definitions, whose loader is replaced by one that only records
-its arguments.
+tiktoken downloads a vocabulary when it is first asked for one. Its definitions of
+vocabularies (pattern, special tokens, address, digest) are read from a copy of its
+own module, whose loader is replaced by one that only records its arguments.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ def _load_counter(file: VocabularyFile) -> EncodingCounter:
 
 class VocabularyDefinition(NamedTuple):
     """
-    What tiktoken knows of a vocabulary without having read it.
+    What tiktoken defines of a vocabulary, without having read it.
     """
 
     url: str
@@ -161,7 +160,8 @@ def _read_definition(name: str) -> VocabularyDefinition:
         asked.append((url, expected_hash))
         return {}
 
-    # Their loader downloads. One that is not where it always was must not run.
+    # tiktoken's loader downloads. In a version that keeps it under another name, it
+    # would not be replaced, and must not run.
     assert callable(module.load_tiktoken_bpe)  # noqa: S101 - see above
     module.load_tiktoken_bpe = load  # type: ignore[attr-defined]
     fields = module.ENCODING_CONSTRUCTORS[name]()
@@ -169,7 +169,8 @@ def _read_definition(name: str) -> VocabularyDefinition:
     return VocabularyDefinition(url, digest, fields)
 
 
-# The same vocabulary, whose own files are of an older kind.
+# The same vocabulary. tiktoken's definition of gpt2 reads two files of an older kind,
+# through another loader.
 _ALIASES = {"gpt2": "r50k_base"}
 
 
