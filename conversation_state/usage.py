@@ -99,6 +99,7 @@ class _Counts(ByContent):
 
         return self._combine_with(other, operator.add)
 
+    # For ``None + usage``, where a response without a usage comes first.
     __radd__ = __add__
 
     def __or__(self, other: Self) -> Self:
