@@ -1298,7 +1298,7 @@ class TestArguments:
         [
             ((None, []), {}, TypeError, "takes an Aggregator"),
             ((CHAT.turn, []), {}, TypeError, "got a Turn"),
-            ((CHAT, save_progress), {}, TypeError, "iterable of steps"),
+            ((CHAT, save_progress), {}, TypeError, "steps: expected a list"),
             ((CHAT, [save_progress, "b"]), {}, TypeError, "step 1 is 'b'"),
             (
                 (CHAT, [save_progress]),
@@ -1348,6 +1348,18 @@ class TestArguments:
         monkeypatch.setattr(parallel._branches.StepBranch, "run", pytest.fail)
         with pytest.raises(kind, match=problem):
             fan_out(*arguments, **options)
+
+    def test_an_error_of_the_steps_is_the_callers(self):
+        """
+        What an iterator of steps raises goes through as it is.
+        """
+
+        def make_steps():
+            yield save_progress
+            len(5)  # type: ignore[arg-type]
+
+        with pytest.raises(TypeError, match=r"'int' has no len"):
+            fan_out(CHAT, make_steps())
 
 
 class _Unshowable:

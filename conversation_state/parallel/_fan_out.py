@@ -12,6 +12,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Literal, overload
 
+from conversation_state._persistent import check_iterable
 from conversation_state._waiting import in_worker, require_anyio
 from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.aggregator import Aggregator, Turn
@@ -268,13 +269,8 @@ def _prepare_run(
     if not isinstance(state, Aggregator):
         raise TypeError(f"fan_out takes an Aggregator, got {describe_type(state)}")
 
-    try:
-        functions = tuple(steps)
-    except TypeError as error:
-        raise TypeError(
-            f"fan_out takes an iterable of steps, got {shorten_repr(steps)}"
-        ) from error
-
+    check_iterable(steps, "steps", "a list of functions")
+    functions = tuple(steps)
     for number, step in enumerate(functions):
         if not callable(step):
             raise TypeError(
