@@ -5,10 +5,11 @@ The store in memory keeps every promise of a store.
 from hypothesis import settings
 
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.testing.stores import StoreContract, StoreMachine
+from conversation_state.testing.stores import StoreMachine
+from tests.store.promises.contract import StorePromises
 
 
-class TestMemory(StoreContract):
+class TestMemory(StorePromises):
     is_kept = False
 
     def backend(self, folder):

@@ -10,8 +10,9 @@ from hypothesis import settings
 from conversation_state.store import Store
 from conversation_state.store.backend import TABLES
 from conversation_state.store.backends.postgres import Address, PostgresBackend
-from conversation_state.testing.stores import StoreContract, StoreMachine
+from conversation_state.testing.stores import StoreMachine
 from tests.store import server as servers
+from tests.store.promises.contract import StorePromises
 
 
 class OnServer:
@@ -68,13 +69,13 @@ class Empty:
 EMPTY = Empty()
 
 
-class TestPostgres(OnServer, StoreContract):
+class TestPostgres(OnServer, StorePromises):
     """
     What every store promises.
     """
 
 
-class TestSeveralConnections(OnServer, StoreContract):
+class TestSeveralConnections(OnServer, StorePromises):
     """
     The same where each store has connections of its own, as processes have: what asks
     for another store.
@@ -86,9 +87,9 @@ class TestSeveralConnections(OnServer, StoreContract):
 
 
 # All else would be the very tests of `TestPostgres`.
-for _name in dir(StoreContract):
+for _name in dir(StorePromises):
     if _name.startswith("test_") and "self.other(" not in inspect.getsource(
-        getattr(StoreContract, _name)
+        getattr(StorePromises, _name)
     ):
         setattr(TestSeveralConnections, _name, None)
 

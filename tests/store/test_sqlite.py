@@ -31,7 +31,8 @@ from conversation_state.store.backends.sqlite._backend import (
     SqliteOptions,
 )
 from conversation_state.store.schema import SCHEMA_VERSION
-from conversation_state.testing.stores import StoreContract, StoreMachine
+from conversation_state.testing.stores import StoreMachine
+from tests.store.promises.contract import StorePromises
 from tests.store.writers import update_one_name
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -47,12 +48,12 @@ def url(tmp_path):
     return at(tmp_path)
 
 
-class TestSqlite(StoreContract):
+class TestSqlite(StorePromises):
     def backend(self, folder):
         return SqliteBackend(f"{folder}/chats.db", SqliteOptions())
 
 
-class TestSeveralFiles(StoreContract):
+class TestSeveralFiles(StorePromises):
     """
     The same where each store has connections of its own, as processes have.
     """

@@ -5,7 +5,8 @@ A class of tests for pytest (`StoreContract`), a machine for Hypothesis
 (`StoreMachine`), and a backend that records every call, or fails at any of
 them (`RecordingBackend`). Needs pytest.
 
-Promises about stores are here; laws of values are in `laws`.
+What a backend promises is here; what `Store` itself promises over any backend is in
+the tests of this library, and laws of values are in `laws`.
 """
 
 # ruff: noqa: E402 - what is imported below is registered above
@@ -16,33 +17,19 @@ import pytest
 
 # Registered before the modules are imported, so that a failing assertion shows both
 # sides in other projects, too.
-for _name in (
-    *("_branches", "_deletion", "_failures", "_heads", "_machine", "_recording"),
-    *("_names", "_notes", "_reopening", "_saving", "_stepping", "_tables"),
-    "_timelines",
-):
+for _name in ("_fixtures", "_machine", "_rows", "_states"):
     if f"{__name__}.{_name}" not in sys.modules:
         pytest.register_assert_rewrite(f"{__name__}.{_name}")
 
-from conversation_state.testing.stores._branches import BranchPromises
-from conversation_state.testing.stores._deletion import DeletionPromises
-from conversation_state.testing.stores._failures import FailurePromises
 from conversation_state.testing.stores._fixtures import (
     Call,
     InjectedError,
     RecordingBackend,
     failing,
 )
-from conversation_state.testing.stores._heads import HeadPromises
 from conversation_state.testing.stores._machine import StoreMachine
-from conversation_state.testing.stores._names import NamePromises
-from conversation_state.testing.stores._notes import NotePromises
-from conversation_state.testing.stores._recording import RecordPromises
-from conversation_state.testing.stores._reopening import ReopeningPromises
-from conversation_state.testing.stores._saving import SavingPromises
-from conversation_state.testing.stores._stepping import StepPromises
-from conversation_state.testing.stores._tables import TablePromises
-from conversation_state.testing.stores._timelines import TimelinePromises
+from conversation_state.testing.stores._rows import RowPromises
+from conversation_state.testing.stores._states import StatePromises
 
 __all__ = [
     "Call",
@@ -54,25 +41,13 @@ __all__ = [
 ]
 
 
-class StoreContract(
-    SavingPromises,
-    HeadPromises,
-    NamePromises,
-    BranchPromises,
-    NotePromises,
-    StepPromises,
-    TimelinePromises,
-    DeletionPromises,
-    RecordPromises,
-    FailurePromises,
-    TablePromises,
-    ReopeningPromises,
-):
+class StoreContract(StatePromises, RowPromises):
     """
-    The promises of a store, to be subclassed for a backend.
+    The promises of a backend, to be subclassed for one.
 
     A subclass says how to make the backend (`backend`), and whether what it
     keeps is still there when it is opened again (`is_kept`); pytest runs what
-    it inherits. One whose backends see the rows of each other may override
+    it inherits. One that keeps its rows elsewhere than in files of its folder overrides
+    `files`, and one whose backends see the rows of each other may override
     `other`, which gives further stores.
     """

@@ -1,11 +1,11 @@
 """
-The fixtures of the contract: a store, others over the same rows, and a backend that
-reports every call before it is made.
+The fixtures of the contract: a store, what opens it again, others over the same rows,
+and a backend that reports every call before it is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,12 +27,14 @@ __all__ = [
     "Call",
     "InjectedError",
     "RecordingBackend",
+    "Reopen",
     "StoreFixtures",
     "append_turns",
-    "fail_at",
     "failing",
     "read_rows",
 ]
+
+Reopen = Callable[[Store | None], Store]
 
 
 class Call(NamedTuple):
@@ -196,7 +198,7 @@ def append_turns(state: Aggregator, count: int) -> list[Aggregator]:
 
 class StoreFixtures:
     """
-    A backend, and the fixtures for stores over it.
+    What a subclass says of its backend, and the fixtures for stores over it.
     """
 
     is_kept = True
@@ -209,6 +211,22 @@ class StoreFixtures:
             f"define {type(self).__name__}.backend(folder), which returns the backend"
         )
 
+    def files(self, folder: Path) -> Iterable[bytes]:
+        """
+        Everything that the backend keeps, as bytes: all files of *folder*.
+
+        To be overridden by a backend that keeps its rows somewhere else.
+        """
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                yield path.read_bytes()
+
+    def other(self, store: Store, *, remembered: int = 100) -> Store:
+        """
+        Another store over the same rows, as another process has one.
+        """
+        return Store(store._core.backend, remembered=remembered)
+
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
         """
@@ -218,21 +236,22 @@ class StoreFixtures:
             yield store
 
     @pytest.fixture
-    def calls(self) -> list[Call]:
+    def reopen(self, tmp_path: Path) -> Iterator[Reopen]:
         """
-        The calls of the backend of `watched`.
+        A function that closes a store and gives what another process opens.
         """
-        return []
+        opened: list[Store] = []
 
-    @pytest.fixture
-    def watched(self, store: Store, calls: list[Call]) -> Store:
-        """
-        The same store, with every call of its backend recorded.
-        """
-        return Store(RecordingBackend(store._core.backend, calls.append))
+        def reopen(store: Store | None) -> Store:
+            if store is not None and not self.is_kept:
+                return store
 
-    def other(self, store: Store, *, remembered: int = 100) -> Store:
-        """
-        Another store over the same rows, as another process has one.
-        """
-        return Store(store._core.backend, remembered=remembered)
+            if store is not None:
+                store.close()
+
+            opened.append(Store(self.backend(tmp_path)))
+            return opened[-1]
+
+        yield reopen
+        for store in opened:
+            store.close()

@@ -2,32 +2,25 @@
 Promises about states: what is saved is loaded, and only what is new written.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 
-from conversation_state.aggregator import Aggregator
 from conversation_state.messages import UserMessage
 from conversation_state.store import Store
-from conversation_state.testing.stores._fixtures import (
-    CONVERSATION,
-    FOR_EXAMPLES,
-    Call,
-    RecordingBackend,
-    StoreFixtures,
-    append_turns,
-)
+from conversation_state.testing.stores import RecordingBackend
 from conversation_state.testing.strategies import aggregators
 from conversation_state.usage import Usage
+from tests.store.promises.case import (
+    CONVERSATION,
+    FOR_EXAMPLES,
+    StoreCase,
+    append_turns,
+)
 
-__all__ = ["SavingPromises"]
 
-
-class SavingPromises(StoreFixtures):
+class SavingPromises(StoreCase):
     """
     What is saved is loaded, and only what is new is written.
     """
@@ -35,9 +28,7 @@ class SavingPromises(StoreFixtures):
     # Half as many examples as usual, because each backend runs this test.
     @settings(FOR_EXAMPLES, max_examples=settings().max_examples // 2)
     @given(aggregators(), aggregators())
-    def test_any_state_comes_back(
-        self, store: Store, state: Aggregator, next_one: Aggregator
-    ) -> None:
+    def test_any_state_comes_back(self, store, state, next_one):
         """
         Any state that is saved is loaded as an equal one, in this store and in others,
         and still after another state took its place.
@@ -57,7 +48,7 @@ class SavingPromises(StoreFixtures):
         store.delete(name)
         assert second.digest == head.digest or state != next_one
 
-    def test_every_state_is_restorable(self, store: Store) -> None:
+    def test_every_state_is_restorable(self, store):
         """
         Saved after every message, each state comes back by its number.
         """
@@ -71,7 +62,7 @@ class SavingPromises(StoreFixtures):
             assert (len(state), len(state.ledger)) == (head.length, head.ledger_length)
             assert state.id == head.state_id
 
-    def test_identities_come_back(self, store: Store) -> None:
+    def test_identities_come_back(self, store):
         """
         A loaded state joins the saved one without adding anything.
         """
@@ -91,7 +82,7 @@ class SavingPromises(StoreFixtures):
         "key",
         ["a" * 24 + "-1", "A" * 24 + "-1", "ab " * 8 + "-1", "\0", "é", "0" * 24 + "-"],
     )
-    def test_any_key_comes_back(self, store: Store, key: str) -> None:
+    def test_any_key_comes_back(self, store, key):
         """
         Keys that users chose are kept as they are, also those that look like generated
         identities.
@@ -102,7 +93,7 @@ class SavingPromises(StoreFixtures):
         assert [key] == [entry.id for entry in self.other(store).load("chat").ledger]
         assert () == store.verify()
 
-    def test_loaded_here_is_the_same_object(self, store: Store) -> None:
+    def test_loaded_here_is_the_same_object(self, store):
         """
         A store gives the very state it saved last, while that is the head.
         """
@@ -110,7 +101,7 @@ class SavingPromises(StoreFixtures):
 
         assert CONVERSATION is store.load("chat")
 
-    def test_reopened(self, tmp_path: Path) -> None:
+    def test_reopened(self, tmp_path):
         """
         What was saved is there when the store is opened again.
         """
@@ -128,9 +119,7 @@ class SavingPromises(StoreFixtures):
             assert () == store.verify()
 
     @pytest.mark.parametrize("length", [10, 1_000])
-    def test_writes_what_is_new(
-        self, watched: Store, calls: list[Call], length: int
-    ) -> None:
+    def test_writes_what_is_new(self, watched, calls, length):
         """
         One more message is two rows, for a conversation of any length.
         """
@@ -144,7 +133,7 @@ class SavingPromises(StoreFixtures):
         assert {"entries": 1, "revisions": 1} == added
         assert 4 >= len(calls)
 
-    def test_same_state_writes_nothing(self, watched: Store, calls: list[Call]) -> None:
+    def test_same_state_writes_nothing(self, watched, calls):
         """
         Saving the very state that is the head gives the head again.
         """
@@ -156,9 +145,7 @@ class SavingPromises(StoreFixtures):
         assert [] == [call for call in calls if call.verb in {"add", "set"}]
         assert 1 == len(watched.history("chat"))
 
-    def test_shared_past_is_written_once(
-        self, store: Store, watched: Store, calls: list[Call]
-    ) -> None:
+    def test_shared_past_is_written_once(self, store, watched, calls):
         """
         A fork under another name writes only its own messages, whether or not
         a store remembers its past.
@@ -178,7 +165,7 @@ class SavingPromises(StoreFixtures):
             assert ([1], []) == (added, usages), name
             assert fork == self.other(watched).load(name)
 
-    def test_fork_writes_no_messages(self, watched: Store, calls: list[Call]) -> None:
+    def test_fork_writes_no_messages(self, watched, calls):
         """
         A fork costs three rows, and is a new state with the same past.
         """
@@ -194,7 +181,7 @@ class SavingPromises(StoreFixtures):
         assert watched.load("chat").messages == fork.messages
         assert () == watched.verify()
 
-    def test_going_back_and_on(self, store: Store) -> None:
+    def test_going_back_and_on(self, store):
         """
         A name that goes back to an earlier state and on from there keeps both
         futures.

@@ -2,39 +2,28 @@
 Promises about the history of a name, which is a tree.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError
-from conversation_state.store import Store
-from conversation_state.testing.stores._fixtures import (
-    CONVERSATION,
-    StoreFixtures,
-    append_turns,
-)
 from conversation_state.tree import MessageTree
 from conversation_state.usage import Usage
+from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
 
-__all__ = ["BranchPromises"]
 
-
-def list_parents(store: Store, name: str = "chat") -> list[int | None]:
+def list_parents(store, name="chat"):
     """
     The revision that each revision grew from, the oldest first.
     """
     return [head.parent for head in reversed(store.history(name))]
 
 
-class BranchPromises(StoreFixtures):
+class BranchPromises(StoreCase):
     """
     Each revision has the number of the one it grew from.
     """
 
-    def test_grows_from_the_head(self, store: Store) -> None:
+    def test_grows_from_the_head(self, store):
         """
         A save grows from the head, in any store and with *expecting* or without; the
         head that the save returns has the same parent.
@@ -54,9 +43,7 @@ class BranchPromises(StoreFixtures):
             labels=()
         )
 
-    def test_rollback_begins_a_branch(
-        self, reopen: Callable[[Store | None], Store]
-    ) -> None:
+    def test_rollback_begins_a_branch(self, reopen):
         """
         The revisions before a rollback are a branch: they can be listed and restored,
         also by a store that is opened later.
@@ -80,7 +67,7 @@ class BranchPromises(StoreFixtures):
         assert "another way" == store.load("chat", at=6)[-1].text
         assert () == store.verify()
 
-    def test_rollback_of_a_rollback(self, store: Store) -> None:
+    def test_rollback_of_a_rollback(self, store):
         """
         A rollback grows from the revision that was requested, not from another one with
         the same messages.
@@ -94,7 +81,7 @@ class BranchPromises(StoreFixtures):
 
         assert [None, 1, 1, 3, 1] == list_parents(store)
 
-    def test_replaced_heads(self, store: Store) -> None:
+    def test_replaced_heads(self, store):
         """
         A state that replaces the head grows from the revision with the most messages
         that it begins with, the newest of several; from none if there is no such
@@ -112,7 +99,7 @@ class BranchPromises(StoreFixtures):
 
         assert [None, 1, 2, 2, 1, None, 3] == list_parents(store)
 
-    def test_replaced_by_a_fork_of_nothing(self, store: Store) -> None:
+    def test_replaced_by_a_fork_of_nothing(self, store):
         """
         A state grows from a revision without messages only if it is of the same
         conversation.
@@ -125,7 +112,7 @@ class BranchPromises(StoreFixtures):
 
         assert [None, 1, 1, None] == list_parents(store)
 
-    def test_first_revision_has_no_parent(self, store: Store) -> None:
+    def test_first_revision_has_no_parent(self, store):
         """
         The first revision of a name has no parent, also if the name was deleted before.
         """
@@ -141,7 +128,7 @@ class BranchPromises(StoreFixtures):
         assert [None] == list_parents(store)
         assert () == store.verify()
 
-    def test_message_tree(self, store: Store) -> None:
+    def test_message_tree(self, store):
         """
         The tree of a name has the messages of all branches, each once and in order, the
         messages of the head shown, and the whole ledger.
@@ -169,7 +156,7 @@ class BranchPromises(StoreFixtures):
         with pytest.raises(NotSavedError):
             store.message_tree("nothing")
 
-    def test_message_tree_has_the_whole_bill(self, store: Store) -> None:
+    def test_message_tree_has_the_whole_bill(self, store):
         """
         The tree also has the ledger entries of a revision whose ledger, but not its
         messages, was replaced.

@@ -2,34 +2,22 @@
 Promises about notes, on names and on revisions.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conversation_state.errors import NotSavedError
-from conversation_state.store import Store
-from conversation_state.testing.stores._fixtures import (
-    CONVERSATION,
-    Call,
-    StoreFixtures,
-    append_turns,
-)
-
-__all__ = ["NotePromises"]
+from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
 
 NOTES = {"title": "Trip to Bern", "tags": ("work", "train"), "user": {"id": 7}}
 
 
-class NotePromises(StoreFixtures):
+class NotePromises(StoreCase):
     """
     Notes are kept, and change nothing else.
     """
 
-    def test_on_a_name(self, reopen: Callable[[Store | None], Store]) -> None:
+    def test_on_a_name(self, reopen):
         """
         Notes on a name are merged key by key, are seen by every store, and stay
         through saves, labels and rollbacks.
@@ -57,7 +45,7 @@ class NotePromises(StoreFixtures):
         assert states[0].entries == store.load("chat").entries
         assert () == store.verify()
 
-    def test_on_a_revision(self, reopen: Callable[[Store | None], Store]) -> None:
+    def test_on_a_revision(self, reopen):
         """
         Notes on a revision come with its head, from a save and from later; the
         others have their own, and so does the name.
@@ -86,7 +74,7 @@ class NotePromises(StoreFixtures):
         assert second == store.load("chat", at="two")
         assert () == store.verify()
 
-    def test_of_the_same_state(self, store: Store) -> None:
+    def test_of_the_same_state(self, store):
         """
         If a state is the head already, its save adds the notes to the head and makes no
         new revision, also if the store has forgotten the head; labels stay.
@@ -106,7 +94,7 @@ class NotePromises(StoreFixtures):
         assert head.notes == other.latest("chat", at="again").notes
         assert () == other.verify()
 
-    def test_equal_values(self, store: Store) -> None:
+    def test_equal_values(self, store):
         """
         A note can be changed to a value that is equal in Python and differs in JSON:
         from 1 to True, for example.
@@ -119,7 +107,7 @@ class NotePromises(StoreFixtures):
 
                 assert (type(value), value) == (type(notes["draft"]), notes["draft"])
 
-    def test_merged_by_a_save(self, store: Store) -> None:
+    def test_merged_by_a_save(self, store):
         """
         Notes of a save of the very head are merged with those on it, as others are:
         key by key, None removes one, and too many are refused.
@@ -145,7 +133,7 @@ class NotePromises(StoreFixtures):
         assert {"long", "title"} == {*store.latest("chat").notes}
         assert () == store.verify()
 
-    def test_new_names_have_none(self, store: Store) -> None:
+    def test_new_names_have_none(self, store):
         """
         A fork has no notes, nor has a name that was deleted and saved again.
         """
@@ -158,7 +146,7 @@ class NotePromises(StoreFixtures):
         assert ({}, {}, {}) == (fork.notes, store.notes("fork"), store.notes("chat"))
         assert {} == store.latest("chat").notes
 
-    def test_heads_in_one_call(self, watched: Store, calls: list[Call]) -> None:
+    def test_heads_in_one_call(self, watched, calls):
         """
         For any number of names, the backend is called once.
         """
@@ -170,7 +158,7 @@ class NotePromises(StoreFixtures):
         assert 30 == len(watched.heads())
         assert ["scan_heads"] == [call.verb for call in calls]
 
-    def test_heads(self, store: Store) -> None:
+    def test_heads(self, store):
         """
         Names come with their newest revision and their notes, in pages, in the order
         of their code points.
@@ -203,7 +191,7 @@ class NotePromises(StoreFixtures):
         for name in ("\ud7ff", "\uffff", "\U0001f600"):
             assert [name] == [each.name for each in store.heads(prefix=name)]
 
-    def test_no_heads(self, store: Store) -> None:
+    def test_no_heads(self, store):
         """
         A page may be empty: of no names, of none that are asked for, and after the
         last one.
@@ -234,7 +222,7 @@ class NotePromises(StoreFixtures):
 
         assert ["a"] == [each.name for each in store.heads()]
 
-    def test_never_changes(self, store: Store) -> None:
+    def test_never_changes(self, store):
         """
         Changing notes that were given or returned changes nothing in the store.
         """
@@ -246,10 +234,10 @@ class NotePromises(StoreFixtures):
         assert {"tags": ("work",)} == {**store.notes("chat")}
         assert {"tags": ("work",)} == {**store.latest("chat").notes}
         with pytest.raises(TypeError, match="can't be changed"):
-            store.notes("chat")["tags"] = 1  # type: ignore[index]
+            store.notes("chat")["tags"] = 1
         assert isinstance(hash(store.latest("chat")), int)
 
-    def test_bad_notes(self, store: Store) -> None:
+    def test_bad_notes(self, store):
         """
         Invalid notes are refused, and so are too many; nothing is written.
         """
@@ -279,13 +267,11 @@ class NotePromises(StoreFixtures):
         assert {"a": "x" * 10_000} == store.notes("chat")
         assert 1 == store.latest("chat").revision
 
-    def test_removed_notes_are_gone(
-        self, reopen: Callable[[Store | None], Store], tmp_path: Path
-    ) -> None:
+    def test_removed_notes_are_gone(self, reopen, tmp_path):
         """
         A note that was removed is in no file after a vacuum.
         """
-        secret = "tr0ub4dor-and-3"  # noqa: S105 - to be found in files
+        secret = "tr0ub4dor-and-3"
         store = reopen(None)
         store.save("chat", CONVERSATION, notes={"who": secret})
         store.annotate("chat", {"who": secret})

@@ -2,8 +2,6 @@
 Promises about the steps of pipelines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -12,37 +10,34 @@ import pytest
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import MirroredNameError, NotSavedError
 from conversation_state.parallel import fan_out, save_progress
-from conversation_state.store import Store
-from conversation_state.testing.stores._fixtures import CONVERSATION, StoreFixtures
 from conversation_state.usage import Usage
-
-__all__ = ["StepPromises"]
+from tests.store.promises.case import CONVERSATION, StoreCase
 
 StepFunction = Callable[[Aggregator], Aggregator]
 
 
-def add_billed(key: str, calls: list[str]) -> StepFunction:
+def add_billed(key, calls):
     """
     A function that adds a message *key*, and a usage of a token under that key.
     """
 
-    def function(state: Aggregator) -> Aggregator:
+    def function(state):
         calls.append(key)
         return state.add_assistant_message(key).add_usage(Usage(1), key=key)
 
     return function
 
 
-def keys(state: Aggregator) -> list[str]:
+def keys(state):
     return [entry.id for entry in state.ledger]
 
 
-class StepPromises(StoreFixtures):
+class StepPromises(StoreCase):
     """
     Each step of a pipeline is done, and billed, once.
     """
 
-    def test_step(self, store: Store) -> None:
+    def test_step(self, store):
         """
         A step gets the newest state, an empty one at first; its result is saved under
         its label, and every store returns this result from then on.
@@ -65,7 +60,7 @@ class StepPromises(StoreFixtures):
         assert ["a", "b"] == calls
         assert () == store.verify()
 
-    def test_step_again(self, store: Store) -> None:
+    def test_step_again(self, store):
         """
         A step whose label is removed, or whose name is deleted, is done again.
         """
@@ -80,14 +75,14 @@ class StepPromises(StoreFixtures):
 
         assert ["c"] == keys(store.step("chat", "first", add_billed("c", calls)))
 
-    def test_step_fails(self, store: Store) -> None:
+    def test_step_fails(self, store):
         """
         If a step fails, the usage that it recorded is in the ledger, once, and nothing
         else is saved; it can be tried again.
         """
         calls: list[str] = []
 
-        def fail(state: Aggregator) -> Aggregator:
+        def fail(state):
             save_progress(add_billed("a", calls)(state))
             fan_out(state, [lambda fork: save_progress(add_billed("b", calls)(fork))])
             raise TimeoutError("no answer")
@@ -104,7 +99,7 @@ class StepPromises(StoreFixtures):
         assert 2 == len(store.history("chat"))
         assert () == self.other(store).verify()
 
-    def test_step_keeps_usage_it_drops(self, store: Store) -> None:
+    def test_step_keeps_usage_it_drops(self, store):
         """
         The usage that a step recorded, and the usage before, stay in the ledger even if
         the state that it returns lacks them.
@@ -112,7 +107,7 @@ class StepPromises(StoreFixtures):
         calls: list[str] = []
         first = store.step("chat", "first", add_billed("a", calls))
 
-        def go_back(state: Aggregator) -> Aggregator:
+        def go_back(state):
             save_progress(add_billed("b", calls)(state))
             return CONVERSATION
 
@@ -123,7 +118,7 @@ class StepPromises(StoreFixtures):
         assert back == self.other(store).load("chat", at="second")
         assert first == store.load("chat", at="first")
 
-    def test_concurrent_steps(self, store: Store) -> None:
+    def test_concurrent_steps(self, store):
         """
         If two writers do one step at the same time, the state of the first is kept, and
         the usage of both.
@@ -132,7 +127,7 @@ class StepPromises(StoreFixtures):
         other = self.other(store)
         store.save("chat", CONVERSATION)
 
-        def second(state: Aggregator) -> Aggregator:
+        def second(state):
             other.step("chat", "first", add_billed("theirs", calls))
             return add_billed("ours", calls)(state)
 
@@ -143,7 +138,7 @@ class StepPromises(StoreFixtures):
         newest = self.other(store).load("chat")
         assert (done.messages, ["theirs", "ours"]) == (newest.messages, keys(newest))
 
-    def test_step_beside_a_save(self, store: Store) -> None:
+    def test_step_beside_a_save(self, store):
         """
         A save that another writer made during a step is joined to its result; the step
         is not repeated.
@@ -152,7 +147,7 @@ class StepPromises(StoreFixtures):
         store.save("chat", CONVERSATION)
         other = self.other(store)
 
-        def work(state: Aggregator) -> Aggregator:
+        def work(state):
             other.save("chat", CONVERSATION.add_user_prompt("and?"))
             return add_billed("a", calls)(state)
 
@@ -164,9 +159,7 @@ class StepPromises(StoreFixtures):
 
     @pytest.mark.parametrize("is_back", [False, True])
     @pytest.mark.parametrize("fails", [False, True])
-    def test_step_of_a_deleted_name(
-        self, store: Store, *, fails: bool, is_back: bool
-    ) -> None:
+    def test_step_of_a_deleted_name(self, store, *, fails, is_back):
         """
         A name that is deleted while its step is done does not come back, nor does
         its output get into another conversation of that name.
@@ -176,7 +169,7 @@ class StepPromises(StoreFixtures):
         other = self.other(store)
         new = Aggregator.new().add_user_prompt("Something else.")
 
-        def work(state: Aggregator) -> Aggregator:
+        def work(state):
             done = add_billed("b", calls)(save_progress(add_billed("a", calls)(state)))
             other.delete("chat")
             if is_back:
@@ -195,7 +188,7 @@ class StepPromises(StoreFixtures):
         assert is_back == ("chat" in self.other(store))
         assert not is_back or new == self.other(store).load("chat")
 
-    def test_step_that_adds_nothing(self, store: Store) -> None:
+    def test_step_that_adds_nothing(self, store):
         """
         A step may return what it was given: then the newest revision has its label.
         """
@@ -205,14 +198,14 @@ class StepPromises(StoreFixtures):
         latest = store.latest("chat")
         assert (head.revision, ("first",)) == (latest.revision, latest.labels)
 
-    def test_step_that_makes_no_state(self, store: Store) -> None:
+    def test_step_that_makes_no_state(self, store):
         """
         A result that is not a state is refused, and the usage that was recorded before
         is in the ledger all the same.
         """
         calls: list[str] = []
 
-        def work(state: Aggregator) -> Any:
+        def work(state):
             save_progress(add_billed("a", calls)(state))
 
         async def later(state: Aggregator) -> Any:

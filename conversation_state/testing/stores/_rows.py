@@ -1,27 +1,155 @@
 """
-Promises about rows, for authors of backends.
+Promises about rows: what the verbs of a backend do, one table at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
+from contextlib import suppress
+from itertools import pairwise, product
 from threading import Thread
 from typing import Any
 
 import pytest
 
 from conversation_state.store import Store
-from conversation_state.store.backend import TABLES, ConflictError
-from conversation_state.testing.stores._fixtures import StoreFixtures
+from conversation_state.store.backend import TABLES, Backend, ConflictError, Writing
+from conversation_state.store.backends.memory import MemoryBackend
+from conversation_state.testing.stores._fixtures import (
+    Reopen,
+    StoreFixtures,
+    read_rows,
+)
 
-__all__ = ["TablePromises"]
+__all__ = ["RowPromises"]
 
 
-class TablePromises(StoreFixtures):
+def make_row(table: str, **values: Any) -> tuple[Any, ...]:
+    """
+    A row with some *values*, and with 0 and empty texts elsewhere.
+    """
+    empty = {"integer": 0, "text": "", "bytes": b""}
+    columns = (TABLES[table].key, *TABLES[table].columns)
+    return tuple([values.get(each.name, empty[each.type]) for each in columns])
+
+
+def sample_row(table: str, at: int) -> tuple[Any, ...]:
+    values = {
+        "integer": 2**40 + at,
+        "text": f"text {at} é\U0001f600",
+        "bytes": b"\x00bytes %d\x00\xff" % at,
+    }
+    columns = (TABLES[table].key, *TABLES[table].columns)
+    return tuple(
+        [None if each.is_null and at == 1 else values[each.type] for each in columns]
+    )
+
+
+def _in_each_table(
+    change: Callable[[Writing, str, list[Any]], object],
+) -> Callable[[Backend], None]:
+    """
+    A function that calls *change* for each table, with the keys of the sample rows.
+    """
+
+    def change_all(backend: Backend) -> None:
+        for name in TABLES:
+            keys = sorted([sample_row(name, at)[0] for at in range(3)])
+            with backend.writing() as rows:
+                change(rows, name, keys)
+
+    return change_all
+
+
+_add = _in_each_table(
+    lambda rows, name, _: rows.add(name, [sample_row(name, at) for at in range(3)])
+)
+
+
+@_in_each_table
+def _set(rows: Writing, name: str, keys: list[Any]) -> None:
+    columns = [each.name for each in TABLES[name].columns]
+    rows.set(name, keys[0], **dict(zip(columns, sample_row(name, 2)[1:], strict=True)))
+
+
+_remove = _in_each_table(lambda rows, name, keys: rows.remove(name, *keys[:2]))
+
+
+def _raise_in_block(backend: Backend) -> None:
+    with suppress(InterruptedError), backend.writing() as rows:
+        rows.remove("branches", None, None)
+        rows.add("branches", [(7, 0, 0)])
+        raise InterruptedError
+
+
+def _scrub_and_vacuum(backend: Backend) -> None:
+    _remove(backend)
+    backend.scrub()
+    backend.vacuum()
+    backend.scrub()
+
+
+CHANGES: dict[str, Callable[[Backend], None]] = {
+    "add": lambda _backend: None,
+    "set": _set,
+    "remove": _remove,
+    "remove_each": _in_each_table(
+        lambda rows, name, keys: rows.remove_each(name, [*pairwise(keys)])
+    ),
+    "remove all": _in_each_table(lambda rows, name, _: rows.remove(name, None, None)),
+    "a block that raises": _raise_in_block,
+    "scrub and vacuum": _scrub_and_vacuum,
+}
+
+
+class RowPromises(StoreFixtures):
     """
     Blocks, ranges and numbers follow the protocol.
     """
+
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_rows_are_kept(self, reopen: Reopen, change: str) -> None:
+        """
+        Every row of every table is as it should be after each kind of change, and after
+        reopening.
+        """
+        store, expected = reopen(None), MemoryBackend()
+        for backend in (store._core.backend, expected):
+            _add(backend)
+            CHANGES[change](backend)
+
+        before = read_rows(store._core.backend)
+        after = read_rows(reopen(store)._core.backend)
+
+        assert read_rows(expected) == before
+        assert before == after
+
+    def test_numbers_are_kept(self, reopen: Reopen) -> None:
+        """
+        A number is never given twice: not after its row was removed, and not after the
+        store was opened again.
+        """
+        store, seen = reopen(None), [0]
+        with store._core.backend.writing() as rows:
+            rows.add("starts", [(b"stays", 1)])
+
+        # A backend that takes the largest number there is forgets it with the row, and
+        # one that counts in memory forgets it when it is closed.
+        for maintain in (None, "scrub", "vacuum", None):
+            backend = store._core.backend
+            with backend.writing() as rows:
+                seen += [rows.new_number(), rows.new_number()]
+                rows.add("branches", [(seen[-1], 0, 0)])
+
+            with backend.writing() as rows:
+                rows.remove("branches", None, None)
+
+            if maintain is not None:
+                getattr(backend, maintain)()
+
+            store = reopen(store)
+
+        assert sorted(set(seen)) == seen
 
     def test_block_is_all_or_nothing(self, store: Store) -> None:
         """
@@ -84,9 +212,13 @@ class TablePromises(StoreFixtures):
         and bytes in any order.
         """
         backend = store._core.backend
+        # In the order of UTF-16, which some databases and languages sort by, U+1F600
+        # comes before U+FFFF; and some are equal for databases that trim, fold or
+        # compose texts.
+        names = ["b", "a", "é", "e\u0301", "Z", "z", "a ", "\U0001f600", "\uffff"]
         with backend.writing() as rows:
             rows.add("branches", [(i, 0, i % 2) for i in (1 << 62, 2, 5, 3)])
-            rows.add("names", [(n, i, b"", b"") for i, n in enumerate("baéZ")])
+            rows.add("names", [(name, i, b"", b"") for i, name in enumerate(names)])
             rows.add("starts", [(b"\xff", 1), (b"", 2), (b"a\0", 3), (b"a", 4)])
 
         with backend.reading() as rows:
@@ -96,9 +228,8 @@ class TablePromises(StoreFixtures):
                 "branches", 3, None, columns=keys, limit=2, backwards=True
             )
             assert [(2,)] == rows.scan("branches", None, 5, columns=keys, limit=1)
-            assert ["Z", "a", "b", "é"] == [
-                row[0] for row in rows.scan("names", None, None)
-            ]
+            found = [row[0] for row in rows.scan("names", None, None)]
+            assert sorted(names) == found
             assert [b"", b"a", b"a\0", b"\xff"] == [
                 key for key, _ in rows.scan("starts", None, None)
             ]
@@ -128,6 +259,35 @@ class TablePromises(StoreFixtures):
             assert [expected] == rows.scan("origins", None, None, columns=columns)
             found = rows.scan_each("origins", [(7, 8)], columns=columns)
             assert [[expected]] == found
+
+    def test_heads(self, store: Store) -> None:
+        """
+        Names come with their newest revision and the origin of that, a page at a time;
+        what is not there is None.
+        """
+        backend = store._core.backend
+        names = [make_row("names", name=each, number=i) for i, each in enumerate("abc")]
+        revisions = [
+            make_row("revisions", revision=(number << 32) + at, origin=origin)
+            for number, at, origin in ((0, 1, 7), (0, 2, 7), (1, 1, 6))
+        ]
+        origin = (7, b"id", None, b"root", 1, 2)
+        with backend.writing() as rows:
+            rows.add("names", names)
+            rows.add("revisions", revisions)
+            rows.add("origins", [origin])
+
+        none = [None] * len(revisions[0]), [None] * len(origin)
+        first, second, third = expected = [
+            (*names[0], *revisions[1], *origin),
+            (*names[1], *revisions[2], *none[1]),
+            (*names[2], *none[0], *none[1]),
+        ]
+        with backend.reading() as rows:
+            assert [first] == rows.scan_heads("", None, 1)
+            assert expected == rows.scan_heads("", None, 9)
+            assert [second] == rows.scan_heads("aa", "c", 9)
+            assert [third] == rows.scan_heads("c", None, 9)
 
     def test_reads_one_moment(self, store: Store) -> None:
         """
@@ -223,22 +383,6 @@ class TablePromises(StoreFixtures):
             keys = rows.scan("branches", None, None, columns=("branch",))
             assert [(i,) for i in range(4, 2_001, 4)] == keys
 
-    def test_numbers(self, store: Store) -> None:
-        """
-        No number is given twice, also if its row was removed.
-        """
-        backend = store._core.backend
-        seen = [0]
-        for _ in range(3):
-            with backend.writing() as rows:
-                seen += [rows.new_number(), rows.new_number()]
-                rows.add("branches", [(seen[-1], 0, 0)])
-
-            with backend.writing() as rows:
-                rows.remove("branches", None, None)
-
-        assert sorted(set(seen)) == seen
-
     def test_all_tables(self, store: Store) -> None:
         """
         Every table takes all values that its columns allow, including the largest and
@@ -276,15 +420,15 @@ class TablePromises(StoreFixtures):
         large = bytes(range(256)) * 2**13
         names = ["\U0001f600" * 499 + last for last in "ab"]
         labels = [name.encode() for name in names]
-        row = (1, b"id", b"", "\u00e9" * 100_000, 0, b"seal")
+        change = (1, b"id", b"", "\u00e9" * 100_000, 0, b"seal")
         with backend.writing() as rows:
             rows.add("entries", [(1, b"id", large, None, b"digest")])
             rows.add("blobs", [(b"digest", len(large), large)])
             rows.add("records", [(b"key", large, 0, 0, b"", b"seal")])
-            rows.add("changes", [row])
+            rows.add("changes", [change])
             for at, (name, label) in enumerate(zip(names, labels, strict=True), 1):
-                rows.add("names", [(name, at, b"", b"")])
-                rows.add("labels", [(label, at)])
+                rows.add("names", [make_row("names", name=name)])
+                rows.add("labels", [(label, 1)])
                 found = rows.scan("names", None, None, columns=("name",))
                 assert [(each,) for each in names[:at]] == found
                 found = rows.scan("labels", None, None, columns=("label",))
@@ -294,4 +438,4 @@ class TablePromises(StoreFixtures):
             assert (large,) == rows.get("entries", 1, ("body",))
             assert (large,) == rows.get("blobs", b"digest", ("data",))
             assert (large,) == rows.get("records", b"key", ("value",))
-            assert row == rows.get("changes", 1)
+            assert change == rows.get("changes", 1)

@@ -2,36 +2,26 @@
 Promises about what hosts save with states.
 """
 
-from __future__ import annotations
-
 import pytest
 
-from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StoreError
-from conversation_state.store import Store
-from conversation_state.store.records import Hold, Writer, after, reading, write
+from conversation_state.store.records import Hold, after, reading, write
 from conversation_state.store.schema import RecordRow
-from conversation_state.testing.stores._fixtures import (
-    CONVERSATION,
-    StoreFixtures,
-    append_turns,
-)
-
-__all__ = ["RecordPromises"]
+from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
 
 
-class RecordPromises(StoreFixtures):
+class RecordPromises(StoreCase):
     """
     Records are in order, and written at one moment with states.
     """
 
-    def test_records(self, store: Store) -> None:
+    def test_records(self, store):
         """
         Records are put, replaced, read in order by a range of keys, and
         removed.
         """
 
-        def put(rows: Writer) -> None:
+        def put(rows):
             rows.add(b"a\xff\xff", b"1")
             rows.put(b"a", b"")
             rows.put(b"", b"0")
@@ -56,7 +46,7 @@ class RecordPromises(StoreFixtures):
 
         assert () == store.verify()
 
-    def test_after(self) -> None:
+    def test_after(self):
         """
         The key after a prefix is greater than all keys with that prefix, and is the
         smallest such key.
@@ -66,14 +56,14 @@ class RecordPromises(StoreFixtures):
             *(after(b""), after(b"\xff\xff")),
         )
 
-    def test_one_moment(self, store: Store) -> None:
+    def test_one_moment(self, store):
         """
         A block that raises has written neither records nor states, and what
         was saved in it is not known afterwards.
         """
         store.save("chat", CONVERSATION)
 
-        def fail(rows: Writer) -> None:
+        def fail(rows):
             rows.save("chat", CONVERSATION.add_user_prompt("lost"))
             rows.save("new", CONVERSATION)
             rows.put(b"key", b"lost")
@@ -94,7 +84,7 @@ class RecordPromises(StoreFixtures):
         assert after_all == self.other(store).load("chat")
         assert () == store.verify()
 
-    def test_saves_whatever_was(self, store: Store) -> None:
+    def test_saves_whatever_was(self, store):
         """
         A state that is saved with a record replaces any head; the same head once more
         changes nothing.
@@ -102,7 +92,7 @@ class RecordPromises(StoreFixtures):
         states = append_turns(CONVERSATION, 4)
         other = self.other(store)
 
-        def save(at: int) -> Hold:
+        def save(at):
             return write(store, lambda rows: rows.save("chat", states[at]).entries)
 
         first = save(3)
@@ -114,13 +104,13 @@ class RecordPromises(StoreFixtures):
         assert [4, 3, 5, 6, 5] == [head.length for head in store.history("chat")]
         assert states[2] == store.load("chat") == other.load("chat")
 
-    def test_conflict(self, store: Store) -> None:
+    def test_conflict(self, store):
         """
         If another writer was first, the block runs again, and reads the new rows.
         """
         calls = []
 
-        def add(rows: Writer) -> None:
+        def add(rows):
             calls.append(rows.get(b"key"))
             # As if another writer had saved since the store read the head.
             if len(calls) == 1:
@@ -135,7 +125,7 @@ class RecordPromises(StoreFixtures):
         with reading(store) as rows:
             assert [b"key"] == rows.keys(b"", None)
 
-    def test_holds(self, store: Store) -> None:
+    def test_holds(self, store):
         """
         Messages that a record holds stay as long as the record, even if names are
         deleted, and can be read from it.
@@ -143,7 +133,7 @@ class RecordPromises(StoreFixtures):
         states = append_turns(CONVERSATION, 6)
         holds: list[Hold] = []
 
-        def keep(rows: Writer) -> None:
+        def keep(rows):
             for at in (5, 2):
                 holds.append(rows.save("chat", states[at]).entries)
                 rows.put(b"%d" % at, b"", holds[-1])
@@ -188,7 +178,7 @@ class RecordPromises(StoreFixtures):
 
         assert 4 == store.collect_garbage().entries
 
-    def test_erased(self, store: Store) -> None:
+    def test_erased(self, store):
         """
         What is erased is erased for records, too.
         """
@@ -205,7 +195,7 @@ class RecordPromises(StoreFixtures):
         assert str(states[2][1]) not in texts
         assert () == store.verify()
 
-    def test_damage(self, store: Store) -> None:
+    def test_damage(self, store):
         """
         A damaged record is reported and never read, and neither are messages that it
         did not hold.
@@ -243,7 +233,7 @@ class RecordPromises(StoreFixtures):
         with pytest.raises(StoreError):
             _has_record(self.other(store))
 
-    def test_other_messages(self, store: Store) -> None:
+    def test_other_messages(self, store):
         """
         Other messages in the place of those that a record held are not read as its
         messages, even if they are valid.
@@ -258,11 +248,11 @@ class RecordPromises(StoreFixtures):
             _has_record(self.other(store))
 
 
-def _save_record(store: Store, state: Aggregator) -> None:
+def _save_record(store, state):
     write(store, lambda rows: rows.put(b"k", b"v", rows.save("chat", state).entries))
 
 
-def _has_record(store: Store) -> bool:
+def _has_record(store):
     with reading(store) as rows:
         record = rows.get(b"k")
         return (

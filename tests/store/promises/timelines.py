@@ -2,10 +2,7 @@
 Promises about timelines: saved moment by moment, and loaded as they were.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,23 +10,18 @@ from hypothesis import given, settings
 
 from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.store import ERASED, Store
-from conversation_state.testing.stores._fixtures import (
-    CONVERSATION,
-    FOR_EXAMPLES,
-    Call,
+from conversation_state.testing.stores import (
     InjectedError,
-    StoreFixtures,
     failing,
 )
 from conversation_state.testing.strategies import timelines
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 from conversation_state.usage import Usage
+from tests.store.promises.case import CONVERSATION, FOR_EXAMPLES, StoreCase
 
-__all__ = ["TimelinePromises"]
 
-
-def grow_timeline(steps: int) -> Timeline[Any]:
+def grow_timeline(steps):
     """
     A timeline with a branch at every fifth moment, labels, groups and usages.
     """
@@ -47,16 +39,14 @@ def grow_timeline(steps: int) -> Timeline[Any]:
     return timeline
 
 
-class TimelinePromises(StoreFixtures):
+class TimelinePromises(StoreCase):
     """
     A timeline stays the same when anything else is saved.
     """
 
     @settings(FOR_EXAMPLES, max_examples=max(settings().max_examples // 10, 5))
     @given(timelines(), timelines())
-    def test_any_timeline_comes_back(
-        self, store: Store, first: Timeline[Any], second: Timeline[Any]
-    ) -> None:
+    def test_any_timeline_comes_back(self, store, first, second):
         """
         Any timeline that is saved is loaded as an equal one, in this store and in
         others, and still after another took its place; the present state is the head.
@@ -74,7 +64,7 @@ class TimelinePromises(StoreFixtures):
         assert () == store.verify()
         store.delete("chat")
 
-    def test_every_step_is_kept(self, reopen: Callable[[Store | None], Store]) -> None:
+    def test_every_step_is_kept(self, reopen):
         """
         Saved after every step, by two stores in turn: what is undone, redone and gone
         back to as well.
@@ -105,9 +95,7 @@ class TimelinePromises(StoreFixtures):
         assert () == store.verify()
 
     @pytest.mark.parametrize("steps", [10, 100])
-    def test_writes_the_new_moments(
-        self, watched: Store, calls: list[Call], steps: int
-    ) -> None:
+    def test_writes_the_new_moments(self, watched, calls, steps):
         """
         One more moment is four rows in as many calls, for any number of moments.
         """
@@ -128,7 +116,7 @@ class TimelinePromises(StoreFixtures):
 
         assert [] == [call for call in calls if call.verb in {"add", "set"}]
 
-    def test_revisions_are_the_tree(self, store: Store) -> None:
+    def test_revisions_are_the_tree(self, store):
         """
         Each moment is a revision that grew from that of its parent: so the history of
         the name has the branches of the timeline.
@@ -149,7 +137,7 @@ class TimelinePromises(StoreFixtures):
         tree = store.message_tree("chat")
         assert MessageTree.of(timeline).leaves == tree.leaves
 
-    def test_stale_timeline(self, store: Store) -> None:
+    def test_stale_timeline(self, store):
         """
         A timeline that lacks or replaces a moment which is saved is refused, and
         nothing is written; with the head it is saved.
@@ -182,7 +170,7 @@ class TimelinePromises(StoreFixtures):
         assert ours == self.other(store).load_timeline("chat")
         assert () == store.verify()
 
-    def test_beside_other_verbs(self, store: Store) -> None:
+    def test_beside_other_verbs(self, store):
         """
         What is saved, or rolled back, under a timeline's name is in it, committed on
         what it grew from; and a timeline that lacks it is refused.
@@ -207,7 +195,7 @@ class TimelinePromises(StoreFixtures):
         assert 8 == head.revision
         assert () == store.verify()
 
-    def test_of_a_history(self, store: Store) -> None:
+    def test_of_a_history(self, store):
         """
         A name that was saved by other verbs has its history as a timeline, which can
         be gone on with.
@@ -228,7 +216,7 @@ class TimelinePromises(StoreFixtures):
         assert timeline == self.other(store).load_timeline("chat")
         assert 2 == len(store.history("chat"))
 
-    def test_erased_and_deleted(self, store: Store) -> None:
+    def test_erased_and_deleted(self, store):
         """
         What is erased is a tombstone in every moment; of a name that is deleted and
         collected nothing is left.
@@ -266,7 +254,7 @@ class TimelinePromises(StoreFixtures):
         with pytest.raises(NotSavedError):
             store.load_timeline("chat")
 
-    def test_erased_stays_erased(self, store: Store) -> None:
+    def test_erased_stays_erased(self, store):
         """
         A timeline that still has what was erased, and is saved once more, does not
         bring it back, here or elsewhere.
@@ -290,7 +278,7 @@ class TimelinePromises(StoreFixtures):
 
         assert () == store.verify()
 
-    def test_shorter_than_its_parent(self, store: Store) -> None:
+    def test_shorter_than_its_parent(self, store):
         """
         A moment that does not begin with all messages of the one that it was committed
         on leaves those in the tree of messages.
@@ -311,7 +299,7 @@ class TimelinePromises(StoreFixtures):
 
                 assert MessageTree.of(timeline).leaves == tree.leaves
 
-    def test_forgets_what_others_saved(self, store: Store) -> None:
+    def test_forgets_what_others_saved(self, store):
         """
         A timeline with a limit goes on after it forgot what another verb saved.
         """
@@ -329,7 +317,7 @@ class TimelinePromises(StoreFixtures):
         with pytest.raises(StaleHeadError):
             store.save_timeline("chat", timeline)
 
-    def test_stale_label(self, store: Store) -> None:
+    def test_stale_label(self, store):
         """
         A timeline with another label than a moment has that is saved is refused, and
         so is one with another group; with the head it is saved.
@@ -350,7 +338,7 @@ class TimelinePromises(StoreFixtures):
 
         store.save_timeline("chat", amended.commit(more.add_user_prompt("on")))
 
-    def test_back_to_an_undo(self, store: Store) -> None:
+    def test_back_to_an_undo(self, store):
         """
         After a rollback to a state that `undo` left, the next commit follows the moment
         that was the present one then.
@@ -369,7 +357,7 @@ class TimelinePromises(StoreFixtures):
         assert [None, 0, 1, 1, 1, 4] == [each.parent for each in loaded.moments]
         assert loaded == self.other(store, remembered=0).load_timeline("chat")
 
-    def test_loaded_alike_everywhere(self, store: Store) -> None:
+    def test_loaded_alike_everywhere(self, store):
         """
         The store that saved a timeline loads it as any other one does: without a
         filter, and with no group open.
@@ -386,7 +374,7 @@ class TimelinePromises(StoreFixtures):
 
             assert (2, 3) == (len(filtered.moments), len(typed.moments))
 
-    def test_failure_at_any_call(self, store: Store) -> None:
+    def test_failure_at_any_call(self, store):
         """
         After a failure at any call while a timeline is saved, the name has the timeline
         before or the new one; and it can be saved again.
@@ -413,7 +401,7 @@ class TimelinePromises(StoreFixtures):
         assert at > 5
         assert () == store.verify()
 
-    def test_bad_timelines(self, store: Store) -> None:
+    def test_bad_timelines(self, store):
         """
         Values that are not timelines of states are refused, and nothing is written.
         """

@@ -2,35 +2,26 @@
 Promises about names: what can be listed of them, labelled, loaded and restored.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError
-from conversation_state.store import Store
-from conversation_state.testing.stores._fixtures import (
-    CONVERSATION,
-    StoreFixtures,
-    append_turns,
-)
 from conversation_state.usage import Usage
+from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
 
-__all__ = ["NamePromises"]
 
-
-def list_labels(store: Store) -> list[tuple[str, ...]]:
+def list_labels(store):
     return [head.labels for head in store.history("chat")]
 
 
-class NamePromises(StoreFixtures):
+class NamePromises(StoreCase):
     """
     Every saved revision can be listed, labelled, loaded and restored.
     """
 
-    def test_not_saved(self, store: Store) -> None:
+    def test_not_saved(self, store):
         """
         A missing name is reported as such, with similar names.
         """
@@ -51,7 +42,7 @@ class NamePromises(StoreFixtures):
         with pytest.raises(NotSavedError):
             store.erase("nothing", reason="asked")
 
-    def test_default(self, store: Store) -> None:
+    def test_default(self, store):
         """
         A default is returned for a name that is not saved, or is deleted, and
         for nothing else.
@@ -73,7 +64,7 @@ class NamePromises(StoreFixtures):
 
         assert store.load("chat", default=None) is None
 
-    def test_contains(self, store: Store) -> None:
+    def test_contains(self, store):
         """
         A name is in the store from its first save until it is deleted, by
         whichever store.
@@ -91,7 +82,7 @@ class NamePromises(StoreFixtures):
         assert "chat" not in store
         assert "chat" not in self.other(store)
 
-    def test_names(self, store: Store) -> None:
+    def test_names(self, store):
         """
         Names are listed in the order of their code points, for any content.
         """
@@ -107,7 +98,7 @@ class NamePromises(StoreFixtures):
         assert ("a", "a ", "a b", "a/1", "a/2") == store.names(prefix="a")
         assert () == store.names(prefix="nothing")
 
-    def test_history(self, store: Store) -> None:
+    def test_history(self, store):
         """
         The newest first, by pages or all at once.
         """
@@ -120,7 +111,7 @@ class NamePromises(StoreFixtures):
         assert newest_first[3:5] == store.history("chat", before=5, limit=2)
         assert () == store.history("chat", before=1)
 
-    def test_labels(self, store: Store) -> None:
+    def test_labels(self, store):
         """
         A label points to the state that it was given last. Any number of labels point
         to one state, and none is lost by another label or a save.
@@ -152,7 +143,7 @@ class NamePromises(StoreFixtures):
         assert () == store.latest("fork").labels
         assert () == store.verify()
 
-    def test_removed_label(self, store: Store) -> None:
+    def test_removed_label(self, store):
         """
         A label that is removed is gone, and no other one.
         """
@@ -168,7 +159,7 @@ class NamePromises(StoreFixtures):
         assert CONVERSATION == store.load("chat", at="second")
         assert () == store.verify()
 
-    def test_rollback(self, store: Store) -> None:
+    def test_rollback(self, store):
         """
         Usage that was recorded since stays in the ledger, and the later revisions stay,
         too; a label, a number and a head can be given.
@@ -192,7 +183,7 @@ class NamePromises(StoreFixtures):
         assert wrong == store.load("chat")
         assert () == store.verify()
 
-    def test_rollback_to_what_had_more(self, store: Store) -> None:
+    def test_rollback_to_what_had_more(self, store):
         """
         The ledger of both counts: also entries that the head lacks, and those of
         another conversation that stood under the name meanwhile.
@@ -209,7 +200,7 @@ class NamePromises(StoreFixtures):
         assert ["first", "other"] == [entry.id for entry in back.ledger]
         assert () == store.verify()
 
-    def test_rollback_from(self, store: Store) -> None:
+    def test_rollback_from(self, store):
         """
         A rollback that expects another head fails, and nothing is written; a name or a
         revision that is not there is reported as missing.
@@ -234,7 +225,7 @@ class NamePromises(StoreFixtures):
         assert 4 == store.rollback("chat", 1, expecting=heads[2]).revision
 
     @pytest.mark.parametrize("last", [0, 1, 20, 61, 1_000])
-    def test_window(self, store: Store, last: int) -> None:
+    def test_window(self, store, last):
         """
         The newest messages without the others, across branches.
         """
@@ -251,7 +242,7 @@ class NamePromises(StoreFixtures):
         assert store.latest("fork") == window.head
 
     @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "a" * 501, 7])
-    def test_bad_names(self, store: Store, name: str) -> None:
+    def test_bad_names(self, store, name):
         """
         Invalid names are refused before anything is written.
         """
@@ -259,7 +250,7 @@ class NamePromises(StoreFixtures):
             with pytest.raises(ValueError):
                 verb(name)
 
-    def test_bad_arguments(self, store: Store) -> None:
+    def test_bad_arguments(self, store):
         """
         Invalid labels, prefixes, numbers and identities are refused before anything is
         written, and are never reported as damage.

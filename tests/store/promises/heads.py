@@ -2,8 +2,6 @@
 Promises about heads: of two writers, none loses what it saved.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -13,23 +11,16 @@ import pytest
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError
-from conversation_state.store import Store
-from conversation_state.testing.stores._fixtures import (
-    CONVERSATION,
-    StoreFixtures,
-    append_turns,
-)
 from conversation_state.usage import Usage
+from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
 
-__all__ = ["HeadPromises"]
 
-
-class HeadPromises(StoreFixtures):
+class HeadPromises(StoreCase):
     """
     No save is lost because of another writer.
     """
 
-    def test_stale(self, store: Store) -> None:
+    def test_stale(self, store):
         """
         A save that expects another head fails, reports both heads, and writes nothing.
         """
@@ -53,7 +44,7 @@ class HeadPromises(StoreFixtures):
         assert theirs == store.load("chat")
         assert 2 == len(store.history("chat"))
 
-    def test_refuses_shorter_states(self, store: Store) -> None:
+    def test_refuses_shorter_states(self, store):
         """
         Without *expecting*, a state must have all messages and ledger entries of the
         head, in order.
@@ -75,7 +66,7 @@ class HeadPromises(StoreFixtures):
         assert 3 == store.latest("chat").revision
         assert head == store.latest("chat", at=1)
 
-    def test_all_or_none(self, store: Store) -> None:
+    def test_all_or_none(self, store):
         """
         Several names are saved at once, and none of them if one is stale.
         """
@@ -98,7 +89,7 @@ class HeadPromises(StoreFixtures):
         assert 1 == len(store.history("chat"))
         assert () == store.verify()
 
-    def test_all_go_on(self, store: Store) -> None:
+    def test_all_go_on(self, store):
         """
         A state that was saved with others is continued by its new rows, alone or with
         them.
@@ -117,7 +108,7 @@ class HeadPromises(StoreFixtures):
         assert [4, 3] == [store.latest(name).revision for name in ("one", "two")]
         assert () == store.verify()
 
-    def test_all_of_nothing(self, store: Store) -> None:
+    def test_all_of_nothing(self, store):
         """
         Saving no states returns no heads; the head of a name that is not saved is an
         error.
@@ -129,7 +120,7 @@ class HeadPromises(StoreFixtures):
 
         assert () == store.names()
 
-    def test_deletes_what_was_expected(self, store: Store) -> None:
+    def test_deletes_what_was_expected(self, store):
         """
         A name is not deleted if its head is not the expected one.
         """
@@ -145,7 +136,7 @@ class HeadPromises(StoreFixtures):
 
         assert () == store.names()
 
-    def test_expected_heads(self, store: Store) -> None:
+    def test_expected_heads(self, store):
         """
         A label, a note and a fork that expect another head change nothing, whichever
         revision they are of; labels and notes make no head another.
@@ -183,7 +174,7 @@ class HeadPromises(StoreFixtures):
         with pytest.raises(NotSavedError):
             store.label("none", "kept", expecting=0)
 
-    def test_stale_cache(self, store: Store) -> None:
+    def test_stale_cache(self, store):
         """
         A store with an old head in memory saves on top of the new head.
         """
@@ -196,7 +187,7 @@ class HeadPromises(StoreFixtures):
         assert [3, 2, 1] == [head.revision for head in store.history("chat")]
         assert 3 == len(other.load("chat"))
 
-    def test_reads_what_is_new(self, store: Store, watched: Store) -> None:
+    def test_reads_what_is_new(self, store, watched):
         """
         Of a head that another store moved, only the new rows are read: the messages
         that were known are the same objects.
@@ -210,13 +201,13 @@ class HeadPromises(StoreFixtures):
         assert states[-1] == after
         assert before.entries[0] is after.entries[0]
 
-    def test_update(self, store: Store) -> None:
+    def test_update(self, store):
         """
         Any number of threads may update one name; no update is lost.
         """
         store.save("chat", Aggregator.new())
 
-        def add_prompts(who: int) -> None:
+        def add_prompts(who):
             for i in range(5):
                 store.update(
                     "chat", partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
@@ -230,7 +221,7 @@ class HeadPromises(StoreFixtures):
         assert 20 == len(texts)
         assert 21 == store.latest("chat").revision
 
-    def test_update_starts(self, store: Store) -> None:
+    def test_update_starts(self, store):
         """
         An update of a name that is not there needs a state to start from.
         """

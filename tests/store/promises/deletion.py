@@ -2,8 +2,6 @@
 Promises about deleting, collecting and erasing; and about large content.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from conversation_state.aggregator import Aggregator
@@ -12,27 +10,24 @@ from conversation_state.messages import AssistantMessage, ToolMessage, UserMessa
 from conversation_state.parts import ImagePart, TextPart
 from conversation_state.store import ERASED, Store
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.testing.stores._fixtures import (
+from conversation_state.testing.stores import RecordingBackend
+from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
+from tests.store.promises.case import (
     CONVERSATION,
     LARGE,
-    Call,
-    RecordingBackend,
-    StoreFixtures,
+    StoreCase,
     append_turns,
     read_rows,
 )
-from conversation_state.tools import ToolCall
-from conversation_state.usage import Usage
-
-__all__ = ["DeletionPromises"]
 
 
-class DeletionPromises(StoreFixtures):
+class DeletionPromises(StoreCase):
     """
     Deleted content is gone, and all other content stays.
     """
 
-    def test_delete_and_collect(self, store: Store) -> None:
+    def test_delete_and_collect(self, store):
         """
         Content that no name needs is collected; all other content stays.
         """
@@ -53,7 +48,7 @@ class DeletionPromises(StoreFixtures):
         assert () == store.verify()
         assert 0 == store.collect_garbage().entries
 
-    def test_nothing_is_left(self, store: Store) -> None:
+    def test_nothing_is_left(self, store):
         """
         After every name was deleted and garbage was collected, the only row left is the
         record of the collection.
@@ -71,7 +66,7 @@ class DeletionPromises(StoreFixtures):
 
         assert {"changes"} == left
 
-    def test_collects_nothing_twice(self, store: Store) -> None:
+    def test_collects_nothing_twice(self, store):
         """
         A second collection counts nothing, with vacuum and without, and no store
         forgets its rows because of it.
@@ -96,9 +91,7 @@ class DeletionPromises(StoreFixtures):
         assert () == store.verify()
 
     @pytest.mark.parametrize("names", [3, 60])
-    def test_collects_in_few_calls(
-        self, watched: Store, calls: list[Call], names: int
-    ) -> None:
+    def test_collects_in_few_calls(self, watched, calls, names):
         """
         A collection makes few calls while others wait, for any amount of garbage.
         """
@@ -116,7 +109,7 @@ class DeletionPromises(StoreFixtures):
         assert (names, names) == (collected.entries, collected.ledger_entries)
         assert 26 > len(calls[waiting:])
 
-    def test_places_that_came_free(self, store: Store) -> None:
+    def test_places_that_came_free(self, store):
         """
         A store that remembers collected rows does not take them for new rows in their
         places.
@@ -137,7 +130,7 @@ class DeletionPromises(StoreFixtures):
         )
         assert () == store.verify()
 
-    def test_deleted_by_others(self, store: Store) -> None:
+    def test_deleted_by_others(self, store):
         """
         A name that another store deleted, or created again, is not mistaken for the old
         one.
@@ -158,7 +151,7 @@ class DeletionPromises(StoreFixtures):
 
         assert new == store.load("chat")
 
-    def test_erase(self, store: Store) -> None:
+    def test_erase(self, store):
         """
         Every state that had the entry has a tombstone in its place, in any store; ids
         of calls and digests stay.
@@ -200,7 +193,7 @@ class DeletionPromises(StoreFixtures):
             again.erased_at,
         )
 
-    def test_erase_a_tombstone(self, store: Store) -> None:
+    def test_erase_a_tombstone(self, store):
         """
         An entry that was saved as a tombstone, from another store, is erased already:
         the receipt has its reason, and a state with the content can't bring it back.
@@ -224,7 +217,7 @@ class DeletionPromises(StoreFixtures):
         assert "" == store.load("apart")[2].text
         assert () == store.verify()
 
-    def test_erase_beside_a_tombstone(self, store: Store) -> None:
+    def test_erase_beside_a_tombstone(self, store):
         """
         If one state has the content and another has a tombstone, the content is erased,
         for the reason that is given.
@@ -243,7 +236,7 @@ class DeletionPromises(StoreFixtures):
         assert stone == store.load("apart")
         assert () == store.verify()
 
-    def test_goes_on_after_erasing(self, store: Store, calls: list[Call]) -> None:
+    def test_goes_on_after_erasing(self, store, calls):
         """
         A state that was loaded after an erasure is continued with one new row, and so
         is one that was loaded before.
@@ -265,7 +258,7 @@ class DeletionPromises(StoreFixtures):
         assert () == store.verify()
         assert "" == store.load("chat")[50].text
 
-    def test_erased_stays_erased(self, store: Store) -> None:
+    def test_erased_stays_erased(self, store):
         """
         Erased content does not come back with a store that still has it in memory.
         """
@@ -282,7 +275,7 @@ class DeletionPromises(StoreFixtures):
 
         assert () == store.verify()
 
-    def test_erased_elsewhere_stays_erased(self, store: Store) -> None:
+    def test_erased_elsewhere_stays_erased(self, store):
         """
         Erased content does not come back with a head that was saved here and has not
         changed since.
@@ -304,9 +297,7 @@ class DeletionPromises(StoreFixtures):
         assert ["new", ""] == [m.text for m in other.load("new")]
         assert () == store.verify()
 
-    def test_large_content_is_kept_once(
-        self, watched: Store, calls: list[Call]
-    ) -> None:
+    def test_large_content_is_kept_once(self, watched, calls):
         """
         An image in many messages is stored once, and is collected with the last of
         them.
@@ -328,7 +319,7 @@ class DeletionPromises(StoreFixtures):
         assert 1 == watched.erase(state.entries[1].id, reason="asked").blobs
         assert () == watched.verify()
 
-    def test_large_content_of_a_first_message(self, store: Store) -> None:
+    def test_large_content_of_a_first_message(self, store):
         """
         An image in the first message of what was deleted is collected at once, not
         by the next collection.
@@ -343,7 +334,7 @@ class DeletionPromises(StoreFixtures):
         assert 0 == store.collect_garbage().blobs
         assert () == store.verify()
 
-    def test_several_in_one_message(self, store: Store) -> None:
+    def test_several_in_one_message(self, store):
         """
         Large parts of one message come back in their places, equal ones too.
         """
@@ -354,7 +345,7 @@ class DeletionPromises(StoreFixtures):
         assert state == self.other(store).load("chat")
         assert () == store.verify()
 
-    def test_text_like_a_reference(self, store: Store) -> None:
+    def test_text_like_a_reference(self, store):
         """
         A text that looks like a reference to large content is loaded as a text.
         """
