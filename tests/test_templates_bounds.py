@@ -11,7 +11,6 @@ from conversation_state.errors import MissingVariableError, TemplateError
 from conversation_state.templates import Template
 from conversation_state.templates._bounds import (
     MAX_CHARACTERS,
-    MAX_DEPTH,
     MAX_LEVELS,
     MAX_STEPS,
     MAX_WIDTH,
@@ -52,21 +51,6 @@ class TestMeter:
 
         with pytest.raises(Refused, match="1,000,000 characters or items"):
             meter.make(MAX_CHARACTERS + 1)
-
-    def test_depth(self):
-        """
-        As deep as calls may be, again and again.
-        """
-        meter = Meter()
-        for _ in range(2):
-            for _ in range(MAX_DEPTH):
-                meter.enter()
-
-            with pytest.raises(Refused, match="50 levels deep"):
-                meter.enter()
-
-            for _ in range(MAX_DEPTH + 1):
-                meter.leave()
 
     @pytest.mark.parametrize("number", [MAX_WIDTH, -MAX_WIDTH, 0])
     def test_width(self, number):

@@ -53,7 +53,7 @@ The largest width and precision of a format.
 
 # The deepest nesting of values; as in messages' metadata.
 MAX_LEVELS = 100
-# The deepest nesting of templates, and of macros that call each other.
+# The deepest nesting of templates.
 MAX_DEPTH = 50
 
 # One step reads so many characters of a text.
@@ -100,10 +100,6 @@ def dotted_path(path: tuple[Any, ...]) -> str:
 
 
 def check_width(number: int, what: str) -> None:
-    """
-    Raises:
-        Refused: If *number* is wider than anything may be.
-    """
     if not -MAX_WIDTH <= number <= MAX_WIDTH:
         raise Refused(f"{what} is over {MAX_WIDTH:,}, the widest there is")
 
@@ -113,25 +109,18 @@ class Meter:
     The rest of the limits while one text is rendered.
     """
 
-    __slots__ = ("_characters", "_depth", "_steps")
+    __slots__ = ("_characters", "_steps")
 
     def __init__(self) -> None:
         self._steps = MAX_STEPS
         self._characters = MAX_CHARACTERS
-        self._depth = 0
 
     def step(self, count: int = 1) -> None:
-        """
-        Count *count* steps.
-        """
         self._steps -= count
         if self._steps < 0:
             raise Refused(f"it takes more than {MAX_STEPS:,} steps")
 
     def write(self, count: int) -> None:
-        """
-        Count *count* written characters.
-        """
         self._characters -= count
         if self._characters < 0:
             raise Refused(f"it writes more than {MAX_CHARACTERS:,} characters")
@@ -146,22 +135,6 @@ class Meter:
             )
 
         self.step(1 + count // _CHARACTERS_A_STEP)
-
-    def enter(self) -> None:
-        """
-        Go one level down; `leave` goes up again.
-        """
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise Refused(
-                f"it calls itself, or others, more than {MAX_DEPTH} levels deep"
-            )
-
-    def leave(self) -> None:
-        """
-        Go one level up.
-        """
-        self._depth -= 1
 
     def measure(  # noqa: C901 - a branch for each kind of value
         self, value: Any, check_scalar: Callable[[Any], object] = type

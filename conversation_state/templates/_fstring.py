@@ -52,12 +52,6 @@ _BRACES = "write {{ and }} for braces that stay"
 
 
 def compile_template(text: str) -> FormatPieces:
-    """
-    What *text* is made of.
-
-    Raises:
-        Refused: If it is not a template.
-    """
     pieces: list[str | FormatField] = []
     try:
         for literal, name, spec, conversion in Formatter().parse(text):
@@ -109,9 +103,6 @@ def _parse_field(name: str, spec: str, conversion: str | None) -> FormatField:
 
 
 def render_template(pieces: FormatPieces, variables: Variables, meter: Meter) -> str:
-    """
-    The text that *pieces* become.
-    """
     parts = []
     for piece in pieces:
         part = piece if isinstance(piece, str) else _fill_field(piece, variables, meter)

@@ -8,7 +8,8 @@ there is nothing to call, and fields are keys. As in the other syntaxes, a key
 that is missing is an error, in `index` too.
 
 Not available: `define`, `template` and `block`, variables but those of `range`,
-`break` and `continue`, and the functions that format, slice or escape.
+`break` and `continue`, numbers that are not decimal, and the functions that format,
+slice or escape.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from gotpl.errors import TemplateError as GoError
 from gotpl.parse.nodes import (
     ActionNode,
     BoolNode,
-    CharacterNode,
     CommandNode,
     DotNode,
     FieldNode,
@@ -30,7 +31,6 @@ from gotpl.parse.nodes import (
     IfNode,
     ListNode,
     NilNode,
-    NumberNode,
     ParenthesizedNode,
     PipeNode,
     RangeNode,
@@ -69,12 +69,6 @@ _LIMITS = ParserLimits(
 
 
 def compile_template(text: str) -> ListNode:
-    """
-    The tree of the template *text*.
-
-    Raises:
-        Refused: If it is not a template.
-    """
     try:
         parsed = parse_template(text, limits=_LIMITS)
     except GoError as error:
@@ -87,9 +81,6 @@ def compile_template(text: str) -> ListNode:
 
 
 def render_template(template: ListNode, variables: Variables, meter: Meter) -> str:
-    """
-    The text that *template* becomes.
-    """
     top = PathValue(variables)
     renderer = _Renderer(meter, top)
     renderer.write_list(template, top)
@@ -97,12 +88,8 @@ def render_template(template: ListNode, variables: Variables, meter: Meter) -> s
 
 
 class PathValue(NamedTuple):
-    """
-    A value, and the path to it, see `dotted_path`.
-    """
-
     value: Any
-    path: tuple[Any, ...] = ()
+    path: tuple[Any, ...] = ()  # as `dotted_path` takes it
 
 
 _NO_VALUE: Any = object()
@@ -112,10 +99,6 @@ _ITEM_STEPS = 3
 
 
 class _Renderer:
-    """
-    One rendering: walks the tree, and writes.
-    """
-
     def __init__(self, meter: Meter, top: PathValue) -> None:
         self.texts: list[str] = []
         self._meter = meter
@@ -337,41 +320,23 @@ def _read_constant(term: Any) -> Any:
     if isinstance(term, (StringNode, BoolNode)):
         return term.value
 
-    if isinstance(term, CharacterNode):
-        return ord(term.value)
-
     if isinstance(term, NilNode):
         return None
 
-    if isinstance(term, NumberNode) and not term.text.endswith("i"):
-        return _read_number(term.text.replace("_", ""))
+    text = getattr(term, "text", "")
+    with suppress(ValueError):
+        return int(text, 0)  # refuses "010", which is 8 in Go
 
-    raise Refused("there are no complex numbers here")
+    if "." in text or "e" in text:
+        with suppress(ValueError):
+            return float(text)
 
-
-def _read_number(text: str) -> int | float:
-    # Unlike in Python, octal numbers may begin with a plain zero, and hexadecimal
-    # floats have a "p" in place of an "e", which is a digit in them.
-    digits = text.lower().lstrip("+-")
-    if digits.startswith("0x") and "p" in digits:
-        return float.fromhex(text)
-
-    if not digits.startswith("0x") and any(mark in digits for mark in ".ep"):
-        return float(text)
-
-    number = int(digits, 8) if digits[0] == "0" and digits.isdigit() else int(digits, 0)
-    return -number if text.startswith("-") else number
+    raise Refused(f"{text} is no number here; write a decimal one")
 
 
 # In this order: truth is a number in Python.
-_KINDS: Mapping[type, str] = {
-    bool: "bool",
-    int: "int",
-    float: "float",
-    str: "string",
-    list: "list",
-    dict: "map",
-}
+_KINDS: dict[type, str] = {bool: "bool", int: "int", float: "float"}
+_KINDS |= {str: "string", list: "list", dict: "map"}
 
 
 def _kind_of(value: Any) -> str:

@@ -1,9 +1,8 @@
 """
-Jinja2's syntax, in its immutable sandbox and within our bounds.
+Jinja2's syntax: parsed, rewritten for our sandbox, compiled and run there.
 
-The syntax tree may hold known kinds of nodes only, and is rewritten before it
-is compiled: everything that loops, compares, joins, writes or looks below a
-value goes through a method of `Sandbox`, which counts it.
+The syntax tree may hold known kinds of nodes only. Loops, macros, comparisons and
+outputs, for which Jinja2 does not ask its sandbox, are rewritten so that it does.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import nodes
 from jinja2.exceptions import TemplateError as JinjaError
@@ -20,14 +19,8 @@ from jinja2.exceptions import TemplateSyntaxError
 from jinja2.meta import find_undeclared_variables
 from jinja2.visitor import NodeTransformer
 
-from conversation_state.templates._bounds import MAX_DEPTH, Meter, Refused
-from conversation_state.templates._jinja_sandbox import (
-    FILTER_NAMES,
-    GLOBALS,
-    TEST_NAMES,
-    Sandbox,
-    split_names,
-)
+from conversation_state.templates._bounds import Meter, Missing, Refused, dotted
+from conversation_state.templates._jinja_sandbox import GLOBALS, Sandbox
 from conversation_state.templates._values import Variables
 
 __all__ = ["EXACT", "MARKS", "compile_template", "render_template"]
@@ -41,41 +34,24 @@ EXACT = False
 _MAX_NODES = 5_000
 
 # Nested expressions are several levels of the tree each.
-_LEVELS = 3 * MAX_DEPTH
+_MAX_TREE_LEVELS = 150
 
-
-_NODES = frozenset(
-    getattr(nodes, name)
-    for name in split_names(
-        "Template Output TemplateData For If Macro CallBlock FilterBlock With Assign "
-        "AssignBlock Scope Name NSRef Const Tuple List Dict Pair Keyword CondExpr "
-        "Filter Test Call Getitem Getattr Slice Concat Compare Operand Mul Div "
-        "FloorDiv Add Sub Mod Pow Not Neg Pos And Or"
-    )
+_NODE_NAMES = (
+    "Template Output TemplateData For If Macro CallBlock FilterBlock With Assign "
+    "AssignBlock Scope Name NSRef Const Tuple List Dict Pair Keyword CondExpr "
+    "Filter Test Call Getitem Getattr Slice Concat Compare Operand Mul Div "
+    "FloorDiv Add Sub Mod Pow Not Neg Pos And Or"
 )
-
-
-class JinjaTemplate(NamedTuple):
-    """
-    A template's code, and the variables it may use.
-    """
-
-    code: CodeType
-    names: frozenset[str]
-
-
+_NODES = frozenset(_NODE_NAMES.split())
 _SANDBOX = Sandbox()
 
 # Jinja2 takes both for the end of the template.
 _OPEN = re.compile(r"(?:\{#|\{%[-+]?\s*raw\s*-?%\}\s*)\Z")
 
-# Space within tags that Jinja2 does not take for the end of a line.
-_SPACES = "\x1f\x1e\x1d\x1c"
 
-
-def compile_template(text: str) -> JinjaTemplate:
+def compile_template(text: str) -> tuple[CodeType, frozenset[str]]:
     """
-    The code of the template *text*.
+    The code of the template *text*, and the variables it may use.
 
     Raises:
         Refused: If it is not a template, or uses what is not available.
@@ -83,17 +59,14 @@ def compile_template(text: str) -> JinjaTemplate:
     if _OPEN.search(text):
         raise Refused("it ends in a comment or raw block that is not closed")
 
-    # Jinja2 makes every end of a line "\n"; ours stay as they are.
-    spaces = _SPACES if "\r" in text else ""
-    stand_in = next((space for space in spaces if space not in text), "")
-    if stand_in:
-        text = text.replace("\r", stand_in)
-
+    # Jinja2 makes all ends of lines alike.
+    newline: Any = "\r\n" if "\r\n" in text else "\n"
+    sandbox = _SANDBOX.overlay(newline_sequence=newline)
     try:
-        tree = _SANDBOX.parse(text)
+        tree = sandbox.parse(text)
         _check_tree(tree)
         names = frozenset(find_undeclared_variables(tree))
-        code = _SANDBOX.compile(_TreeRewriter(stand_in).visit(tree))
+        return sandbox.compile(_TreeRewriter().visit(tree)), names
     except TemplateSyntaxError as error:
         raise Refused(f"{error.message} (line {error.lineno})") from error
     except JinjaError as error:
@@ -101,26 +74,44 @@ def compile_template(text: str) -> JinjaTemplate:
     except SyntaxError as error:  # Python's own, of the code Jinja2 makes
         raise Refused(f"it is nested too deeply: {error.msg}") from error
 
-    return JinjaTemplate(code, names)
 
-
-def render_template(template: JinjaTemplate, variables: Variables, meter: Meter) -> str:
+def render_template(
+    template: tuple[CodeType, frozenset[str]], variables: Variables, meter: Meter
+) -> str:
     """
     The text that *template* becomes.
     """
-    values = {name: variables[name] for name in template.names if name in variables}
+    code, names = template
+    values = {name: variables[name] for name in names if name in variables}
     # Threads share `_SANDBOX`, and each rendering counts with a meter of its own.
     sandbox: Any = _SANDBOX.overlay()
     sandbox.meter = meter
-    loaded = sandbox.template_class.from_code(sandbox, template.code, dict(GLOBALS))
-    return "".join(loaded.root_render_func(loaded.new_context(values)))
+    loaded = sandbox.template_class.from_code(sandbox, code, dict(GLOBALS))
+    try:
+        return "".join(loaded.root_render_func(loaded.new_context(values)))
+    except Missing as missing:
+        key, *holder = missing.args
+        raise Missing(dotted(*_find_path(values, *holder), key)) from None
+
+
+def _find_path(values: dict[str, Any], wanted: object = None) -> tuple[Any, ...]:
+    """
+    Where *wanted*, a list or a mapping, is in *values*; empty if it is not there.
+    """
+    stack: list[tuple[Any, tuple[Any, ...]]] = [(values, ())]
+    while stack:
+        value, path = stack.pop()
+        if value is wanted:
+            return path
+
+        if isinstance(value, (dict, list)):
+            pairs = value.items() if isinstance(value, dict) else enumerate(value)
+            stack.extend((below, (*path, key)) for key, below in pairs)
+
+    return ()
 
 
 def _check_tree(tree: nodes.Template) -> None:
-    """
-    Raises:
-        Refused: If *tree* is too deep, or uses what is not available.
-    """
     size = 0
     for levels, level in enumerate(_iterate_levels([tree])):
         size += len(level)
@@ -129,140 +120,82 @@ def _check_tree(tree: nodes.Template) -> None:
                 f"it has more than {_MAX_NODES:,} names, values, operators and tags"
             )
 
-        if levels >= _LEVELS:
+        if levels >= _MAX_TREE_LEVELS:
             raise Refused("it is nested too deeply")
 
         for node in level:
-            kind = type(node).__name__.lower()
-            if type(node) not in _NODES:
-                raise Refused(f"there is no {kind} here (line {node.lineno})")
-
-            if isinstance(node, (nodes.Filter, nodes.Test)):
-                is_filter = isinstance(node, nodes.Filter)
-                names = FILTER_NAMES if is_filter else TEST_NAMES
-                if node.name not in names:
-                    raise Refused(
-                        f"there is no {kind} {node.name!r} here (line {node.lineno})"
-                    )
+            kind = type(node).__name__
+            if kind not in _NODES:
+                raise Refused(f"there is no {kind.lower()} here (line {node.lineno})")
 
 
 def _iterate_levels(level: list[Any]) -> Iterator[list[Any]]:
-    """
-    *level* of a tree, then all nodes below it, and so on.
-    """
     while level:
         yield level
         level = list(chain.from_iterable(node.iter_child_nodes() for node in level))
 
 
-def _count_nodes(body: list[Any]) -> int:
-    return sum(map(len, _iterate_levels(body)))
-
-
-def _call_own(name: str, node: Any, *arguments: object) -> nodes.Filter:
-    """
-    The expression that calls the sandbox's own filter *name* on *node*.
-    """
-    args = [
-        one if isinstance(one, nodes.Expr) else nodes.Const(one) for one in arguments
-    ]
+def _filter_node(name: str, node: Any, *arguments: object) -> nodes.Filter:
+    args = [nodes.Const(one) for one in arguments]
     return nodes.Filter(node, name, args, [], None, None, lineno=node.lineno)
 
 
 class _TreeRewriter(NodeTransformer):
     """
-    Makes a tree call the methods of `Sandbox`.
+    Makes a tree call the filters of `Sandbox` that are not Jinja2's.
     """
 
-    def __init__(self, stand_in: str) -> None:
-        self._stand_in = stand_in
-
-    def _restore_newlines(self, text: str) -> str:
-        return text.replace(self._stand_in, "\r") if self._stand_in else text
-
-    def visit_Const(self, node: nodes.Const) -> nodes.Node:  # noqa: N802 - Jinja2's name
-        if isinstance(node.value, str):
-            node.value = self._restore_newlines(node.value)
-
+    # ruff: noqa: N802 - the names of methods are Jinja2's
+    def visit_Output(self, node: nodes.Output) -> nodes.Node:
+        node.nodes = [
+            _filter_node("a write", self.visit(child)) for child in node.nodes
+        ]
         return node
 
-    def visit_Output(self, node: nodes.Output) -> nodes.Node:  # noqa: N802 - the same
-        children: list[nodes.Expr] = []
-        for child in node.nodes:
-            if isinstance(child, nodes.TemplateData):
-                text = self._restore_newlines(child.data)
-                constant = nodes.Const(text, lineno=child.lineno)
-                children.append(_call_own("the text", constant))
-            else:
-                children.append(_call_own("the value", self.visit(child)))
+    def visit_TemplateData(self, node: nodes.TemplateData) -> nodes.Node:
+        return nodes.Const(node.data, lineno=node.lineno)
 
-        node.nodes = children
-        return node
-
-    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - the same
-        cost = _count_nodes([*node.body, *([node.test] if node.test else [])])
+    def visit_For(self, node: nodes.For) -> nodes.Node:
+        cost = self._count_nodes([*node.body, *([node.test] if node.test else [])])
         self.generic_visit(node)
-        node.iter = _call_own("a loop", node.iter, cost)
+        node.iter = _filter_node("a loop", node.iter, cost)
         if node.recursive:  # what it calls itself with does not pass `iter`
             self._count_body(node, cost)
 
         return node
 
-    def _count_body(self, node: Any, cost: int) -> None:
-        step = _call_own("a step", nodes.Const(cost, lineno=node.lineno))
-        node.body.insert(0, nodes.Output([step], lineno=node.lineno))
-
-    def visit_Macro(self, node: Any) -> nodes.Node:  # noqa: N802 - the same
-        cost = _count_nodes(node.body)
+    def visit_Macro(self, node: Any) -> Any:
+        cost = self._count_nodes(node.body)
         self.generic_visit(node)
         self._count_body(node, cost)
-        return node  # type: ignore[no-any-return]  # a macro or call block
+        return node
 
     visit_CallBlock = visit_Macro  # noqa: N815 - the same
 
-    def visit_Getattr(self, node: nodes.Getattr) -> nodes.Node:  # noqa: N802 - the same
-        path = _dotted_name(node.node)
-        return _call_own("an attribute", self.visit(node.node), node.attr, path)
-
-    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802 - the same
-        path = _dotted_name(node.node)
-        below = self.visit(node.node)
-        if isinstance(node.arg, nodes.Slice):
-            node.node = _call_own("an operand", below)
-            node.arg = self.visit(node.arg)
-            return node
-
-        return _call_own("an item", below, self.visit(node.arg), path)
-
-    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802 - the same
-        node.expr = _call_own("an operand", self.visit(node.expr))
-        for operand in node.ops:
-            operand.expr = _call_own("an operand", self.visit(operand.expr))
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
+        self.generic_visit(node)
+        if isinstance(node.arg, nodes.Slice):  # no `getitem`, but a slice of Python
+            node.node = _filter_node("an operand", node.node)
 
         return node
 
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802 - the same
-        items = [self.visit(each) for each in node.nodes]
-        return _call_own("joined texts", nodes.List(items, lineno=node.lineno))
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
+        self.generic_visit(node)
+        operands: list[Any] = [node, *node.ops]
+        for operand in operands:
+            operand.expr = _filter_node("an operand", operand.expr)
 
+        return node
 
-def _dotted_name(node: nodes.Node) -> str:
-    """
-    The dotted name of the value that *node* reads, as far as it has one.
-    """
-    steps: list[str] = []
-    while True:
-        if isinstance(node, nodes.Name):
-            steps.append(node.name)
-            break
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
+        self.generic_visit(node)
+        return _filter_node("a concat", nodes.List(node.nodes, lineno=node.lineno))
 
-        if isinstance(node, nodes.Getattr):
-            steps.append(node.attr)
-        elif isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
-            steps.append(str(node.arg.value))
-        else:
-            break
+    @staticmethod
+    def _count_nodes(body: list[Any]) -> int:
+        return sum(map(len, _iterate_levels(body)))
 
-        node = node.node
-
-    return ".".join(reversed(steps))
+    @staticmethod
+    def _count_body(node: Any, cost: int) -> None:
+        step = _filter_node("a step", nodes.Const(cost, lineno=node.lineno))
+        node.body.insert(0, nodes.Output([step], lineno=node.lineno))

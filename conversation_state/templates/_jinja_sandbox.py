@@ -1,9 +1,9 @@
 """
 Jinja2's immutable sandbox with a meter.
 
-Every filter, test, operator and call counts the size of what goes in and of
-what comes out. An operation whose result may be much larger than its arguments,
-or that takes longer than reading them, is checked before it runs (`_jinja_checks`).
+Every filter, test, operator and call counts the size of what goes in and of what comes
+out. An operation whose result may be much larger than its arguments, or that takes
+longer than reading them, has a cost of its own.
 
 Not available: `attr` (it was a way out of the sandbox), `lipsum` and `random`
 (not reproducible), `pprint`, `striptags`, `urlize`, `wordwrap` and `xmlattr`
@@ -12,71 +12,102 @@ Not available: `attr` (it was a way out of the sandbox), `lipsum` and `random`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
-from types import BuiltinMethodType, MethodType
-from typing import Any, NoReturn
+from types import BuiltinMethodType
+from typing import Any
 
 from jinja2 import StrictUndefined, pass_context
-from jinja2.filters import FILTERS as STANDARD_FILTERS
+from jinja2.filters import FILTERS
 from jinja2.runtime import Context, LoopContext, Macro, Undefined
-from jinja2.sandbox import MAX_RANGE, ImmutableSandboxedEnvironment
-from jinja2.tests import TESTS as STANDARD_TESTS
+from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
+from jinja2.tests import TESTS
 from jinja2.utils import Cycler, Joiner, Namespace
 
-from conversation_state._wording import describe_type, shorten_repr, with_article
-from conversation_state.templates._bounds import Meter, Missing, Refused, dotted
-from conversation_state.templates._jinja_checks import CHECKS, check_bits, check_format
-from conversation_state.templates._values import DocumentFields
+from conversation_state._wording import describe_type, shorten_repr
+from conversation_state.templates._bounds import Meter, Missing, Refused
+from conversation_state.templates._values import LONGEST_INTEGER_BITS, DocumentFields
 
-__all__ = ["FILTER_NAMES", "GLOBALS", "TEST_NAMES", "Sandbox", "split_names"]
+__all__ = ["GLOBALS", "Sandbox"]
 
-
-def split_names(names: str) -> frozenset[str]:
-    return frozenset(names.split())
-
-
-_FILTERS = split_names(
+_FILTERS = (
     "abs batch capitalize center count dictsort e escape filesizeformat first float "
     "forceescape format groupby indent int items join last length list lower map max "
     "min reject rejectattr replace reverse round safe select selectattr slice sort "
     "string sum title tojson trim truncate unique upper urlencode wordcount"
 )
-_TESTS = split_names(
+_TESTS = (
     "!= < <= == > >= boolean divisibleby eq equalto even false float ge greaterthan gt "
     "in integer iterable le lessthan lower lt mapping ne none number odd sameas "
     "sequence string true upper"
 )
-# These may be given a missing value.
-_DEFAULTS = frozenset({"d", "default"})
-_DEFINED = frozenset({"defined", "undefined"})
-
-FILTER_NAMES = _FILTERS | _DEFAULTS
-TEST_NAMES = _TESTS | _DEFINED
-
-_OF_MAPS = frozenset({"get", "items", "keys", "values"})
-_OF_LISTS = frozenset({"count", "index"})
-_METHODS: Mapping[type, frozenset[str]] = {
-    str: split_names(
-        "capitalize casefold count endswith find index isalnum isalpha isdecimal "
-        "isdigit islower isnumeric isspace istitle isupper join lower lstrip partition "
-        "removeprefix removesuffix replace rfind rindex rpartition rsplit rstrip split "
-        "splitlines startswith strip swapcase title upper"
-    ),
-    dict: _OF_MAPS,
-    DocumentFields: _OF_MAPS,
-    list: _OF_LISTS,
-    tuple: _OF_LISTS,
-    LoopContext: split_names(
-        "index index0 revindex revindex0 first last length depth depth0 previtem "
-        "nextitem cycle changed"
-    ),
-    Cycler: frozenset({"current", "next", "reset"}),
+_METHODS: Mapping[type, str] = {
+    str: "capitalize casefold count endswith find index isalnum isalpha isdecimal "
+    "isdigit islower isnumeric isspace istitle isupper join lower lstrip partition "
+    "removeprefix removesuffix replace rfind rindex rpartition rsplit rstrip split "
+    "splitlines startswith strip swapcase title upper",
+    dict: "get items keys values",
+    DocumentFields: "get items keys values",
+    list: "count index",
+    tuple: "count index",
+    LoopContext: "index index0 revindex revindex0 first last length depth depth0 "
+    "previtem nextitem cycle changed",
+    Cycler: "current next reset",
 }
+GLOBALS: Mapping[str, Any] = {
+    "cycler": Cycler,
+    "dict": dict,
+    "joiner": Joiner,
+    "namespace": Namespace,
+    "range": safe_range,
+}
+
+
+def _sum_widths(_value: Any, *args: Any, **kwargs: Any) -> int:
+    given = (*args, *kwargs.values())
+    return sum(abs(n) if isinstance(n, int) else len(str(n)) for n in given)
+
+
+# How many characters a filter makes beyond those it reads, or what else its time grows
+# with. The names of parameters are Jinja2's.
+_COSTS: Mapping[str, Callable[..., int]] = {
+    **dict.fromkeys(["batch", "center", "round", "slice"], _sum_widths),
+    **dict.fromkeys(
+        ["lstrip", "rstrip", "strip", "trim"],
+        lambda value, chars="": len(str(value)) * len(str(chars)) // 100,
+    ),
+    "format": lambda value, *args, **kwargs: _format_size(str(value), kwargs or args),
+    "indent": lambda s, *args, **kwargs: (
+        (1 + len(str(s).splitlines())) * (4 + _sum_widths(s, *args, **kwargs))
+    ),
+    "join": lambda value, d="", **_: len(value) * len(str(d)),
+    "replace": lambda s, old, new, *_, **__: str(s).count(str(old)) * len(str(new)),
+    # A sum of lists takes quadratic time.
+    "sum": lambda iterable, _attribute=None, start=0, **_: (
+        0 if isinstance(start, (int, float)) else len(iterable) ** 2
+    ),
+    "tojson": lambda value, indent=0: (
+        Meter().measure(value) * _sum_widths(value, indent or 0)
+    ),
+}
+# Python processes these by character, or by a pattern.
+_SLOW = frozenset({"title", "tojson", "urlencode", "wordcount"})
+
+
+def _format_size(text: str, values: Any) -> int:
+    if re.search(r"%[^%a-zA-Z]*\*", text):
+        raise Refused("a format's width is a *; write the number")
+
+    # Any number in the text may be a width: finding out takes a parser of formats.
+    widths = sum(int(number[:9]) for number in re.findall(r"\d+", text))
+    # A value of a mapping may be used as often as there are directives.
+    times = text.count("%") if isinstance(values, dict) else 1
+    return widths + len(text) + times * Meter().measure(values)
 
 
 class MissingValue(StrictUndefined):
     """
-    The value of a missing variable; an error as soon as it is used.
+    The value of a missing variable or key; an error as soon as it is used.
     """
 
     __slots__ = ()
@@ -85,19 +116,17 @@ class MissingValue(StrictUndefined):
         self,
         hint: str | None = None,
         obj: Any = None,
-        name: str | None = None,
-        exc: Any = None,  # noqa: ARG002 - ours is raised
+        name: Any = None,
+        exc: Any = None,
     ) -> None:
-        # Jinja2 only calls *exc* with a message, and raises the result.
-        raised: Any = Missing if name else Refused
-        super().__init__(hint=name or hint, obj=obj, name=name, exc=raised)
+        del exc
 
-    def fail(self) -> NoReturn:
-        """
-        Raises:
-            Missing: Always, or `Refused` if it has no name.
-        """
-        raise self._undefined_exception(self._undefined_message)
+        # Jinja2 calls this with its message, and raises the result.
+        def make_error(message: str | None) -> Exception:
+            # With the holder of the key, from which `render_template` finds the path.
+            return Refused(message) if name is None else Missing(name, obj)
+
+        super().__init__(hint, obj, name, exc=make_error)  # type: ignore[arg-type]
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -113,45 +142,26 @@ class Sandbox(ImmutableSandboxedEnvironment):
             # Constants would be computed while compiling, without a meter.
             optimized=False,
             undefined=MissingValue,
-            autoescape=False,
             keep_trailing_newline=True,
-            loader=None,
             cache_size=0,
         )
-        # Templates can't ask for the rewriting's own filters: their names have
-        # a space in them, and `call_filter` knows those of `_FILTERS` alone.
         self.filters = {
-            **{name: _meter_standard(name, STANDARD_FILTERS) for name in _FILTERS},
-            **{name: STANDARD_FILTERS[name] for name in _DEFAULTS},
-            "the text": _in_sandbox(Sandbox.write_text),
-            "the value": _in_sandbox(Sandbox.write_value),
+            **{name: _meter_standard(name, FILTERS[name]) for name in _FILTERS.split()},
+            # These may be given a missing value.
+            **{name: FILTERS[name] for name in ("d", "default")},
+            # The rewriting's own, which have a space in their names: templates can
+            # only name them in filters such as `map`, where they do no harm.
+            "a write": _in_sandbox(Sandbox.write),
             "a step": _in_sandbox(Sandbox.count_steps),
             "a loop": _in_sandbox(Sandbox.check_loop),
             "an operand": _in_sandbox(Sandbox.check_operand),
-            "joined texts": _in_sandbox(Sandbox.join_texts),
-            "an attribute": _in_sandbox(Sandbox.read_attribute),
-            "an item": _in_sandbox(Sandbox.read_item),
+            "a concat": _in_sandbox(Sandbox.join_texts),
         }
         self.tests = {
-            **{name: _meter_standard(name, STANDARD_TESTS) for name in _TESTS},
-            **{name: STANDARD_TESTS[name] for name in _DEFINED},
+            **{name: _meter_standard(name, TESTS[name]) for name in _TESTS.split()},
+            **{name: TESTS[name] for name in ("defined", "undefined")},
         }
         self.globals = {}
-        self.meter = Meter()
-
-    def measure(self, value: Any) -> int:
-        """
-        Count the steps of reading *value*; returns the most characters of its text.
-
-        Raises:
-            Missing: If it, or something in it, is missing.
-
-            Refused: If it, or something in it, has no text.
-        """
-        if isinstance(value, MissingValue):
-            value.fail()
-
-        return self.meter.measure(value, _check_scalar)
 
     def charge(self, result: Any) -> Any:
         """
@@ -162,7 +172,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return str.__str__(result)  # `Markup` would escape texts joined to it
 
         if isinstance(result, int):
-            check_bits(result.bit_length())
+            _check_bits(result.bit_length())
         elif isinstance(result, (list, tuple)):
             self.meter.step(len(result))
         elif isinstance(result, (Iterator, KeysView, ValuesView, ItemsView)):
@@ -177,139 +187,99 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         return result
 
-    def write_text(self, text: str) -> str:
+    def write(self, value: Any) -> str:
+        if value.__class__ is not str:
+            self.meter.make(self.meter.measure(value, _check_scalar))
+
+        text = str(value)
         self.meter.write(len(text))
         return text
-
-    def write_value(self, value: Any) -> str:
-        text = value if value.__class__ is str else self.make_text(value)
-        self.meter.write(len(text))
-        return text
-
-    def make_text(self, value: Any) -> str:
-        self.meter.make(self.measure(value))
-        return str(value)
 
     def join_texts(self, values: list[Any]) -> str:
-        texts = [self.make_text(value) for value in values]
-        self.meter.make(sum(map(len, texts)))
-        return "".join(texts)
+        self.meter.make(self.meter.measure(values, _check_scalar))
+        return "".join(map(str, values))
 
     def count_steps(self, cost: int) -> str:
-        self.meter.step(cost)
+        self.meter.step(abs(cost))
         return ""
 
     def check_loop(self, value: Any, cost: int) -> Any:
-        if isinstance(value, MissingValue):
-            value.fail()
-
-        if type(value) is Undefined:  # an `if` without `else`
-            return ()
-
-        if not isinstance(value, (str, list, tuple, dict, range)):
+        if not isinstance(value, (str, list, tuple, dict, range, Undefined)):
             kind = describe_type(value)
             raise Refused(f"{kind} can't be looped over; lists and mappings can")
 
-        self.meter.step(1 + len(value) * (1 + cost))
+        self.meter.step(1 + len(value) * (1 + abs(cost)))
         return value
 
     def check_operand(self, value: Any) -> Any:
-        self.measure(value)
+        self.meter.measure(value, _check_scalar)
         return value
 
-    def read_attribute(self, value: Any, name: str, path: str) -> Any:
-        if name in _METHODS.get(type(value), ()):
-            self.meter.step()
-            return getattr(value, name)
-
-        return self.read_item(value, name, path)
-
-    def read_item(self, value: Any, key: Any, path: str = "") -> Any:
-        """
-        The item *key* of *value*, which is at *path*; `MissingValue` if missing.
-        """
-        self.measure(key)
-        if isinstance(value, MissingValue):
-            value.fail()
-
-        if isinstance(value, dict):
-            if key in value:
-                return value[key]
-
-            return MissingValue(name=dotted(path, key))
-
-        if isinstance(value, Namespace) and isinstance(key, str) and key[:1] != "_":
-            return getattr(value, key, MissingValue(name=dotted(path, key)))
-
-        if isinstance(value, (list, tuple, str, range)):
-            if isinstance(key, str) and key in getattr(value, "_fields", ()):
-                return getattr(value, key)  # what `groupby` makes
-
-            if isinstance(key, int):
-                if -len(value) <= key < len(value):
-                    return value[key]
-
-                return MissingValue(name=dotted(path, key))
-
-        kind = describe_type(value)
-        shown = f"{path} is" if path else "there is"
-        raise Refused(
-            f"{shown} {kind}, which has no {shorten_repr(key, 40)} that templates may "
-            "use"
-        )
-
-    # Filters such as `map` and `sort` call these two for an *attribute*.
     def getattr(self, obj: Any, attribute: str) -> Any:
-        return self.read_item(obj, attribute)
+        if attribute in _METHODS.get(type(obj), "").split():
+            self.meter.step()
+            return getattr(obj, attribute)
+
+        return self.getitem(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        return self.read_item(obj, argument)
+        """
+        The item *argument* of *obj*; `MissingValue` if missing.
+        """
+        if isinstance(obj, MissingValue):
+            obj._fail_with_undefined_error()
 
-    # They call these two with the name of a filter or test, which may be any text.
-    def call_filter(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        _check_name("filter", name, FILTER_NAMES)
-        return super().call_filter(name, *args, **kwargs)
+        self.check_operand(argument)
+        is_there: Any = None
+        if isinstance(obj, dict):
+            is_there = argument in obj
+        elif isinstance(obj, Namespace) and str(argument)[:1] != "_":
+            return getattr(obj, argument, MissingValue(obj=obj, name=argument))
+        elif isinstance(obj, (list, tuple, str, range)):
+            if isinstance(argument, str) and argument in getattr(obj, "_fields", ()):
+                return getattr(obj, argument)  # what `groupby` makes
 
-    def call_test(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        _check_name("test", name, TEST_NAMES)
-        return super().call_test(name, *args, **kwargs)
+            if isinstance(argument, int):
+                is_there = -len(obj) <= argument < len(obj)
+
+        if is_there is None:
+            raise Refused(
+                f"{describe_type(obj)} has no {shorten_repr(argument, 40)} that "
+                "templates may use"
+            )
+
+        return obj[argument] if is_there else MissingValue(obj=obj, name=argument)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         size = 0
         if left.__class__ is not int or right.__class__ is not int:
-            size = self.measure(left) + self.measure(right)
+            size = sum(self.meter.measure(one, _check_scalar) for one in (left, right))
 
         if isinstance(left, str) and operator == "%":
-            check_format(self.meter, left, right)
+            size = _format_size(left, right)
         elif operator == "*":
-            for one, other in ((left, right), (right, left)):
-                if isinstance(one, (str, list, tuple)) and isinstance(other, int):
-                    self.meter.make(len(one) * max(other, 0))
+            pairs = ((left, right), (right, left))
+            size = sum(
+                len(one) * max(times, 0)
+                for one, times in pairs
+                if isinstance(one, (str, list, tuple)) and isinstance(times, int)
+            )
         elif operator == "**" and isinstance(left, int) and isinstance(right, int):
-            check_bits(left.bit_length() * max(right, 0))
-        else:
-            self.meter.make(size)
+            _check_bits(left.bit_length() * max(right, 0))
 
-        try:
-            return self.charge(super().call_binop(context, operator, left, right))
-        except TypeError as error:
-            kinds = f"{describe_type(left)} and {describe_type(right)}"
-            raise Refused(f"{kinds} have no {operator}; ~ joins texts") from error
+        self.meter.make(size)
+        return self.charge(super().call_binop(context, operator, left, right))
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         self.meter.step(1 + len(args) + len(kwargs))
         if isinstance(obj, (Macro, LoopContext)):
-            self.meter.enter()
-            try:
-                return super().call(context, obj, *args, **kwargs)
-            finally:
-                self.meter.leave()
+            return super().call(context, obj, *args, **kwargs)
 
         for name in ("_block_vars", "_loop_vars"):  # Jinja2's own arguments
             kwargs.pop(name, None)
 
         if isinstance(obj, MissingValue):
-            obj.fail()
+            obj._fail_with_undefined_error()
 
         # All that can be called came out of `_METHODS` or `GLOBALS`: variables
         # are plain data.
@@ -317,27 +287,20 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise Refused(f"{describe_type(obj)} can't be called")
 
         for value in (*args, *kwargs.values()):
-            self.measure(value)
+            self.check_operand(value)
 
         if isinstance(obj, BuiltinMethodType):
+            both = [obj.__self__, *args]
             if obj.__name__ != "get":
-                self.measure(obj.__self__)
-
-            if isinstance(obj.__self__, str) and obj.__name__ in CHECKS:
-                both = [obj.__self__, *args]
-                if obj.__name__ == "join":
-                    both.reverse()
-
-                CHECKS[obj.__name__](self.meter, *both, **kwargs)
+                self.check_operand(obj.__self__)
+            if isinstance(obj.__self__, str) and obj.__name__ in _COSTS:
+                both = both[::-1] if obj.__name__ == "join" else both
+                self.meter.make(_COSTS[obj.__name__](*both, **kwargs))
 
         return self.charge(obj(*args, **kwargs))
 
 
 def _in_sandbox(method: Callable[..., Any]) -> Any:
-    """
-    A method of `Sandbox` as a filter.
-    """
-
     # The context is passed, because calls without one are computed while compiling.
     @pass_context
     def call_method(context: Context, *args: Any) -> Any:
@@ -346,40 +309,22 @@ def _in_sandbox(method: Callable[..., Any]) -> Any:
     return call_method
 
 
-def _check_name(kind: str, name: object, names: frozenset[str]) -> None:
-    if not isinstance(name, str) or name not in names:
-        raise Refused(f"there is no {kind} {shorten_repr(name, 40)} here")
-
-
-def _check_scalar(value: Any) -> None:
-    if isinstance(value, MissingValue):
-        value.fail()
-
-    is_undefined = type(value) is Undefined  # an `if` without `else`
-    if not (value is None or is_undefined or isinstance(value, (int, float))):
-        is_method = isinstance(value, (BuiltinMethodType, MethodType))
-        kind = with_article("method" if is_method else type(value).__name__.lower())
-        raise Refused(f"{kind} can't be written; texts, numbers and lists can")
-
-
-def _meter_standard(name: str, table: Mapping[str, Any]) -> Any:
+def _meter_standard(name: str, standard: Any) -> Any:
     """
     A filter or test of Jinja2 that counts its arguments and its result.
     """
-    standard = table[name]
-    check = CHECKS.get(name) if table is STANDARD_FILTERS else None
+    cost = _COSTS.get(name, lambda *_args, **_kwargs: 0)
     wanted = getattr(getattr(standard, "jinja_pass_arg", None), "name", "")
 
     @pass_context
     def metered(context: Context, /, *args: Any, **kwargs: Any) -> Any:
         sandbox: Any = context.environment
-        sandbox.meter.step()
+        size = 0
         for value in (*args, *kwargs.values()):
-            sandbox.measure(value)
+            size += sandbox.meter.measure(value, _check_scalar)
 
-        if check is not None:
-            check(sandbox.meter, *args, **kwargs)
-
+        sandbox.meter.step(1 + (size // 10 if name in _SLOW else 0))
+        sandbox.meter.make(cost(*args, **kwargs))
         first = {
             "context": (context,),
             "eval_context": (context.eval_ctx,),
@@ -390,19 +335,17 @@ def _meter_standard(name: str, table: Mapping[str, Any]) -> Any:
     return metered
 
 
-def _make_range(*args: Any) -> range:
-    numbers = range(*args)
-    # `len` of a longer one may not even fit into an integer of C.
-    if numbers and abs(numbers[-1] - numbers[0]) // abs(numbers.step) >= MAX_RANGE:
-        raise Refused(f"there is no range of more than {MAX_RANGE:,} numbers")
-
-    return numbers
+def _check_bits(bits: int) -> None:
+    if bits > LONGEST_INTEGER_BITS:
+        raise Refused("it makes an integer of more than 3,900 digits")
 
 
-GLOBALS: Mapping[str, Any] = {
-    "cycler": Cycler,
-    "dict": dict,
-    "joiner": Joiner,
-    "namespace": Namespace,
-    "range": _make_range,
-}
+def _check_scalar(value: Any) -> None:
+    if isinstance(value, MissingValue):
+        value._fail_with_undefined_error()
+
+    is_undefined = type(value) is Undefined  # an `if` without `else`
+    if not (value is None or is_undefined or isinstance(value, (int, float))):
+        raise Refused(
+            f"{describe_type(value)} can't be written; texts, numbers and lists can"
+        )

@@ -4,7 +4,16 @@ Templates, placeholders, and the fields of messages that are rendered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sized,
+)
+from collections.abc import (
+    Set as AbstractSet,
+)
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
@@ -17,7 +26,6 @@ from conversation_state._wording import (
     describe_type,
     shorten_repr,
     shorten_text,
-    with_article,
 )
 from conversation_state.errors import (
     InvalidMessageError,
@@ -53,27 +61,6 @@ _SYNTAXES = {
 }
 
 
-def _check_key(self: Placeholder, _field: attrs.Attribute[str], value: str) -> None:
-    text = check_text(value, "Placeholder.key", InvalidMessageError)
-    if not text:
-        raise InvalidMessageError(
-            "Placeholder.key is empty; it names the variable that holds the messages"
-        )
-
-    object.__setattr__(self, "key", text)
-
-
-def _check_optional(
-    _self: Placeholder,
-    _field: attrs.Attribute[bool],
-    value: bool,  # noqa: FBT001 - attrs calls it
-) -> None:
-    if not isinstance(value, bool):
-        raise InvalidMessageError(
-            f"Placeholder.optional is {shorten_repr(value)}; expected True or False"
-        )
-
-
 @final
 @attrs.frozen
 class Placeholder:
@@ -94,8 +81,24 @@ class Placeholder:
             False.
     """
 
-    key: str = attrs.field(validator=_check_key)
-    optional: bool = attrs.field(default=False, validator=_check_optional)
+    key: str
+    optional: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        key = check_text(self.key, "Placeholder.key", InvalidMessageError)
+        if not key:
+            raise InvalidMessageError(
+                "Placeholder.key is empty; it names the variable that holds the "
+                "messages"
+            )
+
+        if not isinstance(self.optional, bool):
+            raise InvalidMessageError(
+                f"Placeholder.optional is {shorten_repr(self.optional)}; expected "
+                "True or False"
+            )
+
+        object.__setattr__(self, "key", key)
 
     def _check_messages(self, variables: Mapping[str, Any]) -> tuple[Message, ...]:
         given = variables.get(self.key)
@@ -112,21 +115,13 @@ class Placeholder:
                 repr(self),
             )
 
-        kind = type(given).__name__
-        if isinstance(given, Message):
-            raise TemplateError(
-                f"{self.key} is a single {kind}; put it into a list", repr(self)
-            )
-
         # An iterator is empty when the same variables are used again, and a set has
-        # no order.
-        if (
-            not isinstance(given, Iterable)
-            or not isinstance(given, Sized)
-            or isinstance(given, (str, bytes, Mapping, set, frozenset))
-        ):
+        # no order. States and views are sized, and no `Sequence`.
+        is_sized = isinstance(given, Iterable) and isinstance(given, Sized)
+        if not is_sized or isinstance(given, (Message, str, Mapping, AbstractSet)):
             raise TemplateError(
-                f"{self.key} is {with_article(kind)}; expected a sequence of messages",
+                f"{self.key} is {describe_type(given)}; expected a sequence of "
+                "messages",
                 repr(self),
             )
 
@@ -346,9 +341,6 @@ _LINE = 80
 
 
 def _shorten_line(text: str) -> str:
-    """
-    The beginning of *text* on one line, for errors.
-    """
     line = " ".join(text[: 4 * _LINE].split())
     return shorten_text(f"{line}..." if len(text) > 4 * _LINE else line, _LINE)
 
@@ -394,9 +386,6 @@ def _fill_parts(parts: Iterable[Part], fill: Callable[[str], str]) -> Iterator[P
 
 @contextmanager
 def _note_template(template: object) -> Iterator[None]:
-    """
-    Add a note with *template* to the error of an invalid message or part.
-    """
     try:
         yield
     except (InvalidMessageError, InvalidPartError) as error:

@@ -41,12 +41,6 @@ LONGEST_INTEGER_BITS = 13_000
 
 
 def copy_variables(given: object) -> dict[str, object]:
-    """
-    The *given* variables as a dict.
-
-    Raises:
-        Refused: If they are not a mapping, or a name is not a text.
-    """
     if not isinstance(given, Mapping):
         raise Refused(
             f"variables is {describe_type(given)}; expected a mapping of names to "
@@ -82,30 +76,15 @@ class Variables:
         return name in self._given
 
     def __getitem__(self, name: str) -> Any:
-        """
-        The variable's value as plain data.
-
-        Raises:
-            Missing: If no variable has the name.
-
-            Refused: If it is not plain data, or too large.
-        """
-        try:
-            return self._plain[name]
-        except KeyError:
-            pass
-
         if name not in self._given:
             raise Missing(name)
 
-        plain = self._make_plain(self._given[name], ((), name), 0)
-        self._plain[name] = plain
-        return plain
+        if name not in self._plain:
+            self._plain[name] = self._make_plain(self._given[name], ((), name), 0)
+
+        return self._plain[name]
 
     def all(self) -> dict[str, Any]:
-        """
-        All of them, in no order.
-        """
         # The variables are converted once, because a template can ask for all of them
         # in every round of a loop.
         if len(self._plain) < len(self._given):
@@ -248,9 +227,6 @@ _LINE = 80
 
 
 def _read_items(items: Iterable[Any], at: Any) -> Iterator[Any]:
-    """
-    Iterate *items*, which may raise anything.
-    """
     try:
         yield from items
     except Exception as error:
