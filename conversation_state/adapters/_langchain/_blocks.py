@@ -277,9 +277,6 @@ def _add_notes(
     *,
     path: str,
 ) -> Part:
-    """
-    The part with notes on the rest of its block.
-    """
     notes: dict[str, Any] = {}
     rest = extra_keys(block, _write_shape(part, found.shape))
     if found.shape != _SHAPES.get(found.kind, STANDARD):
@@ -306,9 +303,6 @@ def _add_notes(
 
 
 def mended_text(read: DocumentReader, text: str, path: str) -> str:
-    """
-    *text*, at *path*, as valid Unicode.
-    """
     if text.__class__ is str and text.isascii():
         return text
 
@@ -384,9 +378,6 @@ def write_block(write: PayloadWriter, part: Part, path: str) -> Any:
 
 
 def _matches_part(raw: dict[str, Any], part: Part) -> bool:
-    """
-    Whether *raw* still has the content of *part*.
-    """
     # The role is not known here; in an assistant's message every shape is known.
     found = _match_shape(raw, "assistant")
     if found is None or found.kind is not type(part):

@@ -124,9 +124,6 @@ CALL_BLOCKS: Mapping[str, CallBlock] = {
 
 
 def text_or_empty(value: Any) -> str:
-    """
-    *value* if it is a text, else "".
-    """
     return value if isinstance(value, str) else ""
 
 
@@ -150,17 +147,11 @@ def message_classes() -> Mapping[str, type[Any]]:
 
 @cache
 def class_names() -> Mapping[type[Any], str]:
-    """
-    The names of those classes, without subclasses.
-    """
     return {kind: name for name, kind in message_classes().items()}
 
 
 @cache
 def document_class() -> type[Any]:
-    """
-    The class of documents that retrievers return.
-    """
     from langchain_core.documents import Document  # noqa: PLC0415 - an extra
 
     return Document

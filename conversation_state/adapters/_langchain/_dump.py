@@ -201,9 +201,6 @@ def _checked_notes(notes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lose_fields(write: PayloadWriter, message: Message, path: str) -> None:
-    """
-    List the fields of *message* that LangChain does not support as lost.
-    """
     ours = {
         "run_id": message.run_id is not None,
         "turn_id": message.turn_id is not None,

@@ -225,9 +225,6 @@ def _report_class(read: DocumentReader, message: Any, path: str) -> None:
 def _collect_notes(
     message: Any, raw: dict[str, Any], name: str, role: str
 ) -> dict[str, Any]:
-    """
-    Notes on the values of *message* that have no field of ours.
-    """
     notes: dict[str, Any] = {}
     if name != DEFAULTS[role]:
         notes["class"] = name
@@ -285,9 +282,6 @@ def _load_unknown(read: DocumentReader, message: Any, name: str, path: str) -> M
 def _load_plain_content(
     read: DocumentReader, content: Any, path: str, role: str, notes: dict[str, Any]
 ) -> str | list[Part]:
-    """
-    The content of a message that is not an assistant's.
-    """
     if isinstance(content, str):
         return mended_text(read, content, f"{path}.content")
 

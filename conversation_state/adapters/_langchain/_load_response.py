@@ -78,9 +78,6 @@ def _load_content(
     path: str,
     provider: str,
 ) -> list[Part]:
-    """
-    The parts of *content*: its blocks without those that repeat calls.
-    """
     parts: list[Any] = []
     places: list[int] = []
     is_after = False

@@ -33,11 +33,6 @@ _EXTRAS = {"file": ("filename", "name"), "image": ("detail", "detail")}
 
 
 class BlockShape(NamedTuple):
-    """
-    The content of a block: the kind of part, its fields, and the name of the
-    shape.
-    """
-
     kind: type[Part]
     fields: dict[str, Any]
     shape: str
@@ -48,9 +43,6 @@ def _get_text(raw: Mapping[str, Any], key: str) -> str:
 
 
 def _read_source(raw: Mapping[str, Any], url: str, data: str) -> dict[str, Any] | None:
-    """
-    The URL, or the data; None if there is neither.
-    """
     if _get_text(raw, url):
         return {"url": raw[url]}
 

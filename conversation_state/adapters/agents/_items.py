@@ -223,9 +223,6 @@ _PLAIN_KEYS = {"content", "role"}
 
 
 def _is_plain_text(item: object) -> bool:
-    """
-    Whether *item* is nothing but the text of a user or of the model.
-    """
     if type(item) is not dict or item.keys() != _PLAIN_KEYS:
         return False
 
@@ -238,9 +235,6 @@ def _is_plain_text(item: object) -> bool:
 
 
 def _check_items(items: Any) -> list[Item]:
-    """
-    *items* as plain JSON with valid texts.
-    """
     read = DocumentReader()
     kept: list[Item] = []
     if not is_list(items):

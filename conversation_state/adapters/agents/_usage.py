@@ -29,10 +29,6 @@ _keys: dict[int, tuple[weakref.ref[Any], str]] = {}
 
 
 class KeyedUsage(NamedTuple):
-    """
-    The usage of one response, and its key in the ledger.
-    """
-
     key: str
     usage: Usage
 

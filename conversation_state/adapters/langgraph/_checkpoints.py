@@ -163,9 +163,6 @@ _PLAIN_VERSIONS = frozenset({int, str})
 def remember_put(
     packed: bytes, stored: StoredCheckpoint, versions: Mapping[str, Any]
 ) -> None:
-    """
-    Remember a checkpoint that was put, with the *versions* of its channels.
-    """
     if _PLAIN_VERSIONS.issuperset(map(type, versions.values())):
         stored = stored._replace(versions={**versions})
 
@@ -191,9 +188,6 @@ class StoredWrite(NamedTuple):
 
     @classmethod
     def unpack_all(cls, packed: bytes) -> list[Self]:
-        """
-        The writes of a task, from the bytes of their record.
-        """
         return [
             cls(
                 *(decode_text(path), decode_text(task), int(position)),
@@ -261,9 +255,6 @@ class CheckpointReader:
         self._known = known
 
     def stored(self, key: bytes) -> StoredCheckpoint | None:
-        """
-        The checkpoint under a key; None if nothing is saved there.
-        """
         record = self.thread.get(key)
         return None if record is None else StoredCheckpoint.of(record)
 
@@ -345,9 +336,6 @@ class CheckpointReader:
         return load_value(self._serde, stored.metadata)
 
     def writes(self, stored: StoredCheckpoint) -> list[StoredWrite]:
-        """
-        The writes after a checkpoint, in the order in which they are applied.
-        """
         records = self.thread.records(writes_of(stored.namespace, stored.id))
         writes = chain.from_iterable(
             [StoredWrite.unpack_all(record.value) for record in records]

@@ -44,9 +44,6 @@ V = TypeVar("V")
 
 
 def is_message_list(value: object) -> bool:
-    """
-    Whether *value* is a non-empty list of LangChain's messages.
-    """
     return (
         type(value) is list
         and bool(value)
@@ -84,9 +81,6 @@ class Conversation(NamedTuple):
     snapshots: Log[MessageSnapshot] = Log()
 
     def messages(self) -> list[BaseMessage]:
-        """
-        The messages as new objects. O(n).
-        """
         return [snapshot.new_message() for snapshot in self.snapshots]
 
     def recent_by_id(
@@ -168,9 +162,6 @@ class ConversationCache:
         self._memory = _CacheContents(0)
 
     def load_hold(self, rows: Reader, hold: Hold) -> Conversation:
-        """
-        The conversation that a record refers to.
-        """
         known = self._read_memory(rows).known
         found = known.get(hold.digest)
         if found is None:
@@ -212,18 +203,11 @@ class ConversationCache:
             remember_newest(memory.recent, thread, by_id, limit)
 
     def columns(self, rows: Reader, name: str) -> SnapshotColumns:
-        """
-        The columns remembered for the conversation of a name; empty ones if there
-        are none.
-        """
         return self._read_memory(rows).columns.get(name, _NO_COLUMNS)
 
     def remember_columns(
         self, rows: Reader, name: str, columns: SnapshotColumns
     ) -> None:
-        """
-        Remember the *columns* that the next messages of a name are compared with.
-        """
         memory = self._read_memory(rows)
         if rows.seen == memory.seen:
             remember_newest(memory.columns, name, columns, _COLUMNS)
@@ -281,18 +265,12 @@ class _CacheContents:
 
 
 def remember_newest(items: dict[K, V], key: K, value: V, most: int) -> None:
-    """
-    Make *key* the newest of *items*, of which at most *most* remain.
-    """
     items.pop(key, None)
     items[key] = value
     drop_oldest(items, most)
 
 
 def drop_oldest(items: dict[K, V], most: int) -> None:
-    """
-    Remove the oldest of *items*, if they are more than *most*.
-    """
     if len(items) > most:
         # The keys are copied, because other threads may change *items* meanwhile.
         for oldest in list(items)[:-most]:

@@ -52,10 +52,6 @@ def parse_config(config: RunnableConfig) -> tuple[str, str, str | None]:
 
 
 class CheckpointQuery(NamedTuple):
-    """
-    Which checkpoints to list; None stands for any.
-    """
-
     thread: str | None
     namespace: str | None
     id: str | None
@@ -84,9 +80,6 @@ def list_pages(
     read_thread: Callable[[Reader, str], CheckpointReader],
     limit: int | None,
 ) -> Iterator[Sequence[CheckpointTuple]]:
-    """
-    The checkpoints of a *query*, at most *limit*, in pages.
-    """
     if query.thread is not None:
         threads = [query.thread]
     else:
@@ -113,9 +106,6 @@ def list_pages(
 
 
 def _checkpoint_keys(thread: Thread, query: CheckpointQuery) -> list[bytes]:
-    """
-    The keys of a thread's checkpoints, the newest first.
-    """
     keys = [*thread.keys(checkpoints_of(query.namespace))]
     if query.before is not None:
         end = id_part_of(checkpoint_key("", query.before))

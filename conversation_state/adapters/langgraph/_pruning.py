@@ -76,9 +76,6 @@ def copy_thread(rows: Writer, source: str, target: str, store: str) -> None:
 
 
 def delete_thread(rows: Writer, id: str) -> None:
-    """
-    Delete a thread, if there is one.
-    """
     thread = WritableThread(rows, id)
     if thread.layers:
         thread.delete()

@@ -91,13 +91,6 @@ def put_checkpoint(
     known: ConversationCache,
     store: str,
 ) -> None:
-    """
-    Write a checkpoint.
-
-    Raises:
-        StaleThreadError:
-            If another checkpoint was put since its parent was read.
-    """
     thread = WritableThread(rows, given.thread)
     stored = given.stored
     namespace, key = stored.namespace, checkpoint_key(stored.namespace, stored.id)
@@ -192,9 +185,6 @@ class ChannelWriter:
     def write_channel(
         self, channel: str, value: Any, *, shares_messages: bool
     ) -> bytes:
-        """
-        Write the value of a channel; returns its location.
-        """
         key = value_key(self.stored.namespace, channel, self.stored.id)
         if shares_messages:
             if isinstance(value, Aggregator):

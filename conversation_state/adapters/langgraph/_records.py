@@ -70,9 +70,6 @@ _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def encode_text(text: str) -> bytes:
-    """
-    *text* as UTF-8, surrogates included.
-    """
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -114,17 +111,10 @@ def thread_key(thread: str) -> bytes:
 
 
 def copies_key(layer: int) -> bytes:
-    """
-    The key of the record that counts the threads of a layer; there is none for a
-    layer of one thread.
-    """
     return COPIES + layer.to_bytes(_LAYER_SIZE)
 
 
 def layer_key(layer: int) -> bytes:
-    """
-    The prefix of all keys in a layer.
-    """
     return _LAYERS + layer.to_bytes(_LAYER_SIZE)
 
 
@@ -152,23 +142,14 @@ def id_part_of(key: bytes) -> bytes:
 
 
 def value_key(namespace: str, channel: str, id: str) -> bytes:
-    """
-    The key of the value to which checkpoint *id* set a channel.
-    """
     return b"v" + _encode_part(namespace) + _encode_part(channel) + _encode_id(id)
 
 
 def writes_of(namespace: str, id: str) -> bytes:
-    """
-    The prefix of the keys of all writes after a checkpoint.
-    """
     return b"w" + _encode_part(namespace) + _encode_id(id)
 
 
 def task_key(namespace: str, id: str, task: str) -> bytes:
-    """
-    The key of the writes of a task after a checkpoint.
-    """
     return writes_of(namespace, id) + _encode_id(task)
 
 
@@ -229,16 +210,10 @@ def _quote_name(text: str) -> str:
 
 
 def names_of(thread: str) -> str:
-    """
-    The prefix of the names of all conversations of a thread.
-    """
     return f"langgraph/{_quote_name(thread)}/"
 
 
 def name_of(thread: str, channel: str, namespace: str) -> str:
-    """
-    The name under which the conversation in a channel of a thread is saved.
-    """
     inner = f"{_quote_name(namespace)}/" if namespace else ""
     return f"{names_of(thread)}{inner}{_quote_name(channel)}"
 
@@ -324,9 +299,6 @@ def _convert_nested(
     is_own: Callable[[Any], bool] = lambda value: isinstance(value, _OURS),
     depth: int = 0,
 ) -> Any:
-    """
-    *value* with all values of ours inside of it changed.
-    """
     kind = type(value)
     # A value that contains itself would recurse without end. The serde refuses it.
     if kind in _PLAIN or depth > _MAX_DEPTH:
@@ -349,9 +321,6 @@ def _convert_nested(
 
 
 def _convert_fields(value: Any, convert: Callable[[Any], Any]) -> Any:
-    """
-    *value* with its fields converted, if it is a `Send` or a dataclass.
-    """
     if isinstance(value, Send):
         names = ["arg"]
     elif is_dataclass(value) and not isinstance(value, type):

@@ -82,9 +82,6 @@ class MessageSnapshot:
         self.kind = type(template)
 
     def make_fields(self) -> None:
-        """
-        Make the fields, unless that was done.
-        """
         if self.kind is None:
             self._take_fields(dump_message(self._message))
 
@@ -95,9 +92,6 @@ class MessageSnapshot:
         return id
 
     def matches(self, message: Any) -> bool:
-        """
-        Whether *message* is of the same class, and equal.
-        """
         self.make_fields()
         return (
             type(message) is self.kind
@@ -106,9 +100,6 @@ class MessageSnapshot:
         )
 
     def new_message(self) -> BaseMessage:
-        """
-        A new message that is equal.
-        """
         if self.kind is None:
             return cast("BaseMessage", dump_message(self._message))
 

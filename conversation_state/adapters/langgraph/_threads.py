@@ -28,9 +28,6 @@ _SIZE = 4
 
 @lru_cache(maxsize=64)
 def _unpack_layers(value: bytes) -> tuple[int, ...]:
-    """
-    The numbers of the layers in a thread's record.
-    """
     _, layers = unpack(value)
     at = range(0, len(layers), _SIZE)
     return tuple([int.from_bytes(layers[i : i + _SIZE]) for i in at])
@@ -55,9 +52,6 @@ class Thread:
             self.layers = _unpack_layers(record.value)
 
     def get(self, key: bytes) -> Record | None:
-        """
-        The record under a key in the first layer that has it.
-        """
         for layer in self.layers:
             record = self.rows.get(layer_key(layer) + key)
             if record is not None:
@@ -92,9 +86,6 @@ class Thread:
         return found
 
     def records(self, prefix: bytes) -> list[Record]:
-        """
-        The records whose keys begin with *prefix*, in their order.
-        """
         found: dict[bytes, Record] = {}
         # The first layer is read last: its records replace those it hides.
         for layer in reversed(self.layers):
@@ -113,9 +104,6 @@ class WritableThread(Thread):
         super().__init__(rows, id)
 
     def put(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
-        """
-        Write a record, which replaces the one of its key.
-        """
         self.rows.put(self._own_prefix() + key, value, hold)
 
     def add(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
@@ -179,9 +167,6 @@ class WritableThread(Thread):
         self._release_layers(shared)
 
     def delete(self) -> None:
-        """
-        Delete the thread, and all records that no copy shares.
-        """
         key = thread_key(self.id)
         self.rows.remove(key, key + b"\0")
         self._release_layers(self.layers)

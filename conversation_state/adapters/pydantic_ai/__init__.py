@@ -30,18 +30,14 @@ empty
     A mark that a request had no parts, on an unknown message that stands for it.
 
 value
-    A mark that a text is the JSON of a value. For a call this is *args*, which also
-    marks missing arguments.
+    A mark that a text, or the arguments of a call, are the JSON of a value; "" is
+    null.
 
 files, file
     Whether a tool returned one file or several; the keys around a file.
 
 usage
     The original counts; sent as long as they equal `ResponseMeta.usage`.
-
-texts, whole, …_texts
-    Keys, or the whole object, as JSON text, if they are too large or too deep for
-    metadata.
 
 signed
     A mark that reasoning is signed by the provider that *provider_name* names.
@@ -50,9 +46,10 @@ mended
     The paths where a lone surrogate became U+FFFD.
 
 Finish reasons are the provider's own, which Pydantic AI keeps in
-``provider_details``. Content without a part of ours (a provider's tools and
-their results, cache points, uploaded files, changes of tools and settings) becomes
-an unknown part or message from ``pydantic_ai``.
+``provider_details``. Content without a part of ours (a provider's tools and their
+results, cache points, uploaded files, changes of tools and settings) becomes an
+unknown part or message from ``pydantic_ai``. A value that is too large or too deep
+for metadata is kept as JSON text, under the reserved key.
 
 Source:
     ``pydantic_ai.messages`` and ``pydantic_ai.conversation_store`` of 2.68.
@@ -72,16 +69,16 @@ from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters._host import import_lazily
 from conversation_state.adapters.pydantic_ai._dump import dump
 from conversation_state.adapters.pydantic_ai._load import load
-from conversation_state.adapters.pydantic_ai._processor import (
-    Trims,
-    ahistory_processor,
-    history_processor,
-)
-from conversation_state.adapters.pydantic_ai._usage import load_usage
+from conversation_state.adapters.pydantic_ai._response import load_usage
 
 if TYPE_CHECKING:
     from conversation_state.adapters.pydantic_ai._backend import StoreBackend
-    from conversation_state.adapters.pydantic_ai._capability import TrimmedRequests
+    from conversation_state.adapters.pydantic_ai._processor import (
+        TrimmedRequests,
+        Trims,
+        ahistory_processor,
+        history_processor,
+    )
 
 __all__ = [
     "Export",
@@ -99,7 +96,13 @@ __all__ = [
 
 __getattr__ = import_lazily(
     __name__,
-    {"StoreBackend": "_backend", "TrimmedRequests": "_capability"},
+    {
+        "StoreBackend": "_backend",
+        "TrimmedRequests": "_processor",
+        "Trims": "_processor",
+        "ahistory_processor": "_processor",
+        "history_processor": "_processor",
+    },
     extra="pydantic-ai",
     needs={"pydantic", "pydantic_ai"},
 )

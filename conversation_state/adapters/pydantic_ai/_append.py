@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from conversation_state._persistent import Log
 from conversation_state.adapters._host import bill_entries
 from conversation_state.adapters._notes import map_of, notes_of
-from conversation_state.adapters.pydantic_ai._constants import SOURCE
 from conversation_state.adapters.pydantic_ai._dump import MessageGroups, group_messages
 from conversation_state.adapters.pydantic_ai._load import load_after
+from conversation_state.adapters.pydantic_ai._notes import SOURCE
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.messages import SystemMessage
 
@@ -52,9 +52,6 @@ def read_history(entries: Log[Entry]) -> list[HistoryEntry]:
 
 
 def entries_of_groups(entries: Log[Entry], groups: MessageGroups) -> list[HistoryEntry]:
-    """
-    The history of *entries* that are grouped into messages of Pydantic AI's.
-    """
     ids = [entries[start].id for start in groups.starts]
     return list(map(HistoryEntry, ids, [None, *ids], groups.data))
 
@@ -117,9 +114,6 @@ def find_instructions(entries: Log[Entry], start: int = 0) -> int | None:
 
 
 def instructions_of(entry: Entry) -> str | None:
-    """
-    The instructions in an entry, or None.
-    """
     notes = _read_notes(entry)
     if "instructions" in notes and isinstance(entry.message, SystemMessage):
         return entry.message.text

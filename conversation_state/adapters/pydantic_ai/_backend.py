@@ -7,19 +7,14 @@ the SDK when they are imported, and are imported on first use.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-from pydantic import TypeAdapter
 from pydantic_ai.conversation_store import (
-    ConversationConflict,
     ConversationEntry,
     ConversationRecord,
     ConversationStore,
 )
-from pydantic_ai.usage import RunUsage
 
 from conversation_state._waiting import run_in_anyio_thread
 from conversation_state.adapters._host import StoreHost
@@ -27,19 +22,15 @@ from conversation_state.adapters.pydantic_ai._append import HistoryEntry
 from conversation_state.adapters.pydantic_ai._dump import as_objects
 from conversation_state.adapters.pydantic_ai._load import as_data
 from conversation_state.adapters.pydantic_ai._repository import (
+    RECORD_ADAPTER,
     ConversationRepository,
     ConversationUpdate,
-    StoredConversation,
     name_of,
 )
 from conversation_state.aggregator import Aggregator
 from conversation_state.store import Head, Store
-from conversation_state.store.records import Reader, Writer, write
 
 __all__ = ["StoreBackend"]
-
-
-_RECORD: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
 
 class StoreBackend(StoreHost, ConversationStore):
@@ -74,7 +65,7 @@ class StoreBackend(StoreHost, ConversationStore):
 
     def __init__(self, store: Store) -> None:
         self._set_store(store)
-        self._records = _RecordStore(ConversationRepository(store))
+        self._records = ConversationRepository(store)
 
     async def aclose(self) -> None:
         """
@@ -155,17 +146,18 @@ class StoreBackend(StoreHost, ConversationStore):
             HistoryEntry(entry.id, entry.parent_id, message)
             for entry, message in zip(new_entries, messages, strict=True)
         ]
-        parent = new_entries[0].parent_id if new_entries else record.head_id
-        # Serialised before the thread runs, because the caller may change the record
-        # meanwhile.
-        text = _RECORD.dump_json(record).decode()
-        branches = list(record.branches)
-        made = ConversationUpdate(parent, new, text, branches, record.forked_from)
-        await run_in_anyio_thread(
-            partial(
-                self._records.write, record.conversation_id, made, expected_revision
-            )
+        update = ConversationUpdate(
+            record.conversation_id,
+            expected_revision,
+            new,
+            new_entries[0].parent_id if new_entries else record.head_id,
+            # Serialised before the thread runs, because the caller may change the
+            # record meanwhile.
+            RECORD_ADAPTER.dump_json(record).decode(),
+            list(record.branches),
+            record.forked_from,
         )
+        await run_in_anyio_thread(partial(self._records.write, update))
 
     async def delete_record(
         self, conversation_id: str, *, expected_revision: str
@@ -189,7 +181,7 @@ class StoreBackend(StoreHost, ConversationStore):
             LookupError:
                 If no conversation has it.
         """
-        read = partial(self._records.repository.history, entry_id, 1)
+        read = partial(self._records.history, entry_id, 1)
         return _make_entries(await run_in_anyio_thread(read))[-1]
 
     async def read_history(
@@ -206,120 +198,8 @@ class StoreBackend(StoreHost, ConversationStore):
         if head_id is None:
             return []
 
-        read = partial(self._records.repository.history, head_id, limit)
+        read = partial(self._records.history, head_id, limit)
         return _make_entries(await run_in_anyio_thread(read))
-
-
-class _RecordStore:
-    """
-    The synchronous methods of `StoreBackend`.
-
-    They are not in `StoreBackend` itself, because its base has private methods of these
-    names.
-    """
-
-    def __init__(self, repository: ConversationRepository) -> None:
-        self.repository = repository
-
-    def record(self, conversation_id: str) -> ConversationRecord | None:
-        found = self.repository.find(name_of(conversation_id))
-        return self.make_record(found, conversation_id)
-
-    def make_record(
-        self, found: StoredConversation, conversation_id: str
-    ) -> ConversationRecord | None:
-        if found.head is None:
-            return None
-
-        repository = self.repository
-        if found.record:
-            record = _RECORD.validate_json(found.record)
-            # The deferred requests waited for results at the end of the history, which
-            # another program has continued since.
-            if not found.is_current:
-                record = dataclasses.replace(record, deferred_tool_requests=None)
-        else:
-            state = repository.store.load(found.name)
-            record = ConversationRecord(
-                conversation_id=conversation_id, head_id=None, usage=_run_usage(state)
-            )
-
-        if not found.is_current:
-            # Another program continued the conversation: the record gets its
-            # messages, and a revision that conflicts with older ones.
-            newest = repository.history_at(found.name, found.head.revision, 1)
-            record = dataclasses.replace(
-                record,
-                head_id=newest[-1].id if newest else None,
-                revision=_external_revision(found.head),
-                updated_at=found.head.saved_at,
-            )
-
-        repository.remember(record.head_id, found.name, found.head.revision)
-        return record
-
-    def records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
-        records = []
-        for found in self.repository.find_all():
-            record = self.make_record(found, found.name)
-            if record is not None and scope in {None, record.scope}:
-                records.append(record)
-
-        records.sort(key=lambda record: record.updated_at, reverse=True)
-        return records[:limit]
-
-    def write(
-        self, conversation_id: str, made: ConversationUpdate, expected: str | None
-    ) -> None:
-        def write_update(rows: Writer) -> None:
-            found = self._check_revision(rows, conversation_id, expected)
-            self.repository.write(rows, found, made)
-
-        try:
-            write(self.repository.store, write_update)
-        except LookupError as error:
-            raise ConversationConflict(conversation_id) from error
-
-    def delete(self, conversation_id: str, expected: str) -> None:
-        def delete_both(rows: Writer) -> None:
-            found = self._check_revision(rows, conversation_id, expected)
-            rows.delete(found.name)
-            if found.noted is not None:
-                rows.delete(found.noted.name)
-
-        write(self.repository.store, delete_both)
-
-    def _check_revision(
-        self, rows: Reader, conversation_id: str, expected: str | None
-    ) -> StoredConversation:
-        """
-        The stored conversation, if it has the revision *expected*.
-        """
-        found = self.repository.find(name_of(conversation_id), rows)
-        if _revision_of(found) != expected:
-            raise ConversationConflict(conversation_id)
-
-        return found
-
-
-def _revision_of(found: StoredConversation) -> str | None:
-    """
-    The revision of the record of a stored conversation.
-    """
-    if found.head is None:
-        return None
-
-    if found.is_current:
-        return _RECORD.validate_json(found.record).revision
-
-    return _external_revision(found.head)
-
-
-def _external_revision(head: Head) -> str:
-    """
-    The revision of a state that another program saved last.
-    """
-    return f"{head.state_id}.{head.revision}"
 
 
 def _make_entries(history: list[HistoryEntry]) -> list[ConversationEntry]:
@@ -344,16 +224,3 @@ def _check_chain(
             "id before it, and the last id is the record's head_id"
         )
         raise ValueError(msg)
-
-
-def _run_usage(state: Aggregator) -> RunUsage:
-    """
-    The usage of a state that no run of Pydantic AI made.
-    """
-    usage: Any = state.total_usage
-    return RunUsage(
-        requests=len(state.ledger),
-        input_tokens=usage.prompt_tokens,
-        output_tokens=usage.completion_tokens,
-        cache_read_tokens=usage.prompt_tokens_details.cached_tokens,
-    )

@@ -13,19 +13,19 @@ from uuid import UUID
 from conversation_state.adapters._export import Export, Lost, PayloadWriter
 from conversation_state.adapters._extras import write_extra
 from conversation_state.adapters._notes import map_of, own_of
-from conversation_state.adapters.pydantic_ai._constants import (
-    ERRORS,
-    SOURCE,
-    messages_adapter,
-    parse_noted,
-    write_time,
-)
 from conversation_state.adapters.pydantic_ai._content import (
     dump_content,
     dump_tool_result,
+)
+from conversation_state.adapters.pydantic_ai._notes import (
+    ERRORS,
+    SOURCE,
+    messages_adapter,
     restore_keys,
     restore_value,
+    restore_whole,
     take_notes,
+    write_time,
 )
 from conversation_state.adapters.pydantic_ai._response import dump_response
 from conversation_state.messages import (
@@ -60,9 +60,6 @@ def dump(messages: Iterable[Message]) -> Export:
 
 
 def as_objects(data: list[Any]) -> list[Any]:
-    """
-    The list of ``ModelMessage`` that *data*, plain JSON values, stands for.
-    """
     # The data is validated as JSON text, because in Python objects Pydantic takes
     # base64 for the bytes themselves.
     text = json.dumps(data, ensure_ascii=False)
@@ -100,9 +97,6 @@ class MessageGroups(NamedTuple):
 def group_messages(
     messages: Iterable[Message], instructions: str | None = None
 ) -> MessageGroups:
-    """
-    The groups of *messages* that follow a request with *instructions*.
-    """
     write = _HistoryWriter(instructions)
     write.all(messages)
     return MessageGroups(write.starts, write.data, write.lacks_instructions)
@@ -164,9 +158,6 @@ class _HistoryWriter(PayloadWriter):
     def _open_request(
         self, message: Message, notes: Mapping[str, Any], at: int
     ) -> dict[str, Any]:
-        """
-        The request of *message*: the open one, or a new one.
-        """
         # Messages of one loaded request have the note "more" from the second one on.
         # Other messages are one request if they have the same run id.
         begins, goes_on = "request" in notes, "more" in notes
@@ -209,10 +200,13 @@ class _HistoryWriter(PayloadWriter):
     def _dump_request_part(
         self, message: Message, notes: Mapping[str, Any], path: str
     ) -> dict[str, Any] | None:
-        if isinstance(message, UnknownMessage):
-            return self._dump_unknown_message(message, notes, path)
-
         part: dict[str, Any]
+        if isinstance(message, UnknownMessage):
+            part = restore_whole(
+                self.unknown(message.raw, message.source, path, "role")
+            )
+            return None if "empty" in notes else part
+
         keys = map_of(notes, "keys")
         if isinstance(message, SystemMessage):
             part = {"part_kind": "system-prompt", "content": message.text}
@@ -226,16 +220,6 @@ class _HistoryWriter(PayloadWriter):
             part["timestamp"] = write_time(self, message.timestamp, path)
 
         return restore_keys(part, notes)
-
-    def _dump_unknown_message(
-        self, message: UnknownMessage, notes: Mapping[str, Any], path: str
-    ) -> dict[str, Any] | None:
-        if "empty" in notes:
-            return None
-
-        raw = self.unknown(message.raw, message.source, path, "role")
-        whole: dict[str, Any] | None = parse_noted(notes.get("whole"), raw)
-        return raw if raw is None else whole
 
     def _dump_result_part(
         self, message: ToolMessage, notes: Mapping[str, Any], path: str

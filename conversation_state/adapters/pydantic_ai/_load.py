@@ -5,6 +5,7 @@ From Pydantic AI's messages to ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -15,20 +16,20 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters.pydantic_ai._constants import (
+from conversation_state.adapters.pydantic_ai._content import (
+    read_content,
+    read_tool_result,
+)
+from conversation_state.adapters.pydantic_ai._notes import (
     ERRORS,
     SOURCE,
-    kind_of,
-    messages_adapter,
-    parse_time,
-)
-from conversation_state.adapters.pydantic_ai._content import (
     keep_keys,
     keep_whole,
-    read_content,
+    kind_of,
+    messages_adapter,
     read_metadata,
     read_text,
-    read_tool_result,
+    read_time,
 )
 from conversation_state.adapters.pydantic_ai._response import (
     read_response,
@@ -45,14 +46,11 @@ from conversation_state.messages import (
 
 __all__ = ["as_data", "load", "load_after"]
 
-_REQUEST = frozenset({"instructions", "kind", "metadata", "parts", "run_id"})
-_RESPONSE = frozenset(
-    {
-        *("finish_reason", "kind", "metadata", "model_name", "parts", "run_id"),
-        *("timestamp", "usage"),
-    }
-)
-_PART = frozenset({"content", "part_kind", "timestamp"})
+# The keys of a request, a response and a part whose values have fields of ours, besides
+# those that have one only if they are valid.
+_REQUEST = frozenset({"kind", "parts"})
+_RESPONSE = _REQUEST | {"finish_reason", "model_name", "usage"}
+_PART = frozenset({"content", "part_kind"})
 _ANSWERS = frozenset({"retry-prompt", "tool-return"})
 # The kinds of parts that are sent to the model as user content, but that the user did
 # not write.
@@ -145,20 +143,14 @@ def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Messa
 
 def _load_response_message(node: ObjectReader) -> Message:
     mended_before = len(node.reading.mended)
-    own, is_own = read_metadata(node)
+    own, own_key = read_metadata(node)
     content, calls, meta = read_response(node)
-    time, is_exact = parse_time(node.raw.get("timestamp"))
-    run, known = _read_run_id(node)
-    spared = set() if is_exact else {"timestamp"}
-    if read_response_id(node.raw):
-        known |= {"provider_response_id"}
-
-    keep_keys(node, known - spared - (set() if is_own else {"metadata"}))
+    time, time_key = read_time(node)
+    run, run_key = _read_run_id(node)
+    id_key = {"provider_response_id"} if read_response_id(node.raw) else set()
+    keep_keys(node, _RESPONSE.union(own_key, time_key, run_key, id_key))
     note_mended(node, mended_before)
     node.notes["response"] = node.keys
-    if "texts" in node.notes:
-        node.notes["response_texts"] = node.notes.pop("texts")
-
     node.keys = {}
     return AssistantMessage(
         content,
@@ -173,27 +165,18 @@ def _load_response_message(node: ObjectReader) -> Message:
 def _read_run_id(node: ObjectReader) -> tuple[UUID | None, frozenset[str]]:
     """
     The run id of a message if it is a UUID in canonical form; and the keys that
-    need no note.
+    need no note then.
     """
-    known = _REQUEST if node.raw.get("kind") == "request" else _RESPONSE
     run_id = node.raw.get("run_id")
-    if isinstance(run_id, str):
-        try:
-            run = UUID(run_id)
-        except ValueError:
-            pass
-        else:
-            if str(run) == run_id:
-                return run, known
+    with suppress(AttributeError, TypeError, ValueError):
+        run = UUID(run_id)
+        if str(run) == run_id:
+            return run, frozenset({"run_id"})
 
-    return None, known - {"run_id"}
+    return None, frozenset()
 
 
 class _MessageDraft(NamedTuple):
-    """
-    A message whose notes are not complete yet.
-    """
-
     node: ObjectReader
     kind: Callable[..., Message]
     fields: dict[str, Any]
@@ -208,13 +191,11 @@ class _MessageDraft(NamedTuple):
 
 def _load_request(node: ObjectReader, instructions: str | None) -> list[Message]:
     # The count is taken behind the parts, which note their own mended texts.
-    made = _put_results_first(_load_parts(node))
+    made = _load_parts(node)
     mended_before = len(node.reading.mended)
-    own, is_own = read_metadata(node)
-    run, known = _read_run_id(node)
-    if not is_own:
-        known -= {"metadata"}
-
+    own, own_key = read_metadata(node)
+    run, run_key = _read_run_id(node)
+    known = _REQUEST.union(own_key, run_key)
     current = node.raw.get("instructions")
     if isinstance(current, str) and current and current != instructions:
         # The instructions are inserted behind the results, which must directly follow
@@ -224,8 +205,9 @@ def _load_request(node: ObjectReader, instructions: str | None) -> list[Message]
         lead.notes["instructions"] = True
         fields = {"content": node.text("instructions")}
         made.insert(answers, _MessageDraft(lead, SystemMessage, fields))
-    elif current is not None and current != instructions:
-        known -= {"instructions"}
+        known |= {"instructions"}
+    elif current == instructions:
+        known |= {"instructions"}
 
     if not made:
         empty = ObjectReader(node.reading, {}, node.path)
@@ -241,9 +223,6 @@ def _load_request(node: ObjectReader, instructions: str | None) -> list[Message]
     if "mended" in node.notes:
         first["mended"] = [*first.get("mended", ()), *node.notes["mended"]]
 
-    if "texts" in node.notes:
-        first["request_texts"] = node.notes["texts"]
-
     if current is not None and current == instructions:
         first["instructed"] = True
 
@@ -255,19 +234,15 @@ def _load_request(node: ObjectReader, instructions: str | None) -> list[Message]
 
 
 def _load_parts(node: ObjectReader) -> list[_MessageDraft]:
+    """
+    The drafts with tool results first, and notes on another original order.
+    """
     made = []
     for part in node.objects("parts"):
         before = len(node.reading.mended)
         made.append(_load_request_part(part))
         note_mended(part, before)
 
-    return made
-
-
-def _put_results_first(made: list[_MessageDraft]) -> list[_MessageDraft]:
-    """
-    The drafts with tool results first, and notes on the original order.
-    """
     order = sorted(made, key=lambda one: one.kind is not ToolMessage)
     if order != made:
         for at, one in enumerate(made):
@@ -279,9 +254,9 @@ def _put_results_first(made: list[_MessageDraft]) -> list[_MessageDraft]:
 def _load_request_part(node: ObjectReader) -> _MessageDraft:
     raw = node.raw
     kind, content = kind_of(raw), raw.get("content")
-    time, is_exact = parse_time(raw.get("timestamp"))
+    time, time_key = read_time(node)
     fields: dict[str, Any] = {"timestamp": time} if time else {}
-    known = _PART if is_exact else _PART - {"timestamp"}
+    known = _PART | time_key
     if kind == "system-prompt" and isinstance(content, str):
         keep_keys(node, known)
         fields["content"] = node.text("content")
@@ -310,9 +285,7 @@ def _load_request_part(node: ObjectReader) -> _MessageDraft:
 
     # The message has no time of its own: the time stays in the raw part, which is
     # written back unchanged.
-    raw, notes = keep_whole(node)
-    node.notes |= notes
-    return _MessageDraft(node, UnknownMessage, {"raw": raw})
+    return _MessageDraft(node, UnknownMessage, {"raw": keep_whole(node)})
 
 
 def _load_tool_result(

@@ -1,5 +1,6 @@
 """
-History processors: a trimmer's view of Pydantic AI's messages.
+A trimmer's view of Pydantic AI's messages: history processors, and a capability that
+trims requests alone.
 """
 
 from __future__ import annotations
@@ -7,22 +8,28 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from pydantic_ai.capabilities import AbstractCapability
+
+from conversation_state._waiting import run_in_anyio_thread
 from conversation_state._wording import describe_type
 from conversation_state.adapters._host import RollingTrimmer, check_trimmer
 from conversation_state.adapters._notes import notes_of
-from conversation_state.adapters.pydantic_ai._constants import SOURCE
 from conversation_state.adapters.pydantic_ai._dump import as_objects, dump_data
 from conversation_state.adapters.pydantic_ai._load import as_data, load_after
+from conversation_state.adapters.pydantic_ai._notes import SOURCE
 from conversation_state.errors import InvalidTranscriptError
 from conversation_state.messages import Message, SystemMessage
 from conversation_state.trimming import TrimContext, Trimmer, repair
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
+    from pydantic_ai.models import ModelRequestContext
+    from pydantic_ai.tools import RunContext
 
-__all__ = ["Trims", "ahistory_processor", "history_processor", "make_rolling"]
+__all__ = ["TrimmedRequests", "Trims", "ahistory_processor", "history_processor"]
 
 
 class Trims(Protocol):
@@ -66,7 +73,7 @@ def history_processor(trimmer: Trims) -> Callable[[History], History]:
         Pydantic AI refuses a history that is empty or does not end with a
         request, and providers one that orphans a tool's result.
     """
-    trims = make_rolling(trimmer)
+    trims = _make_rolling(trimmer)
     known = _LoadCache()
 
     def process(messages: list[Any]) -> list[Any]:
@@ -93,10 +100,7 @@ def ahistory_processor(
     return process
 
 
-def make_rolling(trimmer: Trims) -> Trims:
-    """
-    *trimmer*, which is given its previous view if it is a `Trimmer`.
-    """
+def _make_rolling(trimmer: Trims) -> Trims:
     if not callable(trimmer):
         msg = (
             f"trimmer: expected a Trimmer, got {describe_type(trimmer)}; make one "
@@ -105,6 +109,60 @@ def make_rolling(trimmer: Trims) -> Trims:
         raise TypeError(msg)
 
     return RollingTrimmer(trimmer) if isinstance(trimmer, Trimmer) else trimmer
+
+
+@dataclasses.dataclass
+class TrimmedRequests(AbstractCapability[Any]):
+    """
+    A capability that sends the model a trimmer's view of the history.
+
+    Give it to an agent as ``capabilities=[TrimmedRequests(trimmer)]``. Unlike
+    with a history processor, the run's own history stays whole:
+    ``all_messages()`` has everything, and the next request is trimmed from all
+    of it. Otherwise it works as `history_processor` does.
+
+    Attributes:
+        trimmer: A `Trimmer`, or any function from messages to a view.
+
+    Source:
+        Pydantic AI calls ``prepare_model_request`` where requests are fitted
+        into a model's window, and does not persist its changes.
+    """
+
+    trimmer: Trims
+
+    def __post_init__(self) -> None:
+        self._trims = _make_rolling(self.trimmer)
+        self._process = history_processor(self._trims)
+
+    @property
+    def last_view(self) -> TrimContext | None:
+        """
+        The last view that was sent, of any run, with what it `dropped`, the
+        `failures` of its steps, and the `summary_responses` that are in no
+        ledger yet; None before the first, or for a function.
+        """
+        return self._trims.last if isinstance(self._trims, RollingTrimmer) else None
+
+    async def prepare_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """
+        The request with the messages of the view.
+        """
+        del ctx
+        messages = list(request_context.messages)
+        # Counting tokens would block the event loop.
+        kept = await run_in_anyio_thread(partial(self._process, messages))
+        request_context.messages = kept
+        return request_context
+
+    @classmethod
+    def get_serialization_name(cls) -> str | None:
+        """
+        None: a specification file can't contain a trimmer.
+        """
+        return None
 
 
 class _LoadedMessage:
@@ -131,9 +189,6 @@ class _LoadedMessage:
         self.in_part: dict[tuple[int, ...], Any] = {}
 
     def is_of(self, message: Any) -> bool:
-        """
-        Whether *message* still has the same parts.
-        """
         parts = message.parts
         return len(parts) == len(self.parts) and all(
             one is other for one, other in zip(parts, self.parts, strict=True)
@@ -141,10 +196,6 @@ class _LoadedMessage:
 
 
 class _LoadCache:
-    """
-    Loaded messages, for as long as the original ones are in memory.
-    """
-
     def __init__(self) -> None:
         # The keys are `id()`s, because messages of Pydantic AI are not hashable.
         self._found: dict[int, tuple[weakref.ref[Any], _LoadedMessage]] = {}
@@ -199,10 +250,6 @@ class _LoadCache:
 
 
 class _HistoryView:
-    """
-    One history: loaded for a trimmer, and selected from by its view.
-    """
-
     def __init__(self, known: _LoadCache, messages: Sequence[Any]) -> None:
         self._given = messages
         self._loaded = known.loaded(messages)
@@ -269,9 +316,6 @@ class _HistoryView:
         return kept
 
     def _is_owned(self, owner: int, message: Message) -> bool:
-        """
-        Whether *message* is one of its owner's, perhaps changed by a step.
-        """
         # A message that a step changed still has its notes; one that a step made has
         # none.
         if any(own is message for own in self._loaded[owner].messages):
@@ -283,9 +327,6 @@ class _HistoryView:
     def _rebuild_message(
         self, owner: int, run: Iterable[tuple[int, Message]]
     ) -> list[Any]:
-        """
-        The message of *owner* that has the kept messages of *run* alone.
-        """
         run = list(run)
         if not run:
             return []

@@ -11,8 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias
+
+from pydantic import TypeAdapter
+from pydantic_ai.conversation_store import ConversationConflict, ConversationRecord
+from pydantic_ai.usage import RunUsage
 
 from conversation_state._persistent import Log
 from conversation_state._wording import shorten_repr
@@ -26,32 +31,32 @@ from conversation_state.adapters.pydantic_ai._append import (
     instructions_of,
     read_history,
 )
-from conversation_state.adapters.pydantic_ai._constants import SOURCE
 from conversation_state.adapters.pydantic_ai._dump import group_messages
+from conversation_state.adapters.pydantic_ai._notes import SOURCE
 from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.errors import NotSavedError
 from conversation_state.messages import UnknownMessage
 from conversation_state.store import Head, Store, Window, check_not_mirrored
-from conversation_state.store.records import Reader, Writer, reading
+from conversation_state.store.records import Reader, Writer, reading, write
 
 __all__ = [
-    "RECORDS",
+    "RECORD_ADAPTER",
     "ConversationRepository",
     "ConversationUpdate",
-    "StoredConversation",
     "name_of",
 ]
 
 # The prefix of names of records. A conversation whose id begins with it gets another
 # name, which begins with `_ODD`.
-RECORDS = "pydantic_ai:record:"
+_RECORDS = "pydantic_ai:record:"
 _ODD = "pydantic_ai:odd:"
 # The maximum is lower than that of a name, because the name of the record also has the
 # prefix.
-_MAX_NAME = 500 - len(RECORDS)
+_MAX_NAME = 500 - len(_RECORDS)
 _MAX_REMEMBERED = 10_000
 _GROWTH = 4
 _NOWHERE = -1
+RECORD_ADAPTER: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
 
 def name_of(conversation_id: str) -> str:
@@ -61,7 +66,7 @@ def name_of(conversation_id: str) -> str:
     is_odd = (
         not 0 < len(conversation_id) <= _MAX_NAME
         or "\0" in conversation_id
-        or conversation_id.startswith((RECORDS, _ODD))
+        or conversation_id.startswith((_RECORDS, _ODD))
     )
     if not is_odd:
         return conversation_id
@@ -70,64 +75,45 @@ def name_of(conversation_id: str) -> str:
     return f"{_ODD}{blake2b(data, digest_size=16).hexdigest()}"
 
 
-class StoredConversation(NamedTuple):
-    """
-    A conversation in a store.
-
-    Attributes:
-        name: Its name.
-
-        head: Its newest revision, or None.
-
-        noted: The newest revision of its record's name, or None.
-
-        record: The record as JSON text, or "".
-
-        is_current: Whether the record is of the newest revision.
-
-        tips: The revisions at which its other branches ended, by their entries.
-
-        instructed_at: The position of its newest instructions; -1 if there are
-            none, None if that is not known.
-    """
-
+class _StoredConversation(NamedTuple):
     name: str
+    # The newest revisions of its name, and of its record's.
     head: Head | None
     noted: Head | None = None
+    # As JSON text, or "".
     record: str = ""
+    # Whether the record is of the newest revision.
     is_current: bool = False
+    # The revisions at which its other branches ended, by their entries.
     tips: dict[str, int] = {}  # noqa: RUF012 - never changed
+    # The position of its newest instructions; -1 if there are none, None if that is not
+    # known.
     instructed_at: int | None = None
+
+    def revision(self) -> str | None:
+        if self.head is None:
+            return None
+
+        if self.is_current:
+            return RECORD_ADAPTER.validate_json(self.record).revision
+
+        # Another program saved the state last.
+        return f"{self.head.state_id}.{self.head.revision}"
 
 
 class ConversationUpdate(NamedTuple):
-    """
-    The update of a conversation that a write saves.
-
-    Attributes:
-        parent: The entry that the new ones follow.
-
-        new: The new entries.
-
-        record: Its record as JSON text.
-
-        branches: The newest entries of its other branches.
-
-        forked_from: The conversation it is a fork of, if it is one.
-    """
-
-    parent: str | None
+    conversation_id: str
+    # The revision that it must have, None for a new one.
+    expected: str | None
+    # The new entries, and the one that they follow.
     new: Sequence[HistoryEntry]
+    parent: str | None
+    # Its record as JSON text.
     record: str
+    # The newest entries of its other branches.
     branches: Sequence[str]
-    forked_from: str | None = None
-
-    @property
-    def newest(self) -> str | None:
-        """
-        The newest entry of its history.
-        """
-        return self.new[-1].id if self.new else self.parent
+    # The conversation it is a fork of.
+    forked_from: str | None
 
 
 _Locations: TypeAlias = dict[str, tuple[str, int]]
@@ -135,7 +121,9 @@ _Locations: TypeAlias = dict[str, tuple[str, int]]
 
 class ConversationRepository:
     """
-    Pydantic AI's conversations in a store. Synchronous and thread-safe.
+    Pydantic AI's conversations in a store: the synchronous methods of `StoreBackend`,
+    which are not there because its base has private methods of these names.
+    Thread-safe.
     """
 
     def __init__(self, store: Store) -> None:
@@ -145,35 +133,65 @@ class ConversationRepository:
         # without a lock, which an interrupt could leave held.
         self._locations: tuple[_Locations, _Locations] = ({}, {})
 
-    def find(self, name: str, rows: Reader | None = None) -> StoredConversation:
-        """
-        The conversation under a name: as of the moment of *rows*, or as of now.
-        """
-        if rows is None:
-            with reading(self.store) as rows_now:
-                return self.find(name, rows_now)
+    # Reading
 
-        record = rows.window(f"{RECORDS}{name}", 1)
+    def record(self, conversation_id: str) -> ConversationRecord | None:
+        with reading(self.store) as rows:
+            found = self._find(name_of(conversation_id), rows)
+
+        return self._make_record(found, conversation_id)
+
+    def records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
+        with reading(self.store) as rows:
+            names = [name[len(_RECORDS) :] for name in rows.names(_RECORDS)]
+            found = [self._find(name, rows) for name in names]
+
+        every = [self._make_record(one, one.name) for one in found]
+        records = [one for one in every if one and scope in {None, one.scope}]
+        records.sort(key=lambda record: record.updated_at, reverse=True)
+        return records[:limit]
+
+    def _find(self, name: str, rows: Reader) -> _StoredConversation:
+        record = rows.window(f"{_RECORDS}{name}", 1)
         found = _read_record(name, rows.latest(name), record)
         for tip, revision in found.tips.items():
-            self.remember(tip, name, revision)
+            self._remember(tip, name, revision)
 
         return found
 
-    def find_all(self) -> list[StoredConversation]:
-        """
-        All conversations that have a record.
-        """
-        with reading(self.store) as rows:
-            names = [name[len(RECORDS) :] for name in rows.names(RECORDS)]
-            return [self.find(name, rows) for name in names]
+    def _make_record(
+        self, found: _StoredConversation, conversation_id: str
+    ) -> ConversationRecord | None:
+        if found.head is None:
+            return None
 
-    def history_at(
+        if found.record:
+            record = RECORD_ADAPTER.validate_json(found.record)
+        else:
+            usage = _run_usage(self.store.load(found.name))
+            record = ConversationRecord(
+                conversation_id=conversation_id, head_id=None, usage=usage
+            )
+
+        if not found.is_current:
+            # Another program continued the conversation: the record gets its
+            # messages, and a revision that conflicts with older ones. The deferred
+            # requests waited for results at the end of the history.
+            newest = self._history_at(found.name, found.head.revision, 1)
+            record = replace(
+                record,
+                deferred_tool_requests=None,
+                head_id=newest[-1].id if newest else None,
+                revision=found.revision() or "",
+                updated_at=found.head.saved_at,
+            )
+
+        self._remember(record.head_id, found.name, found.head.revision)
+        return record
+
+    def _history_at(
         self, name: str, revision: int, limit: int | None
     ) -> list[HistoryEntry]:
-        """
-        The history at a revision, or its last *limit* entries.
-        """
         if limit is None:
             return read_history(self.store.load(name, at=revision).entries)
 
@@ -201,10 +219,9 @@ class ConversationRepository:
     def _instructed_before(
         self, name: str, revision: int, start: int, entries: Log[Entry]
     ) -> int | None:
-        """
-        The position of the newest instructions before *start* at a revision.
-        """
-        found = self.find(name)
+        with reading(self.store) as rows:
+            found = self._find(name, rows)
+
         is_known = (
             found.is_current
             and found.instructed_at is not None
@@ -215,7 +232,7 @@ class ConversationRepository:
 
         return find_instructions(entries.take(start))
 
-    def remember(self, entry: str | None, name: str, revision: int) -> None:
+    def _remember(self, entry: str | None, name: str, revision: int) -> None:
         """
         Remember the revision at which an entry is the newest.
         """
@@ -242,7 +259,7 @@ class ConversationRepository:
         where = self._last_location(entry)
         if where is not None:
             try:
-                history = self.history_at(*where, limit)
+                history = self._history_at(*where, limit)
             except NotSavedError:
                 history = []
 
@@ -285,8 +302,8 @@ class ConversationRepository:
         if where is not None:
             yield where
 
-        for record in rows.names(RECORDS):
-            found = self.find(record[len(RECORDS) :], rows)
+        for record in rows.names(_RECORDS):
+            found = self._find(record[len(_RECORDS) :], rows)
             if found.head is not None:
                 yield found.name, found.head.revision
 
@@ -295,17 +312,38 @@ class ConversationRepository:
 
     # Writing
 
-    def write(
-        self, rows: Writer, found: StoredConversation, update: ConversationUpdate
-    ) -> None:
-        """
-        Save an *update* of a conversation that was *found* in *rows*, and its record.
+    def delete(self, conversation_id: str, expected: str | None) -> None:
+        def delete_both(rows: Writer) -> None:
+            found = self._find_expected(rows, conversation_id, expected)
+            rows.delete(found.name)
+            if found.noted is not None:
+                rows.delete(found.noted.name)
 
-        Raises:
-            LookupError:
-                If no conversation has the entry that the new ones follow.
-        """
-        head, notes = found.head, f"{RECORDS}{found.name}"
+        write(self.store, delete_both)
+
+    def write(self, update: ConversationUpdate) -> None:
+        def write_update(rows: Writer) -> None:
+            found = self._find_expected(rows, update.conversation_id, update.expected)
+            self._write_update(rows, found, update)
+
+        try:
+            write(self.store, write_update)
+        except LookupError as error:
+            raise ConversationConflict(update.conversation_id) from error
+
+    def _find_expected(
+        self, rows: Reader, conversation_id: str, expected: str | None
+    ) -> _StoredConversation:
+        found = self._find(name_of(conversation_id), rows)
+        if found.revision() != expected:
+            raise ConversationConflict(conversation_id)
+
+        return found
+
+    def _write_update(
+        self, rows: Writer, found: _StoredConversation, update: ConversationUpdate
+    ) -> None:
+        head, notes = found.head, f"{_RECORDS}{found.name}"
         old = past = rows.recall(found.name)
         if old is None and update.forked_from is not None:
             past = rows.recall(name_of(update.forked_from))
@@ -351,7 +389,8 @@ class ConversationRepository:
             rows.save(found.name, state)
 
         rows.save(notes, (rows.recall(notes) or Aggregator.new()).add(note))
-        self.remember(update.newest, found.name, revision)
+        newest = update.new[-1].id if update.new else update.parent
+        self._remember(newest, found.name, revision)
 
     def _base_state(
         self, old: Aggregator | None, parent: str | None, rows: Reader
@@ -378,17 +417,17 @@ class ConversationRepository:
 
 def _read_record(
     name: str, head: Head | None, window: Window | None
-) -> StoredConversation:
+) -> _StoredConversation:
     if window is None:
-        return StoredConversation(name, head)
+        return _StoredConversation(name, head)
 
     if head is None:
-        return StoredConversation(name, None, window.head)
+        return _StoredConversation(name, None, window.head)
 
     (note,) = window.messages
     raw: Any = note.raw if isinstance(note, UnknownMessage) else {}
     is_current = raw["revision"] == head.revision and raw["state"] == str(head.state_id)
-    return StoredConversation(
+    return _StoredConversation(
         name,
         head,
         window.head,
@@ -400,7 +439,14 @@ def _read_record(
 
 
 def _instructions_at(entries: Log[Entry], at: int | None) -> str | None:
-    """
-    The instructions *at* a position, or None.
-    """
     return None if at is None or at == _NOWHERE else instructions_of(entries[at])
+
+
+def _run_usage(state: Aggregator) -> RunUsage:
+    usage: Any = state.total_usage
+    return RunUsage(
+        requests=len(state.ledger),
+        input_tokens=usage.prompt_tokens,
+        output_tokens=usage.completion_tokens,
+        cache_read_tokens=usage.prompt_tokens_details.cached_tokens,
+    )

@@ -1,5 +1,5 @@
 """
-A model's response, loaded and dumped.
+A model's response and its usage, loaded and dumped.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from typing import Any
 
 import attrs
 
-from conversation_state._persistent import thaw
 from conversation_state.adapters._export import PayloadWriter
 from conversation_state.adapters._extras import write_extra
 from conversation_state.adapters._notes import (
@@ -25,27 +24,29 @@ from conversation_state.adapters._reading import (
     is_map,
     mended,
 )
-from conversation_state.adapters.pydantic_ai._constants import (
+from conversation_state.adapters._usage import (
+    Counted,
+    is_count,
+    read_usage_block,
+    split_counts,
+    usage_in,
+)
+from conversation_state.adapters.pydantic_ai._content import dump_media, read_media
+from conversation_state.adapters.pydantic_ai._notes import (
     FINISHED,
     INTERRUPTED,
     SOURCE,
-    is_default,
-    kind_of,
-    parse_noted,
-    write_time,
-)
-from conversation_state.adapters.pydantic_ai._content import (
-    dump_media,
     dump_unknown,
-    json_text,
+    is_default,
     keep_keys,
     keep_whole,
-    media_part,
+    kind_of,
+    read_text,
     restore_keys,
-    restore_texts,
+    restore_value,
     take_notes,
+    write_time,
 )
-from conversation_state.adapters.pydantic_ai._usage import read_usage, write_usage
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import (
     MediaPart,
@@ -56,8 +57,9 @@ from conversation_state.parts import (
     UnknownPart,
 )
 from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
 
-__all__ = ["dump_response", "read_response"]
+__all__ = ["dump_response", "load_usage", "read_response"]
 
 
 # The key of the text, by the kind of the part.
@@ -69,14 +71,39 @@ _CALL = frozenset({"args", "part_kind", "tool_call_id", "tool_name"})
 _SIGNERS = {"anthropic": "anthropic"}
 # The id of encrypted reasoning, which consists of its signature.
 _REDACTED = "redacted_thinking"
+_NOTHING = Usage()
+# Counts that are kept in `Usage.extra` under their own names.
+_EXTRA = (
+    "cache_audio_read_tokens",
+    "cache_write_1h_tokens",
+    "cache_write_tokens",
+    "requests",
+    "tool_calls",
+    "unmeasured_requests",
+)
+# Details that repeat a field, or a part of one.
+_HAS_FIELD = frozenset(
+    {
+        *("audio_tokens", "cached_tokens", "input_tokens", "output_tokens"),
+        *("cache_creation_input_tokens", "cache_read_input_tokens"),
+        *("reasoning_tokens", "total_tokens"),
+    }
+)
+_PREDICTED = ("accepted_prediction_tokens", "rejected_prediction_tokens")
+_COUNTS = (
+    "cache_read_tokens",
+    "input_audio_tokens",
+    "input_tokens",
+    "output_audio_tokens",
+    "output_reasoning_tokens",
+    "output_tokens",
+    *_EXTRA,
+)
 
 
 def read_response(
     node: ObjectReader,
 ) -> tuple[str | list[Part], list[ToolCall], ResponseMeta | None]:
-    """
-    Content, calls, and metadata of the response.
-    """
     content: list[Part] = []
     calls: list[ToolCall] = []
     for at, part in enumerate(node.objects("parts")):
@@ -109,19 +136,15 @@ def _load_part(node: ObjectReader, at: int) -> Part:
     if kind == "file" and is_map(content):
         inner = node.child("content")
         keep_keys(node, _TEXT)
-        part = media_part(inner, index=at)
-        if part is not None and (node.keys or node.notes):
-            notes = {**inner.notes, "keys": inner.keys, "file": node.keys}
-            if "texts" in node.notes:
-                notes["file_texts"] = node.notes["texts"]
-
+        part = read_media(inner, index=at)
+        if part is not None and node.keys:
+            notes = {"keys": inner.keys, "file": node.keys}
             return attrs.evolve(part, metadata=with_notes(SOURCE, notes))
 
         if part is not None:
             return part
 
-    raw, notes = keep_whole(node)
-    return UnknownPart(raw, source=SOURCE, index=at, metadata=with_notes(SOURCE, notes))
+    return UnknownPart(keep_whole(node), source=SOURCE, index=at)
 
 
 def _load_reasoning(node: ObjectReader, at: int) -> Part:
@@ -144,21 +167,11 @@ def _load_reasoning(node: ObjectReader, at: int) -> Part:
 
 
 def _load_call(node: ObjectReader, at: int) -> ToolCall:
-    args = node.raw.get("args")
     keep_keys(node, _CALL)
-    if isinstance(args, str):
-        arguments = node.text("args")
-    elif args is None:
-        node.notes["args"] = "none"
-        arguments = ""
-    else:
-        node.notes["args"] = "value"
-        arguments = json_text(node.reading, args, f"{node.path}.args")
-
     return ToolCall(
         node.text("tool_call_id"),
         node.text("tool_name"),
-        arguments,
+        read_text(node, "args"),
         index=at,
         metadata=node.metadata(SOURCE),
     )
@@ -178,12 +191,9 @@ def _load_meta(node: ObjectReader) -> ResponseMeta | None:
             inner = ObjectReader(node.reading, counts, f"{node.path}.usage")
             keep_keys(inner, frozenset())
             node.notes["usage"] = inner.keys
-            if inner.notes:
-                node.notes["usage_texts"] = inner.notes["texts"]
-
             # A new reader takes the problems of values that are not counts. They are
             # not problems of the document, because the note keeps these values.
-            usage = read_usage(DocumentReader(), counts, inner.path)
+            usage = _read_usage(DocumentReader(), counts, inner.path)
 
     finished = _load_finish_reason(node)
     name = raw.get("model_name")
@@ -283,7 +293,7 @@ def _dump_part(write: PayloadWriter, part: Part, path: str) -> Any:
         raw = {"part_kind": "file", "content": dump_media(write, part, notes, path)}
         return restore_keys(raw, notes, "file")
     else:
-        return dump_unknown(write, part, notes, path)
+        return dump_unknown(write, part, path)
 
     return restore_keys(raw, notes)
 
@@ -318,18 +328,11 @@ def _dump_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any
     if call.type != "function":
         write.lose(path, "type", "calls of functions only in Pydantic AI")
 
-    args: Any = call.arguments
-    how = notes.get("args")
-    if how == "none" and not args:
-        args = None
-    elif how == "value":
-        args = parse_noted(args, args)
-
     raw = {
         "part_kind": "tool-call",
         "tool_name": call.name,
         "tool_call_id": call.id,
-        "args": args,
+        "args": restore_value(call.arguments, notes),
     }
     return restore_keys(raw, notes)
 
@@ -342,15 +345,14 @@ def _dump_meta(
     path: str,
 ) -> None:
     meta = message.response
-    kept = thaw(map_of(notes, "usage"))
-    restore_texts(kept, notes, "usage_texts")
+    kept = restore_keys({}, notes, "usage")
     usage = None if meta is None else meta.usage
     # The noted counts are used only if they still are the usage of the response, which
     # a caller may have replaced.
-    if kept and read_usage(DocumentReader(), kept, "") == usage:
+    if kept and _read_usage(DocumentReader(), kept, "") == usage:
         raw["usage"] = kept
     elif usage is not None:
-        raw["usage"], lost = write_usage(usage)
+        raw["usage"], lost = _write_usage(usage)
         for name in lost:
             why = "is a sum or a part of other counts in Pydantic AI"
             write.lose(f"{path}.response.usage", name, why)
@@ -386,3 +388,102 @@ def _dump_finish_reason(reason: str, raw: dict[str, Any]) -> None:
     if reason and raw.get("finish_reason") != reason:
         # Pydantic AI keeps the provider's own reason under this key.
         raw["provider_details"] = {"finish_reason": reason}
+
+
+def load_usage(payload: Any) -> Usage | None:
+    """
+    The usage in *payload*: a `RequestUsage`, a `RunUsage`, a `ModelResponse`, or
+    one of these as JSON.
+
+    None if it has no counts. Pydantic AI's counts are inclusive already, so
+    none is added to another: ``input_tokens`` holds cache reads, cache writes
+    and audio, ``output_tokens`` holds reasoning and audio. Counts without a
+    field go to `Usage.extra`, under their own names, and so do ``details`` that
+    repeat no field; ``cost`` and seconds of audio stay with the message.
+
+    Raises:
+        DecodeError:
+            If a count is negative, not an integer, or over 2**63 - 1.
+
+    Source:
+        ``pydantic_ai.usage.UsageBase`` documents what each count includes.
+
+    >>> load_usage({"input_tokens": 9, "cache_read_tokens": 4, "output_tokens": 2})
+    Usage(9, 2, prompt_tokens_details=PromptTokensDetails(cached_tokens=4))
+    """
+    raw = payload
+    if not is_map(raw):
+        raw = getattr(payload, "usage", payload)
+        raw = getattr(raw, "__dict__", raw)
+
+    expected = "a usage, or a response with usage"
+    usage = usage_in(raw, _find_block, _read_counts, expected)
+    return None if usage == _NOTHING else usage
+
+
+def _find_block(raw: Mapping[str, Any]) -> tuple[Any, str]:
+    return (raw.get("usage"), "$.usage") if "parts" in raw else (raw, "$")
+
+
+def _read_usage(
+    read: DocumentReader, raw: Mapping[str, Any], path: str
+) -> Usage | None:
+    usage, _ = read_usage_block(read, raw, path, _read_counts)
+    return None if usage == _NOTHING else usage
+
+
+def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
+    counts, _, _ = split_counts(read, block, _COUNTS, path)
+    details = {
+        mended(name): count
+        for name, count in map_of(block, "details").items()
+        if isinstance(name, str) and is_count(count) and count
+    }
+    # Older releases of Pydantic AI have this count in the details.
+    reasoning = counts.get("output_reasoning_tokens") or details.get("reasoning_tokens")
+    prompt = {
+        "audio_tokens": counts.get("input_audio_tokens", 0),
+        "cached_tokens": counts.get("cache_read_tokens", 0),
+    }
+    completion = {
+        "audio_tokens": counts.get("output_audio_tokens", 0),
+        "reasoning_tokens": reasoning or 0,
+        **{name: details.pop(name, 0) for name in _PREDICTED},
+    }
+    extra = {name: details[name] for name in details if name not in _HAS_FIELD}
+    extra |= {name: counts[name] for name in _EXTRA if counts.get(name)}
+    totals = counts.get("input_tokens", 0), counts.get("output_tokens", 0), None
+    return totals, (prompt, completion), extra, {}
+
+
+def _write_usage(usage: Usage) -> tuple[dict[str, Any], list[str]]:
+    """
+    *usage* in Pydantic AI's counts, and the names of counts it does not have.
+    """
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    counts: dict[str, Any] = {
+        "input_tokens": usage.prompt_tokens,
+        "cache_read_tokens": prompt.cached_tokens,
+        "input_audio_tokens": prompt.audio_tokens,
+        "output_tokens": usage.completion_tokens,
+        "output_audio_tokens": completion.audio_tokens,
+        "output_reasoning_tokens": completion.reasoning_tokens,
+    }
+    details: dict[str, int] = {}
+    lost: list[str] = []
+    for name in sorted(usage.extra):
+        if name in _HAS_FIELD or name in _PREDICTED:
+            lost.append(name)
+        else:
+            known = name in {*_EXTRA} - {"requests", "tool_calls"}
+            (counts if known else details)[name] = usage.extra[name]
+
+    for name in _PREDICTED:
+        details[name] = getattr(completion, name)
+
+    if usage.total_tokens != usage.prompt_tokens + usage.completion_tokens:
+        lost.append("total_tokens")
+
+    own = {name: count for name, count in counts.items() if count}
+    kept = {name: count for name, count in details.items() if count}
+    return ({**own, "details": kept} if kept else own), lost

@@ -1,0 +1,331 @@
+"""
+Pydantic AI's constants, the notes on what our model has no field for, times, and the
+import of the SDK.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, timezone
+from functools import cache
+from typing import Any
+
+from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
+from conversation_state.adapters._extras import read_extra
+from conversation_state.adapters._notes import RESERVED, map_of, own_of
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_map,
+)
+from conversation_state.errors import MissingExtraError
+from conversation_state.parts import Part, UnknownPart
+from conversation_state.tools import ToolCall
+
+__all__ = [
+    "ERRORS",
+    "FINISHED",
+    "INTERRUPTED",
+    "MEDIA",
+    "SOURCE",
+    "URLS",
+    "dump_unknown",
+    "is_default",
+    "keep_keys",
+    "keep_whole",
+    "kind_of",
+    "messages_adapter",
+    "read_json_text",
+    "read_metadata",
+    "read_text",
+    "read_time",
+    "restore_keys",
+    "restore_value",
+    "restore_whole",
+    "take_notes",
+    "write_time",
+]
+
+SOURCE = "pydantic_ai"
+INTERRUPTED = "interrupted"
+
+_MINUTE = timedelta(minutes=1)
+_DAY = timedelta(days=1)
+
+# Parts must have a time; this one stands for an unknown time.
+_UNKNOWN_TIME = "1970-01-01T00:00:00Z"
+
+# Defaults of keys that may be left out. Null is the default of every key that
+# may be null.
+_DEFAULTS: Mapping[str, Any] = {
+    "audio_seconds": 0.0,
+    "citations": None,
+    "details": {},
+    "force_download": False,
+    "outcome": "success",
+    "scope": "conversation",
+    "state": "complete",
+}
+
+URLS = {
+    "audio": "audio-url",
+    "file": "document-url",
+    "image": "image-url",
+    "video": "video-url",
+}
+MEDIA = {kind: url for url, kind in URLS.items()}
+
+# Outcomes of a tool call other than success.
+ERRORS = frozenset({"denied", "failed", "interrupted", "retried"})
+
+# The finish reasons of Pydantic AI, by those of providers.
+FINISHED = {
+    "MAX_TOKENS": "length",
+    "SAFETY": "content_filter",
+    "STOP": "stop",
+    "completed": "stop",
+    "content_filter": "content_filter",
+    "end_turn": "stop",
+    "error": "error",
+    "function_call": "tool_call",
+    "length": "length",
+    "max_output_tokens": "length",
+    "max_tokens": "length",
+    "refusal": "content_filter",
+    "stop": "stop",
+    "stop_sequence": "stop",
+    "tool_call": "tool_call",
+    "tool_calls": "tool_call",
+    "tool_use": "tool_call",
+}
+
+
+@cache
+def messages_adapter() -> Any:
+    """
+    Pydantic's adapter that validates and dumps Pydantic AI's messages.
+
+    Raises:
+        MissingExtraError:
+            If Pydantic AI is not installed.
+    """
+    try:
+        from pydantic_ai.messages import (  # noqa: PLC0415 - an extra
+            ModelMessagesTypeAdapter,
+        )
+    except ImportError as error:
+        what = "messages of Pydantic AI"
+        raise MissingExtraError(what, "pydantic-ai") from error
+
+    return ModelMessagesTypeAdapter
+
+
+def kind_of(raw: Mapping[str, Any], key: str = "part_kind") -> str:
+    kind = raw.get(key)
+    return kind if isinstance(kind, str) else ""
+
+
+def is_default(key: str, value: Any) -> bool:
+    if value is None:
+        return True
+
+    default = _DEFAULTS.get(key)
+    return default is not None and default == value and type(default) is type(value)
+
+
+def keep_keys(
+    node: ObjectReader, known: frozenset[str], *, whole: bool = False
+) -> None:
+    """
+    Note all keys except the *known* ones, and except defaults unless *whole*.
+    """
+    for key, value in node.raw.items():
+        if key not in known and (whole or not is_default(key, value)):
+            kept = {key: _as_metadata(value)}
+            node.keys |= node.reading.rest(kept, frozenset(), node.path)
+
+
+def keep_whole(node: ObjectReader) -> dict[str, Any]:
+    raw = _as_metadata(node.raw)
+    if raw is not node.raw:
+        raw = {"part_kind": kind_of(node.raw) or kind_of(node.raw, "kind"), **raw}
+
+    kept: dict[str, Any] = node.reading.json(raw, node.path)
+    return kept
+
+
+def _as_metadata(value: Any) -> Any:
+    """
+    *value*; or, if it is too large or too deep for metadata, its JSON text under the
+    reserved key.
+    """
+    if isinstance(value, str):
+        return value
+
+    # This reader takes the problems of the value as metadata. They are not problems of
+    # the document if the value has a JSON text.
+    read = DocumentReader()
+    read.json(value, "")
+    text = _to_json_text(value) if read.problems else None
+    return value if text is None else {RESERVED: text}
+
+
+def _to_json_text(value: Any) -> str | None:
+    """
+    *value* as JSON text, with integers of any size and nesting of any depth;
+    None if it is not JSON.
+    """
+    try:
+        text = json.dumps(
+            value, allow_nan=False, ensure_ascii=False, separators=(",", ":")
+        )
+        same: bool = json.loads(text) == value
+    except (RecursionError, TypeError, ValueError):
+        return None
+
+    # JSON changes keys that are not texts to texts, so the text would restore another
+    # value.
+    return text if same else None
+
+
+def restore_keys(
+    raw: dict[str, Any], notes: Mapping[str, Any], name: str = "keys"
+) -> dict[str, Any]:
+    keys = map_of(notes, name)
+    return merge_kept_keys({key: restore_whole(keys[key]) for key in keys}, raw)
+
+
+def restore_whole(kept: Any) -> Any:
+    return (
+        _parse_noted(kept[RESERVED], kept)
+        if is_map(kept) and RESERVED in kept
+        else kept
+    )
+
+
+def _parse_noted(text: Any, otherwise: Any) -> Any:
+    # A caller may have changed the text or the note, so it may not be JSON.
+    try:
+        return json.loads(text) if isinstance(text, str) else otherwise
+    except ValueError:
+        return otherwise
+
+
+def restore_value(text: str, notes: Mapping[str, Any]) -> Any:
+    """
+    *text*, or its value as JSON, if a note says that it was a value.
+    """
+    if notes.get("value") is not True:
+        return text
+
+    return _parse_noted(text, text) if text else None
+
+
+def read_text(node: ObjectReader, key: str) -> str:
+    """
+    The value under *key* as text; a note says if it was not a text.
+    """
+    value = node.raw.get(key)
+    if isinstance(value, str):
+        return node.text(key)
+
+    node.notes["value"] = True
+    return (
+        ""
+        if value is None
+        else read_json_text(node.reading, value, f"{node.path}.{key}")
+    )
+
+
+def read_json_text(reading: DocumentReader, value: Any, path: str) -> str:
+    """
+    *value*, at *path*, as JSON text, mended.
+    """
+    text = _to_json_text(value)
+    if text is None:
+        count = reading.count
+        reading.json(value, path)
+        if reading.count == count:
+            reading.problem(path, "is not JSON")
+
+        return ""
+
+    found: str = reading.json(text, path)
+    return found
+
+
+def read_metadata(node: ObjectReader) -> tuple[dict[str, Any], frozenset[str]]:
+    """
+    The map under ``metadata`` as our metadata, and the keys that need no note then.
+    """
+    given = node.raw.get("metadata")
+    if is_map(given) and _as_metadata(given) is given:
+        return read_extra(node, "metadata"), frozenset({"metadata"})
+
+    return {}, frozenset()
+
+
+def take_notes(
+    write: PayloadWriter, value: Part | ToolCall, path: str
+) -> Mapping[str, Any]:
+    """
+    The notes on a part or a call. Its own metadata is listed as lost, because Pydantic
+    AI has no field for it.
+    """
+    notes = write.notes(value, path)
+    if own_of(value.metadata):
+        write.lose(path, "metadata", "supported on messages only by Pydantic AI")
+
+    return notes
+
+
+def dump_unknown(write: PayloadWriter, part: Part, path: str) -> Any:
+    if not isinstance(part, UnknownPart):
+        write.lose(path, part.kind, "not supported here by Pydantic AI")
+        return None
+
+    keys = ("part_kind", "kind", "type")
+    key = next((key for key in keys if key in part.raw), "type")
+    return restore_whole(write.unknown(part.raw, part.source, path, key))
+
+
+def read_time(node: ObjectReader) -> tuple[datetime | None, frozenset[str]]:
+    """
+    The time of an object, and the keys that need no note, because `write_time`
+    restores them.
+    """
+    value: Any = node.raw.get("timestamp")
+    known = frozenset({"timestamp"})
+    if value == _UNKNOWN_TIME:
+        return None, known
+
+    try:
+        time = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None, frozenset()
+
+    return (time, known) if time.tzinfo is not None else (None, frozenset())
+
+
+def write_time(write: PayloadWriter, time: datetime | None, path: str) -> str:
+    """
+    *time* as Pydantic writes it.
+    """
+    if time is None:
+        return _UNKNOWN_TIME
+
+    offset = time.utcoffset()
+    if offset is not None and offset % _MINUTE:
+        # Pydantic reads offsets of whole minutes only.
+        whole = offset - offset % _MINUTE
+        try:
+            # An offset between -24:00 and -23:59 is rounded up to -23:59, because
+            # `timezone` refuses a whole day.
+            time = time.astimezone(timezone(max(whole, _MINUTE - _DAY)))
+        except OverflowError:
+            write.lose(path, "timestamp", "offsets must be whole minutes in year 1")
+            return _UNKNOWN_TIME
+
+    text = time.isoformat()
+    return f"{text[:-6]}Z" if time.tzinfo is UTC or text.endswith("+00:00") else text
