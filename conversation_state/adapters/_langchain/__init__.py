@@ -49,7 +49,7 @@ text, empty, beside, name, role, made_id
     other than text; an empty name; the id made up for a result without one.
 
 odd
-    A mark that some of the above is encoded by `_json`, because JSON can't represent
+    A mark that some of the above is encoded by `_values`, because JSON can't represent
     it.
 
 mended
@@ -69,12 +69,12 @@ without parts becomes an empty text.
 """
 
 from conversation_state.adapters._langchain._dump import dump, dump_message
-from conversation_state.adapters._langchain._json import new_message
 from conversation_state.adapters._langchain._load import (
     load,
     load_for_view,
     load_message,
 )
+from conversation_state.adapters._langchain._values import new_message
 
 __all__ = [
     "dump",

@@ -15,17 +15,18 @@ import attrs
 
 from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters._export import PayloadWriter, is_empty_value
-from conversation_state.adapters._langchain._constants import (
-    SIGNERS,
-    SOURCE,
-    text_or_empty,
-)
-from conversation_state.adapters._langchain._json import decode_value, encode_value
 from conversation_state.adapters._langchain._media import (
     STANDARD,
     BlockShape,
     media_shape,
     write_media,
+)
+from conversation_state.adapters._langchain._values import (
+    SIGNERS,
+    SOURCE,
+    decode_value,
+    encode_value,
+    text_or_empty,
 )
 from conversation_state.adapters._notes import (
     RESERVED,

@@ -19,13 +19,13 @@ from conversation_state.adapters._langchain._blocks import (
     merge_keys,
     thaw_notes,
 )
-from conversation_state.adapters._langchain._constants import (
+from conversation_state.adapters._langchain._values import (
     CALL_BLOCKS,
     SOURCE,
     CallBlock,
+    encode_value,
     text_or_empty,
 )
-from conversation_state.adapters._langchain._json import encode_value
 from conversation_state.adapters._notes import has_own, map_of, with_notes
 from conversation_state.adapters._reading import DocumentReader, mended
 from conversation_state.adapters._wire import make_unique_object, parse_finite

@@ -7,34 +7,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conversation_state._persistent import check_iterable
-from conversation_state._wording import describe_type, describe_value
+from conversation_state._wording import describe_value
 from conversation_state.adapters._export import Export, PayloadWriter
 from conversation_state.adapters._langchain._blocks import thaw_notes, write_block
 from conversation_state.adapters._langchain._calls import dump_call_block, write_call
-from conversation_state.adapters._langchain._constants import (
+from conversation_state.adapters._langchain._response import put_response
+from conversation_state.adapters._langchain._values import (
     CLASSES,
     DEFAULTS,
-    MODELS,
-    REASONS,
     SOURCE,
-)
-from conversation_state.adapters._langchain._json import (
     decode_value,
     make_message,
     make_text_message,
-)
-from conversation_state.adapters._langchain._usage import (
-    lose_usage,
-    read_usage,
-    write_usage,
 )
 from conversation_state.adapters._notes import RESERVED, has_own, notes_of
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
-    ResponseMeta,
     ToolMessage,
     UnknownMessage,
     UserMessage,
@@ -42,18 +32,6 @@ from conversation_state.messages import (
 from conversation_state.parts import Part, RefusalPart, TextPart
 
 __all__ = ["dump", "dump_message"]
-
-_NOTHING = ResponseMeta()
-# The types of notes that become fields of a message.
-_TYPES: Mapping[str, type[Any]] = {
-    "additional_kwargs": dict,
-    "beside": list,
-    "fields": dict,
-    "id": str,
-    "response_metadata": dict,
-    "usage": dict,
-    "zeros": list,
-}
 
 
 def dump(messages: Iterable[Message]) -> Export:
@@ -68,17 +46,13 @@ def dump(messages: Iterable[Message]) -> Export:
 
     Raises:
         InvalidMessageError:
-            If one of them is not a message, or its notes are invalid.
+            If one of them is not a message.
 
         MissingExtraError:
             If LangChain is not installed.
     """
-    check_iterable(messages, "messages", "a list of Messages")
     write = PayloadWriter(SOURCE)
-    found = [
-        _write_checked(write, message, f"messages[{at}]")
-        for at, message in enumerate(messages)
-    ]
+    found = [_dump_any(write, message, path) for message, path in write.each(messages)]
     payload = [message for message in found if message is not None]
     return Export(payload, tuple(write.lost))
 
@@ -87,40 +61,22 @@ def dump_message(message: Message) -> Any:
     """
     *message* as one of LangChain's; None if LangChain does not support it.
     """
-    made = _dump_text_message(message)
-    if made is not None:
-        return made
-
-    return _write_checked(PayloadWriter(SOURCE), message, "messages[0]")
-
-
-def _write_checked(write: PayloadWriter, message: Message, path: str) -> Any:
-    made = _dump_text_message(message)
-    if made is not None:
-        return made
-
-    if not isinstance(message, Message):
-        msg = f"{path} is {describe_type(message)}; expected a Message"
-        raise InvalidMessageError(msg)
-
-    try:
-        return _dump_any(write, message, path)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        # A caller who writes metadata may have made these notes invalid. Without
-        # notes the error is a bug of this adapter, and is not changed.
-        if not notes_of(message.metadata, SOURCE):
-            raise
-
-        msg = (
-            f"{path}.metadata[{RESERVED!r}][{SOURCE!r}] is invalid: {error}; this key "
-            "is reserved for notes of adapters, use another one for your metadata"
-        )
-        raise InvalidMessageError(msg) from error
+    return _dump_any(PayloadWriter(SOURCE), message, "messages[0]")
 
 
 def _dump_any(write: PayloadWriter, message: Message, path: str) -> Any:
-    notes = _checked_notes(thaw_notes(write.notes_on(message, path)))
-    _lose_fields(write, message, path)
+    made = _dump_text_message(message)
+    if made is not None:
+        return made
+
+    notes = thaw_notes(write.notes_on(message, path))
+    ours = {
+        "run_id": message.run_id is not None,
+        "turn_id": message.turn_id is not None,
+        "timestamp": message.timestamp is not None,
+        "metadata": has_own(message.metadata),
+    }
+    write.lose_each(path, ours, "not supported by LangChain")
     if isinstance(message, UnknownMessage):
         return _write_unknown(write, message, path, notes)
 
@@ -129,7 +85,7 @@ def _dump_any(write: PayloadWriter, message: Message, path: str) -> Any:
     content = _build_content(write, message, path, notes, kwargs)
     if isinstance(message, AssistantMessage):
         content = _put_calls(write, message, path, content, fields)
-        _put_response(write, message, path, notes, fields)
+        put_response(write, message, path, notes, fields)
     elif "response_metadata" in notes:
         fields["response_metadata"] = notes["response_metadata"]
 
@@ -189,25 +145,6 @@ def _dump_text_message(message: Message) -> Any:
 
 # The path of an id's note in the metadata.
 _ID_NOTE = (RESERVED, SOURCE, "id")
-
-
-def _checked_notes(notes: dict[str, Any]) -> dict[str, Any]:
-    for name, value in notes.items():
-        if name in _TYPES and not isinstance(value, _TYPES[name]):
-            what = f"{name} is {describe_type(value)}"
-            raise TypeError(what)
-
-    return notes
-
-
-def _lose_fields(write: PayloadWriter, message: Message, path: str) -> None:
-    ours = {
-        "run_id": message.run_id is not None,
-        "turn_id": message.turn_id is not None,
-        "timestamp": message.timestamp is not None,
-        "metadata": has_own(message.metadata),
-    }
-    write.lose_each(path, ours, "not supported by LangChain")
 
 
 def _put_result(
@@ -333,47 +270,6 @@ def _put_calls(
         listed.insert(place, again)
 
     return listed
-
-
-def _put_response(
-    write: PayloadWriter,
-    message: AssistantMessage,
-    path: str,
-    notes: Mapping[str, Any],
-    fields: dict[str, Any],
-) -> None:
-    response, metadata = message.response, notes.get("response_metadata", {})
-    if response is None:
-        response = _NOTHING
-
-    where = f"{path}.response"
-    newer = dict.fromkeys(sorted(response.unknown), True)
-    beside = {"logprobs": response.logprobs is not None, **newer}
-    write.lose_each(where, beside, "not supported by LangChain")
-    if response.finish_reason:
-        metadata[str(notes.get("reason", REASONS[0]))] = response.finish_reason
-
-    if response.model:
-        metadata[str(notes.get("model", MODELS[0]))] = response.model
-
-    # Most integrations use the response's id as that of the message, which already
-    # has it. The note says that the metadata had it, too.
-    if response.id and (response.id != notes.get("id") or "id_of_response" in notes):
-        metadata["id"] = response.id
-
-    if metadata:
-        fields["response_metadata"] = metadata
-
-    # The noted counts are used only if they still are the usage of the response,
-    # which a caller may have replaced.
-    usage, kept = response.usage, notes.get("usage")
-    if kept is not None and read_usage(kept) == usage:
-        fields["usage_metadata"] = kept
-    elif usage is not None:
-        kept = fields["usage_metadata"] = write_usage(usage, notes.get("zeros", ()))
-
-    if usage is not None:
-        lose_usage(write, usage, kept, f"{where}.usage")
 
 
 def _is_aside(part: Part) -> bool:

@@ -5,20 +5,20 @@ From LangChain's messages to ours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import UnionType
 from typing import Any
 
 from conversation_state.adapters._langchain._blocks import mended_text, read_block
-from conversation_state.adapters._langchain._constants import (
+from conversation_state.adapters._langchain._response import load_response
+from conversation_state.adapters._langchain._values import (
     CLASSES,
     DEFAULTS,
     ROLES,
     SOURCE,
     class_names,
+    encode_value,
+    make_message,
     message_classes,
 )
-from conversation_state.adapters._langchain._json import encode_value, make_message
-from conversation_state.adapters._langchain._load_response import load_response
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import DocumentReader
 from conversation_state.adapters._wire import MESSAGE_CLASSES
@@ -42,20 +42,6 @@ _KNOWN = {
 _EMPTY_VALUES: Mapping[str, Any] = {"chunk_position": None, "tool_call_chunks": []}
 # The id of a result that has none, because our `ToolMessage` requires one.
 _NO_ID = "no_id"
-# The types of the fields. A message may have others if it was changed after LangChain
-# had validated it, because setting a field does not validate it.
-_FIELD_TYPES: Mapping[str, tuple[type[Any] | UnionType, str]] = {
-    "additional_kwargs": (dict, "a dict"),
-    "content": (str | list, "a text or a list"),
-    "id": (str | None, "a text or None"),
-    "invalid_tool_calls": (list, "a list"),
-    "name": (str | None, "a text or None"),
-    "response_metadata": (dict, "a dict"),
-    "role": (str, "a text"),
-    "tool_call_id": (str, "a text"),
-    "tool_calls": (list, "a list"),
-    "usage_metadata": (dict | None, "a dict or None"),
-}
 # The fields that are sent to a model.
 _VIEW_FIELDS = (
     "content",
@@ -139,10 +125,9 @@ def _load_any(read: DocumentReader, message: Any, path: str) -> Message | None:
 
     try:
         return _load_known(read, message, name, path)
-    except (AttributeError, LookupError, TypeError):
-        if not _report_fields(read, vars(message), path):
-            raise
-
+    except (AttributeError, LookupError, TypeError) as error:
+        # Setting a field of a message does not validate it.
+        read.problem(path, f"is not a valid {name}: {error!r}")
         return None
 
 
@@ -195,20 +180,6 @@ def _load_known(
         return kind(**fields, metadata=with_notes(SOURCE, odd))
 
 
-def _report_fields(read: DocumentReader, raw: Mapping[str, Any], path: str) -> bool:
-    """
-    Report the fields of *raw* that are missing or of a wrong type; True if any is.
-    """
-    problems = read.count
-    for field, (kind, expected) in _FIELD_TYPES.items():
-        if field in raw and not isinstance(raw[field], kind):
-            read.wrong(f"{path}.{field}", raw[field], expected)
-        elif field in _COMMON and field not in raw:
-            read.problem(f"{path}.{field}", "is missing")
-
-    return read.count > problems
-
-
 def _report_class(read: DocumentReader, message: Any, path: str) -> None:
     kind = type(message)
     if not isinstance(message, tuple({*message_classes().values()})):
@@ -233,11 +204,6 @@ def _collect_notes(
         notes["name"] = ""
 
     if raw["id"] is not None:
-        if not isinstance(raw["id"], str):
-            # `dump` would refuse this note. `_load_any` catches the error and reports
-            # the field with its path.
-            raise TypeError
-
         notes["id"] = raw["id"]
 
     for key in ("additional_kwargs", "response_metadata"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from conversation_state.adapters._langchain._constants import text_or_empty
+from conversation_state.adapters._langchain._values import text_or_empty
 from conversation_state.adapters._notes import map_of, without_empty
 from conversation_state.adapters._wire import (
     MEDIA_CLASSES,

@@ -1,5 +1,6 @@
 """
-Values of LangChain's messages that JSON can't represent.
+LangChain's constants and classes; and values of its messages that JSON can't
+represent.
 
 LangChain's maps can hold anything, and values that its own serialisation
 supports must not be lost here: numbers that are not finite, integers of more
@@ -15,20 +16,151 @@ from functools import cache
 from math import isfinite
 from typing import Any, NamedTuple
 
-from conversation_state.adapters._langchain._constants import (
-    class_names,
-    document_class,
-    message_classes,
-)
 from conversation_state.adapters._reading import DocumentReader
+from conversation_state.errors import MissingExtraError
 
 __all__ = [
+    "ASIDES",
+    "CALL_BLOCKS",
+    "CLASSES",
+    "DEFAULTS",
+    "MODELS",
+    "REASONS",
+    "ROLES",
+    "SIGNERS",
+    "SOURCE",
+    "CallBlock",
+    "class_names",
     "decode_value",
     "encode_value",
     "make_message",
     "make_text_message",
+    "message_classes",
     "new_message",
+    "text_or_empty",
 ]
+
+# The name of the notes of this format, and the source of unknown parts.
+SOURCE = "langchain"
+
+# All classes of messages, and our role for each; "" if the role is a field of the
+# message, or if our model has no such role.
+CLASSES: Mapping[str, str] = {
+    "AIMessage": "assistant",
+    "AIMessageChunk": "assistant",
+    "ChatMessage": "",
+    "ChatMessageChunk": "",
+    "FunctionMessage": "",
+    "FunctionMessageChunk": "",
+    "HumanMessage": "user",
+    "HumanMessageChunk": "user",
+    "RemoveMessage": "",
+    "SystemMessage": "system",
+    "SystemMessageChunk": "system",
+    "ToolMessage": "tool",
+    "ToolMessageChunk": "tool",
+}
+
+# The class a message of ours becomes, if no note names another.
+DEFAULTS: Mapping[str, str] = {
+    "assistant": "AIMessage",
+    "system": "SystemMessage",
+    "tool": "ToolMessage",
+    "user": "HumanMessage",
+}
+
+# Our roles for those of a `ChatMessage`.
+ROLES: Mapping[str, str] = {
+    "ai": "assistant",
+    "assistant": "assistant",
+    "developer": "system",
+    "human": "user",
+    "model": "assistant",
+    "system": "system",
+    "user": "user",
+}
+
+# The keys under which providers' packages have the finish reason and the model. `dump`
+# writes the first one, unless a note names another.
+REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+MODELS = ("model_name", "model")
+
+# The keys in the ``additional_kwargs`` whose texts become parts, and their kinds.
+# Reasoning stands before the content, a refusal after it.
+ASIDES: Mapping[str, str] = {"reasoning_content": "reasoning", "refusal": "refusal"}
+
+# The adapter of the provider that signs reasoning, by the `model_provider` in a
+# response.
+SIGNERS: Mapping[str, str] = {
+    "anthropic": "anthropic",
+    "bedrock": "anthropic",
+    "bedrock_converse": "anthropic",
+    "google_anthropic_vertex": "anthropic",
+    "google_genai": "gemini",
+    "google_vertexai": "gemini",
+}
+
+
+class CallBlock(NamedTuple):
+    """
+    A kind of block in the content that repeats one of the message's calls: its type,
+    and the keys of the call's id and arguments.
+    """
+
+    type: str
+    id: str
+    arguments: str
+    # Whether the arguments are a text, as the model wrote it.
+    is_text: bool = False
+    # Whether the block was joined from the pieces of a stream, so that it also has an
+    # empty ``input``.
+    is_begun: bool = False
+
+
+CALL_BLOCKS: Mapping[str, CallBlock] = {
+    "function_call": CallBlock("function_call", "call_id", "arguments", is_text=True),
+    "tool_call": CallBlock("tool_call", "id", "args"),
+    "tool_call_chunk": CallBlock("tool_call_chunk", "id", "args", is_text=True),
+    "tool_use": CallBlock("tool_use", "id", "input"),
+    "tool_use_pieces": CallBlock(
+        "tool_use", "id", "partial_json", is_text=True, is_begun=True
+    ),
+}
+
+
+def text_or_empty(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+@cache
+def message_classes() -> Mapping[str, type[Any]]:
+    """
+    The classes of messages, by name.
+
+    Raises:
+        MissingExtraError:
+            If LangChain is not installed.
+    """
+    try:
+        from langchain_core import messages  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        msg = "messages of LangChain"
+        raise MissingExtraError(msg, "langchain") from error
+
+    return {name: getattr(messages, name) for name in CLASSES}
+
+
+@cache
+def class_names() -> Mapping[type[Any], str]:
+    return {kind: name for name, kind in message_classes().items()}
+
+
+@cache
+def _document_class() -> type[Any]:
+    from langchain_core.documents import Document  # noqa: PLC0415 - an extra
+
+    return Document
+
 
 _TAG = "$langchain"
 # A frozen value has at most 100 levels. The maps around a note and the tags of the
@@ -68,7 +200,7 @@ def encode_value(read: DocumentReader, value: Any, path: str, depth: int = 0) ->
 
 def _encode_object(read: DocumentReader, value: Any, path: str, depth: int) -> Any:
     kind = type(value)
-    name = "Document" if kind is document_class() else class_names().get(kind)
+    name = "Document" if kind is _document_class() else class_names().get(kind)
     if name is None:
         what = f"is a Python {kind.__name__}, which can't be kept as JSON"
         read.problem(path, f"{what}; store it as a dict or a text")
@@ -157,7 +289,7 @@ def _decode_document(body: Any) -> Any:
     fields = decode_value(body)
     # The fields are set one by one, because the constructor would convert an id that is
     # a number to a text.
-    document = document_class()(page_content="")
+    document = _document_class()(page_content="")
     for name in fields:
         setattr(document, name, fields[name])
 
@@ -190,14 +322,8 @@ _Containers = tuple[tuple[str, Callable[[], Any]], ...]
 
 class _Blank(NamedTuple):
     """
-    A message without content, which is copied to make others.
-
-    Attributes:
-        message: The message.
-
-        containers: Its fields that are empty lists and maps, with their types.
-
-        declared: The names of the fields of its class.
+    A message without content, which is copied to make others; its fields that are empty
+    lists and maps, with their types; and the names of the fields of its class.
     """
 
     message: Any
