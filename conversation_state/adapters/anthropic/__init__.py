@@ -90,9 +90,9 @@ Source:
 """
 
 from conversation_state.adapters._export import Export, Lost
-from conversation_state.adapters.anthropic._chunks import aload_chunks, load_chunks
 from conversation_state.adapters.anthropic._dump import dump, dump_tools
 from conversation_state.adapters.anthropic._load import load
+from conversation_state.adapters.anthropic._stream import aload_chunks, load_chunks
 from conversation_state.adapters.anthropic._usage import load_usage
 
 __all__ = [

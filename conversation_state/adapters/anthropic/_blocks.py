@@ -1,9 +1,11 @@
 """
-The blocks of a content, and the parts and calls they are; and media types.
+The blocks of a content, and the parts and calls they are; media types; and arguments,
+a text where the model writes them and an object on the wire.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,15 +20,16 @@ from conversation_state.adapters._notes import list_of, map_of, signer_of
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
+    is_list,
     is_map,
     mended,
 )
 from conversation_state.adapters._wire import (
     decode_base64,
     encode_base64,
+    parse_arguments,
     split_data_url,
 )
-from conversation_state.adapters.anthropic._arguments import arguments_of
 from conversation_state.parts import (
     FilePart,
     ImagePart,
@@ -41,12 +44,8 @@ from conversation_state.tools import ToolCall
 
 __all__ = [
     "EMPTY",
-    "PDF",
-    "PLAIN_TEXT",
     "SOURCE",
-    "detect_media_type",
-    "is_textual",
-    "natural_source",
+    "input_of",
     "read_call",
     "read_part",
     "write_part",
@@ -55,65 +54,16 @@ __all__ = [
 # The name of the format: of its notes, and the source of its unknown parts.
 SOURCE = "anthropic"
 
-PDF = "application/pdf"
-PLAIN_TEXT = "text/plain"
-
-
-def detect_media_type(data: bytes) -> str:
-    """
-    The media type of *data*, by its first bytes; "" if it is not one of those
-    that the provider takes.
-
-    >>> [detect_media_type(data) for data in (b"GIF89a", b"%PDF-1.7", b"hello")]
-    ['image/gif', 'application/pdf', '']
-    """
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-
-    for start, media_type in (
-        (b"\x89PNG\r\n\x1a\n", "image/png"),
-        (b"\xff\xd8\xff", "image/jpeg"),
-        (b"GIF8", "image/gif"),
-        (b"%PDF-", PDF),
-    ):
-        if data.startswith(start):
-            return media_type
-
-    return ""
-
-
-def is_textual(part: FilePart) -> bool:
-    """
-    Whether *part* is text, by its media type and by its bytes.
-    """
-    if part.media_type and not part.media_type.startswith("text/"):
-        return False
-
-    try:
-        (part.data or b"\xff").decode()
-    except UnicodeDecodeError:
-        return False
-
-    return True
-
-
-def natural_source(part: MediaPart) -> str:
-    """
-    The kind of source that `dump` writes for *part*; "" if missing.
-    """
-    if part.data is None:
-        return "url"
-
-    if not isinstance(part, FilePart):
-        return "base64" if part.media_type or detect_media_type(part.data) else ""
-
-    if (part.media_type or detect_media_type(part.data)) == PDF:
-        return "base64"
-
-    return "text" if is_textual(part) else ""
-
-
 EMPTY = "the provider rejects empty content"
+_PDF = "application/pdf"
+_PLAIN_TEXT = "text/plain"
+# What the provider takes, by the first bytes.
+_STARTS = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"%PDF-": _PDF,
+}
 # Blocks that are not parts here.
 _OURS = {"assistant": "tool_use", "user": "tool_result"}
 _TEXT = frozenset({"text", "type"})
@@ -121,12 +71,47 @@ _THINKING = frozenset({"signature", "thinking", "type"})
 _REDACTED = frozenset({"data", "type"})
 _CALL = frozenset({"id", "input", "name", "type"})
 _MEDIA: dict[str, type[MediaPart]] = {"document": FilePart, "image": ImagePart}
+_KINDS = {part: kind for kind, part in _MEDIA.items()}
 _KNOWN = {
     "document": frozenset({"source", "title", "type"}),
     "image": frozenset({"source", "type"}),
 }
 _SOURCE = frozenset({"data", "media_type", "type"})
 _LINK = frozenset({"type", "url"})
+
+
+def _detect_media_type(data: bytes) -> str:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+
+    return next((kind for start, kind in _STARTS.items() if data.startswith(start)), "")
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+
+    return True
+
+
+def _natural_source(part: MediaPart) -> str:
+    """
+    The kind of source that `dump` writes for *part*; "" if the provider takes none.
+    """
+    if part.data is None:
+        return "url"
+
+    media_type = part.media_type or _detect_media_type(part.data)
+    if not isinstance(part, FilePart):
+        return "base64" if media_type else ""
+
+    if media_type == _PDF:
+        return "base64"
+
+    is_text = not part.media_type or part.media_type.startswith("text/")
+    return "text" if is_text and _is_utf8(part.data) else ""
 
 
 def read_call(block: ObjectReader, index: int | None = None) -> ToolCall:
@@ -162,7 +147,6 @@ def read_part(block: ObjectReader, role: str, index: int | None = None) -> Part:
     is kept verbatim.
     """
     kind = block.raw.get("type")
-    found: Part | None = None
     if not isinstance(kind, str):
         block.wrong("type", "a text")
         return TextPart("")
@@ -172,17 +156,27 @@ def read_part(block: ObjectReader, role: str, index: int | None = None) -> Part:
         block.keep(_TEXT)
         return TextPart(text, index=index, metadata=block.metadata(SOURCE))
 
-    if role == "assistant":
-        if kind == "thinking":
-            found = _read_thinking(block, index)
-        elif kind == "redacted_thinking" and isinstance(block.raw.get("data"), str):
-            data = block.text("data")
-            block.notes |= {"signed": True, "redacted": True}
-            block.keep(_REDACTED)
-            metadata = block.metadata(SOURCE)
-            found = ReasoningPart("", data, index=index, metadata=metadata)
-    elif kind in _MEDIA:
-        found = _read_media_source(block, kind)
+    if kind == "thinking" and role == "assistant":
+        text, signature = block.text("thinking"), block.optional("signature")
+        if "signature" not in block.raw:
+            block.notes["without"] = ["signature"]
+
+        block.notes["signed"] = bool(signature)
+        block.keep(_THINKING)
+        metadata = block.metadata(SOURCE)
+        return ReasoningPart(text, signature, index=index, metadata=metadata)
+
+    is_data = isinstance(block.raw.get("data"), str)
+    if kind == "redacted_thinking" and role == "assistant" and is_data:
+        data = block.text("data")
+        block.notes |= {"signed": True, "redacted": True}
+        block.keep(_REDACTED)
+        metadata = block.metadata(SOURCE)
+        return ReasoningPart("", data, index=index, metadata=metadata)
+
+    found = None
+    if kind in _MEDIA and role != "assistant":
+        found = _read_media(block, kind)
 
     if found is None:
         raw = block.reading.json(block.raw, block.path)
@@ -192,18 +186,7 @@ def read_part(block: ObjectReader, role: str, index: int | None = None) -> Part:
     return found
 
 
-def _read_thinking(block: ObjectReader, index: int | None) -> Part:
-    text, signature = block.text("thinking"), block.optional("signature")
-    if "signature" not in block.raw:
-        block.notes["without"] = ["signature"]
-
-    block.notes["signed"] = bool(signature)
-    block.keep(_THINKING)
-    metadata = block.metadata(SOURCE)
-    return ReasoningPart(text, signature, index=index, metadata=metadata)
-
-
-def _read_media_source(block: ObjectReader, kind: str) -> Part | None:
+def _read_media(block: ObjectReader, kind: str) -> Part | None:
     """
     A block that holds media, or their URL; None if it has neither.
     """
@@ -211,14 +194,24 @@ def _read_media_source(block: ObjectReader, kind: str) -> Part | None:
     if not is_map(source):
         return None
 
-    inside = block.child("source")
-    how, fields = source.get("type"), None
-    if how == "url":
-        fields = _read_url(inside)
+    inside, how = block.child("source"), source.get("type")
+    text, media_type, url = map(source.get, ("data", "media_type", "url"))
+    fields: dict[str, Any]
+    if how == "url" and url and isinstance(url, str):
+        fields = {"url": inside.text("url")}
     elif how == "base64" or (how == "text" and kind == "document"):
-        fields = _read_data(inside, block.notes)
+        if not (isinstance(text, str) and isinstance(media_type, str) and media_type):
+            return None
 
-    if fields is None:
+        is_text = how == "text"
+        data = inside.text("data").encode() if is_text else decode_base64(text)
+        if not data:
+            return None
+
+        fields = {"data": data, "media_type": inside.text("media_type")}
+        if not is_text and encode_base64(data) != text:
+            block.notes["text"] = text
+    else:
         return None
 
     name = block.if_text("title") if kind == "document" else ""
@@ -226,51 +219,17 @@ def _read_media_source(block: ObjectReader, kind: str) -> Part | None:
         fields["name"] = name
 
     block.keep(_KNOWN[kind])
-    if inside.keys:
-        block.keys["source"] = inside.keys
-
+    block.keep_within("source", inside, _LINK if how == "url" else _SOURCE)
     part = _MEDIA[kind](**fields)
-    usual = (
-        part.media_type == PLAIN_TEXT if how == "text" else natural_source(part) == how
+    is_usual = (
+        part.media_type == _PLAIN_TEXT
+        if how == "text"
+        else _natural_source(part) == how
     )
-    if not usual or split_data_url(part.url or ""):
+    if not is_usual or split_data_url(part.url or ""):
         block.notes["source"] = how
 
-    return _MEDIA[kind](**fields, metadata=block.metadata(SOURCE))
-
-
-def _read_url(source: ObjectReader) -> dict[str, Any] | None:
-    """
-    The URL of a *source*; None if it has another kind of data.
-    """
-    if not (isinstance(source.raw.get("url"), str) and source.raw["url"]):
-        return None
-
-    source.keep(_LINK)
-    return {"url": source.text("url")}
-
-
-def _read_data(source: ObjectReader, notes: dict[str, Any]) -> dict[str, Any] | None:
-    """
-    What a *source* holds; None if it can't be read.
-    """
-    text, media_type = source.raw.get("data"), source.raw.get("media_type")
-    if not (isinstance(text, str) and isinstance(media_type, str) and media_type):
-        return None
-
-    if source.raw["type"] == "base64":
-        data = decode_base64(text)
-        if encode_base64(data) != text:
-            notes["text"] = text
-    else:
-        data = source.text("data").encode()
-
-    if not data:
-        notes.clear()
-        return None
-
-    source.keep(_SOURCE)
-    return {"data": data, "media_type": source.text("media_type")}
+    return attrs.evolve(part, metadata=block.metadata(SOURCE))
 
 
 def write_part(
@@ -282,21 +241,18 @@ def write_part(
     """
     notes = write.notes(part, path)
     block: dict[str, Any] | None = None
-    if isinstance(part, TextPart):
-        if part.text:
-            block = {"type": "text", "text": part.text}
-        else:
-            write.lose(path, "text", EMPTY)
-    elif isinstance(part, RefusalPart):
+    if isinstance(part, (TextPart, RefusalPart)):
+        is_refusal = isinstance(part, RefusalPart)
         if part.text:
             block = {"type": "text", "text": part.text}
 
-        why = "the format has no refusals; it is sent as text"
-        write.lose(path, "refusal", why if block else EMPTY)
+        if is_refusal or not part.text:
+            why = "the format has no refusals; it is sent as text"
+            write.lose(path, part.kind, why if block else EMPTY)
     elif isinstance(part, ReasoningPart):
         block = _write_reasoning(write, part, path, notes)
     elif isinstance(part, MediaPart):
-        block = _write_media_block(write, part, path, role, notes)
+        block = _write_media(write, part, path, role, notes)
     elif isinstance(part, UnknownPart):
         return _write_unknown(write, part, path, role, notes)
 
@@ -320,6 +276,7 @@ def _write_unknown(
     elif raw.get("type") == _OURS.get(role):
         why = "is not a part; use a ToolCall or a ToolMessage"
     else:
+        # The user may have made it.
         read = DocumentReader()
         read_part(ObjectReader(read, raw, "$"), role)
         if read.problems:
@@ -340,15 +297,13 @@ def _write_reasoning(
         return {"type": "redacted_thinking", "data": part.signature}
 
     if "signed" not in notes:
-        signer, why = signer_of(part.metadata, SOURCE), ""
-        if signer:
+        signer = signer_of(part.metadata, SOURCE)
+        if signer or not part.signature:
             why = (
                 f"was signed by {signer}; the provider accepts only its own signatures"
+                if signer
+                else "the provider rejects reasoning without a signature"
             )
-        elif not part.signature:
-            why = "the provider rejects reasoning without a signature"
-
-        if why:
             write.lose(path, "reasoning", why)
             return None
 
@@ -359,49 +314,51 @@ def _write_reasoning(
     return block
 
 
-def _write_media_block(
+def _write_media(
     write: PayloadWriter,
     part: MediaPart,
     path: str,
     role: str,
     notes: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    kind = {"file": "document", "image": "image"}.get(part.kind)
+    kind = _KINDS.get(type(part))
     if kind is None or role == "assistant":
         write.lose(path, part.kind, cannot_contain(role, part.kind))
         return None
 
+    noted = notes.get("source")
     # A provider can't fetch a data: URL, so its content is sent.
-    if part.url is not None and notes.get("source") != "url":
-        found = split_data_url(part.url)
-        if found:
-            data, media_type = found
-            media_type = part.media_type or media_type
-            part = attrs.evolve(part, url=None, data=data, media_type=media_type)
+    found = split_data_url(part.url or "") if noted != "url" else None
+    if found:
+        data, media_type = found
+        media_type = part.media_type or media_type
+        part = attrs.evolve(part, url=None, data=data, media_type=media_type)
 
-    how = _choose_source(part, notes)
-    if not how:
+    # As it came, or as is natural.
+    how, data = _natural_source(part), part.data or b""
+    if data and (
+        (noted == "base64" and part.media_type)
+        or (noted == "text" and kind == "document" and _is_utf8(data))
+    ):
+        how = str(noted)
+
+    source: dict[str, Any] = {"type": how}
+    media_type = ""
+    if how == "url":
+        source["url"] = part.url
+    elif how == "text":
+        media_type = (part.media_type if "source" in notes else "") or _PLAIN_TEXT
+        source |= {"media_type": media_type, "data": data.decode()}
+    elif how:
+        media_type = part.media_type or _detect_media_type(data)
+        encoded = encode_base64(data, notes.get("text"))
+        source |= {"media_type": media_type, "data": encoded}
+    else:
         why = "the provider doesn't accept this media type"
         write.lose(path, part.kind, why)
         return None
 
-    source: dict[str, Any] = {"type": how}
-    typed = part.media_type
-    if part.data is None:
-        source["url"] = part.url
-        typed = ""
-    elif how == "text":
-        noted = "source" in notes
-        typed = (part.media_type if noted else "") or PLAIN_TEXT
-        source |= {"media_type": typed, "data": part.data.decode()}
-    else:
-        typed = part.media_type or detect_media_type(part.data)
-        source |= {
-            "media_type": typed,
-            "data": encode_base64(part.data, notes.get("text")),
-        }
-
-    if part.media_type and part.media_type != typed:
+    if part.media_type and part.media_type != media_type:
         write.lose(path, "media_type", f"{how} sources have no field for it")
 
     block: dict[str, Any] = {"type": kind, "source": source}
@@ -413,20 +370,112 @@ def _write_media_block(
     return block
 
 
-def _choose_source(part: MediaPart, notes: Mapping[str, Any]) -> str:
+# The provider's own advice for what a model wrote wrong.
+_WRAPPER = "INVALID_JSON"
+
+
+def input_of(arguments: str) -> dict[str, Any]:
     """
-    The kind of source for *part*: as it came, or as is natural; "" if none.
+    *arguments* as the object that a call has on the wire.
+
+    An empty text is an empty object. What is not an object, or would not arrive as it
+    is (keys given twice, infinite numbers, half of a surrogate pair), is
+    wrapped: ``{"INVALID_JSON": text}``.
+
+    Source:
+        Anthropic's guide to fine-grained tool streaming, which brings invalid
+        JSON and recommends this wrapper.
+
+    >>> input_of('{"q": 1}'), input_of(""), input_of('{"q')
+    ({'q': 1}, {}, {'INVALID_JSON': '{"q'})
     """
-    noted: Any = notes.get("source")
-    if part.data is not None and noted == "base64" and part.media_type:
-        return "base64"
+    found = _parse_plain_object(arguments)
+    return {_WRAPPER: arguments} if found is None else found
 
-    if part.data is not None and noted == "text" and isinstance(part, FilePart):
-        try:
-            part.data.decode()
-        except UnicodeDecodeError:
-            return natural_source(part)
 
-        return "text"
+def arguments_of(value: Mapping[Any, Any]) -> str:
+    """
+    The text of *value*, the object that a call has on the wire; what
+    `input_of` makes *value* of again.
 
-    return natural_source(part)
+    Raises:
+        ValueError:
+            If *value* can't be represented as JSON; with the reason.
+
+    >>> arguments_of({"q": 1}), arguments_of({"INVALID_JSON": '{"q'})
+    ('{"q": 1}', '{"q')
+    """
+    text = _unwrap_invalid(value)
+    if text is not None and _parse_plain_object(text) is None:
+        return text
+
+    msg = "holds what can't be kept as JSON"
+    try:
+        # With the white space that the provider streams them with.
+        text = json.dumps(
+            value, ensure_ascii=False, allow_nan=False, default=_convert_map
+        )
+    except RecursionError:
+        msg = "is nested too deep"
+    except (TypeError, ValueError):
+        pass
+    else:
+        # Last: in a value that contains itself, which `json` refuses, it has no end.
+        if _has_text_keys(value):
+            return text
+
+        msg = "has a key that is not text"
+
+    raise ValueError(msg)
+
+
+def _unwrap_invalid(value: Mapping[Any, Any]) -> str | None:
+    text = value.get(_WRAPPER) if len(value) == 1 else None
+    return text if isinstance(text, str) else None
+
+
+def _parse_plain_object(text: str) -> dict[str, Any] | None:
+    """
+    The object that *text* is, if it arrives as it is; None if not.
+    """
+    if not text:
+        return {}
+
+    try:
+        value = parse_arguments(text)
+        # The text is valid Unicode, so only an escape can be half of a surrogate pair.
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
+
+    if not isinstance(value, dict):
+        return None
+
+    # A model may write a wrapper itself; it must not be taken for ours.
+    inside = _unwrap_invalid(value)
+    return value if inside is None or _parse_plain_object(inside) is not None else None
+
+
+def _convert_map(value: object) -> dict[Any, Any]:
+    if is_map(value):
+        return dict(value)
+
+    msg = f"{type(value).__name__} is not JSON"
+    raise TypeError(msg)
+
+
+def _has_text_keys(value: object) -> bool:
+    # `json` makes texts of keys that are numbers, or None.
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if is_map(one):
+            if any(not isinstance(key, str) for key in one):
+                return False
+
+            todo += one.values()
+        elif is_list(one):
+            todo += one
+
+    return True

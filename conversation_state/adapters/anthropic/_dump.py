@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conversation_state._persistent import EMPTY_MAP, check_iterable, thaw
+from conversation_state._persistent import check_iterable
 from conversation_state.adapters._export import (
     Export,
     PayloadWriter,
@@ -17,13 +17,19 @@ from conversation_state.adapters._export import (
 )
 from conversation_state.adapters._notes import list_of, map_of
 from conversation_state.adapters._tools import ToolRules, write_tools
-from conversation_state.adapters.anthropic._arguments import input_of
-from conversation_state.adapters.anthropic._blocks import EMPTY, SOURCE, write_part
-from conversation_state.adapters.anthropic._grouping import (
-    MessageBlocks,
-    MessageGrouping,
+from conversation_state.adapters.anthropic._blocks import (
+    EMPTY,
+    SOURCE,
+    input_of,
+    write_part,
 )
 from conversation_state.adapters.anthropic._load import load
+from conversation_state.adapters.anthropic._turns import (
+    Block,
+    Piece,
+    Turns,
+    make_piece,
+)
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
@@ -96,7 +102,9 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
 class AnthropicWriter(PayloadWriter):
     def __init__(self, *, system_on_top: bool) -> None:
         super().__init__(SOURCE)
-        self.turns = MessageGrouping(self, system_on_top=system_on_top)
+        self.turns = Turns(self, system_on_top=system_on_top)
+        # Ids of calls, as they are sent; those that are taken, and how often an id that
+        # had to be changed was.
         self._ids: dict[str, str] = {}
         self._taken: set[str] = set()
         self._times: dict[str, int] = {}
@@ -104,7 +112,7 @@ class AnthropicWriter(PayloadWriter):
 
     def text_message(self, message: SystemMessage | UserMessage, path: str) -> None:
         notes = self.notes_without_name(message, path)
-        piece = self._collect_blocks(message, path, notes)
+        piece = self._write_piece(message, path, notes)
         if message.role == "user":
             self.turns.user(piece)
         else:
@@ -112,18 +120,16 @@ class AnthropicWriter(PayloadWriter):
 
     def tool(self, message: ToolMessage, path: str) -> None:
         notes = self.notes_without_name(message, path)
-        call_id = message.tool_call_id
+        call_id, content = message.tool_call_id, message.content
         raw: dict[str, Any] = {
             "type": "tool_result",
             "tool_use_id": self._make_valid_id(call_id, path),
-            "content": message.content,
         }
-        if not isinstance(message.content, str):
-            raw["content"] = [
-                block for _, block in self._write_blocks(message.content, path, "tool")
-            ]
-        elif not message.content and "content" in list_of(notes, "without"):
-            del raw["content"]
+        if not isinstance(content, str):
+            blocks = self._write_blocks(content, path, "tool")
+            raw["content"] = [block for _, block in blocks]
+        elif content or "content" not in list_of(notes, "without"):
+            raw["content"] = content
 
         if message.is_error and raw.get("content"):
             raw["is_error"] = True
@@ -138,22 +144,24 @@ class AnthropicWriter(PayloadWriter):
             self.lose(path, "tool_name", why)
 
         merge_kept_keys(map_of(notes, "keys"), raw)
-        piece = MessageBlocks(path, [(path, raw)], **_get_grouping_options(notes))
+        piece = make_piece(path, [(path, raw)], notes)
         self.turns.result(piece, late=notes.get("late") is True)
 
     def assistant(self, message: AssistantMessage, path: str) -> None:
         notes = self.notes_without_name(message, path)
         if not message.tool_calls:
-            self.turns.assistant(self._collect_blocks(message, path, notes))
+            self.turns.assistant(self._write_piece(message, path, notes))
             return
 
-        blocks = [
-            (here, block)
-            for here, one in in_order(message.parts, message.tool_calls, path)
-            if (block := self._write_block(one, here)) is not None
-        ]
-        piece = MessageBlocks(path, blocks, **_get_grouping_options(notes))
-        self.turns.assistant(piece)
+        blocks: list[Block] = []
+        for here, one in in_order(message.parts, message.tool_calls, path):
+            if isinstance(one, ToolCall):
+                blocks.append((here, self._write_call(one, here)))
+            else:
+                block = write_part(self, one, here, "assistant")
+                blocks += [] if block is None else [(here, block)]
+
+        self.turns.assistant(make_piece(path, blocks, notes))
 
     def other(self, message: UnknownMessage, path: str) -> None:
         notes = self.notes_without_name(message, path)
@@ -161,6 +169,7 @@ class AnthropicWriter(PayloadWriter):
         if raw is None:
             return
 
+        # The user may have made it.
         try:
             load([raw])
         except DecodeError as error:
@@ -170,33 +179,31 @@ class AnthropicWriter(PayloadWriter):
 
         content = raw.get("content")
         if notes.get("top") is True and isinstance(content, list):
-            self.turns.top(MessageBlocks(path, [(path, block) for block in content]))
+            self.turns.top.add(Piece(path, [(path, block) for block in content]))
         else:
             self.turns.raw(raw)
 
-    def _collect_blocks(
+    def _write_piece(
         self,
         message: SystemMessage | UserMessage | AssistantMessage,
         path: str,
         notes: Mapping[str, Any],
-    ) -> MessageBlocks:
+    ) -> Piece:
         content = message.content
         if not content:
             self.lose(path, "content", EMPTY)
 
         if not isinstance(content, str):
-            blocks = self._write_blocks(content, path, message.role)
-            return MessageBlocks(path, blocks, **_get_grouping_options(notes))
+            return make_piece(
+                path, self._write_blocks(content, path, message.role), notes
+            )
 
         block = {"type": "text", "text": content}
-        blocks = [(f"{path}.content", block)] if content else []
-        return MessageBlocks(
-            path, blocks, plain=content, **_get_grouping_options(notes)
-        )
+        piece = make_piece(path, [(f"{path}.content", block)] * bool(content), notes)
+        piece.plain = content
+        return piece
 
-    def _write_blocks(
-        self, parts: Iterable[Part], path: str, role: str
-    ) -> list[tuple[str, dict[str, Any]]]:
+    def _write_blocks(self, parts: Iterable[Part], path: str, role: str) -> list[Block]:
         places = [(f"{path}.parts[{at}]", part) for at, part in enumerate(parts)]
         return [
             (here, block)
@@ -204,22 +211,19 @@ class AnthropicWriter(PayloadWriter):
             if (block := write_part(self, part, here, role)) is not None
         ]
 
-    def _write_block(self, one: Part | ToolCall, path: str) -> dict[str, Any] | None:
-        if isinstance(one, Part):
-            return write_part(self, one, path, "assistant")
-
-        notes = self.notes(one, path)
-        if one.type != "function":
+    def _write_call(self, call: ToolCall, path: str) -> dict[str, Any]:
+        notes = self.notes(call, path)
+        if call.type != "function":
             self.lose(path, "type", "all calls are function calls in this format")
 
-        if one.id:
-            self._tools[one.id] = one.name
+        if call.id:
+            self._tools[call.id] = call.name
 
         block = {
             "type": "tool_use",
-            "id": self._make_valid_id(one.id, path),
-            "name": one.name,
-            "input": input_of(one.arguments),
+            "id": self._make_valid_id(call.id, path),
+            "name": call.name,
+            "input": input_of(call.arguments),
         }
         return merge_kept_keys(map_of(notes, "keys"), block)
 
@@ -245,15 +249,6 @@ class AnthropicWriter(PayloadWriter):
 
 
 _UNFIT = re.compile("[^a-zA-Z0-9_-]")
-
-
-def _get_grouping_options(notes: Mapping[str, Any]) -> dict[str, Any]:
-    if notes is EMPTY_MAP:
-        return {}
-
-    around: Any = thaw(map_of(notes, "around"))
-    return {"around": around, "apart": notes.get("apart") is True}
-
 
 _RULES = ToolRules(
     "Anthropic",

@@ -4,10 +4,8 @@ From Anthropic Messages to messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import attrs
 
 from conversation_state.adapters._extras import note_mended
 from conversation_state.adapters._notes import with_notes
@@ -70,19 +68,6 @@ def load(payload: Any) -> tuple[Message, ...]:
     """
     expected = "a request, a list of messages, or a response"
     return AnthropicLoader().load(payload, expected)
-
-
-@attrs.define
-class _AnthropicDraft:
-    """
-    What a message is to be made of, and how many problems there were before.
-    """
-
-    node: ObjectReader
-    kind: Callable[..., Message]
-    problems: int
-    content: Any = ""
-    fields: dict[str, Any] = attrs.Factory(dict)
 
 
 class AnthropicLoader(MessageLoader):
@@ -157,7 +142,7 @@ class AnthropicLoader(MessageLoader):
 
         return messages
 
-    def _load_messages(self, node: ObjectReader, role: str) -> Iterator[Message]:
+    def _load_messages(self, node: ObjectReader, role: str) -> list[Message]:
         """
         What one message of the format is here: several, if tools answer.
         """
@@ -166,120 +151,136 @@ class AnthropicLoader(MessageLoader):
             node.notes["around"] = around
 
         content = node.raw.get("content")
-        if role != "user" or not is_list(content) or not any(map(_is_result, content)):
-            yield from self._load_message(node, role, f"{node.path}.content")
-            return
+        path = f"{node.path}.content"
+        if role != "user" or not is_list(content):
+            return self._load_message(node, role, path)
 
-        start, late = 0, False
-        for at, block in enumerate(content):
-            if not _is_result(block):
-                late = True
-                continue
+        results = [at for at, block in enumerate(content) if _is_result(block)]
+        if not results:
+            return self._load_message(node, role, path)
 
-            yield from self._load_user_blocks(node, content, start, at)
-            result = ObjectReader(self, block, f"{node.path}.content[{at}]")
-            yield from self._load_result(node, result, late=late)
+        messages: list[Message] = []
+        start = 0
+        # The notes on the whole message are the first one's.
+        for number, at in enumerate((*results, len(content))):
+            if start < at:
+                before, blocks = self.count, content[start:at]
+                parts, _ = self._load_blocks(blocks, path, "user", start)
+                messages += self._finish(UserMessage, parts, node, node.path, before)
+                node.notes = {}
+
+            if at < len(content):
+                result = ObjectReader(self, content[at], f"{path}[{at}]")
+                result.notes = node.notes
+                if number < at:
+                    result.notes["late"] = True
+
+                messages += self._load_result(node, result)
+                node.notes = {}
+
             start = at + 1
 
-        yield from self._load_user_blocks(node, content, start, len(content))
+        return messages
 
-    def _load_user_blocks(
-        self, node: ObjectReader, content: Sequence[Any], start: int, end: int
-    ) -> Iterator[Message]:
+    def _finish(
+        self,
+        kind: Callable[..., Message],
+        content: Any,
+        node: ObjectReader,
+        path: str,
+        problems: int,
+        **fields: Any,
+    ) -> list[Message]:
         """
-        The user's blocks between two results.
+        The message of *node*, which is at *path* or part of what is there; none if
+        there are more than the *problems* before it.
         """
-        if start == end:
-            return
-
-        draft = _AnthropicDraft(_take_notes(node), UserMessage, self.count)
-        path = f"{node.path}.content"
-        draft.content = self._load_blocks(content[start:end], path, "user", start)[0]
-        yield from self._finish_message(draft, node.path)
-
-    def _finish_message(self, draft: _AnthropicDraft, path: str) -> Iterator[Message]:
-        """
-        The message of *draft* at *path*, if there was no problem.
-        """
-        note_mended(draft.node, self._noted, path)
+        note_mended(node, self._noted, path)
         self._noted = len(self.mended)
-        if self.count > draft.problems:
-            return
+        if self.count > problems:
+            return []
 
-        if draft.node.notes or draft.node.keys:
-            draft.fields["metadata"] = draft.node.metadata(SOURCE)
+        return [kind(content, metadata=node.metadata(SOURCE), **fields)]
 
-        yield draft.kind(draft.content, **draft.fields)
-
-    def _load_result(
-        self, node: ObjectReader, block: ObjectReader, *, late: bool
-    ) -> Iterator[Message]:
-        block.notes = _take_notes(node).notes
-        if late:
-            block.notes["late"] = True
-
-        draft = _AnthropicDraft(block, ToolMessage, self.count)
+    def _load_result(self, node: ObjectReader, block: ObjectReader) -> list[Message]:
+        problems = self.count
         call_id = block.text("tool_use_id")
         if not call_id and isinstance(block.raw.get("tool_use_id"), str):
             block.wrong("tool_use_id", "the id of a call")
 
-        content = block.raw.get("content")
-        if is_list(content):
-            path = f"{block.path}.content"
-            draft.content = self._load_blocks(content, path, "tool")[0]
-        elif isinstance(content, str):
-            draft.content = block.text("content")
-        elif content is not None:
+        given = block.raw.get("content")
+        content: str | list[Part] = ""
+        if is_list(given):
+            content, _ = self._load_blocks(given, f"{block.path}.content", "tool")
+        elif isinstance(given, str):
+            content = block.text("content")
+        elif given is not None:
             block.wrong("content", "a text, a list of blocks or null")
         elif "content" in block.raw:
             block.keys["content"] = None
         else:
             block.notes["without"] = ["content"]
 
-        draft.fields["is_error"] = _has_failed(block)
-        block.keep(_RESULT)
-        draft.fields["tool_call_id"] = call_id
-        draft.fields["tool_name"] = self.tools.get(call_id, "")
-        yield from self._finish_message(draft, node.path)
+        failed = block.raw.get("is_error")
+        if failed is False:
+            # `ToolMessage` says so, too: dumped elsewhere, nothing is lost.
+            block.notes["is_error"] = False
+        elif failed is None and "is_error" in block.raw:
+            block.keys["is_error"] = None
+        elif failed is not None and failed is not True:
+            block.wrong("is_error", "true, false or null")
 
-    def _load_message(
-        self, node: ObjectReader, role: str, path: str
-    ) -> Iterator[Message]:
+        block.keep(_RESULT)
+        return self._finish(
+            ToolMessage,
+            content,
+            block,
+            node.path,
+            problems,
+            is_error=failed is True,
+            tool_call_id=call_id,
+            tool_name=self.tools.get(call_id, ""),
+        )
+
+    def _load_message(self, node: ObjectReader, role: str, path: str) -> list[Message]:
         """
         The message that *node* is, whose content is at *path*.
         """
-        draft = _AnthropicDraft(node, _KINDS[role], self.count)
-        content = node.raw.get("content")
+        problems, raw = self.count, node.raw.get("content")
         changes_effort = role == "system" and bool(node.raw.get("output_config"))
+        content: Any = ""
         calls: list[ToolCall] = []
-        if isinstance(content, str):
-            draft.content = mended(content)
-            if draft.content is not content:
+        if isinstance(raw, str):
+            content = mended(raw)
+            if content is not raw:
                 self.mended.append(path)
-        elif is_list(content):
-            draft.content, calls = self._load_blocks(content, path, role)
+        elif is_list(raw):
+            content, calls = self._load_blocks(raw, path, role)
         elif not (changes_effort and "content" not in node.raw):
             expected = "a text or a list of blocks"
             if "content" in node.raw:
-                self.wrong(path, content, expected)
+                self.wrong(path, raw, expected)
             else:
                 self.problem(path, f"is missing; expected {expected}")
 
-        if calls:
-            draft.fields["tool_calls"] = calls
-            self.tools |= {call.id: call.name for call in calls}
-
-        parts = () if isinstance(content, str) else draft.content
-        if (changes_effort and not content) or (
-            role == "system" and not all(isinstance(part, TextPart) for part in parts)
+        if role == "system" and (
+            (changes_effort and not raw)
+            or not (
+                isinstance(raw, str) or all(isinstance(p, TextPart) for p in content)
+            )
         ):
             # Changes of the tools or of the effort, which our model can't represent.
-            raw = self.json(node.raw, node.path)
-            draft.kind, draft.content = UnknownMessage, raw
-            draft.fields["source"] = SOURCE
-            node.notes = {}
+            content, node.notes = self.json(node.raw, node.path), {}
+            return self._finish(
+                UnknownMessage, content, node, node.path, problems, source=SOURCE
+            )
 
-        yield from self._finish_message(draft, node.path)
+        fields: dict[str, Any] = {}
+        if calls:
+            fields["tool_calls"] = calls
+            self.tools |= {call.id: call.name for call in calls}
+
+        return self._finish(_KINDS[role], content, node, node.path, problems, **fields)
 
     def _load_blocks(
         self, content: Sequence[Any], path: str, role: str, start: int = 0
@@ -337,28 +338,3 @@ class AnthropicLoader(MessageLoader):
 
 def _is_result(block: Any) -> bool:
     return is_map(block) and block.get("type") == "tool_result"
-
-
-def _take_notes(node: ObjectReader) -> ObjectReader:
-    """
-    *node*, with its notes, which are taken from it: they are the first's.
-    """
-    here = ObjectReader(node.reading, node.raw, node.path)
-    here.notes, node.notes = node.notes, {}
-    return here
-
-
-def _has_failed(result: ObjectReader) -> bool:
-    """
-    Whether *result* is an error; false and null are noted.
-    """
-    failed = result.raw.get("is_error")
-    if failed is False:
-        # `ToolMessage` says so, too: dumped elsewhere, nothing is lost.
-        result.notes["is_error"] = False
-    elif failed is None and "is_error" in result.raw:
-        result.keys["is_error"] = None
-    elif failed is not None and failed is not True:
-        result.wrong("is_error", "true, false or null")
-
-    return failed is True

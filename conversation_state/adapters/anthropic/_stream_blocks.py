@@ -1,15 +1,15 @@
 """
 The blocks of a streamed response while they arrive.
+
+The pieces of a block are given as they come. Its end is read as the block of a whole
+response is (`_blocks`), and brings what the pieces did not.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._notes import with_notes
@@ -19,344 +19,251 @@ from conversation_state.adapters._stream_pieces import (
     call_chunks,
     part_chunks,
 )
-from conversation_state.adapters.anthropic._arguments import input_of
-from conversation_state.adapters.anthropic._blocks import SOURCE, read_call, read_part
+from conversation_state.adapters.anthropic._blocks import (
+    SOURCE,
+    input_of,
+    read_call,
+    read_part,
+)
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import ReasoningPart, TextPart, UnknownPart
 from conversation_state.tools import ToolCall
 
-__all__ = ["StreamBlock", "open_block"]
-
-_TYPE = frozenset({"type"})
+__all__ = ["StreamBlock"]
 
 
-class StreamBlock(ABC):
+class _Pieces(NamedTuple):
     """
-    A block while it is sent.
+    How a block comes in pieces.
 
     Attributes:
-        word: The type of the deltas that bring its pieces.
+        word: The type of the deltas that bring them.
 
         key: Where in these deltas the next piece is.
 
         field: What in the whole block they are pieces of.
 
-        noise: Which other keys of these deltas say nothing about the response.
+        make_chunks: What, given the index, makes a function from a piece to a chunk.
 
-        index: Its place in the response.
-
-        cut: The text that comes in pieces.
-
-        make_chunks: What, given the index, makes a function from a piece to a chunk
-            with nothing but that; None if nothing can be given at once.
+        noise: Other keys of these deltas, which say nothing about the response.
     """
 
-    make_chunks: Callable[[int], Callable[[str], AssistantMessage]] | None = None
     word: str
     key: str
     field: str
+    make_chunks: Callable[[int], Callable[[str], AssistantMessage]]
     noise: frozenset[str] = frozenset()
 
-    def __init__(self, index: int) -> None:
+
+# By the type of the block. How many tokens a thought has so far is a guess, to be shown
+# while it arrives.
+_PIECES = {
+    "text": _Pieces("text_delta", "text", "text", partial(part_chunks, TextPart)),
+    "thinking": _Pieces(
+        "thinking_delta",
+        "thinking",
+        "thinking",
+        partial(part_chunks, ReasoningPart),
+        frozenset({"estimated_tokens"}),
+    ),
+    "tool_use": _Pieces("input_json_delta", "partial_json", "input", call_chunks),
+}
+# What blocks are before their first piece, if the server leaves their start out.
+_FRESH: dict[str, dict[str, Any]] = {
+    "text": {"text": ""},
+    "thinking": {"thinking": "", "signature": ""},
+}
+_INPUT = "partial_json"
+_TYPE = frozenset({"type"})
+
+
+class StreamBlock:
+    """
+    A block while it is sent. Of a type that can't be given in pieces it is given whole,
+    at its end.
+    """
+
+    def __init__(self, kind: str, index: int) -> None:
         self.index = index
+        self.pieces = _PIECES.get(kind)
         self.cut = SurrogateBuffer()
-
-    @abstractmethod
-    def chunk(self, piece: str, metadata: Any = EMPTY_MAP) -> AssistantMessage:
-        """
-        The chunk that brings *piece*, and notes on it.
-        """
-
-    @abstractmethod
-    def start(self, block: ObjectReader) -> list[AssistantMessage]:
-        """
-        The chunks that the beginning of it, *block*, brings.
-        """
-
-    def delta(self, delta: ObjectReader) -> list[AssistantMessage]:
-        """
-        The chunks that *delta* brings.
-        """
-        if delta.raw.get("type") != self.word:
-            return self.other(delta)
-
-        piece = self.next(delta, self.key)
-        chunks = [self.chunk(piece)] if piece else []
-        return chunks + self.note_others(delta, self.noise | {self.key})
-
-    def next(self, node: ObjectReader, key: str) -> str:
-        """
-        The text under *key*, as far as no half of a character waits.
-        """
-        piece = node.raw.get(key)
-        if isinstance(piece, str):
-            return self.cut.next(piece)
-
-        node.wrong(key, "a text")
-        return ""
-
-    def other(self, delta: ObjectReader) -> list[AssistantMessage]:
-        """
-        The chunks of a *delta* of another type, which is kept.
-        """
-        raw = delta.reading.json(delta.raw, delta.path)
-        return [self.noted({"deltas": [raw]})]
-
-    def note_others(
-        self, delta: ObjectReader, known: frozenset[str]
-    ) -> list[AssistantMessage]:
-        """
-        The chunks that keep all but the *known* keys of *delta*, if there are any.
-        """
-        rest = _read_others(delta, known)
-        return [self.noted({"deltas": [rest]})] if rest else []
-
-    def noted(self, notes: dict[str, Any]) -> AssistantMessage:
-        """
-        The chunk that brings nothing but *notes*.
-        """
-        return self.chunk("", with_notes(SOURCE, notes))
-
-    def stop(self) -> list[AssistantMessage]:
-        """
-        The last chunks.
-        """
-        rest = self.cut.rest()
-        return [self.chunk(rest)] if rest else []
-
-    def break_off(self) -> list[AssistantMessage]:
-        """
-        The last chunks if it does not come to its end.
-        """
-        # What a kind of block adds at its end is true of whole blocks only.
-        return StreamBlock.stop(self)
-
-
-def _read_others(delta: ObjectReader, known: frozenset[str]) -> dict[str, Any]:
-    """
-    All but the *known* keys of *delta*, of which null says nothing; {} if only its
-    type is left.
-    """
-    if delta.raw.keys() <= known | _TYPE:
-        return {}
-
-    given = delta.reading.rest(delta.raw, known, delta.path)
-    rest = {key: given[key] for key in given if given[key] is not None or key in _TYPE}
-    return {} if rest.keys() <= _TYPE else rest
-
-
-class _TextBlock(StreamBlock):
-    # Static: from Python 3.14 on a partial in a class is bound like a function.
-    make_chunks = staticmethod(partial(part_chunks, TextPart))
-    word = "text_delta"
-    key = field = "text"
-
-    def __init__(self, index: int) -> None:
-        super().__init__(index)
-        self._is_said = False
-
-    def chunk(self, piece: str, metadata: Any = EMPTY_MAP) -> AssistantMessage:
-        self._is_said = True
-        part = TextPart(piece, index=self.index, metadata=metadata)
-        return AssistantMessage((part,))
-
-    def start(self, block: ObjectReader) -> list[AssistantMessage]:
-        text = self.next(block, "text")
-        block.keep(frozenset({"text", "type"}))
-        if not (text or block.keys):
-            return []
-
-        return [self.chunk(text, block.metadata(SOURCE))]
-
-    def other(self, delta: ObjectReader) -> list[AssistantMessage]:
-        if "citation" not in delta.raw:
-            return super().other(delta)
-
-        citation = delta.reading.json(delta.raw["citation"], f"{delta.path}.citation")
-        noted = self.noted({"keys": {"citations": [citation]}})
-        return [noted, *self.note_others(delta, frozenset({"citation"}))]
-
-    def stop(self) -> list[AssistantMessage]:
-        chunks = super().stop()
-        # An empty text is a block, too.
-        return chunks if self._is_said else [self.chunk("")]
-
-
-class _ThinkingBlock(StreamBlock):
-    make_chunks = staticmethod(partial(part_chunks, ReasoningPart))
-    word = "thinking_delta"
-    key = field = "thinking"
-    # How many tokens the thought has so far: a guess, to be shown while it arrives.
-    noise = frozenset({"estimated_tokens"})
-
-    def __init__(self, index: int) -> None:
-        super().__init__(index)
-        self._is_signed = False
-
-    def chunk(self, piece: str, metadata: Any = EMPTY_MAP) -> AssistantMessage:
-        part = ReasoningPart(piece, index=self.index, metadata=metadata)
-        return AssistantMessage((part,))
-
-    def start(self, block: ObjectReader) -> list[AssistantMessage]:
-        text = self.next(block, "thinking")
-        signature = block.raw.get("signature")
-        signed = self._read_signature(block) if signature else []
-        block.keep(frozenset({"signature", "thinking", "type"}))
-        if text or block.keys:
-            return [self.chunk(text, block.metadata(SOURCE)), *signed]
-
-        return signed
-
-    def other(self, delta: ObjectReader) -> list[AssistantMessage]:
-        if "signature" not in delta.raw:
-            return super().other(delta)
-
-        signed = self._read_signature(delta)
-        return signed + self.note_others(delta, self.noise | {"signature"})
-
-    def _read_signature(self, node: ObjectReader) -> list[AssistantMessage]:
-        signature = node.text("signature")
-        self._is_signed = self._is_signed or bool(signature)
-        metadata = with_notes(SOURCE, {"signed": self._is_signed})
-        part = ReasoningPart("", signature, index=self.index, metadata=metadata)
-        return [AssistantMessage((part,))]
-
-    def stop(self) -> list[AssistantMessage]:
-        chunks = super().stop()
-        # Whether a thought that breaks off would have been signed is unknown.
-        if not self._is_signed:
-            # What `load` notes of the empty signature that such a response has.
-            keys = {"signature": ""}
-            chunks.append(self.noted({"signed": False, "keys": keys}))
-
-        return chunks
-
-
-class _CallBlock(StreamBlock):
-    make_chunks = staticmethod(call_chunks)
-    word = "input_json_delta"
-    key = "partial_json"
-    field = "input"
-
-    def __init__(self, index: int) -> None:
-        super().__init__(index)
-        self._input = ""
-        self._is_said = False
-
-    def chunk(self, piece: str, metadata: Any = EMPTY_MAP) -> AssistantMessage:
-        self._is_said = self._is_said or bool(piece)
-        call = ToolCall("", "", piece, index=self.index, metadata=metadata)
-        return AssistantMessage(tool_calls=(call,))
-
-    def start(self, block: ObjectReader) -> list[AssistantMessage]:
-        # It is still to come, so it may well be missing.
-        block.raw = {**block.raw, "input": block.raw.get("input") or {}}
-        call = read_call(block, self.index)
-        # Given at its end, because pieces would be joined to it.
-        self._input = call.arguments
-        return [AssistantMessage(tool_calls=(attrs.evolve(call, arguments=""),))]
-
-    def stop(self) -> list[AssistantMessage]:
-        chunks = super().stop()
-        # Without any piece, the input is what it was at first: mostly {}.
-        return chunks if self._is_said else [self.chunk(self._input)]
-
-    def break_off(self) -> list[AssistantMessage]:
-        # A call whose input is to come begins with {}; any other input is whole.
-        return super().break_off() if self._input == "{}" else self.stop()
-
-
-class _OpaqueBlock(StreamBlock):
-    """
-    A block that can't be given in pieces: it is given whole, at its end.
-    """
-
-    key = "partial_json"
-    field = "input"
-
-    def __init__(self, index: int) -> None:
-        super().__init__(index)
+        self._kind = kind
+        # The block so far, without what is given in pieces.
+        self._raw: dict[str, Any] = {"type": kind, **_FRESH.get(kind, {})}
         self._path = "$"
-        self._raw: dict[str, Any] = {}
+        # Whether a piece was given, and the arguments of a call without any.
+        self._is_given = False
+        self._arguments = ""
         # Joined at the end: a text that grows is copied with each piece.
         self._input: list[str] = []
         self._texts: dict[str, list[str]] = {}
         self._deltas: list[Any] = []
 
-    def chunk(
-        self,
-        piece: str,  # noqa: ARG002 - none: it comes whole
-        metadata: Any = EMPTY_MAP,
-    ) -> AssistantMessage:
-        raw, index = self._raw, self.index
-        part = UnknownPart(raw, source=SOURCE, index=index, metadata=metadata)
-        return AssistantMessage((part,))
-
     def start(self, block: ObjectReader) -> list[AssistantMessage]:
-        self._raw = block.reading.json(block.raw, block.path)
+        """
+        The chunks that the beginning of it, *block*, brings.
+        """
+        field = self.pieces.field if self.pieces else ""
+        raw = block.reading.rest(block.raw, frozenset({field}), block.path)
+        self._raw = {**raw, **{k: v for k, v in self._raw.items() if k not in raw}}
         self._path = block.path
-        return []
+        if self.pieces is None:
+            return []
 
-    def delta(self, delta: ObjectReader) -> list[AssistantMessage]:
-        if self.key in delta.raw:
-            self._input.append(self.next(delta, self.key))
-            rest = _read_others(delta, frozenset({self.key}))
+        node = ObjectReader(block.reading, self._raw, block.path)
+        if self._kind == "tool_use":
+            # It is still to come, so it may well be missing.
+            self._raw["input"] = block.raw.get("input") or {}
+            call = read_call(node, self.index)
+            self._raw["input"] = {}
+            self._arguments = call.arguments
+            begun = ToolCall(call.id, call.name, index=self.index)
+            return [AssistantMessage(tool_calls=(begun,))]
+
+        if self._kind == "thinking":
+            self._raw["signature"] = node.optional("signature")
+
+        return self._give(block, field)
+
+    def _give(self, node: ObjectReader, key: str) -> list[AssistantMessage]:
+        """
+        The chunk of the piece under *key*, as far as no half of a character waits.
+        """
+        piece = node.raw.get(key)
+        if not isinstance(piece, str):
+            node.wrong(key, "a text")
+            return []
+
+        piece = self.cut.next(piece)
+        return [self._make_chunk(piece)] if piece else []
+
+    def _make_chunk(
+        self, piece: str, signature: str = "", metadata: Any = EMPTY_MAP
+    ) -> AssistantMessage:
+        self._is_given = True
+        index = self.index
+        if self._kind == "tool_use":
+            call = ToolCall("", "", piece, index=index, metadata=metadata)
+            return AssistantMessage(tool_calls=(call,))
+
+        if self._kind == "thinking":
+            thought = ReasoningPart(piece, signature, index=index, metadata=metadata)
+            return AssistantMessage((thought,))
+
+        return AssistantMessage((TextPart(piece, index=index, metadata=metadata),))
+
+    def read(self, delta: ObjectReader) -> list[AssistantMessage]:
+        """
+        The chunks that *delta* brings.
+        """
+        raw = delta.raw
+        known = _TYPE
+        chunks: list[AssistantMessage] = []
+        if self.pieces is None:
+            known |= self._read_whole(delta)
+        elif raw.get("type") == self.pieces.word:
+            chunks = self._give(delta, self.pieces.key)
+            known |= {self.pieces.key, *self.pieces.noise}
+        elif self._kind == "text" and "citation" in raw:
+            where = f"{delta.path}.citation"
+            citation = delta.reading.json(raw["citation"], where)
+            if not isinstance(self._raw.get("citations"), list):
+                self._raw["citations"] = []
+
+            self._raw["citations"].append(citation)
+            known |= {"citation"}
+        elif self._kind == "thinking" and "signature" in raw:
+            self._raw["signature"] = delta.text("signature") or self._raw["signature"]
+            known |= {"signature", *self.pieces.noise}
         else:
-            rest = self._take_texts(delta)
+            self._deltas.append(delta.reading.json(raw, delta.path))
+            return []
 
-        if rest:
-            self._deltas.append(rest)
+        if not raw.keys() <= known:
+            rest = delta.reading.rest(raw, known - _TYPE, delta.path)
+            # Null says nothing, but for the type's.
+            kept = {k: v for k, v in rest.items() if v is not None or k == "type"}
+            if not kept.keys() <= _TYPE:
+                self._deltas.append(kept)
 
-        return []
+        return chunks
 
-    def _take_texts(self, delta: ObjectReader) -> dict[str, Any]:
+    def _read_whole(self, delta: ObjectReader) -> set[str]:
         """
-        Add the texts of *delta* to those of the block; what is left of it.
+        Add *delta* to a block that is given at its end; the keys that were read.
         """
+        if _INPUT in delta.raw:
+            if isinstance(delta.raw[_INPUT], str):
+                self._input.append(self.cut.next(delta.raw[_INPUT]))
+            else:
+                delta.wrong(_INPUT, "a text")
+
+            return {_INPUT}
+
         # All else that is known of is sent in texts.
-        rest = _read_others(delta, frozenset())
-        for key in rest.keys() - _TYPE:
+        found = set[str]()
+        for key, piece in delta.raw.items():
             before = self._raw.get(key)
-            if isinstance(rest[key], str) and isinstance(before, str | None):
-                self._texts.setdefault(key, [before or ""]).append(rest.pop(key))
+            if (
+                key not in _TYPE
+                and isinstance(piece, str)
+                and isinstance(before, str | None)
+            ):
+                text = delta.text(key)
+                self._texts.setdefault(key, [before or ""]).append(text)
+                found.add(key)
 
-        return {} if rest.keys() <= _TYPE else rest
+        return found
 
-    def stop(self) -> list[AssistantMessage]:
-        given, notes = self._join_pieces()
+    def end(self, *, is_broken: bool) -> list[AssistantMessage]:
+        """
+        The last chunks; *is_broken* says whether the block did not come to its end.
+        """
+        read, rest = DocumentReader(), self.cut.rest()
+        node = ObjectReader(read, self._raw, self._path)
+        if self._deltas:
+            node.notes["deltas"] = self._deltas
+
+        if self.pieces is None:
+            return self._end_whole(node, rest, is_broken=is_broken)
+
+        signature = ""
+        if self._kind == "tool_use":
+            metadata = read_call(node).metadata
+            # A call whose input is to come begins with {}; any other input is whole.
+            if not (self._is_given or rest or (is_broken and self._arguments == "{}")):
+                rest = self._arguments
+        else:
+            part: Any = read_part(node, "assistant")
+            signature, metadata = getattr(part, "signature", ""), part.metadata
+            # Whether a thought that breaks off would have been signed is unknown.
+            if self._kind == "thinking" and is_broken and not signature:
+                del node.notes["signed"], node.keys["signature"]
+                metadata = node.metadata(SOURCE)
+
+        if not (
+            rest or signature or metadata or (not self._is_given and not is_broken)
+        ):
+            return []
+
+        return [self._make_chunk(rest, signature, metadata)]
+
+    def _end_whole(
+        self, node: ObjectReader, rest: str, *, is_broken: bool
+    ) -> list[AssistantMessage]:
+        self._raw |= {key: "".join(pieces) for key, pieces in self._texts.items()}
+        given = "".join([*self._input, rest])
+        if is_broken:
+            metadata = with_notes(SOURCE, {"cut": given, **node.notes})
+            part: Any = UnknownPart(
+                self._raw, source=SOURCE, index=self.index, metadata=metadata
+            )
+            return [AssistantMessage((part,))]
+
         if given:
             self._raw["input"] = input_of(given)
 
-        # What came in pieces may be too deep, or too large, to be kept.
-        read = DocumentReader()
-        node = ObjectReader(read, self._raw, self._path)
-        node.notes |= notes
         part = read_part(node, "assistant", self.index)
-        read.finish()
+        # What came in pieces may be too deep, or too large, to be kept.
+        node.reading.finish()
         return [AssistantMessage((part,))]
-
-    def break_off(self) -> list[AssistantMessage]:
-        given, notes = self._join_pieces()
-        return [self.noted({"cut": given, **notes})]
-
-    def _join_pieces(self) -> tuple[str, dict[str, Any]]:
-        """
-        Put the pieces together; the text of the input, and what is to be noted.
-        """
-        self._raw |= {key: "".join(pieces) for key, pieces in self._texts.items()}
-        given = "".join([*self._input, self.cut.rest()])
-        return given, {"deltas": self._deltas} if self._deltas else {}
-
-
-_KINDS: dict[str, type[StreamBlock]] = {
-    "text": _TextBlock,
-    "thinking": _ThinkingBlock,
-    "tool_use": _CallBlock,
-}
-
-
-def open_block(kind: str, index: int) -> StreamBlock:
-    """
-    A block of a *kind* at *index*.
-    """
-    return _KINDS.get(kind, _OpaqueBlock)(index)

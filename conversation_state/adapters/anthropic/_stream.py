@@ -27,43 +27,12 @@ from conversation_state.adapters._streaming import (
     chunks_of,
 )
 from conversation_state.adapters.anthropic._blocks import SOURCE
-from conversation_state.adapters.anthropic._stream_blocks import StreamBlock, open_block
+from conversation_state.adapters.anthropic._stream_blocks import StreamBlock
 from conversation_state.adapters.anthropic._usage import read_usage
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
-from conversation_state.usage import Usage
 
 __all__ = ["aload_chunks", "load_chunks"]
-
-_DELTA = frozenset({"delta", "index", "type"})
-# The known keys of each event.
-_EVENTS = {
-    "content_block_delta": _DELTA,
-    "content_block_start": frozenset({"content_block", "index", "type"}),
-    "content_block_stop": frozenset({"content_block", "index", "type"}),
-    "message_delta": frozenset({"delta", "type", "usage"}),
-    "message_start": frozenset({"message", "type"}),
-    "message_stop": frozenset({"message", "type"}),
-    "ping": frozenset({"type"}),
-}
-# What Anthropic's SDK (`client.messages.stream`) derives from the events above,
-# and sends with them: each piece once more, with all pieces before it. So are
-# the whole block and the whole message at the end of each.
-_DERIVED = {
-    "citation": frozenset({"citation", "snapshot", "type"}),
-    "compaction": frozenset({"content", "encrypted_content", "type"}),
-    "input_json": frozenset({"partial_json", "snapshot", "type"}),
-    "signature": frozenset({"signature", "type"}),
-    "text": frozenset({"snapshot", "text", "type"}),
-    "thinking": frozenset({"snapshot", "thinking", "type"}),
-}
-_OF_RESPONSE = frozenset({"message_delta", "message_stop"})
-_MESSAGE = frozenset({"content", "model", "role", "stop_reason", "usage"})
-_MESSAGE_DELTA = frozenset({"stop_reason"})
-
-# Blocks that may begin with a delta, as some servers leave their start out.
-_UNOPENED = {"text_delta": "text", "thinking_delta": "thinking"}
-_MAX_INDEX = 2**63 - 1
 
 
 def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
@@ -118,6 +87,36 @@ def aload_chunks(events: AsyncIterable[Any]) -> AsyncIterator[AssistantMessage]:
     return achunks_of(AnthropicStream(), events)
 
 
+# The known keys of each event.
+_EVENTS = {
+    "content_block_delta": frozenset({"delta", "index", "type"}),
+    "content_block_start": frozenset({"content_block", "index", "type"}),
+    "content_block_stop": frozenset({"content_block", "index", "type"}),
+    "message_delta": frozenset({"delta", "type", "usage"}),
+    "message_start": frozenset({"message", "type"}),
+    "message_stop": frozenset({"message", "type"}),
+    "ping": frozenset({"type"}),
+}
+# What Anthropic's SDK (`client.messages.stream`) derives from the events above,
+# and sends with them: each piece once more, with all pieces before it. So are
+# the whole block and the whole message at the end of each.
+_DERIVED = {
+    "citation": frozenset({"citation", "snapshot", "type"}),
+    "compaction": frozenset({"content", "encrypted_content", "type"}),
+    "input_json": frozenset({"partial_json", "snapshot", "type"}),
+    "signature": frozenset({"signature", "type"}),
+    "text": frozenset({"snapshot", "text", "type"}),
+    "thinking": frozenset({"snapshot", "thinking", "type"}),
+}
+_OF_RESPONSE = frozenset({"message_delta", "message_stop"})
+_MESSAGE = frozenset({"content", "model", "role", "stop_reason", "usage"})
+_MESSAGE_DELTA = frozenset({"stop_reason"})
+
+# Blocks that may begin with a delta, as some servers leave their start out.
+_UNOPENED = {"text_delta": "text", "thinking_delta": "thinking"}
+_MAX_INDEX = 2**63 - 1
+
+
 class AnthropicStream:
     """
     One stream while it is read.
@@ -144,13 +143,14 @@ class AnthropicStream:
         nothing else.
         """
         block, delta = self._open_blocks[event["index"]], event["delta"]
-        if block.make_chunks is not None and delta.get("type") == block.word:
-            path = (("delta",), (block.key, *block.noise))
-            make = block.make_chunks(block.index)
-            if delta[block.key] and delta.keys() <= {block.key, "type", *block.noise}:
-                self.template.remember(
-                    event, path, block.cut, make, check=_has_plain_index
-                )
+        pieces = block.pieces
+        if pieces is None or delta.get("type") != pieces.word or not delta[pieces.key]:
+            return
+
+        if delta.keys() <= {pieces.key, "type", *pieces.noise}:
+            path = (("delta",), (pieces.key, *pieces.noise))
+            make = pieces.make_chunks(block.index)
+            self.template.remember(event, path, block.cut, make, check=_has_plain_index)
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
         """
@@ -178,6 +178,7 @@ class AnthropicStream:
         elif kind not in _EVENTS:
             self._others.append(read.json(event, path))
         else:
+            self._is_begun = True
             chunks = self._read_event(node, kind)
             if kind in _OF_RESPONSE:
                 self._keep_of_response(node, _EVENTS[kind])
@@ -193,7 +194,6 @@ class AnthropicStream:
             self.template.forget()
 
     def _read_event(self, event: ObjectReader, kind: str) -> list[AssistantMessage]:
-        self._is_begun = True
         chunks: list[AssistantMessage] = []
         if kind == "content_block_delta":
             chunks = self._read_delta(event)
@@ -202,24 +202,24 @@ class AnthropicStream:
             if block is not None:
                 chunks = self._start_block(self._get_block_index(event), block)
         elif kind == "content_block_stop":
-            chunks = self._stop_block(self._get_block_index(event))
+            chunks = self._end_block(self._get_block_index(event))
         elif kind == "message_start":
             message = event.required("message")
             if message is not None:
                 chunks = self._read_message(message)
         elif kind == "message_delta":
-            self._message_delta(event)
+            self._read_message_delta(event)
         elif kind == "message_stop":
             self._is_over = True
             # Where a server leaves out the ends of blocks, nothing was broken off.
             for at in [*self._open_blocks]:
-                chunks += self._stop_block(at)
+                chunks += self._end_block(at)
 
         return chunks
 
     def _get_block_index(self, event: ObjectReader) -> int:
         """
-        The number of the block that *event* is about.
+        The number of the block that *event* is about; -1 if it is invalid.
         """
         at: Any = event.raw.get("index")
         if at.__class__ is int and 0 <= at <= _MAX_INDEX:
@@ -238,20 +238,15 @@ class AnthropicStream:
             self._model = message.text("model")
 
         self._keep_of_response(message, _MESSAGE)
-        content = raw.get("content")
         chunks: list[AssistantMessage] = []
-        for at, block in enumerate(content if is_list(content) else ()):
-            path = f"{message.path}.content[{at}]"
-            if is_map(block):
-                node = ObjectReader(message.reading, block, path)
-                chunks += self._start_block(at, node)
-                chunks += self._stop_block(at)
-            else:
-                message.reading.wrong(path, block, "an object")
+        if is_list(raw.get("content")):
+            for at, block in enumerate(message.objects("content")):
+                chunks += self._start_block(at, block)
+                chunks += self._end_block(at)
 
         return chunks
 
-    def _message_delta(self, event: ObjectReader) -> None:
+    def _read_message_delta(self, event: ObjectReader) -> None:
         self._read_metadata(event)
         delta = event.required("delta") if "delta" in event.raw else None
         if delta is not None:
@@ -259,13 +254,8 @@ class AnthropicStream:
             self._keep_of_response(delta, _MESSAGE_DELTA)
 
     def _keep_of_response(self, node: ObjectReader, known: frozenset[str]) -> None:
-        """
-        Keep all but the *known* keys of *node*; null changes nothing.
-        """
         rest = node.reading.rest(node.raw, known, node.path)
-        for key, value in rest.items():
-            if value is not None or key not in self._of_response:
-                self._of_response[key] = value
+        _update_known(self._of_response, rest)
 
     def _read_metadata(self, node: ObjectReader) -> None:
         """
@@ -281,12 +271,12 @@ class AnthropicStream:
 
         path = f"{node.path}.usage"
         counts = node.reading.json(block, path)
-        if is_map(counts):
-            usage, _ = read_usage(node.reading, counts, path)
-            if usage is not None:
-                self._add_counts(counts)
-        else:
+        if not is_map(counts):
             node.reading.wrong(path, block, "an object or null")
+        elif read_usage(node.reading, counts, path)[0] is not None:
+            # Running totals.
+            self._counts = self._counts or {}
+            _update_known(self._counts, counts)
 
     def _start_block(self, at: int, block: ObjectReader) -> list[AssistantMessage]:
         if at < 0:
@@ -297,7 +287,7 @@ class AnthropicStream:
             block.wrong("type", "a text")
             return []
 
-        chunks = self._stop_block(at) if at in self._open_blocks else []
+        chunks = self._end_block(at) if at in self._open_blocks else []
         if kind == "fallback":
             # Another model answers from here on.
             block.raw = as_sent(block.raw)
@@ -305,27 +295,27 @@ class AnthropicStream:
             name = model.get("model") if is_map(model) else None
             self._model = mended(name) if isinstance(name, str) else self._model
 
-        opening = self._open_block(at, kind)
-        mark = len(block.reading.mended)
-        chunks += opening.start(block)
-        self._note_mended(opening, block, mark)
+        opened = self._open_block(at, kind)
+        before = len(block.reading.mended)
+        chunks += opened.start(block)
+        self._note_mended(opened, block, before)
         return chunks
 
-    def _note_mended(self, block: StreamBlock, node: ObjectReader, mark: int) -> None:
+    def _note_mended(self, block: StreamBlock, node: ObjectReader, before: int) -> None:
         """
-        Note what was mended in *node*, of a *block*, since *mark*.
+        Note what was mended in *node*, of a *block*, since there were *before* texts.
         """
         start = len(node.path)
         self._mended += [
             f"content[{block.index}]{each[start:]}"
-            for each in node.reading.mended[mark:]
+            for each in node.reading.mended[before:]
         ]
 
     def _open_block(self, at: int, kind: str) -> StreamBlock:
         # Every block has an index of its own, even if the server starts again at 0.
         index = max(at, self._next)
         self._next = min(index, _MAX_INDEX - 1) + 1
-        block = self._open_blocks[at] = open_block(kind, index)
+        block = self._open_blocks[at] = StreamBlock(kind, index)
         return block
 
     def _read_delta(self, event: ObjectReader) -> list[AssistantMessage]:
@@ -344,52 +334,36 @@ class AnthropicStream:
 
             block = self._open_block(at, _UNOPENED[kind])
 
-        chunks = block.delta(delta)
+        chunks = block.read(delta)
         self._note_mended(block, delta, 0)
         return chunks
 
-    def _stop_block(self, at: int, *, broken: bool = False) -> list[AssistantMessage]:
+    def _end_block(self, at: int, *, is_broken: bool = False) -> list[AssistantMessage]:
         block = self._open_blocks.pop(at, None)
         if block is None:
             return []
 
-        chunks = block.break_off() if broken else block.stop()
+        chunks = block.end(is_broken=is_broken)
         if block.cut.is_mended:
-            self._mended.append(f"content[{block.index}].{block.field}")
+            field = block.pieces.field if block.pieces else "input"
+            self._mended.append(f"content[{block.index}].{field}")
 
         return chunks
-
-    def _add_counts(self, counts: Mapping[str, Any]) -> None:
-        """
-        Add running totals; null changes nothing.
-        """
-        totals = self._counts = {} if self._counts is None else self._counts
-        for key, count in counts.items():
-            if count is not None or key not in totals:
-                totals[key] = count
-
-    def _read_total_usage(self) -> tuple[Usage | None, dict[str, Any]]:
-        """
-        The usage, and what else the provider reports with it.
-        """
-        if self._counts is None:
-            return None, {}
-
-        # Each count was read when it came, so that only their sum can be wrong.
-        usage, left = read_usage(DocumentReader(), self._counts, "$")
-        return usage, self._counts if usage is None else left
 
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """
         The last chunks: metadata, and blocks that were not closed.
         """
         for at in list(self._open_blocks):
-            yield from self._stop_block(at, broken=True)
+            yield from self._end_block(at, is_broken=True)
 
         response = dict(self._of_response)
-        usage, left = self._read_total_usage()
-        if left:
-            response["usage"] = left
+        usage = None
+        if self._counts is not None:
+            # Each count was read when it came, so that only their sum can be wrong.
+            usage, left = read_usage(DocumentReader(), self._counts, "$")
+            if usage is None or left:
+                response["usage"] = self._counts if usage is None else left
 
         response_id = take_text(response, "id")
         notes = {
@@ -407,6 +381,15 @@ class AnthropicStream:
             response=ResponseMeta(reason, usage, None, self._model, response_id),
             metadata=metadata,
         )
+
+
+def _update_known(kept: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """
+    Add *values* to those that are *kept*; null changes nothing.
+    """
+    for key, value in values.items():
+        if value is not None or key not in kept:
+            kept[key] = value
 
 
 def _has_plain_index(event: Mapping[str, Any]) -> bool:

@@ -9,15 +9,18 @@ the blocks are (`_blocks`), and which messages there are (`_dump`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
-from conversation_state._persistent import EMPTY_MAP
+from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters._export import PayloadWriter
+from conversation_state.adapters._notes import map_of
 
-__all__ = ["MessageBlocks", "MessageGrouping"]
+__all__ = ["Block", "Piece", "Turns", "make_piece"]
 
+# A block, and the path of what it is made of.
+Block: TypeAlias = tuple[str, dict[str, Any]]
 _BEHIND = "only an answer may follow system content; this message was moved"
 _ON_TOP = "system content must come first; this message was moved"
 _FIRST = "results must follow their calls directly; this message was moved"
@@ -29,14 +32,14 @@ _BLANK = "the provider rejects text that is only white space"
 
 
 @attrs.define
-class MessageBlocks:
+class Piece:
     """
-    The blocks of one of our messages.
+    One of our messages, which is a message there or a piece of one.
 
     Attributes:
         path: Which one it is.
 
-        blocks: Its blocks, each with the path of what it is made of.
+        blocks: Its blocks.
 
         plain: The same if it is nothing but a text; else None.
 
@@ -46,65 +49,62 @@ class MessageBlocks:
     """
 
     path: str
-    blocks: list[tuple[str, dict[str, Any]]]
+    blocks: list[Block]
     plain: str | None = None
     around: Mapping[str, Any] = EMPTY_MAP
     apart: bool = False
 
 
-class _GroupedMessage:
+def make_piece(path: str, blocks: list[Block], notes: Mapping[str, Any]) -> Piece:
+    if notes is EMPTY_MAP:
+        return Piece(path, blocks)
+
+    around: Any = thaw(map_of(notes, "around"))
+    return Piece(path, blocks, None, around, notes.get("apart") is True)
+
+
+@attrs.define
+class _Turn:
     """
-    One message there, while it is written.
+    One message there.
     """
 
-    def __init__(self, role: str) -> None:
-        self.role = role
-        self.pieces: list[MessageBlocks] = []
-        self.results: list[tuple[str, dict[str, Any]]] = []
-        self.others: list[tuple[str, dict[str, Any]]] = []
+    role: str
+    pieces: list[Piece] = attrs.Factory(list)
+    results: list[Block] = attrs.Factory(list)
+    others: list[Block] = attrs.Factory(list)
 
-    def add(self, piece: MessageBlocks) -> None:
+    def add(self, piece: Piece) -> None:
         self.pieces.append(piece)
         self.others += piece.blocks
 
-    def write_content(self) -> str | list[dict[str, Any]]:
+    def content(self) -> str | list[dict[str, Any]]:
         if len(self.pieces) == 1 and self.pieces[0].plain is not None:
             return self.pieces[0].plain
 
         return [block for _, block in (*self.results, *self.others)]
 
-    def write_message(self, write: PayloadWriter) -> dict[str, Any]:
-        raw: dict[str, Any] = {"role": self.role, "content": self.write_content()}
-        for piece in self.pieces:
-            for key, value in piece.around.items():
-                if raw.setdefault(key, value) != value:
-                    write.lose(piece.path, key, _MERGED)
 
-        return raw
-
-
-def _text_of(block: Mapping[str, Any]) -> str | None:
-    text = block.get("text") if block.get("type") == "text" else None
-    return text if isinstance(text, str) else None
-
-
-class MessageGrouping:
+class Turns:
     """
     All messages there, while they are written.
+
+    Attributes:
+        top: What is ``system`` itself.
     """
 
     def __init__(self, write: PayloadWriter, *, system_on_top: bool) -> None:
+        self.top = _Turn("system")
         self._write = write
         self._system_on_top = system_on_top
-        self._top = _GroupedMessage("system")
-        self._turns: list[_GroupedMessage | dict[str, Any]] = []
-        self._last: _GroupedMessage | None = None
+        self._turns: list[_Turn | dict[str, Any]] = []
+        self._last: _Turn | None = None
         # System messages that wait for their place, and how many of them are
         # reported as moved.
-        self._held: list[MessageBlocks] = []
+        self._held: list[Piece] = []
         self._reported = 0
 
-    def system(self, piece: MessageBlocks, *, inside: bool) -> None:
+    def system(self, piece: Piece, *, inside: bool) -> None:
         """
         Add a system message: on top if it is in front of all others, unless it
         was not there, *inside*.
@@ -113,33 +113,26 @@ class MessageGrouping:
             return
 
         if not (self._turns or self._held or inside):
-            self._top.add(piece)
+            self.top.add(piece)
         elif self._system_on_top:
             self._put_on_top(piece)
         elif inside and not self._turns:
-            self._continue_message("system", piece)
+            self._continue_turn("system", piece)
         else:
             self._held.append(piece)
 
-    def top(self, piece: MessageBlocks) -> None:
-        """
-        Add what was on top.
-        """
-        self._top.add(piece)
-
-    def user(self, piece: MessageBlocks) -> None:
+    def user(self, piece: Piece) -> None:
         if self._drop_blank_texts(piece):
             self._report_waiting()
-            self._continue_message("user", piece)
+            self._continue_turn("user", piece)
 
-    def result(self, piece: MessageBlocks, *, late: bool) -> None:
+    def result(self, piece: Piece, *, late: bool) -> None:
         """
-        Add the result of a tool: in front of other blocks, unless
-        it came so *late*.
+        Add the result of a tool: in front of other blocks, unless it came so *late*.
         """
         self._report_waiting()
         blocks, piece.blocks = piece.blocks, []
-        turn = self._continue_message("user", piece)
+        turn = self._continue_turn("user", piece)
         if late:
             turn.others += blocks
             return
@@ -149,26 +142,29 @@ class MessageGrouping:
 
         turn.results += blocks
 
-    def assistant(self, piece: MessageBlocks) -> None:
+    def assistant(self, piece: Piece) -> None:
         if self._drop_blank_texts(piece):
             self._place_held()
-            self._continue_message("assistant", piece)
+            self._continue_turn("assistant", piece)
 
-    def _drop_blank_texts(self, piece: MessageBlocks) -> bool:
+    def _drop_blank_texts(self, piece: Piece) -> bool:
         """
         Whether anything is left of *piece*, whose white space is lost where
         it is all the text there is.
         """
-        texts = [_text_of(block) for _, block in piece.blocks]
-        if any(text and text.strip() for text in texts):
+        texts: list[Any] = [
+            block.get("text") if block.get("type") == "text" else None
+            for _, block in piece.blocks
+        ]
+        if any(isinstance(text, str) and text.strip() for text in texts):
             return True
 
         blocks, piece.blocks = piece.blocks, []
         for (path, block), text in zip(blocks, texts, strict=True):
-            if text is None:
-                piece.blocks.append((path, block))
-            else:
+            if isinstance(text, str):
                 self._write.lose(path, "text", _BLANK)
+            else:
+                piece.blocks.append((path, block))
 
         return bool(piece.blocks)
 
@@ -183,27 +179,33 @@ class MessageGrouping:
     def payload(self) -> dict[str, Any]:
         self._place_held()
         system: dict[str, Any] = {}
-        if self._top.pieces:
-            system["system"] = self._top.write_content()
-            for piece in self._top.pieces:
+        if self.top.pieces:
+            system["system"] = self.top.content()
+            for piece in self.top.pieces:
                 fields = dict.fromkeys(piece.around, True)
                 self._write.lose_each(piece.path, fields, _NO_FIELDS)
 
-        messages = [
-            turn.write_message(self._write)
-            if isinstance(turn, _GroupedMessage)
-            else turn
-            for turn in self._turns
-        ]
-        return {**system, "messages": messages}
+        return {**system, "messages": [self._write_turn(turn) for turn in self._turns]}
 
-    def _continue_message(self, role: str, piece: MessageBlocks) -> _GroupedMessage:
+    def _write_turn(self, turn: _Turn | dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(turn, _Turn):
+            return turn
+
+        raw: dict[str, Any] = {"role": turn.role, "content": turn.content()}
+        for piece in turn.pieces:
+            for key, value in piece.around.items():
+                if raw.setdefault(key, value) != value:
+                    self._write.lose(piece.path, key, _MERGED)
+
+        return raw
+
+    def _continue_turn(self, role: str, piece: Piece) -> _Turn:
         """
         The turn that *piece* is part of, with it.
         """
         turn = self._last
         if turn is None or turn.role != role or piece.apart:
-            turn = self._last = _GroupedMessage(role)
+            turn = self._last = _Turn(role)
             self._turns.append(turn)
 
         turn.add(piece)
@@ -225,17 +227,14 @@ class MessageGrouping:
         """
         held, self._held, self._reported = self._held, [], 0
         for piece in held:
-            if self._may_follow():
-                self._continue_message("system", piece)
+            if self._may_system_follow():
+                self._continue_turn("system", piece)
             else:
                 self._put_on_top(piece)
 
-    def _may_follow(self) -> bool:
-        """
-        Whether a system message may follow what there is so far.
-        """
+    def _may_system_follow(self) -> bool:
         turn = self._turns[-1] if self._turns else {}
-        if not isinstance(turn, _GroupedMessage):
+        if not isinstance(turn, _Turn):
             return turn.get("role") in _BEFORE_SYSTEM
 
         if turn.role in _BEFORE_SYSTEM:
@@ -244,6 +243,6 @@ class MessageGrouping:
         kind = turn.others[-1][1].get("type")
         return isinstance(kind, str) and kind.endswith(_OF_THE_PROVIDER)
 
-    def _put_on_top(self, piece: MessageBlocks) -> None:
+    def _put_on_top(self, piece: Piece) -> None:
         self._write.lose(piece.path, "position", _ON_TOP)
-        self._top.add(piece)
+        self.top.add(piece)
