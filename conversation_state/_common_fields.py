@@ -12,6 +12,7 @@ from conversation_state._persistent import (
     EMPTY_MAP,
     check_text,
     check_time,
+    final,
     freeze_map,
 )
 from conversation_state._wording import shorten_repr
@@ -33,6 +34,7 @@ class CommonFields(TypedDict, total=False):
     unknown: Mapping[str, Any]
 
 
+@final
 class Common(NamedTuple):
     """
     The fields that all messages may have, in one object.

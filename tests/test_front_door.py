@@ -246,7 +246,15 @@ class TestImport:
 
         assert {
             *("_common_fields", "_identity", "_lazy", "_persistent", "_wording"),
-            *("aggregator", "errors", "messages", "parts", "tools", "usage"),
+            *(
+                "aggregator",
+                "errors",
+                "messages",
+                "parts",
+                "pickling",
+                "tools",
+                "usage",
+            ),
         } == packages
         assert 30 >= len(own)
 

@@ -67,6 +67,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ],
     "Bytes and stores": [
         "codec",
+        "pickling",
         "store",
         "store.backend",
         "store.backends",

@@ -9,6 +9,8 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from conversation_state.pickling import pickled_by_name
+
 __all__ = ["ByContent", "View", "are_identical", "final", "make_draft"]
 
 T = TypeVar("T")
@@ -20,7 +22,8 @@ else:
 
     def final(cls: type[T]) -> type[T]:
         """
-        *cls*, which can have no further subclasses.
+        The class of a value, *cls*, which can have no further subclasses and is
+        pickled under its public name.
 
         No codec could write a subclass, so it is refused where it is made and
         not where it is saved. Type checkers see `typing.final`.
@@ -39,7 +42,8 @@ else:
             raise TypeError(msg)
 
         cls.__init_subclass__ = classmethod(refuse)
-        return cls
+        # Other values are not made of all their fields, and say of what they are.
+        return pickled_by_name(cls) if cls.__reduce__ is object.__reduce__ else cls
 
 
 _OF_A_DRAFT = {"is_draft": True}
@@ -118,10 +122,6 @@ class View(Sequence[T], Generic[T]):
 
     def __hash__(self) -> int:
         return hash(tuple(self))
-
-    def __getstate__(self) -> object:
-        # With this method, pickle's protocols 0 and 1 accept classes with slots, too.
-        return super().__getstate__()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self)!r})"

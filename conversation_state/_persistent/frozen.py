@@ -20,6 +20,7 @@ from conversation_state._wording import (
     shorten_path,
     shorten_repr,
 )
+from conversation_state.pickling import Maker
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -106,11 +107,11 @@ class FrozenMap(dict[K, V]):
         return type(self)(copied)
 
     def __reduce__(self) -> Any:
-        # It is pickled by name, so that `is EMPTY_MAP` holds for unpickled values.
+        # So that `is EMPTY_MAP` holds for unpickled values.
         if self is EMPTY_MAP:
-            return "EMPTY_MAP"
+            return _NOTHING, ()
 
-        return type(self), (dict(self),)
+        return _MAKERS[type(self)], (dict(self),)
 
 
 class JsonMap(FrozenMap[str, Any]):
@@ -140,6 +141,10 @@ Frozen: TypeAlias = "JsonMap | tuple[Any, ...] | str | int | float | bool | None
 
 # The only empty one that values hold: ``is EMPTY_MAP`` asks whether a map is empty.
 EMPTY_MAP: JsonMap = SortedJsonMap()
+_NOTHING = Maker("EmptyMap", lambda: EMPTY_MAP)
+_MAKERS = {
+    kind: Maker(kind.__name__, kind) for kind in (FrozenMap, JsonMap, SortedJsonMap)
+}
 
 # Deep enough for any JSON Schema met so far, shallow enough for every parser
 # that may have to read the value back.

@@ -39,6 +39,7 @@ from conversation_state._persistent.trunk import (
     without_fold,
 )
 from conversation_state._wording import format_count, shorten_repr
+from conversation_state.pickling import Maker
 
 __all__ = ["Log"]
 
@@ -514,11 +515,8 @@ class Log(Sequence[T], Generic[T]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if not self._fill:
-            return Log, ()
-
         # At most 32 versions deep, however long the log is.
-        return _make_cell, (self._trunk, self._before, self._last, self._fill)
+        return _LOG, (self._trunk, self._before, self._last, self._fill)
 
 
 def _make_cell(trunk: Trunk, before: Any, last: Any, fill: int) -> Log[Any]:
@@ -547,4 +545,5 @@ def _common_length(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
     return at
 
 
+_LOG = Maker("Log", _make_cell)
 _EMPTY: Log[Any] = _make_cell(BARE, (), None, 0)

@@ -12,6 +12,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
+from conversation_state.pickling import Maker
+
 __all__ = [
     "BARE",
     "BITS",
@@ -54,9 +56,10 @@ class Block:
     def __reduce__(self) -> tuple[Any, ...]:
         # Folds are not pickled: they can be computed again, and their keys may be
         # objects that can't be pickled.
-        return Block, (self.items,)
+        return _BLOCK, (self.items,)
 
 
+_BLOCK = Maker("LogBlock", Block)
 items_of = attrgetter("items")
 
 
@@ -95,7 +98,7 @@ class Trunk:
         self.root = root
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Trunk, (self.full, self.shift, self.root)
+        return _TRUNK, (self.full, self.shift, self.root)
 
     def push(self, block: Block) -> Trunk:
         """
@@ -204,6 +207,7 @@ class Trunk:
         return count
 
 
+_TRUNK = Maker("LogTrunk", Trunk)
 BARE = Trunk(0, BITS, ())
 
 

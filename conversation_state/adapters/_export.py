@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from conversation_state._persistent import EMPTY_MAP, check_iterable, thaw
+from conversation_state._persistent import EMPTY_MAP, check_iterable, final, thaw
 from conversation_state._wording import describe_type
 from conversation_state.adapters._notes import list_of, map_of, notes_of, other_keys_of
 from conversation_state.errors import InvalidMessageError
@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 
+@final
 class Lost(NamedTuple):
     """
     Something in a conversation that a provider's format can't represent.
@@ -50,6 +51,7 @@ class Lost(NamedTuple):
         return f"{self.path}: {self.what}: {self.why}"
 
 
+@final
 @attrs.frozen
 class Export:
     """

@@ -10,8 +10,9 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
-from conversation_state._persistent import Log, View
+from conversation_state._persistent import Log, View, final
 from conversation_state.messages import AssistantMessage, Message, ResponseMeta
+from conversation_state.pickling import Maker
 from conversation_state.usage import Usage
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 
+@final
 class Entry(NamedTuple):
     """
     One appended message, and the identity of *that* append.
@@ -49,6 +51,7 @@ class Entry(NamedTuple):
     message: Message
 
 
+@final
 class LedgerEntry(NamedTuple):
     """
     One recorded usage, and its identity.
@@ -160,7 +163,14 @@ class Messages(View[Message]):
     def __reversed__(self) -> Iterator[Message]:
         return map(message_of, reversed(self._entries))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _MESSAGES, (self._entries,)
 
+
+_MESSAGES = Maker("aggregator.Messages", Messages)
+
+
+@final
 class Ledger(NamedTuple):
     """
     The recorded usage, in order, and its total.

@@ -35,6 +35,7 @@ from conversation_state.aggregator._growing import GrowingState
 from conversation_state.aggregator._turn import Turn
 from conversation_state.aggregator._value import StateOrigin
 from conversation_state.messages import Message
+from conversation_state.pickling import Maker
 from conversation_state.usage import Usage
 
 if TYPE_CHECKING:
@@ -367,16 +368,18 @@ class Aggregator(GrowingState):
         return Checkpoint(self, label)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make_state, (self._origin, self._ledger, self._log)
+        return _STATE, (self._origin, self._ledger, self._log)
 
 
 def _make_state(origin: StateOrigin, ledger: Ledger, log: Log[Entry]) -> Aggregator:
-    # Pickles name this function, too: `Aggregator()` is an error.
     state = _new(Aggregator)
     state._origin = origin
     state._ledger = ledger
     state._log = log
     return state
+
+
+_STATE = Maker("aggregator.Aggregator", _make_state)
 
 
 def _make_origin(

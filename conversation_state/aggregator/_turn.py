@@ -19,6 +19,7 @@ from conversation_state.aggregator._checks import (
 )
 from conversation_state.aggregator._entries import NOTHING, Entry, LedgerEntry, Messages
 from conversation_state.messages import Message
+from conversation_state.pickling import Maker
 from conversation_state.usage import Usage
 
 if TYPE_CHECKING:
@@ -141,4 +142,7 @@ class Turn:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Turn, (self._number, self._parent, self.entries, self.ledger)
+        return _TURN, (self._number, self._parent, self.entries, self.ledger)
+
+
+_TURN = Maker("aggregator.Turn", Turn)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, overload
 
 from conversation_state._identity import make_uuid
 from conversation_state._lazy import draw_fragment
-from conversation_state._persistent import Log
+from conversation_state._persistent import Log, final
 from conversation_state._wording import (
     escape_line,
     format_count,
@@ -42,6 +42,7 @@ _FIRST, _LAST = 3, 5
 _MAX_LINE, _MAX_REPR = 79, 500
 
 
+@final
 class StateOrigin(NamedTuple):
     """
     The identity of a state, and where it was forked; it stays when the state grows.

@@ -22,6 +22,7 @@ from conversation_state.chunks._merge_values import UsageMode
 from conversation_state.chunks._merger import ChunkMerger
 from conversation_state.errors import ConcatError
 from conversation_state.messages import AssistantMessage, Message
+from conversation_state.pickling import Maker
 
 __all__ = ["Accumulator", "check_usage_mode"]
 
@@ -164,7 +165,7 @@ class Accumulator(ByContent):
         return f"<Accumulator of {len(self._chunks):,} chunks>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild_accumulator, (self._options, tuple(self._chunks)))
+        return (_ACCUMULATOR, (self._options, tuple(self._chunks)))
 
 
 def _rebuild_accumulator(
@@ -173,6 +174,9 @@ def _rebuild_accumulator(
     mode, regroup = options
     empty = Accumulator(usage=mode, regroup_by_index=regroup)
     return reduce(Accumulator.add, chunks, empty)
+
+
+_ACCUMULATOR = Maker("chunks.Accumulator", _rebuild_accumulator)
 
 
 def _record_facts(facts: PMap[Any, Any], chunk: Message, number: int) -> PMap[Any, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from conversation_state._persistent import final
 from conversation_state._wording import shorten_repr
 from conversation_state.counting._registry import window_of
 
@@ -23,6 +24,7 @@ def check_tokens(name: str, value: Any) -> int:
     return value
 
 
+@final
 @attrs.frozen(kw_only=True, init=False)
 class TokenBudget:
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from conversation_state._persistent import check_iterable
+from conversation_state._persistent import check_iterable, final
 from conversation_state._wording import shorten_repr
 from conversation_state.counting._budget import check_tokens
 from conversation_state.counting._estimate import TokenCounter, count
@@ -20,6 +20,7 @@ from conversation_state.usage import Usage
 __all__ = ["Calibrated", "calibrated"]
 
 
+@final
 @attrs.frozen
 class Calibrated:
     """

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import attrs
 
 from conversation_state._lazy import draw_fragment
+from conversation_state._persistent import final
 from conversation_state._wording import (
     describe_value,
     format_count,
@@ -103,6 +104,7 @@ class WithMessage(Protocol):
         ...
 
 
+@final
 class CostLine(NamedTuple):
     """
     What one ledger entry cost.
@@ -141,6 +143,7 @@ class CostLine(NamedTuple):
         return self.entry.at
 
 
+@final
 @attrs.frozen
 class Cost:
     """

@@ -175,6 +175,10 @@ def by_characters(message: Message) -> int:
     return tokens + estimate_media(media, OPENAI_IMAGE) if media else tokens
 
 
+# Views and trimmers hold it, and pickles name a function by its module.
+by_characters.__module__ = "conversation_state.counting"
+
+
 def split_content(message: Message) -> tuple[list[str], list[Part]]:
     """
     The texts of *message* that are counted, and its media.

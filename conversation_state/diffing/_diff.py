@@ -9,6 +9,7 @@ from itertools import islice
 import attrs
 
 from conversation_state._lazy import draw_difference
+from conversation_state._persistent import final
 from conversation_state._wording import describe_type, format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
 from conversation_state.diffing._divergence import Divergence, Pair, pair_equivalent
@@ -21,6 +22,7 @@ __all__ = ["Diff", "diff"]
 _CONTEXT = 3
 
 
+@final
 @attrs.frozen(repr=False)
 class Diff:
     """

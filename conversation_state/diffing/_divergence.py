@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import attrs
 
-from conversation_state._persistent import Log
+from conversation_state._persistent import Log, final
 from conversation_state.aggregator import Entry, LedgerEntry
 from conversation_state.messages import (
     AssistantMessage,
@@ -40,6 +40,7 @@ __all__ = [
 I = TypeVar("I", Entry, LedgerEntry)  # noqa: E741 - an item, of either kind
 
 
+@final
 class Pair(NamedTuple, Generic[I]):
     """
     Two entries that belong together, one from each side.
@@ -54,6 +55,7 @@ class Pair(NamedTuple, Generic[I]):
     b: I
 
 
+@final
 @attrs.frozen
 class Divergence(Generic[I]):
     """
@@ -139,6 +141,7 @@ class Divergence(Generic[I]):
 APART, SAME, BOTH, CHANGED = "apart", "same", "both", "changed"
 
 
+@final
 class Row(NamedTuple):
     """
     An entry of one side, and the entry of the other side beside it.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from conversation_state._persistent import EMPTY_MAP
+from conversation_state._persistent import EMPTY_MAP, final
 from conversation_state.messages._base import Message
 from conversation_state.messages._kinds import (
     AssistantMessage,
@@ -34,6 +34,7 @@ _DIGEST_DIGITS = 32
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
+@final
 class Erasure(NamedTuple):
     """
     The erasure of a message's content.

@@ -21,6 +21,7 @@ from typing import Any
 
 import attrs
 
+from conversation_state._persistent import final
 from conversation_state._waiting import (
     TaskWaiter,
     ThreadWaiter,
@@ -59,6 +60,7 @@ from conversation_state.parallel._transport import (
 __all__ = ["Failure", "FanOut", "FanOutRun"]
 
 
+@final
 @attrs.frozen
 class Failure:
     """
@@ -81,6 +83,7 @@ class Failure:
     turn: Turn
 
 
+@final
 @attrs.frozen
 class FanOut:
     """

@@ -18,6 +18,7 @@ from conversation_state._persistent import (
     JsonMap,
     Log,
     check_text,
+    final,
     freeze_map,
 )
 from conversation_state._wording import (
@@ -52,6 +53,7 @@ __all__ = [
 ]
 
 
+@final
 class Head(NamedTuple):
     """
     One saved state of a name: which one it is, not its content.
@@ -171,6 +173,7 @@ class Extras(NamedTuple):
 NO_EXTRAS = Extras()
 
 
+@final
 @attrs.frozen
 class Window:
     """
@@ -203,6 +206,7 @@ class Window:
         return self.head.length
 
 
+@final
 @attrs.frozen
 class Receipt:
     """
@@ -237,6 +241,7 @@ class Receipt:
     remains: str = ""
 
 
+@final
 @attrs.frozen
 class Collected:
     """
@@ -268,6 +273,7 @@ class Collected:
     remains: str = ""
 
 
+@final
 @attrs.frozen
 class Damage:
     """

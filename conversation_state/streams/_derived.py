@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import attrs
 
+from conversation_state._persistent import final
 from conversation_state._waiting import Waiter
 from conversation_state.streams._cells import (
     AGAIN,
@@ -51,6 +52,7 @@ SKIP: Final = _Skip.SKIP
 Skip = Literal[_Skip.SKIP]
 
 
+@final
 @attrs.frozen
 class Ok(Generic[T_co]):
     """
@@ -63,6 +65,7 @@ class Ok(Generic[T_co]):
     value: T_co
 
 
+@final
 @attrs.frozen
 class Failed:
     """
@@ -75,6 +78,7 @@ class Failed:
     error: Exception
 
 
+@final
 @attrs.frozen
 class SourceEnd:
     """

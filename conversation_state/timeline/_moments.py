@@ -13,6 +13,7 @@ import attrs
 from conversation_state._persistent import Log, View, final
 from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator
+from conversation_state.pickling import Maker
 
 __all__ = ["Moment", "Moments"]
 
@@ -101,6 +102,12 @@ class Moments(View[Moment[S]]):
         return super().__eq__(other)
 
     __hash__ = View.__hash__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _MOMENTS, (self._log, self._skip)
+
+
+_MOMENTS = Maker("timeline.Moments", Moments)
 
 
 def _are_equal(ours: Moments[Any], theirs: Moments[Any]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from conversation_state._lazy import draw_fragment, draw_outline
-from conversation_state._persistent import Log
+from conversation_state._persistent import Log, final
 from conversation_state._persistent.maps import PMap
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.errors import UnknownMomentError
@@ -25,6 +25,7 @@ NO_MOMENT = -1
 _MAX_LISTED = 5
 
 
+@final
 class Options(NamedTuple):
     """
     The options of `Timeline.begin`, the same for all timelines that grow from it.

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from conversation_state._persistent import Log, check_text, final
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import shorten_repr
+from conversation_state.pickling import Maker
 from conversation_state.timeline._moments import Moment
 from conversation_state.timeline._moves import _MovableTimeline
 from conversation_state.timeline._reader import NO_MOMENT, Options
@@ -387,7 +388,7 @@ class Timeline(_MovableTimeline[S]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make_timeline, self._pickled_fields()
+        return _TIMELINE, self._pickled_fields()
 
 
 def _make_timeline(  # noqa: PLR0917 - hot, and what pickles call
@@ -408,6 +409,9 @@ def _make_timeline(  # noqa: PLR0917 - hot, and what pickles call
     timeline._options = options
     timeline._open = opened
     return timeline
+
+
+_TIMELINE = Maker("timeline.Timeline", _make_timeline)
 
 
 def _forget_moments(  # noqa: PLR0917 - the fields of a timeline

@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 
+@final
 class ToolChoice(StrEnum):
     """
     Whether a model may, must or must not call a tool.

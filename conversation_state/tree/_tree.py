@@ -13,6 +13,7 @@ from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry
 from conversation_state.messages import Message
+from conversation_state.pickling import Maker
 from conversation_state.timeline import Timeline
 from conversation_state.tree._positions import EntryPosition, TreeLedger, count_known
 from conversation_state.usage import Usage
@@ -25,6 +26,7 @@ _new = object.__new__
 _ROOT = ""
 
 
+@final
 class Node(NamedTuple):
     """
     One message of a tree.
@@ -445,7 +447,7 @@ class MessageTree:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is shown may be none of the states: one that brought nothing new.
-        return _rebuild_tree, (tuple(self._states), self._head, self._shown)
+        return _TREE, (tuple(self._states), self._head, self._shown)
 
 
 def _id_before(entries: Log[Entry], position: int) -> str | None:
@@ -489,3 +491,6 @@ def _rebuild_tree(
     states: Iterable[Aggregator], head: str | None, shown: Aggregator
 ) -> MessageTree:
     return MessageTree.of(*states)._with_head(head, shown)
+
+
+_TREE = Maker("tree.MessageTree", _rebuild_tree)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from conversation_state._persistent import EMPTY_MAP, Log
+from conversation_state._persistent import EMPTY_MAP, Log, final
 from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.aggregator import Entry
 from conversation_state.messages import Message
@@ -43,6 +43,7 @@ REMOVED, COMPACTED = "removed", "compacted"
 BEFORE_USER = "before the first user message"
 
 
+@final
 class Element(NamedTuple):
     """
     A message in a view.
@@ -66,6 +67,7 @@ class Element(NamedTuple):
     role: str
 
 
+@final
 class Dropped(NamedTuple):
     """
     A message of the conversation that a view does not show.
@@ -85,6 +87,7 @@ class Dropped(NamedTuple):
     reason: str
 
 
+@final
 class DroppedRange(NamedTuple):
     """
     Positions that are dropped together.
@@ -95,6 +98,7 @@ class DroppedRange(NamedTuple):
     reason: str
 
 
+@final
 class Edit(NamedTuple):
     """
     What a position shows instead of its own message.
@@ -120,6 +124,7 @@ class Edit(NamedTuple):
         return () if self.reason else self.messages
 
 
+@final
 class Repair(NamedTuple):
     """
     A position that `repair` changed.
@@ -145,6 +150,7 @@ class Repair(NamedTuple):
         return self.seq + 1 + self.surplus
 
 
+@final
 class Rewrite(NamedTuple):
     """
     A tool's result that is shown smaller.
@@ -184,6 +190,7 @@ NO_REPAIRS: Log[Repair] = Log()
 NO_REWRITES: Log[Rewrite] = Log()
 
 
+@final
 class StepFailure(NamedTuple):
     """
     What a step could not do: a summary it did not get, or history that it had

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from conversation_state._persistent import final
 from conversation_state.counting import count
 from conversation_state.messages import Message
 from conversation_state.trimming._selection import Selection
@@ -15,6 +16,7 @@ from conversation_state.trimming._validity import survey_log
 __all__ = ["SharedPrefix", "find_shared_prefix"]
 
 
+@final
 class SharedPrefix(NamedTuple):
     """
     What two views have in common at their start.

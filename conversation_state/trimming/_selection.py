@@ -26,6 +26,7 @@ from conversation_state._persistent.maps import PMap, pmap
 from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import Message
+from conversation_state.pickling import Maker
 from conversation_state.trimming._elements import (
     COMPACTED,
     NO_REPAIRS,
@@ -111,7 +112,7 @@ class Selection:
         # The summary of the whole log is left out: it can be computed again.
         changes = pmap(self.find_edits()) or NO_CHANGES
         fields = self.entries, self.counter, self.tokens, self.size, self.ranges
-        return Selection, (*fields, changes)
+        return _SELECTION, (*fields, changes)
 
     @property
     def is_plain(self) -> bool:
@@ -438,6 +439,9 @@ class Selection:
 
         edit = Edit((summary,), stands_for=stands_for)
         return attrs.evolve(narrowed, changes=changes).change({first: edit})
+
+
+_SELECTION = Maker("trimming.Selection", Selection)
 
 
 def _iterate_span(edits: Log[Any], span: range) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from conversation_state._persistent import final
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters
@@ -228,6 +229,7 @@ def record_summaries(
     return state
 
 
+@final
 @attrs.frozen(init=False)
 class Trimmer:
     """

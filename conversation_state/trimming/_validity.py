@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from conversation_state._persistent import Log
+from conversation_state._persistent import Log, final
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
@@ -40,6 +40,7 @@ RESULTS_FOLLOW = "results follow their calls"
 CALLS_KEEP = "answered calls keep their results"
 
 
+@final
 class Flaw(NamedTuple):
     """
     Why a provider would refuse a view.

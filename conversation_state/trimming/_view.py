@@ -12,7 +12,7 @@ from typing import TypeAlias
 import attrs
 
 from conversation_state._lazy import draw_fragment
-from conversation_state._persistent import Log, check_iterable
+from conversation_state._persistent import Log, check_iterable, final
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters, count
@@ -41,6 +41,7 @@ from conversation_state.trimming._validity import (
 __all__ = ["AsyncStep", "Step", "TrimContext", "find_positions"]
 
 
+@final
 @attrs.frozen(repr=False)
 class TrimContext:
     """

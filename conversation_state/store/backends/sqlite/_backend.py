@@ -22,6 +22,7 @@ from threading import get_ident
 from typing import NamedTuple
 from weakref import finalize
 
+from conversation_state._persistent import final
 from conversation_state.errors import StoreError
 from conversation_state.store.backend import Row
 from conversation_state.store.backends._blocks import (
@@ -65,6 +66,7 @@ _BUSY_THREAD = (
 _WAL_PAGES = {"normal": 4000, "full": 250}
 
 
+@final
 class SqliteOptions(NamedTuple):
     """
     The options of a URL.
