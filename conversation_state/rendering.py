@@ -328,9 +328,6 @@ def _indent_json(text: str) -> str | None:
 
 
 def _dump_shortened(raw: Any) -> str:
-    """
-    A JSON value as text; of long strings in it only the beginning.
-    """
     import json  # noqa: PLC0415 - rarely needed, and slow to import
 
     text = json.dumps(_shorten_texts(thaw(raw)), ensure_ascii=False)

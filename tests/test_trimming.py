@@ -42,7 +42,7 @@ from conversation_state.trimming import (
     repair,
     trim,
 )
-from conversation_state.trimming._repair import Repaired
+from conversation_state.trimming._repair import CallExchange
 from conversation_state.trimming._validity import Survey
 
 
@@ -492,8 +492,7 @@ class TestTrimContext:
 
             assert tuple(part) == pickle.loads(pickled) == part
             assert b"secret" not in pickled
-            assert copy.copy(part) is part
-            assert copy.deepcopy(part) is part
+            assert copy.copy(part) == copy.deepcopy(part) == part
 
     def test_explains_wrong_arguments(self):
         """
@@ -712,13 +711,13 @@ class TestCost:
         """
         budget = TokenBudget(context_window=100)
         steps = []
-        step = Repaired.with_entry
+        step = CallExchange.with_message
 
         def counted(self, *args):
             steps.append(args)
             return step(self, *args)
 
-        monkeypatch.setattr(Repaired, "with_entry", counted)
+        monkeypatch.setattr(CallExchange, "with_message", counted)
         clean = Aggregator.new(messages=[UserMessage("a")] * 1_000)
         trim(clean, budget)
         assert 0 == len(steps)

@@ -656,8 +656,6 @@ class TestTrimmer:
             make(8_000, fit())
         with pytest.raises(TypeError, match="functions from view to view, got"):
             make(None, "fit")
-        with pytest.raises(TypeError, match=r"fit makes a step; pass fit\(\.\.\.\)"):
-            make(None, fit)
 
     def test_views_ask_for_views_and_properties(self):
         """

@@ -53,10 +53,6 @@ _SECTIONS = {
 
 
 class _SectionedGroup(click.Group):
-    """
-    A group whose help lists its commands in sections.
-    """
-
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         return [name for section in _SECTIONS.values() for name in section]
 

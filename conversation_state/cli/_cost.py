@@ -34,26 +34,12 @@ _NO_MODEL = "(no model recorded)"
 
 
 class _Bill(NamedTuple):
-    """
-    What a state cost, and what is not known of it.
-
-    Attributes:
-        cost: The cost of the whole ledger, with what is not in it.
-
-        numbers: The numbers of messages in the state, from 1, by entry id.
-
-        answers: How many answers there are, if no usage of any is recorded; or 0.
-    """
-
-    cost: Cost
-    numbers: dict[str, int]
-    answers: int
+    cost: Cost  # the cost of the whole ledger, with what is not in it
+    numbers: dict[str, int]  # the numbers of messages in the state, from 1, by entry id
+    answers: int  # how many answers there are, if no usage of any is recorded; or 0
 
     @property
     def is_complete(self) -> bool:
-        """
-        Whether the whole cost is known.
-        """
         return not (self.cost.unpriced or self.cost.unbilled or self.answers)
 
 
@@ -132,9 +118,6 @@ def _format_amount(amount: Decimal, *, is_complete: bool) -> str:
 
 
 def _describe_unknown(bill: _Bill) -> Iterator[str]:
-    """
-    What the total does not contain, a line for each reason and response.
-    """
     # A ledger may have thousands of entries of one unknown model.
     reasons: dict[str, list[int]] = {}
     for line in bill.cost.unpriced:

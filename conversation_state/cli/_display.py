@@ -59,23 +59,11 @@ _NARROW_HEADINGS = ("\nMessages", "Kept\nby trim", "Dropped\nby trim")
 
 
 class ReplayRow(NamedTuple):
-    """
-    A conversation and the result of its replay.
-
-    Attributes:
-        name: The conversation's name.
-
-        outcome: The result of its replay.
-    """
-
-    name: str
-    outcome: Replay
+    name: str  # the conversation's name
+    outcome: Replay  # the result of its replay
 
 
 def replay_json(found: InputConversation, outcome: Replay) -> str:
-    """
-    One conversation on one line of JSON.
-    """
     return json.dumps(
         {
             "conversation": found.name,
@@ -100,34 +88,21 @@ def replay_json(found: InputConversation, outcome: Replay) -> str:
 
 
 class ProgressBar:
-    """
-    A progress bar, made by `progress`.
-    """
-
     def __init__(self, bar: Progress, total: int | None) -> None:
         self._bar = bar
         self._task = bar.add_task("", total=total, count=0)
         self._drawn = monotonic()
 
     def advance(self, size: int) -> None:
-        """
-        Fill it by *size* of the total.
-        """
         self._bar.advance(self._task, size)
 
     def count(self, done: int) -> None:
-        """
-        Show the number of conversations that are *done*.
-        """
         self._bar.update(self._task, count=done)
         if monotonic() - self._drawn >= _REDRAW_INTERVAL_S:
             self._bar.refresh()
             self._drawn = monotonic()
 
     def print(self, line: str) -> None:
-        """
-        Print *line* above it, with control characters escaped.
-        """
         self._bar.console.print(escape_controls(line), soft_wrap=True)
 
 
@@ -220,9 +195,6 @@ def _build_table(rows: Sequence[ReplayRow], *, is_narrow: bool) -> Table:
 
 
 def _format_cells(outcome: Replay) -> dict[str, str]:
-    """
-    The cells of the table for *outcome*, by heading.
-    """
     size, kept, dropped = outcome.bytes_per_state, outcome.kept, outcome.dropped
     return {
         "\nMessages": f"{outcome.messages:,}",
@@ -236,9 +208,6 @@ def _format_cells(outcome: Replay) -> dict[str, str]:
 
 
 def _sum_replays(outcomes: Sequence[Replay]) -> Replay:
-    """
-    The sum of all outcomes; bytes per state are averaged over all states.
-    """
     # Where no view fits, nothing was kept or dropped, which is not 0.
     shown = [each for each in outcomes if each.kept is not None]
     messages = sum(each.messages for each in outcomes)
@@ -292,9 +261,6 @@ def _describe_results(rows: Sequence[ReplayRow]) -> Iterator[Text]:
 
 
 def describe_drop(drop: Drop) -> str:
-    """
-    Which messages were dropped, and why.
-    """
     # From 1, like `show --number`; the JSON of a replay counts from 0.
     numbers = f"{drop.first + 1:,}"
     if drop.last > drop.first:
@@ -304,9 +270,6 @@ def describe_drop(drop: Drop) -> str:
 
 
 def _summarise_results(outcomes: Sequence[Replay]) -> str:
-    """
-    One sentence about all conversations.
-    """
     broken = sum(bool(each.broken) for each in outcomes)
     if broken:
         return (

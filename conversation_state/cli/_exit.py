@@ -62,9 +62,6 @@ class RefusedError(click.ClickException):
     exit_code = FAILED
 
     def show(self, file: object = None) -> None:  # noqa: ARG002 - click's
-        """
-        Print the message on stderr.
-        """
         print_error(f"Error: {self.message}")
 
 
@@ -77,9 +74,6 @@ class DeclinedError(RefusedError):
 
 
 def escape_controls(text: str) -> str:
-    """
-    *text* with control and other unprintable characters escaped.
-    """
     if text.isprintable():
         return text
 
@@ -89,23 +83,14 @@ def escape_controls(text: str) -> str:
 
 
 def print_line(line: str) -> None:
-    """
-    Print *line*, with control characters escaped.
-    """
     click.echo(escape_controls(line))
 
 
 def print_error(line: str) -> None:
-    """
-    Print *line* on stderr, with control characters escaped.
-    """
     click.echo(escape_controls(line), err=True)
 
 
 def is_stdout_terminal() -> bool:
-    """
-    Whether stdout is a terminal.
-    """
     return sys.stdout.isatty()
 
 
@@ -203,9 +188,6 @@ def _start_pager() -> subprocess.Popen[bytes] | None:
 
 
 def _wait_for_pager(pager: subprocess.Popen[bytes]) -> None:
-    """
-    Until the user has left it: an interrupt is a key for the pager to interpret.
-    """
     while True:
         try:
             pager.wait()

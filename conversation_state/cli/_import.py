@@ -36,23 +36,10 @@ SKIPPED = "skipped"
 
 
 class ImportResult(NamedTuple):
-    """
-    The result of importing one conversation.
-
-    Attributes:
-        outcome: One of the five words above.
-
-        name: Its name in the store.
-
-        head: The newest revision of that name now.
-
-        added: The number of messages written.
-    """
-
-    outcome: str
-    name: str
-    head: Head
-    added: int
+    outcome: str  # one of the five words above
+    name: str  # its name in the store
+    head: Head  # the newest revision of that name now
+    added: int  # the number of messages written
 
 
 @store_command("import", creates=True)
@@ -147,16 +134,10 @@ def import_(
     return FAILED if unreadable else BROKEN if tally[SKIPPED] else 0
 
 
-class _CannotImportError(Exception):
-    """
-    A conversation can't be imported; the message has its file and line.
-    """
+class _CannotImportError(Exception): ...
 
 
 def _name_conversation(item: object, prefix: str) -> InputConversation:
-    """
-    The conversation with the name it gets in the store.
-    """
     from conversation_state.cli._input import STANDARD_INPUT, UnreadableInput
 
     if isinstance(item, UnreadableInput):
@@ -301,9 +282,6 @@ def _count_common(saved: Aggregator, messages: tuple[Message, ...]) -> int:
 
 
 def _is_extension(state: Aggregator, saved: Aggregator) -> bool:
-    """
-    Whether *state* has all entries of *saved* in their order, and more.
-    """
     # A join changes nothing, too, where the order of what both have differs.
     entries = state.entries
     return state.join(saved) is state and all(

@@ -51,46 +51,22 @@ _UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class InputConversation(NamedTuple):
-    """
-    A conversation.
-
-    Attributes:
-        name: Its id, or its file and line without an id.
-
-        file: Its file, as given on the command line.
-
-        line: Its line, counted from 1.
-
-        messages: Its messages.
-
-        id: Its id in the file, or "".
-
-        state: The state, if the line holds an encoded one.
-    """
-
-    name: str
-    file: str
-    line: int
+    name: str  # its id, or its file and line without an id
+    file: str  # its file, as given on the command line
+    line: int  # its line, counted from 1
     messages: tuple[Message, ...]
-    id: str = ""
-    state: Aggregator | None = None
+    id: str = ""  # its id in the file, or ""
+    state: Aggregator | None = None  # the state, if the line holds an encoded one
 
 
 class UnreadableInput(NamedTuple):
     """
     A line or a file that should hold a conversation and does not.
-
-    Attributes:
-        file: The file, as given on the command line.
-
-        line: The line, counted from 1; 0 if this is about the whole file.
-
-        reason: What is wrong.
     """
 
-    file: str
-    line: int
-    reason: str
+    file: str  # the file, as given on the command line
+    line: int  # the line, counted from 1; 0 if this is about the whole file
+    reason: str  # what is wrong
 
     def __str__(self) -> str:
         file = "standard input" if self.file == STANDARD_INPUT else self.file
@@ -101,10 +77,7 @@ class UnreadableInput(NamedTuple):
         )
 
 
-class _NotTextError(DecodeError):
-    """
-    A line is not UTF-8 text.
-    """
+class _NotTextError(DecodeError): ...
 
 
 def _not_text_error(reason: str) -> _NotTextError:
@@ -251,10 +224,6 @@ def _decode_lines(
 
 
 class _StateMessages(tuple[Message, ...]):  # noqa: SLOT001 - a tuple takes none
-    """
-    The messages of a state, and the state.
-    """
-
     state: Aggregator
 
 
@@ -293,16 +262,10 @@ def _is_shared_turn(item: Any) -> bool:
 
 
 def _load_system(system: Any) -> tuple[Message, ...]:
-    """
-    The message of what stands next to a list of messages, if anything does.
-    """
     return transcripts.load({"system": system, "messages": []}) if system else ()
 
 
 def _load_listed(items: list[Any]) -> tuple[Message, ...]:
-    """
-    Messages in OpenAI's format or, if they are not, in the one that people share.
-    """
     # If it is neither, the problems are those of the format that most files have.
     try:
         return openai_chat.load({"messages": items})

@@ -107,9 +107,6 @@ def log(store: Store, *, name: str, limit: int | None, as_json: bool) -> None:
 
 
 def head_data(head: Head) -> dict[str, Any]:
-    """
-    The JSON of a saved state.
-    """
     return {
         "name": head.name,
         "revision": head.revision,
@@ -180,9 +177,6 @@ def show(
 def _print_transcript(
     messages: Sequence[Any], start: int | None, *, markdown: bool = False
 ) -> None:
-    """
-    Print *messages* as a transcript; numbered from *start* + 1 if it is given.
-    """
     from conversation_state.rendering import render_transcript
 
     text = render_transcript(messages, format="markdown" if markdown else "text")

@@ -41,9 +41,6 @@ _yes_option = click.option("--yes", is_flag=True, help="Don't ask for confirmati
 
 @contextmanager
 def _show_status(doing: str) -> Iterator[None]:
-    """
-    A spinner on stderr while one long call runs, if that is a terminal.
-    """
     if not sys.stderr.isatty():
         yield
         return

@@ -195,32 +195,16 @@ def _may_exist(path: str) -> bool:
 
 
 class SavedState(NamedTuple):
-    """
-    A saved state that an argument names.
-
-    Attributes:
-        head: Its revision.
-
-        at: The argument *at* for `Store.load`; None if it is the newest.
-
-        text: The argument as it was given.
-    """
-
-    head: Head
+    head: Head  # its revision
+    # The argument *at* for `Store.load`; None if it is the newest.
     at: int | None
-    text: str
+    text: str  # the argument as it was given
 
     @property
     def name(self) -> str:
-        """
-        The name it is saved under.
-        """
         return self.head.name
 
     def load(self, store: Store) -> Aggregator:
-        """
-        Load the state.
-        """
         return store.load(self.name, at=self.at)
 
 
@@ -329,9 +313,6 @@ def _parse_revision(text: str) -> int | None:
 
 
 def format_notes(notes: Mapping[str, Any]) -> str:
-    """
-    Notes in one line, as `annotate` takes them.
-    """
     return ", ".join(
         [
             f"{key}={value}"
@@ -417,9 +398,6 @@ def trim_to(limit: int, state: Aggregator, name: str) -> TrimContext:
 
 
 def is_stdin_terminal() -> bool:
-    """
-    Whether stdin is a terminal, where a question can be answered.
-    """
     return sys.stdin.isatty()
 
 
@@ -451,16 +429,10 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def print_json(data: object) -> None:
-    """
-    Print *data* as one line of ASCII.
-    """
     click.echo(json.dumps(data))
 
 
 def message_data(entries: Iterable[Entry], start: int = 0) -> Iterator[dict[str, Any]]:
-    """
-    The JSON of messages, numbered from *start* + 1.
-    """
     from conversation_state.codec import encode_message
 
     for number, entry in enumerate(entries, start + 1):

@@ -114,19 +114,11 @@ class Replay:
 
 
 class _KeptState(NamedTuple):
-    """
-    A state, and how many of the identities of its line it should have.
-    """
-
     state: Aggregator
     size: int
 
 
 class _StateLine:
-    """
-    Successive states, and the identities of entries they should have.
-    """
-
     def __init__(self, start: Aggregator, ids: Iterable[str] = ()) -> None:
         self.ids = [*ids]
         self.kept = [_KeptState(start, len(self.ids))]
@@ -145,10 +137,6 @@ class _StateLine:
 
 
 class _ReplayStates(NamedTuple):
-    """
-    All states of one replay.
-    """
-
     trunk: _StateLine
     turn: Checkpoint  # after the last message of a user
     replayed: _StateLine
@@ -157,9 +145,6 @@ class _ReplayStates(NamedTuple):
 
     @property
     def states(self) -> int:
-        """
-        The number of states.
-        """
         lines = self.trunk, self.replayed, self.alternative, self.joined
         return sum(len(line.kept) for line in lines)
 
@@ -334,9 +319,6 @@ def _broken_by_view(
 
 
 def _check_kept_states(made: _ReplayStates, digests: list[bytes]) -> tuple[int, int]:
-    """
-    The number of kept states that were read in full, and of those that changed.
-    """
     alternative = _digest_message(_ALTERNATIVE_MESSAGE)
     expected = (
         (made.trunk, digests),

@@ -244,9 +244,6 @@ def diff(a: Aggregator, b: Aggregator) -> Diff:
 
 
 def _get_lineage(state: Aggregator) -> tuple[object, ...]:
-    """
-    The fields that states are compared by, besides entries and ledger.
-    """
     return (
         state.id,
         state.parent_id,

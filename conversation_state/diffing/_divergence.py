@@ -278,9 +278,6 @@ def make_content_key(message: Message) -> object:
 
 
 def _make_parts_key(parts: Iterable[Part]) -> object:
-    """
-    A key of *parts*; of text parts alone, their text.
-    """
     pieces: list[Any] = []
     shown = [part for part in parts if not isinstance(part, ReasoningPart)]
     for is_text, run in groupby(shown, lambda part: isinstance(part, TextPart)):

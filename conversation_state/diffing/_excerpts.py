@@ -44,23 +44,10 @@ _MIN_COMMON = 0.4
 
 
 class ExcerptWindow(NamedTuple):
-    """
-    The window of a sequence that is shown.
-
-    Attributes:
-        start: Where it begins, which is also how much precedes it.
-
-        stop: Where it ends.
-
-        after: How much follows it.
-
-        differs_after: Whether some of that differs from the other side.
-    """
-
-    start: int
-    stop: int
-    after: int
-    differs_after: bool
+    start: int  # where it begins, which is also how much precedes it
+    stop: int  # where it ends
+    after: int  # how much follows it
+    differs_after: bool  # whether some of that differs from the other side
 
 
 def find_window(ours: Sequence[Any], theirs: Sequence[Any], most: int) -> ExcerptWindow:
@@ -207,9 +194,6 @@ def mark_differences(a: str, b: str) -> tuple[MarkedText, MarkedText]:
 
 
 def _find_common_runs(ours: list[str], theirs: list[str]) -> list[tuple[int, int, int]]:
-    """
-    The runs of words that both have, in order; none if there are too many words.
-    """
     if not ours or not theirs or max(len(ours), len(theirs)) > _MAX_WORDS:
         return []
 

@@ -41,9 +41,6 @@ _MAX_KEYS = 5
 
 
 def describe_common(found: Diff) -> str:
-    """
-    What both sides have in common, without a full stop.
-    """
     count = found.entries.common
     common = format_count(count, "message") if count else "no messages"
     if not found:
@@ -109,9 +106,6 @@ def describe_ledger(found: Diff, a: str, b: str, quote: Quote) -> list[str]:
 
 
 def _describe_entry(entry: LedgerEntry, other: LedgerEntry, quote: Quote) -> str:
-    """
-    The usage of *entry*, and its time where that is all that differs from *other*.
-    """
     model = f" for {quote(entry.model)}" if entry.model else ""
     time = ""
     if other == entry._replace(at=other.at):
@@ -121,9 +115,6 @@ def _describe_entry(entry: LedgerEntry, other: LedgerEntry, quote: Quote) -> str
 
 
 def list_differing_fields(a: Message, b: Message) -> str:
-    """
-    Which fields of two messages differ, by name.
-    """
     if type(a) is not type(b):
         return "role"
 
@@ -149,9 +140,6 @@ def elsewhere_note(kind: str, other: str) -> str:
 
 
 def collect_call_names(*entries: Entry) -> CallNames:
-    """
-    The names of the calls that are made in *entries*.
-    """
     return {call.id: call.name for each in entries for call in each.message.tool_calls}
 
 

@@ -93,9 +93,6 @@ def format_text(found: Diff, a: str, b: str, limit: int) -> str:
 
 
 def _make_last(found: Diff, quote: Quote) -> ShownMessage:
-    """
-    The last message that both have.
-    """
     # The calls before it may name the tool it is of.
     *before, last = found.context
     return ShownMessage(

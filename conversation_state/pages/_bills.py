@@ -25,40 +25,21 @@ _MAX_MODELS_OF_BRANCH = 10
 
 
 class _BillRow(NamedTuple):
-    """
-    One row of a bill.
-
-    Attributes:
-        title: What the row is of: a model; plain text is escaped.
-
-        figures: Its tokens: of prompts, of completions, and all.
-
-        price: Its price; "" if prices are not installed.
-    """
-
-    title: Child
-    figures: tuple[int, int, int]
-    price: Child
+    title: Child  # what the row is of: a model; plain text is escaped
+    figures: tuple[int, int, int]  # its tokens: of prompts, of completions, and all
+    price: Child  # its price; "" if prices are not installed
 
 
 class _BillGroup(NamedTuple):
     """
     Some rows of a bill, below what they add up to.
-
-    Attributes:
-        sum: What they add up to; None if that is the total.
-
-        rows: The rows; () if the sum says it all.
     """
 
-    sum: _BillRow | None
-    rows: tuple[_BillRow, ...]
+    sum: _BillRow | None  # what they add up to; None if that is the total
+    rows: tuple[_BillRow, ...]  # the rows; () if the sum says it all
 
 
 def draw_cost(found: Cost, words: Words, *, has_prices: bool = True) -> Markup:
-    """
-    A cost, with a row for each model.
-    """
     rows = _list_models(found, words, _MAX_MODELS, has_prices=has_prices)
     total = _make_row("Total", found, has_prices=has_prices)
     why = _explain_unknown(found, words) if has_prices else None
@@ -152,9 +133,6 @@ def _make_row(title: Child, found: Cost, *, has_prices: bool) -> _BillRow:
 
 
 def _sum_tokens(found: Cost) -> tuple[int, int, int]:
-    """
-    What `Cost.usage` has of prompts, of completions and in total.
-    """
     # Ten times as fast as adding usages, and a notebook waits for it.
     prompt = completion = total = 0
     for line in found.lines:
@@ -177,9 +155,6 @@ def _describe_amount(found: Cost) -> str:
 
 
 def _draw_table(what: str, groups: Sequence[_BillGroup], total: _BillRow) -> Markup:
-    """
-    *groups* under the heading *what*, with *total* below.
-    """
     is_priced = bool(total.price)
     heads = [what, "Input", "Output", "Tokens", *(["Cost"] if is_priced else [])]
     table = element(

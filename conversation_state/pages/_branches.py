@@ -19,45 +19,23 @@ __all__ = ["BranchBill", "BranchBills", "compute_bills"]
 class BranchBill(NamedTuple):
     """
     What one branch cost, or what several have in common.
-
-    Attributes:
-        title: What it is called; never from a conversation.
-
-        labels: The labels of its newest state.
-
-        is_present: Whether the present state is in it.
-
-        cost: Its cost.
     """
 
-    title: str
-    labels: tuple[str, ...]
-    is_present: bool
+    title: str  # what it is called; never from a conversation
+    labels: tuple[str, ...]  # the labels of its newest state
+    is_present: bool  # whether the present state is in it
     cost: Cost
 
 
 class BranchBills(NamedTuple):
-    """
-    What the branches of a tree cost.
-
-    Attributes:
-        parts: What several branches have in common, if that is anything; then each
-            branch, the present one first, then the newest.
-
-        total: The cost of all of them together.
-
-        has_prices: Whether amounts were asked for.
-    """
-
+    # What several branches have in common, if that is anything; then each branch, the
+    # present one first, then the newest.
     parts: tuple[BranchBill, ...]
-    total: Cost
-    has_prices: bool
+    total: Cost  # the cost of all of them together
+    has_prices: bool  # whether amounts were asked for
 
     @property
     def has_usage(self) -> bool:
-        """
-        Whether there is anything to bill.
-        """
         return bool(self.total.lines or self.total.unbilled)
 
 
@@ -69,62 +47,33 @@ _SHARED = -1
 
 
 class _TreeShape(NamedTuple):
-    """
-    The branches of a tree.
-
-    Attributes:
-        tips: For each state, the tip of the branch that it is in, or `_SHARED`.
-
-        present: The present state.
-
-        titles: What the branch to each state is called, oldest first.
-
-        labels: The labels of states.
-    """
-
+    # For each state, the tip of the branch that it is in, or `_SHARED`.
     tips: Mapping[_Key, _Key]
-    present: _Key
-    titles: Mapping[_Key, str]
-    labels: Mapping[_Key, tuple[str, ...]]
+    present: _Key  # the present state
+    titles: Mapping[_Key, str]  # what the branch to each state is called, oldest first
+    labels: Mapping[_Key, tuple[str, ...]]  # the labels of states
 
 
 class _TreeState(NamedTuple):
-    """
-    One state of a tree.
-
-    Attributes:
-        key: What it has in the tree: the number of a revision or a moment, or the
-            identity of its last message.
-
-        state: The state.
-
-        past: A state before it that shares most of it; None for the first state.
-    """
-
+    # What it has in the tree: the number of a revision or a moment, or the identity of
+    # its last message.
     key: _Key
     state: Aggregator
+    # A state before it that shares most of it; None for the first state.
     past: Aggregator | None
 
 
 class _Union(NamedTuple):
     """
     What all states of a tree have, each identity once: what `cost` takes.
-
-    Attributes:
-        ledger: The ledger entries; of two with one identity the first, as in a join.
-
-        entries: The messages with a response.
-
-        ledger_keys: By the identity of a ledger entry, the key of the first state
-            that has it.
-
-        entry_keys: The same for messages.
     """
 
+    # The ledger entries; of two with one identity the first, as in a join.
     ledger: list[LedgerEntry]
-    entries: list[Entry]
+    entries: list[Entry]  # the messages with a response
+    # By the identity of a ledger entry, the key of the first state that has it.
     ledger_keys: dict[str, _Key]
-    entry_keys: dict[str, _Key]
+    entry_keys: dict[str, _Key]  # the same for messages
 
 
 def compute_bills(

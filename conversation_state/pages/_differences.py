@@ -45,23 +45,10 @@ _NOTES = {BOTH: "in both", SAME: "same content in both", CHANGED: "changed", APA
 
 
 class _Side(NamedTuple):
-    """
-    One side of a difference.
-
-    Attributes:
-        name: What it is called, as code.
-
-        column: The class of its cells.
-
-        mark: The element of the words that the other side lacks.
-
-        calls: The names of the calls made so far, by their ids.
-    """
-
-    name: Markup
-    column: str
-    mark: str
-    calls: CallNames
+    name: Markup  # what it is called, as code
+    column: str  # the class of its cells
+    mark: str  # the element of the words that the other side lacks
+    calls: CallNames  # the names of the calls made so far, by their ids
 
 
 def draw_columns(

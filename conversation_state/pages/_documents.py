@@ -152,9 +152,6 @@ def _unwrap_timeline(value: object) -> object:
 
 
 def _list_states(value: History | MessageTree) -> tuple[list[GraphNode], int]:
-    """
-    The states of *value*, oldest first, and how many older ones are not in it.
-    """
     if isinstance(value, History):
         return graph_history(value), value.older
 
@@ -206,9 +203,6 @@ def _draw_difference_value(found: Diff, words: Words) -> Child:
 
 
 def describe_state(state: Aggregator) -> str:
-    """
-    How many messages and tokens a state has.
-    """
     messages = format_count(len(state), "message")
     tokens = state.total_usage.total_tokens
     return f"{messages}, {format_count(tokens, 'token')} used" if tokens else messages
@@ -277,9 +271,6 @@ def make_page(
 
 
 def _split_value(value: object) -> tuple[list[Section], Aggregator | None]:
-    """
-    The sections of a page of *value*, and its present state.
-    """
     if isinstance(value, History):
         present = value.state
         return split_history(value), present if isinstance(

@@ -42,53 +42,26 @@ TRIMMERS: Mapping[str, tuple[Step, ...]] = {
 
 
 class PageQuery(NamedTuple):
-    """
-    What a page of a name shows.
-
-    Attributes:
-        name: The name.
-
-        at: The revision; None for the newest.
-
-        beside: The revision it is compared with; None for no comparison.
-
-        limit: The budget of the view, in tokens; None for no view.
-
-        trimmer: The trimmer of the view, a key of `TRIMMERS`.
-
-        search: What is searched for in the words; "" for nothing.
-
-        format: The provider's format it is shown in; "" for none.
-
-        bill: 1 if the bill is shown of a large history, too.
-
-        before: The revision whose older ones are in the tree; None for the newest.
-    """
-
     name: str
-    at: int | None = None
+    at: int | None = None  # the revision; None for the newest
+    # The revision it is compared with; None for no comparison.
     beside: int | None = None
-    limit: int | None = None
-    trimmer: str = "fit"
-    search: str = ""
-    format: str = ""
-    bill: int | None = None
+    limit: int | None = None  # the budget of the view, in tokens; None for no view
+    trimmer: str = "fit"  # the trimmer of the view, a key of `TRIMMERS`
+    search: str = ""  # what is searched for in the words; "" for nothing
+    format: str = ""  # the provider's format it is shown in; "" for none
+    bill: int | None = None  # 1 if the bill is shown of a large history, too
+    # The revision whose older ones are in the tree; None for the newest.
     before: int | None = None
 
 
 def link_to(query: PageQuery, **changes: Any) -> str:
-    """
-    The address of the page of *query*, with *changes*.
-    """
     changed = query._replace(**changes)
     asked = encode_fields(changed)
     return f"/name/{quote_name(changed.name)}" + (f"?{asked}" if asked else "")
 
 
 def encode_fields(query: PageQuery) -> str:
-    """
-    What an address has besides the name.
-    """
     # A trimmer alone shows no view; what is not asked for makes no address longer.
     asked = query._asdict()
     del asked["name"]
@@ -109,16 +82,10 @@ def quote_name(name: str) -> str:
 
 
 def unquote_name(segment: str) -> str:
-    """
-    What `quote_name` was called with.
-    """
     return unquote(segment.replace("=", "%"))
 
 
 def draw_controls(query: PageQuery, head: Head, newest: Head) -> Markup:
-    """
-    What can be looked at: a budget, a trimmer, a comparison, a search.
-    """
     hidden = _draw_hidden(at=head.revision)
     address = link_to(PageQuery(query.name))
 
@@ -166,9 +133,6 @@ def draw_search_form(
 
 
 def draw_acts(query: PageQuery, head: Head, newest: Head) -> Markup:
-    """
-    What can be done, with the revision that the page was drawn from.
-    """
     hidden = _draw_hidden(
         name=quote(query.name),
         at=head.revision,

@@ -198,34 +198,20 @@ def _make_node(
 
 
 class _Origin(NamedTuple):
-    """
-    Where a state comes from.
-
-    Attributes:
-        parents: The numbers of the states it grew from, its own past first.
-
-        returns_to: The number of the state of another branch whose messages it has
-            in the place of its own past; None if it has its own.
-    """
-
+    # The numbers of the states it grew from, its own past first.
     parents: tuple[Hashable, ...]
+    # The number of the state of another branch whose messages it has in the place of
+    # its own past; None if it has its own.
     returns_to: int | None = None
 
 
 class _JoinFinder:
-    """
-    Finds what the states of a history were joined with.
-    """
-
     def __init__(self) -> None:
         self._states: dict[int | None, Aggregator] = {}
         # By the identity of an entry: the state that it is the last of.
         self._ending: dict[str, int] = {}
 
     def find_origin(self, each: HistoryState) -> _Origin:
-        """
-        Where a state comes from, those before it being known.
-        """
         own: tuple[Hashable, ...] = () if each.parent is None else (each.parent,)
         state = each.state
         if not isinstance(state, Aggregator):
@@ -276,9 +262,6 @@ class _JoinFinder:
 
 
 def _holds_past(state: Aggregator, past: Aggregator) -> bool:
-    """
-    Whether *state* has every message of its *past*.
-    """
     start = state.entries.common_prefix(past.entries)
     if start == len(past):
         return True
@@ -326,9 +309,6 @@ def graph_tree(tree: MessageTree) -> list[GraphNode]:
 
 
 def _excerpt_message(message: Message) -> tuple[str, str]:
-    """
-    The role of *message*, and the beginning of its text or the names of its calls.
-    """
     text = message.text[:_EXCERPT]
     if not text.strip():
         names: Iterable[str] = [call.name for call in message.tool_calls]

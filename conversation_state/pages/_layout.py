@@ -21,89 +21,40 @@ _SHORTEST_FOLD = 4
 
 
 class GraphNode(NamedTuple):
-    """
-    One state of a graph.
-
-    Attributes:
-        key: What no other node has.
-
-        parents: The keys of the states it grew from, the own past first; those
-            that are in no node are left out of the drawing.
-
-        title: What it is called: "revision 3". Never from a conversation.
-
-        excerpt: The beginning of its newest message.
-
-        role: Whose message that is; "" without a message.
-
-        labels: Its labels.
-
-        facts: More about it: "12 messages".
-
-        is_present: Whether it is the present state.
-
-        target: The address of what shows it; "" if nothing does.
-
-        is_selected: Whether it is the one that is shown.
-
-        comparison: The address of its difference to the one that is shown; "" if
-            nothing shows it.
-
-        is_compared: Whether that is shown.
-    """
-
-    key: Hashable
+    key: Hashable  # what no other node has
+    # The keys of the states it grew from, the own past first; those that are in no node
+    # are left out of the drawing.
     parents: tuple[Hashable, ...]
+    # What it is called: "revision 3". Never from a conversation.
     title: str
-    excerpt: str = ""
-    role: str = ""
+    excerpt: str = ""  # the beginning of its newest message
+    role: str = ""  # whose message that is; "" without a message
     labels: tuple[str, ...] = ()
-    facts: str = ""
-    is_present: bool = False
-    target: str = ""
-    is_selected: bool = False
+    facts: str = ""  # more about it: "12 messages"
+    is_present: bool = False  # whether it is the present state
+    target: str = ""  # the address of what shows it; "" if nothing does
+    is_selected: bool = False  # whether it is the one that is shown
+    # The address of its difference to the one that is shown; "" if nothing shows it.
     comparison: str = ""
-    is_compared: bool = False
+    is_compared: bool = False  # whether that is shown
 
 
 class Fold(NamedTuple):
     """
     States that are shown as one row: a run without forks, joins and labels.
-
-    Attributes:
-        key: The newest one's.
-
-        parents: The oldest one's.
-
-        nodes: All of them, the newest first.
     """
 
-    key: Hashable
-    parents: tuple[Hashable, ...]
-    nodes: tuple[GraphNode, ...]
+    key: Hashable  # the newest one's
+    parents: tuple[Hashable, ...]  # the oldest one's
+    nodes: tuple[GraphNode, ...]  # all of them, the newest first
 
 
 class GraphRow(NamedTuple):
-    """
-    One row of a drawing.
-
-    Attributes:
-        node: What stands in it.
-
-        lane: In which lane, from 0 on.
-
-        above: The lanes whose lines end here, from the row above.
-
-        below: The lanes of the lines that begin here, to the row below.
-
-        passing: The lanes whose lines go through, in order.
-    """
-
-    node: GraphNode | Fold
-    lane: int
-    above: tuple[int, ...]
-    below: tuple[int, ...]
-    passing: tuple[int, ...]
+    node: GraphNode | Fold  # what stands in it
+    lane: int  # in which lane, from 0 on
+    above: tuple[int, ...]  # the lanes whose lines end here, from the row above
+    below: tuple[int, ...]  # the lanes of the lines that begin here, to the row below
+    passing: tuple[int, ...]  # the lanes whose lines go through, in order
 
 
 def fold_runs(nodes: Sequence[GraphNode]) -> list[GraphNode | Fold]:
@@ -174,10 +125,6 @@ def lay_out(nodes: Sequence[GraphNode | Fold]) -> Iterator[GraphRow]:
 
 
 class _Lanes:
-    """
-    The lines that lead down from the rows so far.
-    """
-
     def __init__(self, nodes: Sequence[GraphNode | Fold]) -> None:
         self._nodes = nodes
         self._known = {node.key for node in nodes}
@@ -207,9 +154,6 @@ class _Lanes:
         return [each for each in dict.fromkeys(node.parents) if each in self._known]
 
     def place(self, node: GraphNode | Fold) -> GraphRow:
-        """
-        The next row, which has *node*.
-        """
         above = self._waiting.pop(node.key, [])
         for each in above:
             self._end_line(each)
@@ -238,9 +182,6 @@ class _Lanes:
         )
 
     def _begin_line(self, lane: int, parent: Hashable, *, is_own: bool) -> int:
-        """
-        The lane of the line to *parent* from a state in *lane*.
-        """
         lanes = self._waiting.setdefault(parent, [])
         # Each is to the left of those before it.
         if lanes and (lanes[-1] < lane or not is_own):

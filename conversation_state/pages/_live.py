@@ -60,9 +60,6 @@ _MAX_REPEATED = 50
 
 
 def draw_names(store: Store, words: Words, *, prefix: str, after: str) -> Markup:
-    """
-    The saved names that begin with *prefix* and come after *after*.
-    """
     # One more shows whether there are further names.
     found = store.heads(prefix=prefix, after=after, limit=_MAX_NAMES + 1)
     rows = [_draw_head(each, words) for each in found[:_MAX_NAMES]]
@@ -169,9 +166,6 @@ def draw_name(
 def _draw_shown(
     store: Store, query: PageQuery, head: Head, words: Words
 ) -> list[Child]:
-    """
-    The state that was asked for, in the way that was asked for.
-    """
     if query.beside is not None:
         return _draw_difference(store, query, head, words)
 
@@ -232,9 +226,6 @@ def _draw_bills(
 def _draw_overlay(
     store: Store, query: PageQuery, head: Head, words: Words
 ) -> list[Child]:
-    """
-    What the model sees of a revision, and how much of that it saw of the one before.
-    """
     heading = element("h2", None, "What the model sees")
     try:
         view = _trim_revision(store, query, head.revision)
@@ -310,9 +301,6 @@ _MAX_JSON = 100_000
 
 
 def _draw_notes(notes: Mapping[str, Any], words: Words) -> Markup | None:
-    """
-    Notes on a name or a revision, in one line.
-    """
     if not notes:
         return None
 
@@ -324,9 +312,6 @@ def _draw_notes(notes: Mapping[str, Any], words: Words) -> Markup | None:
 
 
 def _draw_found(state: Aggregator, query: PageQuery, words: Words) -> list[Child]:
-    """
-    The newest messages with the words that are searched.
-    """
     wanted = query.search.casefold()
     # Lazily: a common word is in the newest messages, and the search ends there.
     found = islice(

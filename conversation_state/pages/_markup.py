@@ -55,17 +55,11 @@ class Words:
         return Markup(escape(self._hide_words(escape_invisible(text))))
 
     def line(self, text: str, most: int = 200) -> Markup:
-        """
-        The first *most* characters of *text*, on one line.
-        """
         # Cut first: of a long text no more is read than is shown.
         short = escape_line(self._hide_words(text[:most].strip()))
         return Markup(escape(short + (" …" if len(text) > most else "")))
 
     def code(self, word: str) -> Markup:
-        """
-        A name or an identity, as code in a line.
-        """
         return Markup(f"<code>{self.line(word)}</code>")
 
     def _hide_words(self, text: str) -> str:
@@ -95,9 +89,6 @@ def element(name: str, attributes: Attributes | None, *children: Child) -> Marku
 
 
 def join_markup(children: Iterable[Child]) -> Markup:
-    """
-    All of *children*, one after the other; text among them is escaped.
-    """
     pieces: list[str] = []
     for child in children:
         if isinstance(child, Markup):

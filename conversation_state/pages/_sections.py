@@ -38,27 +38,13 @@ _MAX_IN_COLUMN = 50
 
 
 class Section(NamedTuple):
-    """
-    Some messages of one branch.
-
-    Attributes:
-        title: What it is.
-
-        messages: The messages.
-
-        first: The number of the first one in its conversation.
-
-        anchors: By the number of a message, the fragments that end with it; those
-            of `first` - 1 come before all of them.
-
-        other: What is shown if the state is not a conversation.
-    """
-
-    title: str
+    title: str  # what it is
     messages: Sequence[Message]
-    first: int
+    first: int  # the number of the first one in its conversation
+    # By the number of a message, the fragments that end with it; those of `first` - 1
+    # come before all of them.
     anchors: dict[int, list[str]]
-    other: str = ""
+    other: str = ""  # what is shown if the state is not a conversation
 
 
 def draw_sections(
@@ -257,9 +243,6 @@ def _split_chain(
 
 
 def _make_section_apart(each: HistoryState, same: int, noun: str) -> Section:
-    """
-    The section of a state that its own branch went back from.
-    """
     title, anchor = f"{noun.capitalize()} {each.number}", f"{noun}-{each.number}"
     state = each.state
     if not isinstance(state, Aggregator):
@@ -270,9 +253,6 @@ def _make_section_apart(each: HistoryState, same: int, noun: str) -> Section:
 
 
 def split_tree(tree: MessageTree) -> list[Section]:
-    """
-    The sections of a message tree. O(messages).
-    """
     nodes = {node.id: node for node in tree.nodes}
     numbers = {entry_id: number for number, entry_id in enumerate(nodes, 1)}
     depths: dict[str | None, int] = {None: 0}

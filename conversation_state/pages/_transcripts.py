@@ -27,9 +27,6 @@ MAX_SIZE = 4_000_000
 
 
 def draw_transcript(messages: Sequence[Message], words: Words, first: int) -> Markup:
-    """
-    *messages*, oldest first, numbered from *first* on.
-    """
     names: CallNames = {}
     items: list[Markup] = []
     size = 0

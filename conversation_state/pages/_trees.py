@@ -111,9 +111,6 @@ def format_tree(
 def _select_rows(
     nodes: Sequence[GraphNode], max_rows: int
 ) -> tuple[list[GraphRow], int]:
-    """
-    The newest rows, and how many states the others have.
-    """
     rows = list(islice(lay_out(fold_runs(nodes)), max_rows))
     states = [len(r.node.nodes) if isinstance(r.node, Fold) else 1 for r in rows]
     return rows, len(nodes) - sum(states)
@@ -165,9 +162,6 @@ def _link_state(node: GraphNode) -> Child:
 
 
 def draw_labels(labels: Sequence[str], words: Words) -> list[Markup]:
-    """
-    The newest labels of a state, and how many more it has: there may be thousands.
-    """
     shown = labels[-_MAX_LABELS:]
     drawn = [
         element("b", {"class": "cs-label"}, words.line(each, _LONGEST_LABEL))
@@ -226,9 +220,6 @@ _MAX_FOLDED = 100
 
 
 def _draw_picture(row: GraphRow, lanes: int) -> Markup:
-    """
-    The lines that go through the row, and its node, as SVG.
-    """
     middle = _HEIGHT / 2
     at = _find_centre(row.lane)
     paths = [f"M{_find_centre(lane):g} 0V{_HEIGHT}" for lane in row.passing]
@@ -299,9 +290,6 @@ def _draw_bend(x: float, y: float, to_x: float, to_y: float) -> str:
 def _describe_node(
     node: GraphNode | Fold, width: int
 ) -> Iterator[tuple[str, PieceKind]]:
-    """
-    What is next to the lanes.
-    """
     if isinstance(node, Fold):
         yield f"… {format_count(len(node.nodes), 'state')}", "facts"
         return
@@ -328,9 +316,6 @@ def _describe_node(
 def _shorten_pieces(
     pieces: Iterable[tuple[str, PieceKind]], width: int
 ) -> Iterator[tuple[str, PieceKind]]:
-    """
-    *pieces*, as far as they fit into *width* characters.
-    """
     pieces = list(pieces)
     if sum([len(text) for text, _ in pieces]) <= width:
         yield from pieces
@@ -347,9 +332,6 @@ def _shorten_pieces(
 
 
 def _draw_lanes(row: GraphRow) -> str:
-    """
-    The line of a row: its node, and the lines that go past it.
-    """
     signs = [" "] * (_find_widest(row) + 1)
     for lane in row.passing:
         signs[lane] = "│"

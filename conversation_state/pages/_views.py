@@ -36,32 +36,14 @@ _OTHER_COLOUR = "#cf222e"
 
 
 class _SeenMessage(NamedTuple):
-    """
-    A message of the conversation, and what the view made of it.
-
-    Attributes:
-        seq: Its position.
-
-        message: The message.
-
-        tokens: How many tokens it fills.
-
-        shown: What the view shows in its place.
-
-        reason: Why it shows nothing; "" if it shows something.
-    """
-
-    seq: int
+    seq: int  # its position
     message: Message
-    tokens: int
-    shown: tuple[Element, ...]
-    reason: str
+    tokens: int  # how many tokens it fills
+    shown: tuple[Element, ...]  # what the view shows in its place
+    reason: str  # why it shows nothing; "" if it shows something
 
     @property
     def is_changed(self) -> bool:
-        """
-        Whether the view says it in other words.
-        """
         return any(each.message != self.message for each in self.shown)
 
 
@@ -110,17 +92,11 @@ def draw_view(
 
 
 def _find_last_shared(view: TrimContext, previous: TrimContext | None) -> int | None:
-    """
-    The position of the last message that both views begin with.
-    """
     shared = 0 if previous is None else view.shared_prefix(previous).messages
     return view.elements[shared - 1].seq if shared else None
 
 
 def _survey_messages(view: TrimContext, start: int) -> Iterator[_SeenMessage]:
-    """
-    The messages of the conversation from the position *start* on.
-    """
     reasons = {each.seq: each.reason for each in view.dropped}
     shown: dict[int, list[Element]] = {}
     for each in view.elements:
@@ -135,18 +111,11 @@ def _survey_messages(view: TrimContext, start: int) -> Iterator[_SeenMessage]:
 
 
 class ViewBubbles:
-    """
-    The bubbles of a conversation with what a view made of each message.
-    """
-
     def __init__(self, view: TrimContext, words: Words) -> None:
         self._seen = {each.seq: each for each in _survey_messages(view, 0)}
         self._words = words
 
     def draw(self, number: int, message: Message, names: CallNames) -> Markup:
-        """
-        The bubble of *message*, the one of this number in the conversation.
-        """
         seen = self._seen.get(number - 1)
         # The page may show another state than the view is of.
         if seen is None or not (seen.message is message or seen.message == message):
@@ -190,9 +159,6 @@ def draw_figures(
 
 
 def describe_view(view: TrimContext) -> str:
-    """
-    How many messages and tokens are kept, and of how many.
-    """
     messages = format_count(len(view.original), "message")
     limit = ""
     if view.budget is not None:
@@ -247,9 +213,6 @@ def _draw_kept(each: _SeenMessage, words: Words, names: CallNames) -> Markup:
 def _draw_dropped(
     group: Sequence[_SeenMessage], reason: str, words: Words, names: CallNames
 ) -> Markup:
-    """
-    Neighbours that are dropped for one reason, folded.
-    """
     bubbles = [
         draw_message(each.message, words, names, number=each.seq + 1, kind=" cs-gone")
         for each in group
@@ -293,9 +256,6 @@ def draw_bars(view: TrimContext) -> Markup:
 
 
 def check_view(view: object, what: str) -> None:
-    """
-    Check that *view* is one; *what* names it in the error.
-    """
     if not isinstance(view, TrimContext):
         msg = f"{what}: expected a TrimContext, got {describe_value(view)}"
         raise TypeError(msg)
@@ -343,9 +303,6 @@ def draw_views(views: Mapping[str, TrimContext]) -> str:
 
 
 def _draw_shapes(view: TrimContext, top: float) -> list[Markup]:
-    """
-    The bars of a view, from *top* on.
-    """
     scale = (_WIDTH - 2 * _LEFT) / max(view.original.total_tokens, 1)
     start = max(len(view.original) - MAX_BARS, 0)
     seen = list(_survey_messages(view, start))
@@ -375,9 +332,6 @@ def _draw_shapes(view: TrimContext, top: float) -> list[Markup]:
 def _draw_run(
     run: Sequence[_SeenMessage], x: float, top: float, scale: float
 ) -> list[Markup]:
-    """
-    The bars of one message, or the one bar of several thin ones that are alike.
-    """
     if len(run) == 1:
         return list(_draw_message_bars(run[0], x, top, scale))
 

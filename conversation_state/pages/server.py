@@ -91,18 +91,11 @@ def run_server(
 
 
 class _PageServer(uvicorn.Server):
-    """
-    A server that ends although pages follow it.
-    """
-
     def __init__(self, options: uvicorn.Config, app: Starlette) -> None:
         super().__init__(options)
         self._app = app
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """
-        End what is still followed, and then the server.
-        """
         # uvicorn waits for open answers, and one that follows a name has no end.
         self._app.state.is_ending = True
         await super().shutdown(sockets)
@@ -167,9 +160,6 @@ class _Guard:
         await self._app(scope, receive, _add_headers(send))
 
     def _check_request(self, request: Request) -> Response | None:
-        """
-        The answer to a request that is not this page's; None if it is.
-        """
         # Another name may lead here, too: its owner's page would be of the same origin.
         if request.headers.get("host") != self._authority:
             return _make_refusal(421, "This page is for its own address only.")
@@ -211,9 +201,6 @@ def _write_problem(title: str, problem: str, *more: Child) -> str:
 
 
 def _add_headers(send: Send) -> Send:
-    """
-    *send* with the headers that every answer has.
-    """
 
     async def protected(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -245,19 +232,12 @@ class _BadRequestError(Exception):
 
 
 class _Pages:
-    """
-    The answers to requests.
-    """
-
     def __init__(self, store: Store, *, may_write: bool) -> None:
         self._store = store
         self._may_write = may_write
         self._words = Words()
 
     async def show_names(self, request: Request) -> Response:
-        """
-        The names of the store.
-        """
         prefix = request.query_params.get("prefix", "")
         after = request.query_params.get("after", "")
 
@@ -269,9 +249,6 @@ class _Pages:
         return await self._run_and_answer(draw)
 
     async def show_name(self, request: Request) -> Response:
-        """
-        One name.
-        """
 
         def draw() -> str:
             query = _read_query(request)
@@ -284,9 +261,6 @@ class _Pages:
         return await self._run_and_answer(draw)
 
     async def export(self, request: Request) -> Response:
-        """
-        A revision as a provider's request has it, as a file.
-        """
 
         def dump() -> Response:
             query = _read_query(request)
@@ -327,9 +301,6 @@ class _Pages:
         return StreamingResponse(events(), media_type="text/event-stream")
 
     async def act(self, request: Request) -> Response:
-        """
-        Restore, fork, label or annotate a revision.
-        """
         if not self._may_write:
             problem = "This page is read-only; start it with --write to change it."
             return _make_refusal(403, problem)
@@ -386,9 +357,6 @@ class _Pages:
         return newest
 
     async def _run_and_answer(self, draw: Callable[[], str | Response]) -> Response:
-        """
-        What *draw* returns, run beside the event loop; what it raises, in words.
-        """
         try:
             drawn = await run_in_threadpool(draw)
         except StaleHeadError as error:
@@ -407,9 +375,6 @@ class _Pages:
 
 
 async def _read_form(request: Request) -> dict[str, str] | None:
-    """
-    The fields of a form; None if it is too large.
-    """
     body = b""
     async for piece in request.stream():
         body += piece

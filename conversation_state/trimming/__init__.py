@@ -25,24 +25,24 @@ from conversation_state.trimming._elements import (
     StepFailure,
 )
 from conversation_state.trimming._fit import fit, keep_first_and_last, keep_last
-from conversation_state.trimming._prefix import SharedPrefix
-from conversation_state.trimming._properties import (
+from conversation_state.trimming._repair import repair
+from conversation_state.trimming._rolling import arolling_summary, rolling_summary
+from conversation_state.trimming._sequences import SharedPrefix
+from conversation_state.trimming._tool_results import (
+    clear_tool_results,
+    shorten_tool_results,
+)
+from conversation_state.trimming._trimmer import Trimmer, atrim, record_summaries, trim
+from conversation_state.trimming._validity import (
     CALLS_KEEP_RESULTS,
     PROPERTIES,
     REASONING_STAYS,
     RESULTS_FOLLOW_CALLS,
     STARTS_ON_USER,
     SYSTEM_IN_FRONT,
+    Flaw,
     Property,
 )
-from conversation_state.trimming._repair import repair
-from conversation_state.trimming._rolling import arolling_summary, rolling_summary
-from conversation_state.trimming._tool_results import (
-    clear_tool_results,
-    shorten_tool_results,
-)
-from conversation_state.trimming._trimmer import Trimmer, atrim, record_summaries, trim
-from conversation_state.trimming._validity import Flaw
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 
 __all__ = [

@@ -4,10 +4,10 @@ Compacting: one message that stands for many.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from inspect import isawaitable, iscoroutinefunction
 from operator import index
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import attrs
 
@@ -21,25 +21,25 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.trimming._elements import StepFailure, add_mark, read_mark
-from conversation_state.trimming._properties import group_boundaries
 from conversation_state.trimming._selection import Selection
-from conversation_state.trimming._validity import NO_OPEN_CALLS, check_pairing
+from conversation_state.trimming._validity import (
+    NO_OPEN_CALLS,
+    check_pairing,
+    group_boundaries,
+)
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 from conversation_state.usage import Usage
 
 __all__ = [
     "AsyncSummarise",
     "Summarise",
-    "SummaryPlan",
+    "SummaryStep",
     "acompact",
-    "check_sync",
     "close_coroutine",
     "compact",
     "find_group_boundaries",
     "read_mark_replaced",
     "read_replaced",
-    "summarise_async",
-    "summarise_sync",
 ]
 
 _MAX_POSITIONS = 4  # listed in an error
@@ -50,41 +50,87 @@ AsyncSummarise: TypeAlias = Callable[
 ]
 
 
-class SummaryPlan(NamedTuple):
+@attrs.frozen
+class SummaryStep:
     """
-    Which messages of a view a summary will replace.
-
-    Attributes:
-        step: The step that made this plan.
-
-        context: The view, which stays if there is no summary.
-
-        seqs: The positions, in order; none if the view needs no summary.
-
-        mark: What the metadata of the summary has besides what it replaces.
+    A step that puts what *summarise* makes of some messages in their place.
     """
 
-    step: object
-    context: TrimContext
-    seqs: tuple[int, ...]
-    mark: dict[str, Any]
+    summarise: Any
+    is_async: bool
 
-    @property
-    def messages(self) -> tuple[Message, ...]:
+    name: ClassVar[str]  # of the function that makes it, for errors
+    # What the metadata of the summary has besides what it replaces.
+    mark: ClassVar[Mapping[str, Any]] = {}
+
+    def __attrs_post_init__(self) -> None:
+        if not callable(self.summarise):
+            name = f"a{self.name}" if self.is_async else self.name
+            msg = (
+                f"summarise of {name}: expected a function from messages to "
+                f"a text, got {shorten_repr(self.summarise)}"
+            )
+            raise TypeError(msg)
+
+        if not self.is_async and iscoroutinefunction(self.summarise):
+            raise self._async_error()
+
+    def plan(self, context: TrimContext) -> tuple[TrimContext, tuple[int, ...]]:
         """
-        What is shown there.
+        The view to summarise, and the positions in it, in order; none if it needs no
+        summary.
         """
-        at = self.context._selection.messages_at
-        return tuple([message for seq in self.seqs for message in at(seq)])
+        raise NotImplementedError
 
-    def failed(self, error: Exception) -> TrimContext:
-        return self.context._with_failures(StepFailure(self.step, error))
+    def __call__(self, context: TrimContext) -> Any:
+        if self.is_async:
+            return self._call_async(context)
 
-    def done(self, summary: object) -> TrimContext:
+        context, seqs = self.plan(context)
+        if not seqs:
+            return context
+
+        try:
+            summary = self.summarise(_list_messages(context, seqs))
+        except Exception as error:  # noqa: BLE001 - any of summarise: in the view's failures
+            return self._fail(context, error)
+
+        if isawaitable(summary):
+            close_coroutine(summary)
+            raise self._async_error()
+
+        return self._put_summary(context, seqs, summary)
+
+    async def _call_async(self, context: TrimContext) -> TrimContext:
+        context, seqs = self.plan(context)
+        if not seqs:
+            return context
+
+        try:
+            summary = self.summarise(_list_messages(context, seqs))
+            if isawaitable(summary):
+                summary = await summary
+        except Exception as error:  # noqa: BLE001 - any of summarise: in the view's failures
+            return self._fail(context, error)
+
+        return self._put_summary(context, seqs, summary)
+
+    def _async_error(self) -> TypeError:
+        return TypeError(
+            f"summarise of {self.name}: expected a synchronous function, got "
+            f"{shorten_repr(self.summarise)}, "
+            f"which has to be awaited; use a{self.name}, with atrim or Trimmer.acall"
+        )
+
+    def _fail(self, context: TrimContext, error: Exception) -> TrimContext:
+        return context._with_failures(StepFailure(self, error))
+
+    def _put_summary(
+        self, context: TrimContext, seqs: tuple[int, ...], summary: object
+    ) -> TrimContext:
         """
         The view with *summary*, or with a failure if it can't be one.
         """
-        context = self.context
         response = summary.response if isinstance(summary, AssistantMessage) else None
         # The usage is recorded before the summary is checked, because a refused summary
         # has cost tokens, too.
@@ -97,36 +143,36 @@ class SummaryPlan(NamedTuple):
             responses = (*context.summary_responses, response)
             context = attrs.evolve(context, summary_responses=responses)
 
-        return self._replace(context=context)._put_summary(summary)
-
-    def _put_summary(self, summary: object) -> TrimContext:
         problem = _summary_problem(summary)
         if problem:
-            return self.failed(CompactionError(problem, self.seqs))
+            return self._fail(context, CompactionError(problem, seqs))
 
         message: Any = summary
         if isinstance(summary, str):
             try:
                 message = UserMessage(summary)
             except InvalidMessageError as error:
-                return self.failed(error)
+                return self._fail(context, error)
 
-        selection = self.context._selection
-        spans = selection.stands_for(self.seqs)
+        selection = context._selection
+        spans = selection.stands_for(seqs)
         ids = [selection.entries[seq].id for span in spans for seq in span]
         mark = {
             "compacted": [entry_id for entry_id in ids if entry_id],
             "seqs": [[span.start, span.stop] for span in spans],
             **self.mark,
         }
-        replaced = read_replaced(selection, self.seqs)
+        replaced = read_replaced(selection, seqs)
         if replaced:
             mark["replaced"] = sorted(replaced)
 
         marked = add_mark(message, mark)
-        return self.context._with_selection(
-            selection.summarise(self.seqs, marked, spans)
-        )
+        return context._with_selection(selection.summarise(seqs, marked, spans))
+
+
+def _list_messages(context: TrimContext, seqs: tuple[int, ...]) -> tuple[Message, ...]:
+    at = context._selection.messages_at
+    return tuple([message for seq in seqs for message in at(seq)])
 
 
 def read_mark_replaced(message: Message) -> frozenset[int]:
@@ -161,9 +207,6 @@ def read_replaced(selection: Selection, seqs: Iterable[int]) -> set[int]:
 
 
 def _summary_problem(summary: object) -> str:
-    """
-    Why *summary* can't stand for messages; "" if it can.
-    """
     if isinstance(summary, str):
         return (
             ""
@@ -208,141 +251,50 @@ def find_group_boundaries(selection: Selection) -> dict[int, bool]:
     return found
 
 
-def summarise_sync(step: str, summarise: Any, plan: SummaryPlan) -> TrimContext:
-    """
-    The view that *plan* gives with what *summarise* returns.
-    """
-    if not plan.seqs:
-        return plan.context
-
-    try:
-        summary = summarise(plan.messages)
-    except Exception as error:  # noqa: BLE001 - any of summarise: in the view's failures
-        return plan.failed(error)
-
-    if isawaitable(summary):
-        close_coroutine(summary)
-        raise TypeError(_explain_async(step, summarise))
-
-    return plan.done(summary)
-
-
-async def summarise_async(summarise: Any, plan: SummaryPlan) -> TrimContext:
-    """
-    The same where *summarise* may be async.
-    """
-    if not plan.seqs:
-        return plan.context
-
-    try:
-        summary = summarise(plan.messages)
-        if isawaitable(summary):
-            summary = await summary
-    except Exception as error:  # noqa: BLE001 - any of summarise: in the view's failures
-        return plan.failed(error)
-
-    return plan.done(summary)
-
-
-def check_sync(step: str, summarise: Any) -> None:
-    _check_function(step, summarise)
-    call = getattr(summarise, "__call__", None)  # noqa: B004 - an object's own, for async ones
-    if iscoroutinefunction(summarise) or iscoroutinefunction(call):
-        raise TypeError(_explain_async(step, summarise))
-
-
-def _check_function(step: str, summarise: Any) -> None:
-    if not callable(summarise):
-        msg = (
-            f"summarise of {step}: expected a function from messages to a text, got "
-            f"{shorten_repr(summarise)}"
-        )
-        raise TypeError(msg)
-
-
-def _explain_async(step: str, summarise: Any) -> str:
-    return (
-        f"summarise of {step}: expected a synchronous function, got "
-        f"{shorten_repr(summarise)}, "
-        f"which has to be awaited; use a{step}, with atrim or Trimmer.acall"
-    )
-
-
 def close_coroutine(awaitable: Any) -> None:
     # A coroutine that is never awaited warns when it is collected.
     if hasattr(awaitable, "close"):
         awaitable.close()
 
 
-def _check_positions(step: str, seqs: Iterable[int]) -> range | frozenset[int]:
-    if isinstance(seqs, range):
-        return seqs
-
-    if isinstance(seqs, (str, bytes)) or not isinstance(seqs, Iterable):
-        msg = (
-            f"seqs of {step}: expected positions such as range(2, 9), got "
-            f"{shorten_repr(seqs)}"
-        )
-        raise TypeError(msg)
-
-    return frozenset(map(index, seqs))
-
-
 @attrs.frozen
-class _Compact:
+class _Compact(SummaryStep):
     seqs: range | frozenset[int]
-    summarise: Summarise
 
-    def __call__(self, context: TrimContext) -> TrimContext:
-        plan = _plan_summary(self, self.seqs, context)
-        return summarise_sync("compact", self.summarise, plan)
+    name = "compact"
 
+    def plan(self, context: TrimContext) -> tuple[TrimContext, tuple[int, ...]]:
+        boundaries = find_group_boundaries(context._selection)
+        shown = list(boundaries)[:-1]
+        seqs = tuple([seq for seq in shown if seq in self.seqs])
+        if not seqs:
+            return context, ()
 
-@attrs.frozen
-class _ACompact:
-    seqs: range | frozenset[int]
-    summarise: AsyncSummarise
+        between = shown[shown.index(seqs[0]) : shown.index(seqs[-1])]
+        missing = [seq for seq in between if seq not in self.seqs]
+        if missing:
+            first = [f"messages[{seq}]" for seq in missing[:_MAX_POSITIONS]]
+            more = ["…"] * (len(missing) > _MAX_POSITIONS)
+            listed = ", ".join([*first, *more])
+            problem = f"the view shows {listed} between them, which would be lost"
+            raise CompactionError(problem, seqs)
 
-    async def __call__(self, context: TrimContext) -> TrimContext:
-        plan = _plan_summary(self, self.seqs, context)
-        return await summarise_async(self.summarise, plan)
+        after = shown.index(seqs[-1]) + 1
+        stop = shown[after] if after < len(shown) else -1
+        safe = [seq for seq in shown if boundaries[seq]]
+        if boundaries[-1]:
+            safe.append(shown[-1] + 1)
 
+        if not boundaries[seqs[0]]:
+            starts = [seq for seq in safe if seq <= seqs[-1]]
+            problem = _split_group_problem("start", seqs[0], starts)
+        elif not boundaries[stop]:
+            stops = [seq for seq in safe if seq > seqs[0]]
+            problem = _split_group_problem("stop", stop, stops)
+        else:
+            return context, seqs
 
-def _plan_summary(
-    step: object, wanted: range | frozenset[int], context: TrimContext
-) -> SummaryPlan:
-    boundaries = find_group_boundaries(context._selection)
-    shown = list(boundaries)[:-1]
-    seqs = tuple([seq for seq in shown if seq in wanted])
-    plan = SummaryPlan(step, context, seqs, {})
-    if not seqs:
-        return plan
-
-    between = shown[shown.index(seqs[0]) : shown.index(seqs[-1])]
-    missing = [seq for seq in between if seq not in wanted]
-    if missing:
-        first = [f"messages[{seq}]" for seq in missing[:_MAX_POSITIONS]]
-        more = ["…"] * (len(missing) > _MAX_POSITIONS)
-        listed = ", ".join([*first, *more])
-        problem = f"the view shows {listed} between them, which would be lost"
         raise CompactionError(problem, seqs)
-
-    after = shown.index(seqs[-1]) + 1
-    stop = shown[after] if after < len(shown) else -1
-    for name, place in (("start", seqs[0]), ("stop", stop)):
-        if not boundaries[place]:
-            safe = [seq for seq in shown if boundaries[seq]]
-            if boundaries[-1]:
-                safe.append(shown[-1] + 1)
-
-            if name == "start":
-                safe = [seq for seq in safe if seq <= seqs[-1]]
-            else:
-                safe = [seq for seq in safe if seq > seqs[0]]
-
-            raise CompactionError(_split_group_problem(name, place, safe), seqs)
-
-    return plan
 
 
 def _split_group_problem(name: str, place: int, safe: list[int]) -> str:
@@ -404,13 +356,16 @@ def compact(seqs: Iterable[int], summarise: Summarise) -> Step:
     >>> [message.text for message in view], view.dropped[0]
     (['They greet.', 'Bye.'], Dropped(seq=0, reason='compacted'))
     """
-    check_sync("compact", summarise)
-    return _Compact(_check_positions("compact", seqs), summarise)
+    return _make_compact(seqs, summarise, is_async=False)
 
 
 def acompact(seqs: Iterable[int], summarise: AsyncSummarise) -> AsyncStep:
     """
     The same for an async *summarise*; a step for `atrim`.
     """
-    _check_function("acompact", summarise)
-    return _ACompact(_check_positions("acompact", seqs), summarise)
+    return _make_compact(seqs, summarise, is_async=True)
+
+
+def _make_compact(seqs: Iterable[int], summarise: Any, *, is_async: bool) -> _Compact:
+    chosen = seqs if isinstance(seqs, range) else frozenset(map(index, seqs))
+    return _Compact(summarise, is_async, chosen)

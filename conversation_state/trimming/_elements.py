@@ -89,10 +89,6 @@ class Dropped(NamedTuple):
 
 @final
 class DroppedRange(NamedTuple):
-    """
-    Positions that are dropped together.
-    """
-
     start: int
     stop: int
     reason: str
@@ -102,51 +98,29 @@ class DroppedRange(NamedTuple):
 class Edit(NamedTuple):
     """
     What a position shows instead of its own message.
-
-    Attributes:
-        messages: The messages, at least one; what it showed before, if it is
-            removed.
-
-        reason: Why it shows nothing; "" if it shows *messages*.
-
-        stands_for: The positions it stands for, if it is a summary.
     """
 
+    # The messages, at least one; what it showed before, if it is removed.
     messages: tuple[Message, ...]
-    reason: str = ""
+    reason: str = ""  # why it shows nothing; "" if it shows *messages*
+    # The positions it stands for, if it is a summary.
     stands_for: tuple[range, ...] = ()
 
     @property
     def shown(self) -> tuple[Message, ...]:
-        """
-        The messages that are shown; none if they are removed.
-        """
         return () if self.reason else self.messages
 
 
 @final
 class Repair(NamedTuple):
-    """
-    A position that `repair` changed.
-
-    Attributes:
-        seq: The position.
-
-        edit: What it shows.
-
-        surplus: How many messages more than positions are shown up to it,
-            itself included; negative if there are fewer.
-    """
-
-    seq: int
-    edit: Edit
+    seq: int  # the position
+    edit: Edit  # what it shows
+    # How many messages more than positions are shown up to it, itself included;
+    # negative if there are fewer.
     surplus: int
 
     @property
     def stop(self) -> int:
-        """
-        How many messages are shown up to it, itself included.
-        """
         return self.seq + 1 + self.surplus
 
 
@@ -154,35 +128,21 @@ class Repair(NamedTuple):
 class Rewrite(NamedTuple):
     """
     A tool's result that is shown smaller.
-
-    Attributes:
-        seq, place: Its position, and its place among what is shown there.
-
-        message: What is shown.
-
-        rank: How many results come before it.
-
-        tokens: How many tokens all messages up to it fill, itself included, as
-            they were before any was rewritten.
-
-        saved: How many of these tokens rewriting saved.
-
-        changed: How many of these results the last of the steps changed.
     """
 
+    # Its position, and its place among what is shown there.
     seq: int
     place: int
-    message: Message
-    rank: int
+    message: Message  # what is shown
+    rank: int  # how many results come before it
+    # How many tokens all messages up to it fill, itself included, as they were before
+    # any was rewritten.
     tokens: int
-    saved: int
-    changed: int
+    saved: int  # how many of these tokens rewriting saved
+    changed: int  # how many of these results the last of the steps changed
 
     @property
     def shown_tokens(self) -> int:
-        """
-        How many tokens are shown up to it, itself included.
-        """
         return self.tokens - self.saved
 
 
@@ -207,27 +167,14 @@ class StepFailure(NamedTuple):
 
 
 class EarlierSummary(NamedTuple):
-    """
-    A summary from an earlier view.
-
-    Attributes:
-        message: The summary.
-
-        entries: What that view was of; None if all that is known is what the
-            message says about itself.
-
-        stands_for: Which positions of these.
-    """
-
-    message: Message
+    message: Message  # the summary
+    # What that view was of; None if all that is known is what the message says about
+    # itself.
     entries: Log[Entry] | None = None
-    stands_for: tuple[range, ...] = ()
+    stands_for: tuple[range, ...] = ()  # which positions of these
 
 
 def join_ranges(spans: Iterable[range]) -> tuple[range, ...]:
-    """
-    The same positions in as few ranges as *spans*, which are in order, allow.
-    """
     found: list[range] = []
     for span in spans:
         if found and found[-1].stop == span.start:
@@ -252,9 +199,6 @@ def read_mark(message: Message) -> Mapping[str, Any]:
 
 
 def add_mark(message: M, mark: Mapping[str, Any], **changes: Any) -> M:
-    """
-    *message* with *changes*, and *mark* in addition to its marks.
-    """
     both = {**read_mark(message), **mark}
     metadata = {**message.metadata, MARK: both}
     return message.replace(metadata=metadata, **changes)

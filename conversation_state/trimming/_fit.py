@@ -14,18 +14,15 @@ import attrs
 from conversation_state._persistent import Log
 from conversation_state.errors import (
     BudgetExceededError,
-    DroppedHistoryError,
     InvalidTranscriptError,
 )
 from conversation_state.trimming._elements import (
     BEFORE_USER,
-    INVALID,
     NO_REWRITES,
     OVER_BUDGET,
     OVER_COUNT,
     DroppedRange,
     Rewrite,
-    StepFailure,
     check_integer,
 )
 from conversation_state.trimming._validity import (
@@ -33,6 +30,7 @@ from conversation_state.trimming._validity import (
     CutPoint,
     Survey,
     check_pairing,
+    dropped_failure,
 )
 from conversation_state.trimming._view import Step, TrimContext
 
@@ -53,20 +51,15 @@ class _KeepNewest:
     keep_system: bool
     start_on_user: bool
 
-    def _survey_view(self, context: TrimContext) -> Survey:
+    def _survey_view(self, context: TrimContext) -> tuple[Survey, Log[CutPoint]]:
         """
-        The survey of what *context* shows, without a lead where it need not stay.
+        The survey of what *context* shows, without a lead where it need not stay; and
+        where a valid run to the end may start, at least one place if it shows anything.
         """
         survey = context._selection.whole or context._selection.survey()
-        if self.keep_system:
-            return survey
+        if not self.keep_system:
+            survey = survey._replace(lead_size=0, lead=0, lead_tokens=0)
 
-        return survey._replace(lead_size=0, lead=0, lead_tokens=0)
-
-    def _find_cuts(self, survey: Survey) -> Log[CutPoint]:
-        """
-        Where a valid run to the end may start; at least one.
-        """
         # A view that shows only system messages has no user message to start on, and is
         # kept as it is.
         is_all_lead = 0 < survey.lead_size == survey.size
@@ -74,8 +67,8 @@ class _KeepNewest:
         if self.start_on_user and not is_all_lead:
             cuts = survey.user_cuts
 
-        if cuts:
-            return cuts
+        if cuts or not survey.size:
+            return survey, cuts
 
         problem = "there is no user's message that a valid view could start on"
         if not survey.cuts and survey.flaw is not None:
@@ -122,10 +115,8 @@ class _KeepNewest:
         if count <= 0:
             return view
 
-        problem = flaw.reason.removeprefix(f"{INVALID}: ")
-        problem += "; put repair() before this step to keep them"
-        error = DroppedHistoryError((problem,), flaw.seqs, count)
-        return view._with_failures(StepFailure(self, error))
+        advice = "; put repair() before this step to keep them"
+        return view._with_failures(dropped_failure(self, flaw, count, advice))
 
 
 def _find_cut(
@@ -157,15 +148,11 @@ class _Fit(_KeepNewest):
 
     def __call__(self, context: TrimContext) -> TrimContext:
         selection = context._selection
-        survey = self._survey_view(context)
+        survey, cuts = self._survey_view(context)
         if not survey.size:
             return context
 
-        cuts, lead, lead_tokens = (
-            self._find_cuts(survey),
-            survey.lead,
-            survey.lead_tokens,
-        )
+        lead, lead_tokens = survey.lead, survey.lead_tokens
         total = limit = selection.tokens
         if context.budget is not None:
             limit = context.budget.effective_input_limit
@@ -235,12 +222,11 @@ class _KeepCount(_KeepNewest):
 
     def __call__(self, context: TrimContext) -> TrimContext:
         selection = context._selection
-        survey = self._survey_view(context)
+        survey, cuts = self._survey_view(context)
         if not survey.size:
             return context
 
-        cuts, lead, lead_size = self._find_cuts(survey), survey.lead, survey.lead_size
-        at = 0
+        lead, lead_size, at = survey.lead, survey.lead_size, 0
         if survey.size - lead_size > self.last:
             seq, place = selection.find_shown(survey.size - self.last)
             # A view can't start in the middle of what one position shows.

@@ -20,16 +20,13 @@ import attrs
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
-from conversation_state.errors import DroppedHistoryError
 from conversation_state.messages import AssistantMessage, Message, ToolMessage
 from conversation_state.tools import ToolCall
 from conversation_state.trimming._elements import (
-    INVALID,
     MARK,
     NO_REPAIRS,
     Edit,
     Repair,
-    StepFailure,
     add_mark,
 )
 from conversation_state.trimming._selection import Selection
@@ -42,6 +39,7 @@ from conversation_state.trimming._validity import (
     OpenCalls,
     Survey,
     check_pairing,
+    dropped_failure,
     no_result_reason,
 )
 from conversation_state.trimming._view import Step, TrimContext
@@ -54,23 +52,10 @@ _NO_RESULT = (
 
 
 class Position(NamedTuple):
-    """
-    A position of a repaired run.
-
-    Attributes:
-        seq: The position.
-
-        edit: What it shows.
-
-        own: Its own message.
-
-        flaw: Why something of it is left out; None if nothing is.
-    """
-
-    seq: int
-    edit: Edit
-    own: Message
-    flaw: Flaw | None = None
+    seq: int  # the position
+    edit: Edit  # what it shows
+    own: Message  # its own message
+    flaw: Flaw | None = None  # why something of it is left out; None if nothing is
 
     @property
     def is_changed(self) -> bool:
@@ -84,20 +69,15 @@ _NO_POSITIONS: Log[Position] = Log()
 class CallExchange(NamedTuple):
     """
     An assistant's message whose calls may still be answered, and what follows.
-
-    Attributes:
-        open_calls: Its calls.
-
-        renamed: The new ids of calls that had the id of another, by that id; at
-            least those that have no result yet.
-
-        held: The message and the results until now. They are held until the
-            exchange is closed, because only then it is known what the message
-            shows: positions are given in order.
     """
 
     open_calls: OpenCalls
+    # The new ids of calls that had the id of another, by that id; at least those that
+    # have no result yet.
     renamed: Mapping[str, tuple[str, ...]]
+    # The message and the results until now. They are held until the exchange is closed,
+    # because only then it is known what the message shows: positions are given in
+    # order.
     held: Log[Position]
 
     def with_message(
@@ -204,9 +184,6 @@ def _rename_calls(
 
 
 def _answer_pending(caller: Position, pending: frozenset[str]) -> Position:
-    """
-    *caller*, with answers to those of its calls that have no result.
-    """
     message: Any = caller.edit.messages[0]
     flaw = None
     open_calls = {call.id: call for call in message.tool_calls if call.id in pending}
@@ -236,39 +213,16 @@ def _answer_pending(caller: Position, pending: frozenset[str]) -> Position:
 
 
 class Repaired(NamedTuple):
-    """
-    A run of messages as `repair` shows it.
-
-    Attributes:
-        size: How many messages the run has.
-
-        exchange: The calls that may still be answered.
-
-        survey: The survey of what is shown before the exchange.
-
-        repairs: The positions before it that are changed.
-
-        left_out: Why something is left out, in order; and how many messages
-            are, each time.
-    """
-
-    size: int
-    exchange: CallExchange
-    survey: Survey = START
-    repairs: Log[Repair] = NO_REPAIRS
+    size: int  # how many messages the run has
+    exchange: CallExchange  # the calls that may still be answered
+    survey: Survey = START  # the survey of what is shown before the exchange
+    repairs: Log[Repair] = NO_REPAIRS  # the positions before it that are changed
+    # Why something is left out, in order; and how many messages are, each time.
     left_out: Log[tuple[Flaw, int]] = Log()
-
-    def with_entry(self, entry: Entry, counter: TokenCounter) -> Repaired:
-        exchange, final = self.exchange.with_message(self.size, entry.message)
-        run = self.with_positions(final, counter) if final else self
-        return run._replace(size=self.size + 1, exchange=exchange)
 
     def with_positions(
         self, final: Iterable[Position], counter: TokenCounter
     ) -> Repaired:
-        """
-        The same where *final* comes before what is still to come.
-        """
         _, _, survey, repairs, left_out = self
         for position in final:
             seq, edit, _, flaw = position
@@ -291,7 +245,10 @@ def repair_log(entries: Log[Entry], counter: TokenCounter) -> Repaired:
     """
 
     def add_entry(run: Repaired, entry: Entry) -> Repaired:
-        return run.with_entry(entry, counter)
+        size = run.size
+        exchange, final = run.exchange.with_message(size, entry.message)
+        run = run.with_positions(final, counter) if final else run
+        return run._replace(size=size + 1, exchange=exchange)
 
     start = Repaired(0, NO_EXCHANGE)
     # The key does not name *at_end*, which makes no difference before the last entry.
@@ -318,9 +275,6 @@ class _Repair:
         return self._repair_narrowed(context)
 
     def end(self, exchange: CallExchange) -> list[Position]:
-        """
-        What is shown of *exchange* where nothing comes after it.
-        """
         return exchange.closed() if self.at_end else list(exchange.held)
 
     def _repair_whole(self, context: TrimContext) -> TrimContext:
@@ -376,12 +330,7 @@ class _Repair:
         repaired: Selection,
         left_out: Iterable[tuple[Flaw, int]],
     ) -> TrimContext:
-        failures = []
-        for flaw, dropped in left_out:
-            problem = flaw.reason.removeprefix(f"{INVALID}: ")
-            error = DroppedHistoryError((problem,), flaw.seqs, dropped)
-            failures.append(StepFailure(self, error))
-
+        failures = [dropped_failure(self, flaw, count) for flaw, count in left_out]
         return context._with_selection(repaired)._with_failures(*failures)
 
 

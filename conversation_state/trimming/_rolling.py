@@ -4,19 +4,19 @@ A summary that grows with the conversation; no message is summarised twice.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import attrs
 
 from conversation_state.messages import Message
 from conversation_state.trimming._compact import (
     AsyncSummarise,
     Summarise,
-    SummaryPlan,
-    check_sync,
+    SummaryStep,
     find_group_boundaries,
     read_mark_replaced,
     read_replaced,
-    summarise_async,
-    summarise_sync,
 )
 from conversation_state.trimming._elements import (
     BEFORE_USER,
@@ -36,61 +36,40 @@ from conversation_state.trimming._view import (
 
 __all__ = ["arolling_summary", "rolling_summary"]
 
-_MARK = {"rolling": True}
-
 
 @attrs.frozen
-class _Rolling:
+class _Rolling(SummaryStep):
     limit_tokens: int
     keep_last: int
-    summarise: Summarise
 
-    def __call__(self, context: TrimContext) -> TrimContext:
-        plan = _plan_summary(self, context)
-        return summarise_sync("rolling_summary", self.summarise, plan)
+    name = "rolling_summary"
+    mark: ClassVar[Mapping[str, Any]] = {"rolling": True}
 
+    def plan(self, context: TrimContext) -> tuple[TrimContext, tuple[int, ...]]:
+        if context.total_tokens <= self.limit_tokens:
+            return context, ()
 
-@attrs.frozen
-class _ARolling:
-    limit_tokens: int
-    keep_last: int
-    summarise: AsyncSummarise
+        selection = context._selection
+        lead = (selection.whole or selection.survey()).lead
+        shown, end = _split_newest(selection, self.keep_last)
+        stop = shown[end] if end < len(shown) else len(selection.entries)
+        # An earlier summary costs nothing to show again, and may save enough by itself.
+        context = _put_earlier_summary(context, lead, stop)
+        if context.total_tokens <= self.limit_tokens:
+            return context, ()
 
-    async def __call__(self, context: TrimContext) -> TrimContext:
-        return await summarise_async(self.summarise, _plan_summary(self, context))
+        selection = context._selection
+        shown, end = _split_newest(selection, self.keep_last)
+        # The system messages at the start are instructions, not history.
+        seqs = {seq for seq in shown[:end] if seq >= lead}
+        # A position that shows several messages is summarised whole or not at all.
+        seqs -= {*shown[end:]}
+        # If only summaries are left to summarise (or nothing is), another one would
+        # lose content and save little in each turn.
+        if all(_is_rolling_summary(selection, seq) for seq in seqs):
+            return context, ()
 
-
-def _plan_summary(step: _Rolling | _ARolling, context: TrimContext) -> SummaryPlan:
-    """
-    A new summary of what needs one, in the view with what an earlier summary can
-    do for it.
-    """
-    done = SummaryPlan(step, context, (), _MARK)
-    if context.total_tokens <= step.limit_tokens:
-        return done
-
-    selection = context._selection
-    lead = (selection.whole or selection.survey()).lead
-    shown, end = _split_newest(selection, step.keep_last)
-    stop = shown[end] if end < len(shown) else len(selection.entries)
-    # An earlier summary costs nothing to show again, and may save enough by itself.
-    context = _put_earlier_summary(context, lead, stop)
-    done = done._replace(context=context)
-    if context.total_tokens <= step.limit_tokens:
-        return done
-
-    selection = context._selection
-    shown, end = _split_newest(selection, step.keep_last)
-    # The system messages at the start are instructions, not history.
-    seqs = {seq for seq in shown[:end] if seq >= lead}
-    # A position that shows several messages is summarised whole or not at all.
-    seqs -= {*shown[end:]}
-    # If only summaries are left to summarise (or nothing is), another one would lose
-    # content and save little in each turn.
-    if all(_is_rolling_summary(selection, seq) for seq in seqs):
-        return done
-
-    return done._replace(seqs=tuple(sorted(seqs)))
+        return context, tuple(sorted(seqs))
 
 
 def _split_newest(selection: Selection, keep_last: int) -> tuple[list[int], int]:
@@ -198,10 +177,7 @@ def rolling_summary(limit_tokens: int, keep_last: int, summarise: Summarise) -> 
             If *summarise* isn't a function, or one that has to be awaited
             (`arolling_summary`).
     """
-    check_sync("rolling_summary", summarise)
-    return _Rolling(
-        *_check_numbers("rolling_summary", limit_tokens, keep_last), summarise
-    )
+    return _make_rolling(limit_tokens, keep_last, summarise, is_async=False)
 
 
 def arolling_summary(
@@ -210,12 +186,13 @@ def arolling_summary(
     """
     The same for an async *summarise*; a step for `atrim`.
     """
-    numbers = _check_numbers("arolling_summary", limit_tokens, keep_last)
-    return _ARolling(*numbers, summarise)
+    return _make_rolling(limit_tokens, keep_last, summarise, is_async=True)
 
 
-def _check_numbers(step: str, limit_tokens: int, keep_last: int) -> tuple[int, int]:
-    return (
-        check_integer(step, "limit_tokens", limit_tokens),
-        check_integer(step, "keep_last", keep_last),
-    )
+def _make_rolling(
+    limit_tokens: int, keep_last: int, summarise: Any, *, is_async: bool
+) -> _Rolling:
+    name = "arolling_summary" if is_async else "rolling_summary"
+    limit = check_integer(name, "limit_tokens", limit_tokens)
+    number = check_integer(name, "keep_last", keep_last)
+    return _Rolling(summarise, is_async, limit, number)

@@ -54,42 +54,24 @@ class Selection:
 
     A value: every verb gives the next selection, or this one if it shows that
     already. Equal to another that shows the same.
-
-    Attributes:
-        entries: The conversation.
-
-        counter: What counts the tokens of its messages.
-
-        tokens: How many tokens all that is shown fills; kept up to date, not
-            re-summed.
-
-        size: How many messages are shown.
-
-        ranges: Positions that were dropped together: disjoint, in order.
-
-        changes: Positions that were changed one by one; a range may cover
-            them, too.
-
-        repairs: What `repair` changed in the whole log, in order.
-
-        rewrites: The results of the whole log that are smaller, in order.
-
-        steps: The steps that *repairs* and *rewrites* are of.
-
-        whole: The survey of the whole log as *repairs* leave it, before any
-            result was rewritten; None where less is shown than what *steps*
-            made of it.
     """
 
-    entries: Log[Entry]
-    counter: TokenCounter
+    entries: Log[Entry]  # the conversation
+    counter: TokenCounter  # what counts the tokens of its messages
+    # How many tokens all that is shown fills; kept up to date, not re-summed.
     tokens: int
-    size: int
+    size: int  # how many messages are shown
+    # Positions that were dropped together: disjoint, in order.
     ranges: tuple[DroppedRange, ...] = ()
+    # Positions that were changed one by one; a range may cover them, too.
     changes: PMap[int, Edit] = NO_CHANGES
+    # What `repair` changed in the whole log, in order.
     repairs: Log[Repair] = NO_REPAIRS
+    # The results of the whole log that are smaller, in order.
     rewrites: Log[Rewrite] = NO_REWRITES
-    steps: tuple[Any, ...] = ()
+    steps: tuple[Any, ...] = ()  # the steps that *repairs* and *rewrites* are of
+    # The survey of the whole log as *repairs* leave it, before any result was
+    # rewritten; None where less is shown than what *steps* made of it.
     whole: Survey | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -122,9 +104,6 @@ class Selection:
         return self.changes is NO_CHANGES and not (self.repairs or self.rewrites)
 
     def survey(self) -> Survey:
-        """
-        The survey of the messages shown. O(messages shown).
-        """
         survey = START
         for seq, message in self.pairs():
             survey = survey.with_message(seq, message, count(message, self.counter))
@@ -149,9 +128,6 @@ class Selection:
         return found
 
     def find_edits(self) -> dict[int, Edit]:
-        """
-        What positions show instead of their own message.
-        """
         return dict(self.iterate_edits([range(len(self.entries))]))
 
     def find_edit(self, seq: int) -> Edit | None:
@@ -163,9 +139,6 @@ class Selection:
         return self.changes.get(seq) or self._find_log_edit(seq)
 
     def _find_log_edit(self, seq: int) -> Edit | None:
-        """
-        What *repairs* and *rewrites* alone show at the position *seq*.
-        """
         edits = self._merge_edits(range(seq, seq + 1), ())
         return next((edit for _, edit in edits), None)
 
@@ -217,17 +190,11 @@ class Selection:
             yield at, edit
 
     def pairs(self) -> Iterator[tuple[int, Message]]:
-        """
-        The messages shown, each with its position.
-        """
         for seq, messages in self.iterate():
             for message in messages:
                 yield seq, message
 
     def iterate(self) -> Iterator[tuple[int, tuple[Message, ...]]]:
-        """
-        The positions in no range, and what each of them shows.
-        """
         spans = self.spans()
         edits = self.iterate_edits(spans)
         edited, edit = next(edits, _NO_EDIT)
@@ -256,9 +223,6 @@ class Selection:
         return edit is None or not edit.reason
 
     def messages_at(self, seq: int) -> tuple[Message, ...]:
-        """
-        What is shown at a position that shows something.
-        """
         edit = self.find_edit(seq)
         return edit.messages if edit else (self.entries[seq].message,)
 
@@ -266,9 +230,6 @@ class Selection:
         return sum([count(message, self.counter) for message in messages])
 
     def _count_surplus(self, span: range) -> int:
-        """
-        How many messages more than positions *span* shows.
-        """
         surplus = 0
         if self.repairs:
             first = bisect_left(self.repairs, span.start, key=_seq)
@@ -325,9 +286,6 @@ class Selection:
         return self.rewrites[at - 1].saved if at else 0
 
     def drop_reason(self, seq: int) -> str:
-        """
-        Why the position *seq*, which is dropped, is not shown.
-        """
         edit = self.find_edit(seq)
         if edit and edit.reason:
             return edit.reason
@@ -339,9 +297,6 @@ class Selection:
         return COMPACTED
 
     def stands_for(self, seqs: Iterable[int]) -> tuple[range, ...]:
-        """
-        The positions that what is shown at *seqs*, in order, stands for.
-        """
         return join_ranges(
             span
             for seq in seqs
@@ -445,8 +400,5 @@ _SELECTION = Maker("trimming.Selection", Selection)
 
 
 def _iterate_span(edits: Log[Any], span: range) -> Iterator[Any]:
-    """
-    What of *edits*, which are in order, is in *span*.
-    """
     newer = edits.iterate(bisect_left(edits, span.start, key=_seq)) if edits else ()
     return takewhile(lambda edit: edit[0] < span.stop, newer)

@@ -1,5 +1,7 @@
 """
-The sequences that a view gives: what its selection shows, and what it drops.
+What is read from a selection: the sequences that a view gives, of what it shows and
+what it drops; and what two views have in common at their start, which a provider may
+have cached.
 """
 
 from __future__ import annotations
@@ -7,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from heapq import merge
 from itertools import islice
-from operator import index
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from conversation_state._persistent import View
-from conversation_state._wording import shorten_repr
+from conversation_state._persistent import View, final
+from conversation_state.counting import count
 from conversation_state.messages import Message
 from conversation_state.trimming._elements import COMPACTED, Dropped
 from conversation_state.trimming._selection import Selection
+from conversation_state.trimming._validity import survey_log
 
-__all__ = ["DroppedView", "ShownView"]
+__all__ = ["DroppedView", "SharedPrefix", "ShownView", "find_shared_prefix"]
 
 I = TypeVar("I")  # noqa: E741 - an item
 
@@ -28,12 +30,6 @@ class _SelectionView(View[I]):
     """
 
     __slots__ = ()
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, _memo: Any) -> Self:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return tuple, (tuple(self),)
@@ -69,15 +65,11 @@ class ShownView(_SelectionView[Any]):
         if isinstance(at, slice):
             return tuple(self)[at]
 
-        seq, place = self._selection.find_shown(_check_index(at, len(self)))
+        seq, place = self._selection.find_shown(range(len(self))[at])
         return self._make(seq, self._selection.messages_at(seq)[place])
 
 
 class DroppedView(_SelectionView[Dropped]):
-    """
-    What a selection does not show.
-    """
-
     __slots__ = ("_selection",)
 
     def __init__(self, selection: Selection) -> None:
@@ -98,9 +90,6 @@ class DroppedView(_SelectionView[Dropped]):
                 yield Dropped(seq, removed.get(seq, reason))
 
     def _find_removed(self) -> dict[int, str]:
-        """
-        The positions that were dropped one by one, and why.
-        """
         selection = self._selection
         removed = {seq: edit.reason for seq, edit, _ in selection.repairs}
         removed.update([(seq, edit.reason) for seq, edit in selection.changes.items()])
@@ -125,7 +114,7 @@ class DroppedView(_SelectionView[Dropped]):
         if isinstance(at, slice):
             return tuple(self)[at]
 
-        position = _check_index(at, len(self))
+        position = range(len(self))[at]
         selection = self._selection
         # Positions that were dropped one by one stand between those of the ranges.
         if selection.changes or selection.repairs:
@@ -140,11 +129,81 @@ class DroppedView(_SelectionView[Dropped]):
         raise AssertionError  # the ranges add up to the length
 
 
-def _check_index(at: Any, size: int) -> int:
-    wanted = index(at)
-    position = wanted + size if wanted < 0 else wanted
-    if 0 <= position < size:
-        return position
+# A run of positions that show their own messages, or what another one shows.
+_Run: TypeAlias = "range | tuple[Message, ...]"
 
-    msg = f"index {shorten_repr(wanted)} is out of range for a view of {size}"
-    raise IndexError(msg)
+
+@final
+class SharedPrefix(NamedTuple):
+    """
+    What two views have in common at their start.
+
+    Attributes:
+        messages: How many messages.
+
+        tokens: How many tokens these fill, by the first view's counter.
+    """
+
+    messages: int
+    tokens: int
+
+
+def find_shared_prefix(ours: Selection, theirs: Selection) -> SharedPrefix:
+    """
+    What both selections show at their start. O(log n) where it is the same
+    entries, else O(messages that are equal).
+    """
+
+    def count_before(seq: int) -> int:
+        return survey_log(ours.entries.take(seq), ours.counter).tokens
+
+    same = ours.entries.common_prefix(theirs.entries)
+    runs, others = _split_runs(ours), _split_runs(theirs)
+    left, right = next(runs, None), next(others, None)
+    messages = tokens = 0
+    while left and right:
+        # A run is skipped as a whole only if it has the same position on both sides: at
+        # different positions, equal messages are different entries.
+        if (
+            isinstance(left, range)
+            and isinstance(right, range)
+            and left.start == right.start < same
+        ):
+            stop = min(left.stop, right.stop, same)
+            common = stop - left.start
+            tokens += count_before(stop) - count_before(left.start)
+        else:
+            message = _get_first(ours, left)
+            other = _get_first(theirs, right)
+            if not (message is other or message == other):
+                break
+
+            common = 1
+            tokens += count(message, ours.counter)
+
+        messages += common
+        left = left[common:] or next(runs, None)
+        right = right[common:] or next(others, None)
+
+    return SharedPrefix(messages, tokens)
+
+
+def _split_runs(selection: Selection) -> Iterator[_Run]:
+    for span in selection.spans():
+        start = span.start
+        for seq, edit in selection.iterate_edits([span]):
+            if start < seq:
+                yield range(start, seq)
+
+            if edit.shown:
+                yield edit.shown
+
+            start = seq + 1
+
+        if start < span.stop:
+            yield range(start, span.stop)
+
+
+def _get_first(selection: Selection, run: _Run) -> Message:
+    first = run[0]
+    return selection.entries[first].message if isinstance(first, int) else first

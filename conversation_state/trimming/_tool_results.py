@@ -50,29 +50,16 @@ class _RewriteStep(Protocol):
 
 
 class _Rewritten(NamedTuple):
-    """
-    A run of messages whose results pass some steps.
-
-    Attributes:
-        size: How many positions the run has.
-
-        exchange: The calls that may still be answered, where `repair` is one of
-            the steps; its messages are not counted below.
-
-        results: How many results there are.
-
-        tokens, saved, changed: As of a `Rewrite`.
-
-        rewrites: The results that are smaller, in order.
-    """
-
-    size: int = 0
+    size: int = 0  # how many positions the run has
+    # The calls that may still be answered, where `repair` is one of the steps; its
+    # messages are not counted below.
     exchange: CallExchange = NO_EXCHANGE
-    results: int = 0
+    results: int = 0  # how many results there are
+    # As of a `Rewrite`.
     tokens: int = 0
     saved: int = 0
     changed: int = 0
-    rewrites: Log[Rewrite] = NO_REWRITES
+    rewrites: Log[Rewrite] = NO_REWRITES  # the results that are smaller, in order
 
     def with_shown(
         self,
@@ -81,9 +68,6 @@ class _Rewritten(NamedTuple):
         steps: tuple[_RewriteStep, ...],
         counter: TokenCounter,
     ) -> _Rewritten:
-        """
-        The same behind what is shown at the position *seq*.
-        """
         _, exchange, results, tokens, saved, changed, rewrites = self
         for place, message in enumerate(messages):
             fills = count(message, counter)
@@ -195,9 +179,6 @@ def _rewrite_whole(selection: Selection, step: _RewriteStep) -> Selection:
 
 
 def _rewrite_results(context: TrimContext, step: _RewriteStep) -> TrimContext:
-    """
-    *context* where all results but the newest are made smaller by *step*.
-    """
     selection, counter = context._selection, context.counter
     if selection.whole:
         return context._with_selection(_rewrite_whole(selection, step))
@@ -279,9 +260,6 @@ def _middle_bounds(size: int, kept: int) -> tuple[int, int]:
 
 
 def _cut_parts(parts: Iterable[Part], start: int, stop: int, note: str) -> list[Part]:
-    """
-    *parts* with *note* instead of their text from *start* to *stop*.
-    """
     cut: list[Part] = []
     at = 0
     for part in parts:

@@ -16,14 +16,9 @@ from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters
 from conversation_state.messages import Message
-from conversation_state.trimming._compact import acompact, close_coroutine, compact
-from conversation_state.trimming._fit import fit, keep_first_and_last, keep_last
+from conversation_state.trimming._compact import close_coroutine
+from conversation_state.trimming._fit import fit
 from conversation_state.trimming._repair import repair
-from conversation_state.trimming._rolling import arolling_summary, rolling_summary
-from conversation_state.trimming._tool_results import (
-    clear_tool_results,
-    shorten_tool_results,
-)
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 
 __all__ = ["Trimmer", "atrim", "record_summaries", "trim"]
@@ -31,19 +26,6 @@ __all__ = ["Trimmer", "atrim", "record_summaries", "trim"]
 _set = object.__setattr__
 # Without `repair`, a call without a result would drop all that is before it.
 _DEFAULT_STEPS: tuple[Step, ...] = (repair(), fit())
-# A user may forget their parentheses: `trim(state, budget, fit)`.
-_STEP_MAKERS: tuple[object, ...] = (
-    acompact,
-    arolling_summary,
-    clear_tool_results,
-    compact,
-    fit,
-    keep_first_and_last,
-    keep_last,
-    repair,
-    rolling_summary,
-    shorten_tool_results,
-)
 
 
 def _check_steps(steps: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -52,11 +34,6 @@ def _check_steps(steps: tuple[Any, ...]) -> tuple[Any, ...]:
             msg = (
                 f"steps: expected functions from view to view, got {shorten_repr(step)}"
             )
-            raise TypeError(msg)
-
-        if step in _STEP_MAKERS:
-            name = step.__name__
-            msg = f"steps: {name} makes a step; pass {name}(...)"
             raise TypeError(msg)
 
     return steps or _DEFAULT_STEPS

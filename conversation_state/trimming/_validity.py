@@ -1,41 +1,54 @@
 """
-Why a provider would refuse a run of messages; and the survey: where a valid run may
-start, found while tokens are counted.
+Why a provider would refuse a run of messages: flaws, and the properties that they lack;
+and the survey: where a valid run may start, found while tokens are counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from conversation_state._persistent import Log, final
+import attrs
+
+from conversation_state._persistent import Log, check_iterable, final
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
-from conversation_state.messages import AssistantMessage, Message, ToolMessage
-from conversation_state.trimming._elements import INVALID
+from conversation_state.errors import DroppedHistoryError
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.parts import ReasoningPart
+from conversation_state.trimming._elements import INVALID, StepFailure, check_message
 
 __all__ = [
     "CALLS_KEEP",
+    "CALLS_KEEP_RESULTS",
     "DANGLING",
     "NO_OPEN_CALLS",
-    "ORPHANED",
-    "REPEATED",
-    "REPEATED_ID",
-    "RESULTS_FOLLOW",
+    "PROPERTIES",
+    "REASONING_STAYS",
+    "RESULTS_FOLLOW_CALLS",
     "START",
+    "STARTS_ON_USER",
+    "SYSTEM_IN_FRONT",
     "CutPoint",
     "Flaw",
     "OpenCalls",
+    "Property",
     "Survey",
     "check_pairing",
-    "is_awaited_result",
+    "dropped_failure",
+    "group_boundaries",
     "no_result_reason",
     "survey_log",
 ]
 
-ORPHANED, REPEATED = "orphaned result", "repeated result"
-DANGLING, REPEATED_ID = "dangling call", "repeated call id"
+DANGLING = "dangling call"
 RESULTS_FOLLOW = "results follow their calls"
 CALLS_KEEP = "answered calls keep their results"
 
@@ -71,21 +84,24 @@ class Flaw(NamedTuple):
         return self.what
 
 
+def dropped_failure(
+    step: object, flaw: Flaw, count: int, advice: str = ""
+) -> StepFailure:
+    """
+    That *step* had to leave out *count* messages because of *flaw*.
+    """
+    problem = f"{flaw.reason.removeprefix(f'{INVALID}: ')}{advice}"
+    return StepFailure(step, DroppedHistoryError((problem,), flaw.seqs, count))
+
+
 class OpenCalls(NamedTuple):
     """
     The assistant's message whose calls the next messages answer.
-
-    Attributes:
-        seq: Its position.
-
-        called: The ids of its calls.
-
-        pending: Those that have no result yet.
     """
 
-    seq: int
-    called: frozenset[str]
-    pending: frozenset[str]
+    seq: int  # its position
+    called: frozenset[str]  # the ids of its calls
+    pending: frozenset[str]  # those that have no result yet
 
 
 NO_OPEN_CALLS = OpenCalls(-1, frozenset(), frozenset())
@@ -106,10 +122,7 @@ def _shorten_id(call_id: str) -> str:
 
 
 def no_result_reason(seq: int, ids: Iterable[str]) -> str:
-    """
-    Why the calls *ids* of the message at *seq* are invalid.
-    """
-    named = sorted(map(_shorten_id, ids))
+    named = list(map(_shorten_id, ids))
     if len(named) == 1:
         return _format_reason(f"call {named[0]} has no result", seq)
 
@@ -117,9 +130,6 @@ def no_result_reason(seq: int, ids: Iterable[str]) -> str:
 
 
 def _list_ids(ids: Iterable[str]) -> str:
-    """
-    The first few of *ids*, and how many more there are.
-    """
     named = sorted(ids)
     more = [f"{len(named) - _MAX_CALLS} more"] * (len(named) > _MAX_CALLS)
     return ", ".join([*named[:_MAX_CALLS], *more])
@@ -159,18 +169,9 @@ def check_pairing(
             "distinguished; give every call its own id"
         )
         reason = _format_reason("two calls have one id", seq)
-        flaws = (*flaws, Flaw(REPEATED_ID, (seq,), what, CALLS_KEEP, reason))
+        flaws = (*flaws, Flaw("repeated call id", (seq,), what, CALLS_KEEP, reason))
 
     return OpenCalls(seq, called, called), flaws
-
-
-def is_awaited_result(open_calls: OpenCalls, message: Message) -> bool:
-    """
-    Whether *message* is the result that a call of *open_calls* waits for.
-    """
-    return (
-        isinstance(message, ToolMessage) and message.tool_call_id in open_calls.pending
-    )
 
 
 def _check_result(
@@ -187,7 +188,7 @@ def _check_result(
         )
         reason = f"call {_shorten_id(call_id)} has a result already"
         reason = _format_reason(reason, seq)
-        flaw = Flaw(REPEATED, (caller, seq), what, RESULTS_FOLLOW, reason)
+        flaw = Flaw("repeated result", (caller, seq), what, RESULTS_FOLLOW, reason)
         return open_calls, (flaw,)
 
     what = (
@@ -195,14 +196,10 @@ def _check_result(
         "message before it did not make; drop it, or keep the call directly before it"
     )
     reason = _format_reason(f"result has no call {_shorten_id(call_id)} before it", seq)
-    return open_calls, (Flaw(ORPHANED, (seq,), what, RESULTS_FOLLOW, reason),)
+    return open_calls, (Flaw("orphaned result", (seq,), what, RESULTS_FOLLOW, reason),)
 
 
 class CutPoint(NamedTuple):
-    """
-    A place where a valid run to the end may start.
-    """
-
     tokens: int  # of all messages before it; the first sort key
     seq: int
 
@@ -214,33 +211,19 @@ _make = tuple.__new__
 class Survey(NamedTuple):
     """
     What a run of messages, read from its beginning, allows.
-
-    Attributes:
-        size: How many messages the run has.
-
-        tokens: How many tokens they fill.
-
-        lead_size, lead, lead_tokens: The leading system messages: how many,
-            the position behind them, their tokens.
-
-        open_calls: The calls that may still be answered.
-
-        flaw: Why a provider would refuse the run, at its last invalid place.
-
-        cuts: Where a valid run to the end may start.
-
-        user_cuts: Those of them at a user's message.
     """
 
-    size: int = 0
-    tokens: int = 0
+    size: int = 0  # how many messages the run has
+    tokens: int = 0  # how many tokens they fill
+    # The leading system messages: how many, the position behind them, their tokens.
     lead_size: int = 0
     lead: int = 0
     lead_tokens: int = 0
-    open_calls: OpenCalls = NO_OPEN_CALLS
+    open_calls: OpenCalls = NO_OPEN_CALLS  # the calls that may still be answered
+    # Why a provider would refuse the run, at its last invalid place.
     flaw: Flaw | None = None
-    cuts: Log[CutPoint] = _NO_CUTS
-    user_cuts: Log[CutPoint] = _NO_CUTS
+    cuts: Log[CutPoint] = _NO_CUTS  # where a valid run to the end may start
+    user_cuts: Log[CutPoint] = _NO_CUTS  # those of them at a user's message
 
     def with_message(self, seq: int, message: Message, tokens: int) -> Survey:
         size, before, lead_size, lead, lead_tokens, open_calls, flaw, cuts, users = self
@@ -293,3 +276,205 @@ def survey_log(entries: Log[Entry], counter: TokenCounter) -> Survey:
         return survey.with_message(survey[0], message, count(message, counter))
 
     return entries.fold(add_entry, START, key=counter)
+
+
+# Properties
+
+
+Pairs = Iterable[tuple[int, Message]]
+
+
+@attrs.frozen(repr=False)
+class Property:
+    """
+    Something a provider requires of the order of messages.
+
+    Attributes:
+        name: Its name.
+
+        everywhere: Whether every provider requires it. A view is valid if it
+            has these (`TrimContext.problems`); others are checked on request.
+    """
+
+    name: str
+    everywhere: bool = attrs.field(kw_only=True)
+    _find: Callable[[Pairs], Iterator[Flaw]]
+    _cuts: Callable[[Sequence[Message]], Iterator[int]]
+
+    def holds(self, messages: Iterable[Message]) -> bool:
+        """
+        Whether *messages* have this property.
+
+        Raises:
+            TypeError:
+                If *messages* holds something else, as for `flaws` and `safe_cuts`.
+        """
+        return not self.flaws(messages)
+
+    def flaws(self, messages: Iterable[Message]) -> tuple[Flaw, ...]:
+        """
+        Where *messages* lack it, and what to do; ``()`` if they have it.
+        """
+        return tuple(self._find(enumerate(_check_messages(messages))))
+
+    def safe_cuts(self, messages: Iterable[Message]) -> frozenset[int]:
+        """
+        Where *messages* can be cut in two without violating this property.
+
+        A cut at *i* is before ``messages[i]``: 0 and ``len(messages)`` cut
+        nothing, and are in. What is wrong with the messages anyway makes no
+        cut unsafe.
+        """
+        every = _check_messages(messages)
+        return frozenset({0, len(every), *self._cuts(every)})
+
+    def __repr__(self) -> str:
+        return f"<Property: {self.name}>"
+
+
+def _check_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
+    check_iterable(messages, "messages", "Messages or a list")
+    return tuple([check_message(message) for message in messages])
+
+
+def _find_unpaired(name: str) -> Callable[[Pairs], Iterator[Flaw]]:
+    def find(pairs: Pairs) -> Iterator[Flaw]:
+        open_calls = NO_OPEN_CALLS
+        for seq, message in pairs:
+            open_calls, flaws = check_pairing(open_calls, seq, message)
+            yield from [flaw for flaw in flaws if flaw.property == name]
+
+    return find
+
+
+def group_boundaries(messages: Sequence[Message]) -> Iterator[int]:
+    """
+    Where *messages* can be cut without parting a result from its call.
+    """
+    unsure: list[int] = []
+    open_calls = NO_OPEN_CALLS
+    for at, message in enumerate(messages):
+        if not isinstance(message, ToolMessage):
+            yield from unsure
+            yield at
+            unsure = []
+        elif message.tool_call_id in open_calls.pending:
+            unsure = []
+        else:
+            # Safe unless another result of the same calls comes behind it.
+            unsure.append(at)
+
+        open_calls, _ = check_pairing(open_calls, at, message)
+
+    yield from unsure
+
+
+def _find_late_systems(pairs: Pairs) -> Iterator[Flaw]:
+    first = -1
+    for seq, message in pairs:
+        if not isinstance(message, SystemMessage):
+            first = seq if first < 0 else first
+        elif first >= 0:
+            what = (
+                f"messages[{seq}] is a system message behind messages[{first}]; "
+                "put it in front of all others, or make it a user's message"
+            )
+            yield Flaw("late system message", (first, seq), what, SYSTEM_IN_FRONT.name)
+
+
+def _cuts_after_systems(messages: Sequence[Message]) -> Iterator[int]:
+    lead = 0
+    while lead < len(messages) and isinstance(messages[lead], SystemMessage):
+        lead += 1
+
+    return iter(range(lead, len(messages)))
+
+
+def _is_only_reasoning(message: Message) -> bool:
+    return (
+        isinstance(message, AssistantMessage)
+        and not message.tool_calls
+        and bool(message.parts)
+        and all(isinstance(part, ReasoningPart) for part in message.parts)
+    )
+
+
+def _find_parted_reasoning(pairs: Pairs) -> Iterator[Flaw]:
+    reasoning = -1
+    for seq, message in pairs:
+        if reasoning >= 0 and not isinstance(message, AssistantMessage):
+            what = (
+                f"messages[{reasoning}] is reasoning alone, and messages[{seq}], "
+                "which follows it, isn't the assistant's; keep the reasoning with the "
+                "assistant's message it led to, or drop it"
+            )
+            yield Flaw("parted reasoning", (reasoning, seq), what, REASONING_STAYS.name)
+
+        reasoning = seq if _is_only_reasoning(message) else -1
+
+
+def _cuts_outside_reasoning(messages: Sequence[Message]) -> Iterator[int]:
+    for at, message in enumerate(messages):
+        follows_reasoning = at and _is_only_reasoning(messages[at - 1])
+        if not (follows_reasoning and isinstance(message, AssistantMessage)):
+            yield at
+
+
+def _find_wrong_start(pairs: Pairs) -> Iterator[Flaw]:
+    for seq, message in pairs:
+        if not isinstance(message, SystemMessage):
+            if not isinstance(message, UserMessage):
+                what = (
+                    f"messages[{seq}] comes first and has the role "
+                    f"{message.role or 'unknown'!r}; start on a user's message "
+                    "(start_on_user=True)"
+                )
+                yield Flaw("start", (seq,), what, STARTS_ON_USER.name)
+
+            return
+
+
+def _cuts_before_users(messages: Sequence[Message]) -> Iterator[int]:
+    # The loop goes backwards because a cut before system messages is as good as one
+    # before the message that follows them.
+    good = True
+    for at in range(len(messages) - 1, -1, -1):
+        if not isinstance(messages[at], SystemMessage):
+            good = isinstance(messages[at], UserMessage)
+
+        if good:
+            yield at
+
+
+RESULTS_FOLLOW_CALLS = Property(
+    RESULTS_FOLLOW, _find_unpaired(RESULTS_FOLLOW), group_boundaries, everywhere=True
+)
+CALLS_KEEP_RESULTS = Property(
+    CALLS_KEEP, _find_unpaired(CALLS_KEEP), group_boundaries, everywhere=True
+)
+SYSTEM_IN_FRONT = Property(
+    "system messages stand in front",
+    _find_late_systems,
+    _cuts_after_systems,
+    everywhere=False,
+)
+REASONING_STAYS = Property(
+    "reasoning stays with what it led to",
+    _find_parted_reasoning,
+    _cuts_outside_reasoning,
+    everywhere=False,
+)
+STARTS_ON_USER = Property(
+    "the first to speak is a user",
+    _find_wrong_start,
+    _cuts_before_users,
+    everywhere=False,
+)
+
+PROPERTIES = (
+    RESULTS_FOLLOW_CALLS,
+    CALLS_KEEP_RESULTS,
+    SYSTEM_IN_FRONT,
+    REASONING_STAYS,
+    STARTS_ON_USER,
+)

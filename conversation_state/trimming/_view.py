@@ -27,13 +27,17 @@ from conversation_state.trimming._elements import (
     check_message,
     read_mark,
 )
-from conversation_state.trimming._prefix import SharedPrefix, find_shared_prefix
-from conversation_state.trimming._properties import Property
 from conversation_state.trimming._selection import Selection
-from conversation_state.trimming._sequences import DroppedView, ShownView
+from conversation_state.trimming._sequences import (
+    DroppedView,
+    SharedPrefix,
+    ShownView,
+    find_shared_prefix,
+)
 from conversation_state.trimming._validity import (
     NO_OPEN_CALLS,
     Flaw,
+    Property,
     check_pairing,
     survey_log,
 )
@@ -264,9 +268,6 @@ class TrimContext:
         return self._with_selection(selection.change({seq: edit}))
 
     def _with_selection(self, selection: Selection) -> TrimContext:
-        """
-        This view where it shows *selection*; itself if it does.
-        """
         if selection is self._selection:
             return self
 
