@@ -126,8 +126,6 @@ def render_transcript(
         written.append(
             write(format_heading(message, names, quote), iterate_blocks(message, quote))
         )
-        # Compatible servers use an id again: a result means the latest call before it.
-        names |= {call.id: call.name for call in message.tool_calls}
 
     return "\n\n".join(written)
 
@@ -155,7 +153,7 @@ class ContentBlock(NamedTuple):
 def format_heading(message: Message, names: dict[str, str], quote: Quote) -> str:
     """
     The role, name, call and time of a message; *names* has the names of the
-    calls made so far, by their ids.
+    calls made so far, by their ids, and then its own, too.
     """
     words = [message.role]
     if isinstance(message, UnknownMessage):
@@ -184,6 +182,8 @@ def format_heading(message: Message, names: dict[str, str], quote: Quote) -> str
     if message.timestamp is not None:
         facts.append(message.timestamp.isoformat(" "))
 
+    # Compatible servers use an id again: a result means the latest call before it.
+    names.update([(call.id, call.name) for call in message.tool_calls])
     return ", ".join(facts)
 
 

@@ -22,7 +22,6 @@ from conversation_state import (
     SystemMessage,
     ToolCall,
     ToolMessage,
-    TrimContext,
     Usage,
     UserMessage,
     decode,
@@ -31,15 +30,16 @@ from conversation_state import (
 from conversation_state.adapters import openai_chat
 from conversation_state.aggregator import Entry
 from conversation_state.diffing import Diff, Pair, diff
-from conversation_state.diffing._divergence import (
+from conversation_state.diffing._divergence import make_content_key
+from conversation_state.diffing.drawing import (
     APART,
     BOTH,
     CHANGED,
     SAME,
     align_rows,
-    make_content_key,
+    find_first_difference,
+    mark_differences,
 )
-from conversation_state.diffing._excerpts import find_first_difference, mark_differences
 from conversation_state.messages import UnknownMessage, make_tombstone
 from conversation_state.parts import (
     FilePart,
@@ -303,16 +303,15 @@ class TestDiff:
     @pytest.mark.parametrize(
         ("wrong", "problem"),
         [
-            (None, "is None; expected an Aggregator"),
-            ([UserMessage("hi")], r"is \[UserMessage.*; expected an Aggregator"),
+            (None, "is .*None; expected an Aggregator"),
+            ([UserMessage("hi")], r"is .*\[UserMessage.*; expected an Aggregator"),
             (
                 Aggregator.new().checkpoint("x"),
-                r"is a Checkpoint; .*: pass [ab]\.state",
+                r"is a Checkpoint: .*: pass [ab]\.state",
             ),
-            (Aggregator.new().turn, "is a Turn, a part of a state; expected the whole"),
-            (TrimContext.of([]), "is a TrimContext, a part of a state; expected"),
+            (Aggregator.new().turn, "is a Turn: .*; expected an Aggregator"),
         ],
-        ids=["nothing", "list", "checkpoint", "turn", "view"],
+        ids=["nothing", "list", "checkpoint", "turn"],
     )
     def test_rejects_other_types(self, wrong, problem):
         """

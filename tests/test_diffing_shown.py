@@ -577,7 +577,7 @@ class TestText:
         assert f"+ user: {'x' * 100}" == lines[0]
         assert f"+ user: {'x' * 100}… 1,001 more" == lines[1]
         assert "+   calls f as 19: 1" == lines[-2]
-        assert "+   10 more parts" == lines[-1]
+        assert "+   ... 10 more parts" == lines[-1]
 
     def test_names_of_tools(self):
         """

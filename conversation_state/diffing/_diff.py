@@ -5,12 +5,13 @@ The comparison of two states.
 from __future__ import annotations
 
 from itertools import islice
+from operator import attrgetter
 
 import attrs
 
 from conversation_state._lazy import draw_difference
 from conversation_state._persistent import final
-from conversation_state._wording import describe_type, format_count, shorten_repr
+from conversation_state._wording import describe_value, format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
 from conversation_state.diffing._divergence import Divergence, Pair, pair_equivalent
 from conversation_state.diffing._text import format_markdown, format_text
@@ -200,6 +201,10 @@ def _check_options(names: tuple[str, str], limit: int) -> tuple[str, str, int]:
     return a, b, limit
 
 
+# What states are compared by, besides entries and ledger.
+_lineage = attrgetter("id", "parent_id", "root_id", "init_len", "init_ledger_len")
+
+
 def diff(a: Aggregator, b: Aggregator) -> Diff:
     """
     What *a* and *b* have in common, and what only one of them has.
@@ -225,7 +230,10 @@ def diff(a: Aggregator, b: Aggregator) -> Diff:
     """
     for name, value in (("a", a), ("b", b)):
         if not isinstance(value, Aggregator):
-            raise TypeError(_describe_wrong_type(name, value))
+            hint = f": pass {name}.state" if isinstance(value, Checkpoint) else ""
+            raise TypeError(
+                f"{name} is {describe_value(value)}; expected an Aggregator{hint}"
+            )
 
     entries: Divergence[Entry] = Divergence.of(a.entries, b.entries)
     ledger: Divergence[LedgerEntry] = Divergence.of(a.ledger, b.ledger)
@@ -236,29 +244,7 @@ def diff(a: Aggregator, b: Aggregator) -> Diff:
         entries=entries,
         ledger=ledger,
         context=tuple(islice(a.entries.iterate(start), common - start)),
-        identical=a is b
-        or not (entries or ledger or _get_lineage(a) != _get_lineage(b)),
+        identical=a is b or not (entries or ledger or _lineage(a) != _lineage(b)),
         # A common entry is before the point of divergence, or after it.
         related=a.root_id == b.root_id or common > 0 or bool(entries.both),
     )
-
-
-def _get_lineage(state: Aggregator) -> tuple[object, ...]:
-    return (
-        state.id,
-        state.parent_id,
-        state.root_id,
-        state.init_len,
-        state.init_ledger_len,
-    )
-
-
-def _describe_wrong_type(name: str, value: object) -> str:
-    kind = describe_type(value)
-    if isinstance(value, Checkpoint):
-        return f"{name} is {kind}; expected an Aggregator: pass {name}.state"
-
-    if hasattr(value, "entries") or hasattr(value, "messages"):
-        return f"{name} is {kind}, a part of a state; expected the whole Aggregator"
-
-    return f"{name} is {shorten_repr(value)}; expected an Aggregator"

@@ -1,14 +1,13 @@
 """
-Where two logs diverge, and what each has since then, side by side: also messages
-with the same content, paired.
+Where two logs diverge, what each has since then, and which messages have the same
+content.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, zip_longest
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import attrs
@@ -25,14 +24,8 @@ from conversation_state.messages import (
 from conversation_state.parts import Part, ReasoningPart, TextPart
 
 __all__ = [
-    "APART",
-    "BOTH",
-    "CHANGED",
-    "SAME",
     "Divergence",
     "Pair",
-    "Row",
-    "align_rows",
     "make_content_key",
     "pair_equivalent",
 ]
@@ -135,105 +128,6 @@ class Divergence(Generic[I]):
 
     def __bool__(self) -> bool:
         return bool(self.rest_a or self.rest_b)
-
-
-# How the two entries of a row are related.
-APART, SAME, BOTH, CHANGED = "apart", "same", "both", "changed"
-
-
-@final
-class Row(NamedTuple):
-    """
-    An entry of one side, and the entry of the other side beside it.
-
-    Attributes:
-        a: An entry of *a*, or None.
-
-        b: An entry of *b*, or None.
-
-        kind: How the two are related: unrelated entries, ``apart``; two entries
-            with the ``same`` content; one entry that ``both`` have; or one
-            identity with two messages, ``changed``.
-
-        a_elsewhere: The kind of the pair that the entry of *a* makes with one of
-            *b* in another row; "" if it makes none.
-
-        b_elsewhere: The same for the entry of *b*.
-    """
-
-    a: Entry | None
-    b: Entry | None
-    kind: str = APART
-    a_elsewhere: str = ""
-    b_elsewhere: str = ""
-
-
-def align_rows(
-    divergence: Divergence[Entry], same: Sequence[Pair[Entry]]
-) -> Iterator[Row]:
-    """
-    Everything both sides have since they diverged, each entry once per side.
-
-    Keeps both orders. As many pairs as that allows are in one row; the entries
-    between two such rows are beside those between them on the other side.
-
-    O(k log k) for k pairs before the first row, and lazy from there on.
-    """
-    a, b = divergence.rest_a, divergence.rest_b
-    pairs = [(pair, BOTH if pair.a == pair.b else CHANGED) for pair in divergence.both]
-    pairs += [(pair, SAME) for pair in same]
-    kinds: dict[str, str] = {}
-    anchors: list[tuple[int, int, str]] = []
-    if pairs:
-        in_a = {entry.id: at for at, entry in enumerate(a)}
-        in_b = {entry.id: at for at, entry in enumerate(b)}
-        found = [(in_a[pair.a.id], in_b[pair.b.id], kind) for pair, kind in pairs]
-        anchors = _find_longest_increasing(sorted(found))
-        for pair, kind in pairs:
-            kinds[pair.a.id] = kinds[pair.b.id] = kind
-
-    at_a = at_b = 0
-    for to_a, to_b, kind in (*anchors, (len(a), len(b), "")):
-        # Items are taken by index, because slicing would make all rows before the first
-        # one.
-        between_a = map(a.__getitem__, range(at_a, to_a))
-        between_b = map(b.__getitem__, range(at_b, to_b))
-        for ours, theirs in zip_longest(between_a, between_b):
-            a_kind = kinds.get(ours.id, "") if kinds and ours else ""
-            b_kind = kinds.get(theirs.id, "") if kinds and theirs else ""
-            yield Row(ours, theirs, APART, a_kind, b_kind)
-
-        if kind:
-            yield Row(a[to_a], b[to_b], kind)
-
-        at_a, at_b = to_a + 1, to_b + 1
-
-
-def _find_longest_increasing(
-    found: list[tuple[int, int, str]],
-) -> list[tuple[int, int, str]]:
-    """
-    The most items of *found*, which is sorted by their first number, whose
-    second numbers increase, too.
-    """
-    # `ends` has, for each length, the lowest second number that an increasing
-    # subsequence of that length can end with.
-    ends: list[int] = []
-    last: list[int] = []
-    before: list[int] = []
-    for at, (_, second, _) in enumerate(found):
-        length = bisect_left(ends, second)
-        before.append(last[length - 1] if length else -1)
-        ends[length : length + 1] = [second]
-        last[length : length + 1] = [at]
-
-    chosen = []
-    at = last[-1] if last else -1
-    while at >= 0:
-        chosen.append(found[at])
-        at = before[at]
-
-    return chosen[::-1]
 
 
 # The fields of a part that are not content.

@@ -5,38 +5,35 @@ A difference as text, for a terminal and as Markdown.
 from __future__ import annotations
 
 import re
-from itertools import islice, zip_longest
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from conversation_state._wording import format_count
-from conversation_state.diffing._divergence import (
+from conversation_state.aggregator import Entry
+from conversation_state.diffing.drawing import (
     APART,
     BOTH,
     CHANGED,
     SAME,
+    Row,
     align_rows,
-)
-from conversation_state.diffing._excerpts import (
-    describe_following,
-    find_first_difference,
-    find_window,
-    pair_blocks,
-)
-from conversation_state.diffing._summary import (
-    ShownMessage,
     collect_call_names,
     describe_common,
     describe_ledger,
     describe_rest,
     elsewhere_note,
-    order_messages,
-    write_heading,
+    find_first_difference,
+    list_differing_fields,
+    pair_blocks,
+    pair_parts,
 )
 from conversation_state.rendering import (
     ContentBlock,
     Quote,
     escape_line,
     format_code_span,
+    format_heading,
     format_markdown_turn,
     iterate_blocks,
     quote_word,
@@ -58,6 +55,59 @@ _MAX_BODY = 2_000
 
 _INDENTATION = re.compile("\n *")
 _SIGNS = {BOTH: " ", SAME: "=", CHANGED: "!"}
+
+
+class ShownMessage(NamedTuple):
+    """
+    A message of one side, ``a`` or ``b``, or "" where one is shown for both.
+
+    *kind* and *elsewhere* are those of its row, and *beside* is what that has on
+    the other side. Of the second of two ``changed`` ones, *fields* differ.
+    """
+
+    side: str
+    kind: str
+    heading: str
+    entry: Entry
+    beside: Entry | None = None
+    elsewhere: str = ""
+    fields: str = ""
+
+
+def order_messages(
+    found: Diff, rows: Iterable[Row], quote: Quote
+) -> Iterator[ShownMessage]:
+    """
+    The messages of *rows*, one below the other: of neighbouring rows that
+    differ, all of *a* come before all of *b*.
+    """
+    ours = collect_call_names(*found.context)
+    theirs = dict(ours)
+    waiting: list[ShownMessage] = []
+    for a, b, kind, a_elsewhere, b_elsewhere in rows:
+        if kind != APART:
+            yield from waiting
+            waiting = []
+
+        if a and b and kind not in (APART, CHANGED):
+            yield ShownMessage("", kind, format_heading(a.message, ours, quote), a)
+            # The same calls have other ids there, which results on that side refer to.
+            theirs |= collect_call_names(b)
+            continue
+
+        if a:
+            heading = format_heading(a.message, ours, quote)
+            yield ShownMessage("a", kind, heading, a, b, a_elsewhere)
+
+        if b:
+            heading = format_heading(b.message, theirs, quote)
+            if a and kind == CHANGED:
+                fields = list_differing_fields(a.message, b.message)
+                yield ShownMessage("b", kind, heading, b, a, fields=fields)
+            else:
+                waiting.append(ShownMessage("b", kind, heading, b, a, b_elsewhere))
+
+    yield from waiting
 
 
 # For a terminal
@@ -96,7 +146,7 @@ def _make_last(found: Diff, quote: Quote) -> ShownMessage:
     # The calls before it may name the tool it is of.
     *before, last = found.context
     return ShownMessage(
-        "", BOTH, write_heading(last, collect_call_names(*before), quote), last
+        "", BOTH, format_heading(last.message, collect_call_names(*before), quote), last
     )
 
 
@@ -106,29 +156,16 @@ def _format_lines(shown: ShownMessage, note: str) -> list[str]:
     so that it can't be taken for a heading.
     """
     beside = shown.beside
-    blocks = list(iterate_blocks(shown.entry.message, quote_word))
-    others = list(iterate_blocks(beside.message, quote_word)) if beside else []
+    blocks = iterate_blocks(shown.entry.message, quote_word)
+    others = iterate_blocks(beside.message, quote_word) if beside else ()
     head = f"{shown.heading}{note}:"
     lines = [head]
-    window = find_window(blocks, others, _MAX_PARTS)
-    start, stop = window.start, window.stop
-    if start:
-        lines.append(f"  {format_count(start, 'part')} before")
-
-    for block, other in zip_longest(
-        blocks[start:stop], others[start : start + _MAX_PARTS]
-    ):
-        if block is None:
-            break
-
+    for block, other in pair_parts(blocks, others, _MAX_PARTS):
         body = _shorten_body(block, other)
         if lines == [head] and not block.label:
             lines = [f"{head} {body}"]
         else:
             lines.append(f"  {block.label}: {body}" if body else f"  {block.label}")
-
-    if window.after:
-        lines.append(f"  {describe_following(window, 'more part')}")
 
     return lines
 

@@ -27,11 +27,15 @@ from conversation_state.diffing.drawing import (
     list_differing_fields,
     mark_differences,
     pair_blocks,
-    write_heading,
 )
 from conversation_state.pages._markup import Child, Markup, Words, element, join_markup
 from conversation_state.pages._transcripts import CallNames
-from conversation_state.rendering import ContentBlock, escape_invisible, iterate_blocks
+from conversation_state.rendering import (
+    ContentBlock,
+    escape_invisible,
+    format_heading,
+    iterate_blocks,
+)
 
 __all__ = ["draw_columns"]
 
@@ -186,7 +190,7 @@ def _draw_message(
     *,
     mark: str = "",
 ) -> Markup:
-    heading: list[Child] = [Markup(write_heading(entry, calls, words.code))]
+    heading: list[Child] = [Markup(format_heading(entry.message, calls, words.code))]
     heading += [" · ", note] if note else []
     others: Iterable[ContentBlock] = ()
     if beside is not None and beside.message.role == entry.message.role:

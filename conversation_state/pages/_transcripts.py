@@ -56,7 +56,6 @@ def draw_message(
     One message; *names* has the names of the calls before it, and then its own.
     """
     heading = Markup(format_heading(message, names, words.code))
-    names |= {call.id: call.name for call in message.tool_calls}
     erased = " cs-erased" if find_erasure(message) is not None else ""
     return element(
         "article",
