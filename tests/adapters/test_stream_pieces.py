@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conversation_state.adapters._stream_pieces import (
+from conversation_state.adapters._streaming import (
     PieceTemplate,
     SurrogateBuffer,
     call_chunks,

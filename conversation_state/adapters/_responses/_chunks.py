@@ -20,8 +20,8 @@ from conversation_state.adapters._responses._blocks import ADDRESS, NOISE, SOURC
 from conversation_state.adapters._responses._response import ResponseInfo, read_response
 from conversation_state.adapters._responses._stream_deltas import DeltaReader
 from conversation_state.adapters._responses._stream_order import OutputOrder
-from conversation_state.adapters._stream_pieces import PieceTemplate
 from conversation_state.adapters._streaming import (
+    PieceTemplate,
     achunks_of,
     add_to,
     check_event,

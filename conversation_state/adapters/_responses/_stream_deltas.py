@@ -12,7 +12,7 @@ from conversation_state.adapters._reading import ObjectReader, as_sent, is_list
 from conversation_state.adapters._responses._blocks import CALLS
 from conversation_state.adapters._responses._stream_items import StreamedText
 from conversation_state.adapters._responses._stream_order import MAX_ITEMS, OutputOrder
-from conversation_state.adapters._stream_pieces import PieceTemplate
+from conversation_state.adapters._streaming import PieceTemplate
 from conversation_state.messages import AssistantMessage, ResponseMeta
 
 __all__ = ["DeltaReader"]

@@ -22,7 +22,7 @@ from conversation_state.adapters._notes import notes_of, with_notes
 from conversation_state.adapters._reading import DocumentReader, ObjectReader, mended
 from conversation_state.adapters._responses._blocks import ADDRESS, CALLS, SOURCE
 from conversation_state.adapters._responses._items import read_call
-from conversation_state.adapters._stream_pieces import SurrogateBuffer, call_chunks
+from conversation_state.adapters._streaming import SurrogateBuffer, call_chunks
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import UnknownPart
 from conversation_state.tools import ToolCall

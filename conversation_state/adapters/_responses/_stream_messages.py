@@ -25,7 +25,7 @@ from conversation_state.adapters._responses._stream_items import (
     StreamedItem,
     StreamedText,
 )
-from conversation_state.adapters._stream_pieces import part_chunks
+from conversation_state.adapters._streaming import part_chunks
 from conversation_state.messages import AssistantMessage, LogProb, ResponseMeta
 from conversation_state.parts import ReasoningPart, RefusalPart, TextPart
 

@@ -18,10 +18,10 @@ from conversation_state.adapters._reading import (
     mended,
     take_text,
 )
-from conversation_state.adapters._stream_pieces import PieceTemplate
 from conversation_state.adapters._streaming import (
     ALONE,
     ChangeFilter,
+    PieceTemplate,
     achunks_of,
     check_event,
     chunks_of,

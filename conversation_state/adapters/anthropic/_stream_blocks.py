@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import DocumentReader, ObjectReader
-from conversation_state.adapters._stream_pieces import (
+from conversation_state.adapters._streaming import (
     SurrogateBuffer,
     call_chunks,
     part_chunks,

@@ -20,17 +20,15 @@ from conversation_state.adapters._reading import (
     describe_failure,
     is_list,
 )
-from conversation_state.adapters._stream_pieces import (
+from conversation_state.adapters._streaming import (
     PieceTemplate,
     SurrogateBuffer,
-    make_text_chunk,
-    part_chunks,
-)
-from conversation_state.adapters._streaming import (
     achunks_of,
     check_event,
     checked_choice,
     chunks_of,
+    make_text_chunk,
+    part_chunks,
 )
 from conversation_state.adapters.gemini._parts import (
     SOURCE,

@@ -17,21 +17,18 @@ from conversation_state.adapters._reading import (
     is_map,
     take_text,
 )
-from conversation_state.adapters._stream_pieces import (
-    PieceTemplate,
-    SurrogateBuffer,
-    make_text_chunk,
-    part_chunks,
-)
 from conversation_state.adapters._streaming import (
     ALONE,
     ChangeFilter,
-    IndexedLists,
+    PieceTemplate,
+    SurrogateBuffer,
     achunks_of,
     add_to,
     check_event,
     checked_choice,
     chunks_of,
+    make_text_chunk,
+    part_chunks,
 )
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
@@ -43,8 +40,11 @@ from conversation_state.adapters.openai_chat._response import (
     read_logprobs,
     read_usage,
 )
-from conversation_state.adapters.openai_chat._stream_audio import AudioAssembler
-from conversation_state.adapters.openai_chat._stream_calls import CallAssembler
+from conversation_state.adapters.openai_chat._stream_pieces import (
+    AudioAssembler,
+    CallAssembler,
+    IndexedLists,
+)
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart

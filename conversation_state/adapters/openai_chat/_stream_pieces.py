@@ -1,22 +1,31 @@
 """
-Which call a piece of a streamed response belongs to.
+What a stream brings in pieces besides texts: calls, audio, and lists of dialects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeGuard
 
-from conversation_state.adapters._notes import with_notes
+import attrs
+
+from conversation_state.adapters._notes import with_notes, without_empty
 from conversation_state.adapters._reading import ObjectReader, is_list, is_map
-from conversation_state.adapters._stream_pieces import SurrogateBuffer, call_chunks
-from conversation_state.adapters._streaming import ChangeFilter
+from conversation_state.adapters._streaming import (
+    ChangeFilter,
+    SurrogateBuffer,
+    call_chunks,
+)
+from conversation_state.adapters._wire import decode_base64
 from conversation_state.adapters.openai_chat._blocks import SOURCE
 from conversation_state.messages import AssistantMessage
+from conversation_state.parts import AudioPart, Part
 from conversation_state.tools import ToolCall
 
-__all__ = ["CallAssembler"]
+__all__ = ["AudioAssembler", "CallAssembler", "IndexedLists"]
 
+_AUDIO = frozenset({"data", "transcript"})
 _CALL = frozenset({"custom", "function", "id", "index", "type"})
 _FUNCTION = frozenset({"arguments", "name"})
 _CUSTOM = frozenset({"input", "name"})
@@ -26,35 +35,10 @@ _ARGUMENTS = "function.arguments"
 _MAX_INDEX = 2**63 - 1
 
 
-class _ChatCall:
-    def __init__(self, index: int, call_id: str, made_id: str) -> None:
-        self.index = index
-        self.id = call_id or made_id
-        self.made_id = "" if call_id else made_id
-        self.late_id = ""
-        self.name = ""
-        self.is_custom = False
-        self.pieces = 0
-        self.arguments = SurrogateBuffer()
-        self.brackets = _BracketDepth()
-
-    def has_id(self, call_id: str) -> bool:
-        """
-        Whether this can be the call with *call_id*: a call that began without an id
-        may get one later, once.
-        """
-        if self.made_id and not self.late_id:
-            return True
-
-        return call_id in {self.id, self.late_id}
-
-
 class _BracketDepth:
     """
-    How deep a JSON text is nested so far.
-
-    Attributes:
-        is_whole: Whether it is an object, or a list, that has been closed.
+    How deep a JSON text is nested so far. *is_whole* says whether it is an object, or
+    a list, that has been closed.
     """
 
     def __init__(self) -> None:
@@ -76,6 +60,29 @@ class _BracketDepth:
             elif character in "}]":
                 self._depth -= 1
                 self.is_whole = not self._depth
+
+
+@attrs.define(eq=False)
+class _ChatCall:
+    index: int
+    id: str
+    made_id: str  # "" if the provider sent an id with the first piece
+    late_id: str = ""
+    name: str = ""
+    is_custom: bool = False
+    is_begun: bool = False
+    arguments: SurrogateBuffer = attrs.field(factory=SurrogateBuffer)
+    brackets: _BracketDepth = attrs.field(factory=_BracketDepth)
+
+    def has_id(self, call_id: str) -> bool:
+        """
+        Whether this can be the call with *call_id*: a call that began without an id
+        may get one later, once.
+        """
+        if self.made_id and not self.late_id:
+            return True
+
+        return call_id in {self.id, self.late_id}
 
 
 class CallAssembler:
@@ -249,7 +256,8 @@ class CallAssembler:
         # The next call is numbered behind all others, unless this is the largest index.
         self._next = max(self._next, index + 1) if index < _MAX_INDEX else self._next
         self._taken.add(index)
-        call = _ChatCall(index, call_id, f"{prefix}_call_{len(self._opened)}")
+        made_id = "" if call_id else f"{prefix}_call_{len(self._opened)}"
+        call = _ChatCall(index, call_id or made_id, made_id)
         self._opened.append(call)
         self._by_id.setdefault(call.id, call)
         return call
@@ -283,8 +291,7 @@ def _make_piece(
     *,
     kind: str = "",
 ) -> ToolCall:
-    opens = not call.pieces
-    call.pieces += 1
+    opens, call.is_begun = not call.is_begun, True
     if call.made_id:
         call.brackets.read(arguments)
         if opens:
@@ -304,4 +311,190 @@ def _make_piece(
         index=call.index,
         type=(opens and kind) or "function",
         metadata=metadata,
+    )
+
+
+class AudioAssembler:
+    def __init__(self, news: ChangeFilter) -> None:
+        self._news = news
+        self._repair = SurrogateBuffer()
+        self._encoded = ""
+        self._keys: dict[str, Any] = {}
+        self._transcript: list[str] = []
+        # The note that takes what `rest` returns: "keys" as long as no data came, then
+        # "audio".
+        self.place = "keys"
+
+    def read(self, delta: ObjectReader) -> list[Part]:
+        """
+        The audio that *delta* brings, with its metadata.
+        """
+        raw = delta.raw.get("audio")
+        if raw is None:
+            return []
+
+        if not is_map(raw):
+            delta.wrong("audio", "an object or null")
+            return []
+
+        node = ObjectReader(delta.reading, raw, f"{delta.path}.audio")
+        self._news.add(self._keys, node, _AUDIO, "audio")
+        if raw.get("transcript") is not None:
+            piece = raw["transcript"]
+            if isinstance(piece, str):
+                self._transcript.append(self._repair.next(piece))
+            else:
+                node.wrong("transcript", "a text or null")
+
+        octets = self._decode_data(node) if raw.get("data") is not None else b""
+        return [self._make_part(octets)] if octets else []
+
+    def _make_part(self, octets: bytes) -> AudioPart:
+        self.place = "audio"
+        notes = {"under": {"audio": True}, "keys": self._take_keys()}
+        metadata = with_notes(SOURCE, without_empty(notes))
+        return AudioPart(data=octets, metadata=metadata)
+
+    def _take_keys(self) -> dict[str, Any]:
+        keys, transcript = self._keys, "".join(self._transcript)
+        self._keys, self._transcript = {}, []
+        return {**keys, "transcript": transcript} if transcript else keys
+
+    def _decode_data(self, node: ObjectReader) -> bytes:
+        # A piece may be cut anywhere. Groups of four characters are whole bytes, and so
+        # is a text up to its padding; other characters wait for the next piece.
+        given = node.raw["data"]
+        if not isinstance(given, str):
+            node.wrong("data", "a text in base64")
+            return b""
+
+        text = self._encoded + "".join(given.split())
+        *ended, last = re.split("=+", text)
+        whole = len(last) // 4 * 4
+        self._encoded = last[whole:]
+        pieces = [piece for piece in (*ended, last[:whole]) if piece]
+        decoded = [decode_base64(piece) for piece in pieces]
+        if not all(decoded):
+            node.wrong("data", "a text in base64")
+            return b""
+
+        return b"".join(decoded)
+
+    def last(self) -> list[Part]:
+        """
+        The audio at the end, whose padding is missing.
+        """
+        encoded, self._encoded = self._encoded, ""
+        self._transcript.append(self._repair.rest())
+        octets = decode_base64(encoded)
+        # A single character is less than a byte, so it is kept as text.
+        if encoded and not octets:
+            self._keys["data"] = encoded
+
+        return [self._make_part(octets)] if octets else []
+
+    def rest(self) -> dict[str, Any]:
+        """
+        Metadata after the last piece of audio, or without any.
+        """
+        keys = self._take_keys()
+        return {"audio": keys} if keys else {}
+
+
+class IndexedLists:
+    """
+    Lists whose items come in pieces, most with the index of the item they are of.
+
+    If a key comes twice, its last value stands, unless it is a text that comes in
+    pieces. A piece with another type or id belongs to another item, even if the
+    index is the same (OpenRouter). Without an index (LiteLLM), a text continues
+    until it is signed.
+    """
+
+    def __init__(self) -> None:
+        self._lists: dict[str, list[Any]] = {}
+        self._at: dict[tuple[str, int], dict[str, Any]] = {}
+        # `rest` joins the pieces: appending each to a text would copy the text.
+        self._pieces: list[tuple[dict[str, Any], str, list[str]]] = []
+
+    def add(self, key: str, pieces: Sequence[Any], texts: frozenset[str]) -> None:
+        """
+        Add *pieces* of items of the list under *key*, plain JSON. The values of the
+        keys *texts* come in pieces themselves.
+        """
+        items = self._lists.setdefault(key, [])
+        for piece in pieces:
+            if not is_map(piece):
+                items.append(piece)
+                continue
+
+            at: Any = piece.get("index")
+            has_index = at.__class__ is int
+            item = (
+                self._at.get((key, at)) if has_index else _find_unsigned(items, texts)
+            )
+            if not _is_more_of(item, piece):
+                item = {}
+                items.append(item)
+
+            if has_index:
+                self._at[key, at] = item
+            elif piece.get("signature"):
+                # Some providers repeat the whole text in the last piece, with its
+                # signature.
+                for name in texts & item.keys() & piece.keys():
+                    if (
+                        isinstance(item[name], list)
+                        and "".join(item[name]) == piece[name]
+                    ):
+                        item[name].clear()
+
+            self._add_to_item(item, piece, texts)
+
+    def _add_to_item(
+        self, item: dict[str, Any], piece: Mapping[str, Any], texts: frozenset[str]
+    ) -> None:
+        for key, value in piece.items():
+            if key in texts and isinstance(value, str):
+                if not isinstance(item.get(key), list):
+                    item[key] = []
+                    self._pieces.append((item, key, item[key]))
+
+                item[key].append(value)
+            elif value is not None or key not in item:
+                item[key] = value
+
+    def rest(self) -> dict[str, Any]:
+        """
+        The lists, as far as they were received.
+        """
+        for item, key, pieces in self._pieces:
+            item[key] = "".join(pieces)
+
+        self._pieces = []
+        return self._lists
+
+
+def _find_unsigned(
+    items: Sequence[Any], texts: frozenset[str]
+) -> dict[str, Any] | None:
+    """
+    The last of *items*, if it has one of the keys *texts* and no signature yet.
+    """
+    last = items[-1] if items else None
+    if not isinstance(last, dict) or texts.isdisjoint(last) or last.get("signature"):
+        return None
+
+    return last
+
+
+def _is_more_of(
+    item: dict[str, Any] | None, piece: Mapping[str, Any]
+) -> TypeGuard[dict[str, Any]]:
+    """
+    Whether *piece* can belong to *item*: neither their ids nor their types differ.
+    """
+    return item is not None and not any(
+        None not in (item.get(key), piece.get(key)) and item[key] != piece[key]
+        for key in ("id", "type")
     )
