@@ -192,9 +192,6 @@ def _read_media_fields(
 
 
 def _is_natural(kind: str, role: str) -> bool:
-    """
-    Whether messages of *role* may have blocks of *kind*.
-    """
     # The reference has blocks of audio, but the provider refuses them.
     return kind not in {"", "input_audio"} and role in {"user", "tool"}
 
@@ -324,9 +321,6 @@ def _write_medium(
 
 
 def _write_file(part: FilePart, notes: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """
-    The block of a file, and the media type that it states.
-    """
     block: dict[str, Any] = {"type": "input_file"}
     media_type = ""
     if part.data is None:

@@ -202,9 +202,6 @@ class ItemWriter:
 
 
 def _is_in_message(notes: Mapping[str, Any]) -> bool:
-    """
-    Whether *notes* are on a part of a message.
-    """
     return "item" in notes or notes.get("more") is True
 
 

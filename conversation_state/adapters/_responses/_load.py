@@ -230,9 +230,6 @@ class ItemLoader(DocumentReader):
             self._phase = phase if isinstance(phase, str) else ""
 
     def _finish_answer(self, meta: ResponseMeta | None = None, **notes: Any) -> None:
-        """
-        Add the message of the model's output so far, if any.
-        """
         if self._answer is None:
             return
 

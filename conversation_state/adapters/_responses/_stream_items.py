@@ -3,7 +3,7 @@ The items of a stream while they are made.
 
 Each item gives its pieces as they come. The rest of it, such as its id or
 citations, comes with the last piece: it is read from the item at its end, as
-from a whole response.
+from a whole response (`_items`).
 
 What lives here: what all items have, and calls. What does not: items that are
 made of blocks (`_stream_messages`), and the order of items (`_stream_order`).
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -27,7 +27,9 @@ from conversation_state.messages import AssistantMessage
 from conversation_state.parts import UnknownPart
 from conversation_state.tools import ToolCall
 
-__all__ = ["StreamContext", "StreamedCall", "StreamedItem", "StreamedText"]
+__all__ = ["Chunks", "StreamContext", "StreamedCall", "StreamedItem", "StreamedText"]
+
+Chunks: TypeAlias = list[AssistantMessage]
 
 
 class StreamContext:
@@ -90,48 +92,37 @@ class StreamedItem:
     is_piecemeal = False
 
     def __init__(
-        self, places: StreamContext, added: Mapping[str, Any], at: int
+        self, context: StreamContext, added: Mapping[str, Any], at: int
     ) -> None:
-        self.places = places
+        self.context = context
         self.added = added
+        self.type: Any = added.get("type")
         self.at = at
+        self.name = f"output[{at}]"
         self.index: int | None = None
-        self.waiting: list[Callable[[], list[AssistantMessage]]] = []
+        self.waiting: list[Callable[[], Chunks]] = []
         self.is_done = False
         self.is_overtaken = False
         self._deltas: dict[str, list[str]] = {}
         self._event_keys: dict[str, Any] = {}
 
-    @property
-    def type(self) -> Any:
-        return self.added.get("type")
-
-    def overtake(self) -> list[AssistantMessage]:
-        """
-        The last chunks before those of items behind it.
-        """
+    def overtake(self) -> Chunks:
         self.is_overtaken = True
         return []
 
     @property
-    def name(self) -> str:
-        return f"output[{self.at}]"
-
-    @property
     def made_id(self) -> str:
         # `load` numbers calls in the same way, so that both make up the same id.
-        return f"{self.places.prefix}_call_{self.index}"
+        return f"{self.context.prefix}_call_{self.index}"
 
-    def start(self) -> list[AssistantMessage]:
+    def start(self) -> Chunks:
         """
         Take a place, and give what is known from the beginning.
         """
-        self.index = self.places.take()
+        self.index = self.context.take()
         return []
 
-    def finish(
-        self, raw: Mapping[str, Any] | None, path: str
-    ) -> list[AssistantMessage]:
+    def finish(self, raw: Mapping[str, Any] | None, path: str) -> Chunks:
         """
         The rest of the item, which is *raw*, at *path*, at its end; *raw* is None if
         it has no end. Nothing if the item is done already.
@@ -142,15 +133,13 @@ class StreamedItem:
             return []
 
         self.is_done = True
-        since = len(self.places.reading.mended)
+        since = len(self.context.reading.mended)
         chunks = self._finish_item(raw, path)
-        self.places.mend(since, path, self.name)
+        self.context.mend(since, path, self.name)
         return chunks
 
-    def _finish_item(
-        self, raw: Mapping[str, Any] | None, path: str
-    ) -> list[AssistantMessage]:
-        kept = self.places.reading.json(self.added if raw is None else raw, path)
+    def _finish_item(self, raw: Mapping[str, Any] | None, path: str) -> Chunks:
+        kept = self.context.reading.json(self.added if raw is None else raw, path)
         deltas = {kind: mended("".join(found)) for kind, found in self._deltas.items()}
         pieces = {**self._event_keys, **deltas}
         notes = {"pieces": pieces} if raw is None and pieces else {}
@@ -186,25 +175,15 @@ class StreamedText:
         # The size of the pieces that were counted, and the number of these pieces.
         self._size = self._counted = 0
 
-    def add(self, text: str) -> AssistantMessage:
-        """
-        A chunk that brings *text*, which counts as given.
-        """
-        self.pieces.append(text)
-        return self.chunk(text)
-
     def chunk(self, text: str) -> AssistantMessage:
-        return AssistantMessage(text)
+        raise NotImplementedError
 
     def plain_chunks(self) -> Callable[[str], AssistantMessage]:
-        """
-        As `chunk`, for valid text: a function that checks nothing.
-        """
-        return self.chunk
+        raise NotImplementedError
 
     def chunks(self) -> Callable[[str], AssistantMessage]:
         """
-        As `add`, for valid text: a function that checks nothing.
+        As `plain_chunks`; what is given counts as given.
         """
         chunk, note = self.plain_chunks(), self.pieces.append
 
@@ -214,15 +193,19 @@ class StreamedText:
 
         return add
 
-    def next(self, piece: str) -> list[AssistantMessage]:
+    def next(self, piece: str) -> Chunks:
         """
         The chunk of the next *piece*, without half of a character at its end, which
         waits.
         """
         text = self.cut.next(piece)
-        return [self.add(text)] if text else []
+        if not text:
+            return []
 
-    def end(self, whole: str) -> list[AssistantMessage]:
+        self.pieces.append(text)
+        return [self.chunk(text)]
+
+    def end(self, whole: str) -> Chunks:
         """
         The chunk of the text that *whole*, the text at the end, has behind the pieces.
         """
@@ -239,7 +222,8 @@ class StreamedText:
         not begin with them.
         """
         # The pieces are counted here and not when they come, because there are many of
-        # them and their size is needed at the end only.
+        # them and their size is needed at the end only. Without their size, each of
+        # many ends would join all pieces.
         uncounted = self.pieces[self._counted :]
         self._counted += len(uncounted)
         self._size += sum(map(len, uncounted))
@@ -250,20 +234,16 @@ class StreamedText:
 
 
 class StreamedCall(StreamedItem, StreamedText):
-    """
-    A call of one of the caller's tools.
-    """
-
     is_piecemeal = True
 
     def __init__(
-        self, places: StreamContext, added: Mapping[str, Any], at: int
+        self, context: StreamContext, added: Mapping[str, Any], at: int
     ) -> None:
-        StreamedItem.__init__(self, places, added, at)
+        StreamedItem.__init__(self, context, added, at)
         StreamedText.__init__(self)
         self._is_open = False
 
-    def start(self) -> list[AssistantMessage]:
+    def start(self) -> Chunks:
         """
         Take a place, and give the id and the name, if both are known.
         """
@@ -285,7 +265,7 @@ class StreamedCall(StreamedItem, StreamedText):
     def plain_chunks(self) -> Callable[[str], AssistantMessage]:
         return self.chunk if self.index is None else call_chunks(self.index)
 
-    def next(self, piece: str) -> list[AssistantMessage]:
+    def next(self, piece: str) -> Chunks:
         """
         The chunk of the next *piece*; none before the id and the name are known,
         because an id can't be added to a chunk that was given.
@@ -293,18 +273,16 @@ class StreamedCall(StreamedItem, StreamedText):
         chunks = super().next(piece)
         return chunks if self._is_open else []
 
-    def _finish_item(
-        self, raw: Mapping[str, Any] | None, path: str
-    ) -> list[AssistantMessage]:
+    def _finish_item(self, raw: Mapping[str, Any] | None, path: str) -> Chunks:
         key = CALLS[self.type]
         final = {"name": "", **self.added, **(raw or {})}
         if raw is None or key not in final:
             final[key] = "".join(self.pieces) + self.cut.rest()
 
-        node = ObjectReader(self.places.reading, final, path)
+        node = ObjectReader(self.context.reading, final, path)
         call = read_call(node, self.index or 0, self.made_id)
         if self.cut.is_mended:
-            self.places.mended[f"{self.name}.{key}"] = True
+            self.context.mended[f"{self.name}.{key}"] = True
 
         rest = self.rest(call.arguments)
         if rest is None:

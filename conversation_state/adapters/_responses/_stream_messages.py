@@ -21,6 +21,7 @@ from conversation_state.adapters._responses._items import (
     read_item_block,
 )
 from conversation_state.adapters._responses._stream_items import (
+    Chunks,
     StreamContext,
     StreamedItem,
     StreamedText,
@@ -33,33 +34,43 @@ __all__ = ["StreamedMessage"]
 
 
 class StreamedBlock(StreamedText):
+    """
+    A block of a message, or of a thought.
+
+    Attributes:
+        place: The list that it is in, and its number there.
+
+        kind: Its type.
+
+        index: Its place among the parts of the response.
+
+        raw: The block, as an event has it.
+
+        annotations: Those that came by themselves.
+
+        has_logprobs: Whether log probabilities came with the pieces.
+
+        notes: The notes on pieces that come after those of other items.
+    """
+
     def __init__(
-        self, where: str, number: int, kind: str, index: int, *, thought: bool
+        self, place: tuple[str, int], kind: str, index: int, *, is_thought: bool
     ) -> None:
         super().__init__()
-        self.where = where
-        self.number = number
+        self.place = place
         self.kind = kind
         self.index = index
-        self.part: type[TextPart | RefusalPart | ReasoningPart] = TextPart
-        if thought:
+        is_refusal = kind == "refusal"
+        self.text_key = "refusal" if is_refusal else "text"
+        self.part: type[TextPart | RefusalPart | ReasoningPart]
+        self.part = RefusalPart if is_refusal else TextPart
+        if is_thought:
             self.part = ReasoningPart
-        elif kind == "refusal":
-            self.part = RefusalPart
 
         self.raw: Mapping[str, Any] = {}
         self.annotations: list[Any] = []
         self.has_logprobs = False
-        # The notes on pieces that come after those of other items.
         self.notes: dict[str, Any] = {}
-
-    @property
-    def text_key(self) -> str:
-        return "refusal" if self.kind == "refusal" else "text"
-
-    @property
-    def place(self) -> tuple[str, int]:
-        return self.where, self.number
 
     def chunk(self, text: str) -> AssistantMessage:
         metadata = with_notes(SOURCE, self.notes)
@@ -81,24 +92,22 @@ class StreamedBlock(StreamedText):
 
 class StreamedMessage(StreamedItem):
     """
-    A message, or a thought.
+    A message, or a thought: an item that is made of blocks.
     """
 
     is_spoken = True
     is_piecemeal = True
 
     def __init__(
-        self, places: StreamContext, added: Mapping[str, Any], at: int
+        self, context: StreamContext, added: Mapping[str, Any], at: int
     ) -> None:
-        super().__init__(places, added, at)
+        super().__init__(context, added, at)
         self._blocks: dict[tuple[str, int], StreamedBlock] = {}
         self._open: StreamedBlock | None = None
         # The block that was open when items behind this one came.
         self._overtaken: StreamedBlock | None = None
 
-    def block(
-        self, where: str, number: int, kind: str
-    ) -> tuple[StreamedBlock, list[AssistantMessage]]:
+    def block(self, where: str, number: int, kind: str) -> tuple[StreamedBlock, Chunks]:
         """
         One of its blocks; if it is new, also the last chunk of the block before it.
         """
@@ -106,10 +115,10 @@ class StreamedMessage(StreamedItem):
         if found is not None:
             return found, []
 
-        chunks = [] if self._open is None else self._part_from(self._open)
-        return self._open_block(where, number, kind), chunks
+        chunks = [] if self._open is None else self._close_before_others(self._open)
+        return self._open_block((where, number), kind), chunks
 
-    def overtake(self) -> list[AssistantMessage]:
+    def overtake(self) -> Chunks:
         """
         The last chunk of the open block, whose end may come after pieces of other
         items.
@@ -120,34 +129,35 @@ class StreamedMessage(StreamedItem):
         if last is None:
             return []
 
-        chunks = self._part_from(last)
+        chunks = self._close_before_others(last)
         last.notes = {"more": True}
-        if last.where == "content":
+        if last.place[0] == "content":
             # The notes are maps, because `concat` would join the same text in the notes
             # of several pieces.
-            last.notes |= {"block": {last.kind: True}, "under": {last.where: True}}
+            last.notes |= {"block": {last.kind: True}, "under": {"content": True}}
 
         return chunks
 
-    def _part_from(self, last: StreamedBlock) -> list[AssistantMessage]:
+    def _close_before_others(self, block: StreamedBlock) -> Chunks:
         """
         The last chunk of a block that is not the last of the item.
         """
-        since = len(self.places.reading.mended)
-        path = f"$.{self._get_block_path(last)}"
-        chunks = self._close_block(last, last.as_is(), path, {"more": True})
-        self.places.mend(since, path, self._get_block_path(last))
+        since = len(self.context.reading.mended)
+        name = self._get_block_name(block)
+        chunks = self._close_block(block, block.as_is(), f"$.{name}", {"more": True})
+        self.context.mend(since, f"$.{name}", name)
         return chunks
 
-    def _open_block(self, where: str, number: int, kind: str) -> StreamedBlock:
-        taken = self.places.take() if self._blocks else self.index
-        thought = self.type == "reasoning"
-        block = StreamedBlock(where, number, kind, taken or 0, thought=thought)
-        self._blocks[block.place] = self._open = block
+    def _open_block(self, place: tuple[str, int], kind: str) -> StreamedBlock:
+        index = self.context.take() if self._blocks else self.index or 0
+        is_thought = self.type == "reasoning"
+        block = StreamedBlock(place, kind, index, is_thought=is_thought)
+        self._blocks[place] = self._open = block
         return block
 
-    def _get_block_path(self, block: StreamedBlock) -> str:
-        return f"{self.name}.{block.where}[{block.number}]"
+    def _get_block_name(self, block: StreamedBlock) -> str:
+        where, number = block.place
+        return f"{self.name}.{where}[{number}]"
 
     def _close_block(
         self,
@@ -156,58 +166,55 @@ class StreamedMessage(StreamedItem):
         path: str,
         notes: dict[str, Any],
         signature: str = "",
-    ) -> list[AssistantMessage]:
+    ) -> Chunks:
         """
         The last chunk of *block*, which is *raw* at its end.
         """
         logprobs: list[LogProb] = []
         part: Any = read_item_block(
-            ObjectReader(self.places.reading, raw, path),
-            block.where if self.type == "reasoning" else "",
+            ObjectReader(self.context.reading, raw, path),
+            block.place[0] if self.type == "reasoning" else "",
             notes,
             index=block.index,
             signature=signature,
             logprobs=logprobs,
         )
         if block.cut.is_mended:
-            self.places.mended[f"{self._get_block_path(block)}.{block.text_key}"] = True
+            name = f"{self._get_block_name(block)}.{block.text_key}"
+            self.context.mended[name] = True
 
         # If the block has another kind at its end, it does not continue the pieces that
         # were given.
         rest = block.rest(part.text) if part.__class__ is block.part else None
-        if rest is not None:
-            # The constructor is called, because `attrs.evolve` takes several times as
-            # long.
-            fields: dict[str, Any] = {"index": block.index, "metadata": part.metadata}
-            if block.part is ReasoningPart:
-                fields["signature"] = signature
-
-            part = block.part(rest, **fields)
-        elif block.pieces:
+        metadata = part.metadata
+        if rest is None and block.pieces:
             # The pieces were given and can't be taken back, so a note has the block at
             # its end.
-            done = {**notes, "done": self.places.reading.json(raw, path)}
-            part = block.part(
-                block.cut.rest(), index=block.index, metadata=with_notes(SOURCE, done)
-            )
-            if signature:
-                part = attrs.evolve(part, signature=signature)
+            done = {**notes, "done": self.context.reading.json(raw, path)}
+            rest, metadata = block.cut.rest(), with_notes(SOURCE, done)
+
+        if rest is not None:
+            signed: dict[str, Any] = {}
+            if block.part is ReasoningPart:
+                signed["signature"] = signature
+
+            # The constructor is called, because `attrs.evolve` takes several times as
+            # long.
+            part = block.part(rest, index=block.index, metadata=metadata, **signed)
 
         response = _make_logprobs_meta([] if block.has_logprobs else logprobs)
         return [AssistantMessage((part,), response=response)]
 
-    def _finish_item(
-        self, raw: Mapping[str, Any] | None, path: str
-    ) -> list[AssistantMessage]:
+    def _finish_item(self, raw: Mapping[str, Any] | None, path: str) -> Chunks:
         raw = self.added if raw is None else raw
-        item = ObjectReader(self.places.reading, raw, path)
+        item = ObjectReader(self.context.reading, raw, path)
         if not self._blocks:
             logprobs: list[LogProb] = []
             found = read_item(item, self.index or 0, self.made_id, logprobs)
             # All of them are parts, because a message or a thought has no calls.
             placed = [
                 attrs.evolve(
-                    cast(Any, one), index=self.places.take() if at else self.index
+                    cast(Any, one), index=self.context.take() if at else self.index
                 )
                 for at, one in enumerate(found)
             ]
@@ -221,27 +228,30 @@ class StreamedMessage(StreamedItem):
             listed = [{"type": "output_text", "text": content}]
             item.raw = {**item.raw, "content": listed}
 
-        return self._finish_blocks(item, blocks_of(item, self.type))
+        return self._finish_blocks(item)
 
-    def _finish_blocks(
-        self, item: ObjectReader, final: list[ItemBlock]
-    ) -> list[AssistantMessage]:
+    def _finish_blocks(self, item: ObjectReader) -> Chunks:
+        final = {
+            (block.where, block.number): block for block in blocks_of(item, self.type)
+        }
         notes, signature = note_item(item, self.type)
-        left = [block for block in final if block[:2] not in self._blocks]
-        if self._open is not None:
-            left.insert(0, self._end_of(self._open, item.path, final))
+        left = [block for place, block in final.items() if place not in self._blocks]
+        last = self._open
+        if last is not None and last.place in final:
+            left.insert(0, final[last.place])
+        elif last is not None:
+            where, number = last.place
+            name = f"{item.path}.{where}[{number}]"
+            left.insert(0, ItemBlock(where, number, last.as_is(), name))
 
         signed = find_signed(left)
-        chunks: list[AssistantMessage] = []
+        chunks: Chunks = []
         for at, end in enumerate(left):
-            block = self._blocks.get(end[:2])
-            if block is None:
-                kind = end.raw.get("type")
-                named = kind if isinstance(kind, str) else ""
-                block = self._open_block(end.where, end.number, named)
-
+            place = end.where, end.number
+            kind = end.raw.get("type")
+            named = kind if isinstance(kind, str) else ""
             chunks += self._close_block(
-                block,
+                self._blocks.get(place) or self._open_block(place, named),
                 end.raw,
                 end.path,
                 notes if at == len(left) - 1 else {"more": True},
@@ -249,43 +259,24 @@ class StreamedMessage(StreamedItem):
             )
 
         self._open = None
-        if self._overtaken is not None and not left:
-            chunks = self._end_late(self._overtaken, final, notes, signature)
+        late = self._overtaken
+        if late is None or left:
+            return chunks
 
-        return chunks
-
-    def _end_late(
-        self,
-        block: StreamedBlock,
-        final: list[ItemBlock],
-        notes: dict[str, Any],
-        signature: str,
-    ) -> list[AssistantMessage]:
-        """
-        The chunks of the end of *block*, which was overtaken: the rest of its text, if
-        there is any, and a part with the *notes* and the signature.
-        """
-        end = next((each.raw for each in final if each[:2] == block.place), {})
-        text = end.get("text")
-        chunks = block.end(text) if isinstance(text, str) else []
-        if isinstance(text, str) and block.rest(mended(text)) is None:
-            notes = {**notes, "done": self.places.reading.json(end, "$")}
+        # The end of a thought that was overtaken: the rest of its text, if there is
+        # any, and a part with the notes and the signature.
+        raw = final[late.place].raw if late.place in final else {}
+        text = raw.get("text")
+        if isinstance(text, str):
+            chunks = late.end(text)
+            if late.rest(mended(text)) is None:
+                notes["done"] = self.context.reading.json(raw, "$")
 
         # The pieces before have the note "more". This part is joined with them, and
         # ends the item.
         metadata = with_notes(SOURCE, {**notes, "more": False})
-        part = ReasoningPart("", signature, index=block.index, metadata=metadata)
+        part = ReasoningPart("", signature, index=late.index, metadata=metadata)
         return [*chunks, AssistantMessage((part,))]
-
-    def _end_of(
-        self, block: StreamedBlock, path: str, final: list[ItemBlock]
-    ) -> ItemBlock:
-        for end in final:
-            if end[:2] == block.place:
-                return end
-
-        path = f"{path}.{block.where}[{block.number}]"
-        return ItemBlock(block.where, block.number, block.as_is(), path)
 
 
 def _make_logprobs_meta(logprobs: list[LogProb]) -> ResponseMeta | None:

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from conversation_state.adapters._reading import ObjectReader, as_sent, is_list, is_map
 from conversation_state.adapters._responses._blocks import CALLS
 from conversation_state.adapters._responses._items import LISTS, read_item
 from conversation_state.adapters._responses._stream_items import (
+    Chunks,
     StreamContext,
     StreamedCall,
     StreamedItem,
@@ -22,8 +23,6 @@ from conversation_state.messages import AssistantMessage
 __all__ = ["MAX_ITEMS", "OutputOrder"]
 
 MAX_ITEMS = 2**31  # items, or blocks of one: far more than there can be
-
-Chunks: TypeAlias = list[AssistantMessage]
 
 # The types of items that come in pieces.
 _ITEMS: Mapping[str, type[StreamedItem]] = {
@@ -37,11 +36,11 @@ class OutputOrder:
     The items of one stream while it is read, in the order they are given.
 
     Attributes:
-        places: What they share.
+        context: What they share.
     """
 
     def __init__(self) -> None:
-        self.places = StreamContext()
+        self.context = StreamContext()
         self._items: list[StreamedItem] = []
         # How many items at the beginning no longer wait for others.
         self._head = 0
@@ -55,16 +54,10 @@ class OutputOrder:
         return bool(self._items)
 
     def added(self, event: ObjectReader, raw: Mapping[str, Any]) -> Chunks:
-        """
-        The chunks that the announcement of *raw* brings.
-        """
         self._find_or_open_item(event, raw)
         return self._start_ready_items()
 
     def done(self, event: ObjectReader, raw: Mapping[str, Any], path: str) -> Chunks:
-        """
-        The chunks that the end of *raw* brings.
-        """
         return self._finish_known_item(self._find_or_open_item(event, raw), raw, path)
 
     def _find_or_open_item(
@@ -133,9 +126,9 @@ class OutputOrder:
         return self._open_item(raw, event.raw.get("output_index"), f"{event.path}.item")
 
     def _open_item(self, raw: Mapping[str, Any], at: Any, path: str) -> StreamedItem:
-        kept = self.places.reading.json(raw, path)
+        kept = self.context.reading.json(raw, path)
         number = at if at.__class__ is int and 0 <= at < MAX_ITEMS else len(self._items)
-        item = _ITEMS.get(raw["type"], StreamedItem)(self.places, kept, number)
+        item = _ITEMS.get(raw["type"], StreamedItem)(self.context, kept, number)
         self._items.append(item)
         self._at[number] = item
         if isinstance(raw.get("id"), str):
@@ -149,7 +142,7 @@ class OutputOrder:
         chunks = self._start_ready_items()
         if item.index is None or self._is_late(item):
             # The item is given later, but its problems are reported now.
-            read_item(ObjectReader(self.places.reading, raw, path), 0, "", [])
+            read_item(ObjectReader(self.context.reading, raw, path), 0, "", [])
 
         return [*chunks, *self.in_turn(item, partial(item.finish, raw, path))]
 

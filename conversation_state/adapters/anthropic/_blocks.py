@@ -115,9 +115,6 @@ def _natural_source(part: MediaPart) -> str:
 
 
 def read_call(block: ObjectReader, index: int | None = None) -> ToolCall:
-    """
-    The call that *block* is, at the place *index*.
-    """
     call_id, name = block.text("id"), block.text("name")
     block.keep(_CALL)
     given, arguments = block.raw.get("input"), ""
@@ -435,9 +432,6 @@ def _unwrap_invalid(value: Mapping[Any, Any]) -> str | None:
 
 
 def _parse_plain_object(text: str) -> dict[str, Any] | None:
-    """
-    The object that *text* is, if it arrives as it is; None if not.
-    """
     if not text:
         return {}
 

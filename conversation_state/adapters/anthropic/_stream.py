@@ -118,10 +118,6 @@ _MAX_INDEX = 2**63 - 1
 
 
 class AnthropicStream:
-    """
-    One stream while it is read.
-    """
-
     def __init__(self) -> None:
         self.template = PieceTemplate()
         self._open_blocks: dict[int, StreamBlock] = {}
@@ -153,9 +149,6 @@ class AnthropicStream:
             self.template.remember(event, path, block.cut, make, check=_has_plain_index)
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
-        """
-        The chunks that *event* brings.
-        """
         read = DocumentReader()
         check_event(read, event, path)
         node = ObjectReader(read, event, path)
@@ -258,9 +251,6 @@ class AnthropicStream:
         _update_known(self._of_response, rest)
 
     def _read_metadata(self, node: ObjectReader) -> None:
-        """
-        Read the metadata of the whole response in *node*.
-        """
         raw = node.raw
         if raw.get("stop_reason") is not None:
             self._finish_reason = node.text("stop_reason")

@@ -100,9 +100,6 @@ class StreamBlock:
         self._deltas: list[Any] = []
 
     def start(self, block: ObjectReader) -> list[AssistantMessage]:
-        """
-        The chunks that the beginning of it, *block*, brings.
-        """
         field = self.pieces.field if self.pieces else ""
         raw = block.reading.rest(block.raw, frozenset({field}), block.path)
         self._raw = {**raw, **{k: v for k, v in self._raw.items() if k not in raw}}
@@ -153,9 +150,6 @@ class StreamBlock:
         return AssistantMessage((TextPart(piece, index=index, metadata=metadata),))
 
     def read(self, delta: ObjectReader) -> list[AssistantMessage]:
-        """
-        The chunks that *delta* brings.
-        """
         raw = delta.raw
         known = _TYPE
         chunks: list[AssistantMessage] = []

@@ -65,10 +65,6 @@ def make_piece(path: str, blocks: list[Block], notes: Mapping[str, Any]) -> Piec
 
 @attrs.define
 class _Turn:
-    """
-    One message there.
-    """
-
     role: str
     pieces: list[Piece] = attrs.Factory(list)
     results: list[Block] = attrs.Factory(list)
@@ -169,9 +165,6 @@ class Turns:
         return bool(piece.blocks)
 
     def raw(self, message: dict[str, Any]) -> None:
-        """
-        Add a *message* as it is.
-        """
         self._place_held()
         self._turns.append(message)
         self._last = None
@@ -200,9 +193,6 @@ class Turns:
         return raw
 
     def _continue_turn(self, role: str, piece: Piece) -> _Turn:
-        """
-        The turn that *piece* is part of, with it.
-        """
         turn = self._last
         if turn is None or turn.role != role or piece.apart:
             turn = self._last = _Turn(role)
@@ -212,9 +202,6 @@ class Turns:
         return turn
 
     def _report_waiting(self) -> None:
-        """
-        Note that what waits has to wait longer.
-        """
         for piece in self._held[self._reported :]:
             self._write.lose(piece.path, "position", _BEHIND)
 

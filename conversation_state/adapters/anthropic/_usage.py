@@ -143,9 +143,6 @@ def _read_breakdown(
 def _read_cache_writes(
     read: DocumentReader, counts: dict[str, int], left: dict[str, Any], path: str
 ) -> dict[str, int]:
-    """
-    What was written to the cache, in all and by how long it stays there.
-    """
     given = left.get("cache_creation")
     parts = _read_breakdown(read, left, "cache_creation", _LIFETIMES, path)
     others = map_of(left, "cache_creation")

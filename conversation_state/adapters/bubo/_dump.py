@@ -207,9 +207,6 @@ def _one_text(
 def _read_value_notes(
     write: PayloadWriter, value: Part | ToolCall, path: str
 ) -> Mapping[str, Any]:
-    """
-    The notes on *value*; what bubo has no place for is lost.
-    """
     notes = write.notes(value, path)
     own = bool(own_of(value.metadata))
     beside = {"index": value.index is not None, "metadata": own}

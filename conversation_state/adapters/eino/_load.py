@@ -220,9 +220,6 @@ def _read_index(node: ObjectReader) -> int | None:
 
 
 def _read_listed_parts(node: ObjectReader, role: str) -> list[Part]:
-    """
-    The parts that a message of *role* has in a list; empty without a list.
-    """
     new = LISTS[role]
     for key in (new, OLD):
         given = node.raw.get(key)

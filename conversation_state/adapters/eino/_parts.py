@@ -154,9 +154,6 @@ _TYPES: Mapping[type[MediaPart], str] = {
 
 
 def read_parts(node: ObjectReader, key: str) -> list[Part]:
-    """
-    The parts in the list under *key*.
-    """
     parts: list[Part] = []
     for part in node.objects(key):
         kind = part.text("type")
@@ -238,9 +235,6 @@ def _read_medium(part: ObjectReader, kind: str, key: str) -> Part | None:
 
 
 def read_old_parts(node: ObjectReader, key: str) -> list[Part]:
-    """
-    The parts in the older list.
-    """
     parts: list[Part] = []
     for part in node.objects(key):
         # Left out where it is empty, even this.
@@ -287,9 +281,6 @@ def _read_old_medium(part: ObjectReader, kind: str) -> Part | None:
 
 
 def can_be_old(part: Part) -> bool:
-    """
-    Whether the older list can hold all of *part*.
-    """
     # It has no place for bytes, nor for the metadata of a text.
     if isinstance(part, MediaPart):
         return part.url is not None

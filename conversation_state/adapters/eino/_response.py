@@ -32,9 +32,6 @@ _EXACT = 2**53
 
 
 def read_response(message: ObjectReader) -> ResponseMeta | None:
-    """
-    The response metadata of *message*, or None.
-    """
     node = message.inside(_KEY)
     if node is None:
         if _KEY in message.raw:

@@ -79,10 +79,6 @@ def _read_object_text(node: CasedObject, key: str) -> str:
 def write_call(
     write: PayloadWriter, call: ToolCall, path: str, *, first: bool
 ) -> dict[str, Any]:
-    """
-    The part that *call* is; *first* says whether it is the first call in
-    its content.
-    """
     notes = write.notes(call, path)
     without = list_of(notes, "without")
     body: dict[str, Any] = {}

@@ -125,10 +125,6 @@ def aload_chunks(
 
 
 class GeminiStream:
-    """
-    One stream while it is read.
-    """
-
     def __init__(self, choice: int) -> None:
         self.template = PieceTemplate()
         self._choice = checked_choice(choice)
@@ -185,9 +181,6 @@ class GeminiStream:
         )
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
-        """
-        The chunks that *event* brings.
-        """
         read = DocumentReader()
         check_event(read, event, path)
         node = CasedObject(read, event, path)
@@ -210,9 +203,6 @@ class GeminiStream:
         self._expect_more(event)
 
     def _read_response(self, event: CasedObject) -> None:
-        """
-        Read the metadata of the whole response.
-        """
         block, where = find_usage(event.raw)
         # Only the first answer has the usage of all, as in a whole response.
         usual = where == "$.usageMetadata" and self._usage.quick(event.raw)
@@ -291,9 +281,6 @@ class GeminiStream:
         return f"{prefix}_{self._choice}" if self._choice else prefix
 
     def _add_text(self, kind: str, text: str, parts: list[Part]) -> None:
-        """
-        Add a piece of a text or a thought.
-        """
         if not text:
             return
 
@@ -340,9 +327,6 @@ class GeminiStream:
         return ReasoningPart(text, index=self._index)
 
     def _close_open_part(self, parts: list[Part]) -> None:
-        """
-        Let nothing more be joined with what is open.
-        """
         rest = self._cut.rest()
         if rest:
             parts.append(self._make_text_part(rest))

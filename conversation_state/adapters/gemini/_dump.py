@@ -81,20 +81,12 @@ def dump(messages: Iterable[Message]) -> Export:
 
 
 class _WrittenCall(NamedTuple):
-    """
-    A call that was written.
-    """
-
     name: str
     at: int
     is_named: bool
 
 
 class GeminiWriter(PayloadWriter):
-    """
-    One payload while it is written.
-    """
-
     def __init__(self) -> None:
         super().__init__(SOURCE)
         self._instruction: dict[str, Any] = {}
@@ -108,9 +100,6 @@ class GeminiWriter(PayloadWriter):
         self._results: dict[str, list[tuple[int, int]]] = {}
 
     def payload(self) -> dict[str, Any]:
-        """
-        All that was written.
-        """
         self._end_results()
         return {**self._instruction, "contents": self._contents}
 
@@ -194,10 +183,6 @@ class GeminiWriter(PayloadWriter):
         *,
         follows: bool = False,
     ) -> None:
-        """
-        Write *parts* of a user or tool message, in a content of their own
-        or in the last one.
-        """
         joined = notes.get("joined") is True and self._last in {"tool", "user"}
         last = self._contents[-1].get("parts") if self._contents else None
         if (follows or joined) and isinstance(last, list):
@@ -302,9 +287,6 @@ class GeminiWriter(PayloadWriter):
         return [part for part in parts if part is not None]
 
     def other(self, message: UnknownMessage, path: str) -> None:
-        """
-        Write a message of an unknown role, if Gemini is its source.
-        """
         self._read_notes(message, path)
         raw = self.unknown(message.raw, message.source, path, "role")
         if raw is None:

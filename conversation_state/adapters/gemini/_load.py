@@ -101,9 +101,6 @@ class GeminiLoader(MessageLoader):
         return []
 
     def system(self, payload: CasedObject) -> list[Message]:
-        """
-        The system instruction.
-        """
         key = payload.key("systemInstruction")
         instruction = payload.raw.get(key)
         if instruction is None:
@@ -187,9 +184,6 @@ class GeminiLoader(MessageLoader):
         return messages if self.count == problems else []
 
     def _make_unknown(self, raw: Any, mended_before: int, path: str) -> UnknownMessage:
-        """
-        A message of *raw*, what was at *path*, with notes on what was mended since.
-        """
         node = CasedObject(self, {}, path)
         note_mended(node, mended_before)
         return UnknownMessage(raw, source=SOURCE, metadata=node.metadata(SOURCE))
@@ -236,9 +230,6 @@ class GeminiLoader(MessageLoader):
         return AssistantMessage(content, tool_calls=calls, metadata=metadata, **fields)
 
     def _load_user_content(self, node: CasedObject, prefix: str) -> list[Message]:
-        """
-        Messages of the user, and results of functions.
-        """
         role = node.raw.get("role")
         if "role" not in node.raw:
             node.notes["without"] = ["role"]

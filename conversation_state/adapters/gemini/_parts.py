@@ -106,9 +106,6 @@ _OTHER = {
 
 
 def is_given(raw: Mapping[str, Any], key: str) -> bool:
-    """
-    Whether *raw* has a value under *key*, in either case.
-    """
     return raw.get(key) is not None or raw.get(_OTHER.get(key, key)) is not None
 
 
@@ -152,9 +149,6 @@ class CasedObject(ObjectReader):
 
 
 def cased_key(notes: Mapping[str, Any], name: str) -> str:
-    """
-    The key *name* in the case that *notes* have.
-    """
     return _OTHER[name] if _OTHER[name] in list_of(notes, "snake") else name
 
 
@@ -176,9 +170,6 @@ def mime_of(part: MediaPart) -> str:
 
 
 def encoded(data: bytes, alphabet: object = "") -> str:
-    """
-    *data* in base64.
-    """
     if alphabet == "urlsafe":
         return base64.urlsafe_b64encode(data).decode()
 
@@ -186,9 +177,6 @@ def encoded(data: bytes, alphabet: object = "") -> str:
 
 
 def encoding_of(text: str, data: bytes) -> dict[str, str]:
-    """
-    What to note so that *data* is dumped as the same *text*.
-    """
     if text == encoded(data):
         return {}
 
@@ -199,9 +187,6 @@ def encoding_of(text: str, data: bytes) -> dict[str, str]:
 
 
 def text_of(value: Any) -> str:
-    """
-    A JSON value, which was read before, as text.
-    """
     return dump_json(value).decode()
 
 
@@ -293,9 +278,6 @@ def read_part(node: CasedObject, role: str) -> Part:
 
 
 def placed(part: Part, at: int) -> Part:
-    """
-    *part* at its place in a response.
-    """
     made: Any = part
     return attrs.evolve(made, index=at)  # type: ignore[no-any-return]
 

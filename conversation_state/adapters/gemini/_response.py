@@ -71,9 +71,6 @@ def is_response(payload: Mapping[str, Any]) -> bool:
 def read_response(
     read: DocumentReader, payload: Mapping[str, Any]
 ) -> list[ResponseChoice]:
-    """
-    The candidates of *payload*, a response, and their metadata.
-    """
     node = CasedObject(read, payload, "$")
     given = payload.get("candidates")
     if given is not None and not is_list(given):
@@ -122,9 +119,6 @@ def read_response(
 
 
 def take_id(notes: dict[str, Any]) -> str:
-    """
-    The id of a response, taken out of its *notes*; "" if missing.
-    """
     return take_text(notes, "responseId") or take_text(notes, "response_id")
 
 
@@ -281,9 +275,6 @@ def load_usage(payload: Any) -> Usage | None:
 
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
-    """
-    The usage block in *payload*, or None; and its path.
-    """
     for key in ("usageMetadata", "usage_metadata"):
         if payload.get(key) is not None:
             return payload[key], f"$.{key}"
@@ -322,9 +313,6 @@ read_usage = partial(read_usage_block, count=_read_counts)
 def _add_details(
     read: DocumentReader, value: Any, path: str, of: str, extra: dict[str, int]
 ) -> None:
-    """
-    Add the counts of a breakdown, a list, to *extra*, by categories.
-    """
     if not is_list(value):
         if value is not None:
             read.wrong(path, value, "a list or null")

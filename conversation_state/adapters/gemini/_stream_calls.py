@@ -70,9 +70,6 @@ class StreamedCalls:
         return calls
 
     def end(self, prefix: str, reading: DocumentReader, path: str) -> list[ToolCall]:
-        """
-        The call that is open, if any, as far as it came.
-        """
         partial, self._open = self._open, None
         if partial is None:
             return []
@@ -141,9 +138,6 @@ class _PartialCall:
                 before.append(piece.text(key))
 
     def whole(self) -> dict[str, Any]:
-        """
-        The part that all pieces are, as if it had come at once.
-        """
         args = self._body.get("args")
         root: dict[str, Any] = dict(args) if is_map(args) else {}
         for steps, value in self._args.items():

@@ -135,9 +135,6 @@ class StreamUsage:
         return True
 
     def read(self, read: DocumentReader, block: Any, path: str) -> dict[str, Any]:
-        """
-        Read a usage block; what in it is not a count.
-        """
         usage, left = read_usage(read, block, path)
         if usage is None:
             return {}
@@ -163,9 +160,6 @@ class StreamUsage:
         return left
 
     def usage(self) -> Usage | None:
-        """
-        The latest usage; None if no event had one.
-        """
         if self._latest is not None:
             latest = zip(self._counted, self._latest, strict=True)
             block = {**self._others, **dict(latest)}

@@ -66,9 +66,6 @@ def load(payload: Any) -> tuple[Message, ...]:
 
 
 def _is_turn(record: Mapping[Any, Any]) -> bool:
-    """
-    Whether *record* is a turn, and no conversation.
-    """
     return any(key in record for key in WHO) and not any(
         is_list(record.get(key)) for key in _LISTS
     )
@@ -166,9 +163,6 @@ class TranscriptLoader(MessageLoader):
 
 
 def _make_caller(calling: list[tuple[ObjectReader, list[ToolCall]]]) -> list[Message]:
-    """
-    The message that makes the calls of the turns *calling*, if there are any.
-    """
     if not calling:
         return []
 
@@ -319,13 +313,6 @@ class _LooseMessages:
         self._raws: list[Any] = []
 
     def add(self, number: int, raw: Any) -> None:
-        """
-        Add the message *raw*, on the line of this *number*.
-
-        Raises:
-            DecodeError:
-                If it is invalid.
-        """
         # Alone to see what is wrong with it; with the others, later, to see
         # which call it answers.
         try:
@@ -340,9 +327,6 @@ class _LooseMessages:
         self._raws.append(raw)
 
     def rest(self) -> Iterator[Transcript]:
-        """
-        The conversation so far, if there is any.
-        """
         if self._raws:
             raws, self._raws = self._raws, []
             yield Transcript(self._line, "", self._load(raws), freeze_map({}, "keys"))
@@ -381,13 +365,6 @@ def _get_name(record: Mapping[str, Any]) -> str:
 
 
 def _parse_line(text: str) -> Any:
-    """
-    The JSON value that *text* is.
-
-    Raises:
-        DecodeError:
-            If it is invalid.
-    """
     try:
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:

@@ -60,10 +60,6 @@ _FUNCTION = frozenset({"arguments", "name"})
 
 
 class TranscriptTurn:
-    """
-    One turn while it is read.
-    """
-
     def __init__(self, read: MessageLoader, raw: Any, path: str, at: int) -> None:
         self.read = read
         self.problems, self.mended_before = read.count, len(read.mended)
@@ -83,9 +79,6 @@ class TranscriptTurn:
             read.wrong(path, raw, "an object")
 
     def calls(self) -> list[ToolCall] | None:
-        """
-        The calls, if this is a turn of calls.
-        """
         if self.role != _CALLS or not self.what:
             return None
 
@@ -146,9 +139,6 @@ class TranscriptTurn:
         return self.read.json(self.node.raw[self.what], path)
 
     def _keep_rest(self, *known: str) -> None:
-        """
-        Keep all but the *known* keys, unless they are null.
-        """
         left = self.read.rest(self.node.raw, frozenset(known), self.node.path)
         self.node.keys.update({k: v for k, v in left.items() if v is not None})
 
@@ -299,10 +289,6 @@ _ARGUMENTS = ("arguments", "parameters")
 
 
 class _ParsedCall(NamedTuple):
-    """
-    A call in a text, and its other keys.
-    """
-
     id: str
     name: str
     arguments: str
@@ -341,11 +327,6 @@ def _is_object(value: object) -> bool:
 
 
 def _make_call(value: Any, members: dict[str, str]) -> _ParsedCall:
-    """
-    Raises:
-        ValueError:
-            If *value* calls nothing.
-    """
     name = value.get("name")
     if not isinstance(name, str):
         msg = "a call names a tool"
