@@ -14,7 +14,13 @@ import attrs
 
 from conversation_state._persistent import EMPTY_MAP, check_iterable, final, thaw
 from conversation_state._wording import describe_type
-from conversation_state.adapters._notes import list_of, map_of, notes_of, other_keys_of
+from conversation_state.adapters._notes import (
+    has_own,
+    list_of,
+    map_of,
+    notes_of,
+    other_keys_of,
+)
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import Part
@@ -26,7 +32,9 @@ __all__ = [
     "PayloadWriter",
     "cannot_contain",
     "in_order",
+    "is_plain",
     "merge_kept_keys",
+    "ordered",
 ]
 
 
@@ -124,6 +132,21 @@ def in_order(
 
 def _is_before(call: ToolCall, part: Part) -> bool:
     return call.index is not None and part.index is not None and call.index < part.index
+
+
+def ordered(raw: dict[str, Any], order: Iterable[str]) -> dict[str, Any]:
+    """
+    *raw* with its keys in this *order*, and others behind them.
+    """
+    known = {key: raw[key] for key in order if key in raw}
+    return {**known, **raw}
+
+
+def is_plain(part: Part) -> bool:
+    """
+    Whether *part* has neither metadata of the caller's nor unknown fields.
+    """
+    return not has_own(part.metadata) and not part.unknown
 
 
 class PayloadWriter:

@@ -44,6 +44,7 @@ __all__ = [
     "signer_of",
     "with_notes",
     "without_empty",
+    "write_extra",
 ]
 
 # The marks of a view (see `trimming`) are under this key too, by other names.
@@ -185,3 +186,21 @@ def signer_of(metadata: Mapping[str, Any], source: str) -> str:
     """
     formats = formats_of(metadata)
     return "" if source in formats or not formats else formats[0]
+
+
+def write_extra(
+    metadata: Mapping[str, Any], notes: Mapping[str, Any], key: str
+) -> dict[str, Any]:
+    """
+    *metadata* as the map that stands under *key*, in sorted order.
+    """
+    extra = own_of(metadata)
+    theirs = thaw(map_of(notes, key))
+    marks = extra.get(RESERVED)
+    # The reserved key may have two values, which are merged: the one that was there
+    # when the map was loaded, and the marks of a view that was made since.
+    if isinstance(marks, dict) and isinstance(theirs.get(RESERVED), dict):
+        theirs[RESERVED] |= marks
+
+    extra.update(theirs)
+    return {name: extra[name] for name in sorted(extra)}

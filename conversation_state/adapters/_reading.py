@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
-from operator import is_not
 from typing import Any, Self, TypeGuard
+
+import attrs
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state._wording import format_count, shorten_repr
-from conversation_state.adapters._notes import RESERVED
+from conversation_state.adapters._notes import RESERVED, own_of, with_notes
 from conversation_state.errors import DecodeError, Problem
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "is_list",
     "is_map",
     "mended",
+    "note_mended",
+    "read_extra",
     "take_text",
 ]
 
@@ -106,48 +109,36 @@ _WITH_SPELT = ("custom_tool_call", "fallback", "function_call")
 def as_sent(raw: Any, depth: int = 0) -> Any:
     """
     *raw*, an answer in a response, as the provider sent it: without the values that
-    an SDK added to it, and under the provider's own keys; the same object if it is
-    so already.
+    an SDK added to it, and under the provider's own keys.
     """
     # The reader refuses a value that is nested deeper, with its path.
     if depth > _MAX_LEVELS:
         return raw
 
     if is_list(raw):
-        items = [as_sent(item, depth + 1) for item in raw]
-        return items if any(map(is_not, items, raw)) else raw
+        return [as_sent(item, depth + 1) for item in raw]
 
     if not is_map(raw):
         return raw
 
     kind = raw.get("type")
-    if kind in _WITH_SPELT and not _SPELT.keys().isdisjoint(raw):
-        raw = _with_own_keys(raw)
+    if kind in _WITH_SPELT:
+        # A null was added by the SDK; the provider would refuse the key in a request.
+        spelt = {
+            name: raw[key]
+            for key, name in _SPELT.items()
+            if raw.get(key) is not None and name not in raw
+        }
+        raw = {**{key: raw[key] for key in raw if key not in _SPELT}, **spelt}
 
     if kind not in _WITH_PARSED:
         return raw
 
-    inside = depth + 1
-    changed = {
-        key: as_sent(raw[key], inside)
-        for key in _AROUND_PARSED & raw.keys()
-        if raw[key]
+    return {
+        key: as_sent(value, depth + 1) if key in _AROUND_PARSED else value
+        for key, value in raw.items()
+        if key not in _PARSED
     }
-    if _PARSED.isdisjoint(raw) and all(raw[key] is changed[key] for key in changed):
-        return raw
-
-    kept = {**raw, **changed}
-    return {key: kept[key] for key in kept if key not in _PARSED}
-
-
-def _with_own_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
-    # A null was added by the SDK; the provider would refuse the key in a request.
-    spelt = {
-        name: raw[key]
-        for key, name in _SPELT.items()
-        if raw.get(key) is not None and name not in raw
-    }
-    return {**{key: raw[key] for key in raw if key not in _SPELT}, **spelt}
 
 
 def _is_scalar(value: Any) -> bool:
@@ -315,33 +306,20 @@ def take_text(notes: dict[str, Any], key: str) -> str:
     return notes.pop(key) if isinstance(notes.get(key), str) else ""
 
 
+@attrs.define(eq=False)
 class ObjectReader:
     """
-    One JSON object while it is read, and what is to be noted about it.
-
-    Attributes:
-        reading: The document it is in.
-
-        raw: The object.
-
-        path: Where it is.
-
-        notes: How the object differs from the one that `dump` would write.
-
-        keys: The keys that no field of ours holds, with their values; they become
-            the note ``keys``.
+    One JSON object of a document while it is read, and what is to be noted about it.
     """
 
-    __slots__ = ("keys", "notes", "path", "raw", "reading")
-
-    def __init__(
-        self, reading: DocumentReader, raw: Mapping[str, Any], path: str
-    ) -> None:
-        self.reading = reading
-        self.raw = raw
-        self.path = path
-        self.notes: dict[str, Any] = {}
-        self.keys: dict[str, Any] = {}
+    reading: DocumentReader
+    raw: Mapping[str, Any]
+    path: str
+    # How the object differs from the one that `dump` would write.
+    notes: dict[str, Any] = attrs.field(factory=dict, init=False)
+    # The keys that no field of ours holds, with their values; they become the note
+    # ``keys``.
+    keys: dict[str, Any] = attrs.field(factory=dict, init=False)
 
     def text(self, key: str) -> str:
         """
@@ -455,11 +433,59 @@ class ObjectReader:
 
         return iter(())
 
-    def metadata(self, source: str) -> Mapping[str, Any]:
+    def metadata(
+        self, source: str, own: Mapping[str, Any] = EMPTY_MAP
+    ) -> Mapping[str, Any]:
         """
-        The metadata that keeps what was noted, under the name of *source*.
+        The metadata that keeps what was noted, under the name of *source*; with *own*,
+        the caller's.
         """
-        if self.keys:
-            return {RESERVED: {source: {**self.notes, "keys": self.keys}}}
+        notes = {**self.notes, "keys": self.keys} if self.keys else self.notes
+        return with_notes(source, notes, own)
 
-        return {RESERVED: {source: self.notes}} if self.notes else EMPTY_MAP
+
+def read_extra(node: ObjectReader, key: str) -> dict[str, Any]:
+    """
+    The map under *key*, as metadata of ours.
+
+    A value under the reserved key would be read as notes of adapters, so it is
+    kept in a note named *key*; marks of views stay in the metadata. An empty map
+    is kept among the keys of *node*.
+    """
+    given = node.raw.get(key)
+    if given is None:
+        return {}
+
+    if not is_map(given):
+        node.wrong(key, "an object or null")
+        return {}
+
+    if not given:
+        node.keys[key] = {}
+        return {}
+
+    extra: dict[str, Any] = node.reading.json(given, f"{node.path}.{key}")
+    if RESERVED in extra:
+        theirs = extra.pop(RESERVED)
+        marks = own_of({RESERVED: theirs}).get(RESERVED) if is_map(theirs) else None
+        if marks:
+            extra[RESERVED] = marks
+            theirs = {name: theirs[name] for name in theirs if name not in marks}
+
+        if theirs or not marks:
+            node.notes[key] = {RESERVED: theirs}
+
+    return extra
+
+
+def note_mended(node: ObjectReader, before: int, within: str = "") -> None:
+    """
+    Note which texts were mended since there were *before* of them: their paths
+    relative to the path *within*, or to that of *node*.
+    """
+    mended = node.reading.mended[before:]
+    if mended:
+        # The slice also removes the dot behind the path. A path may be listed twice:
+        # an object that can't become a message is read again to keep it whole.
+        start = len(within or node.path) + 1
+        node.notes["mended"] = [path[start:] for path in dict.fromkeys(mended)]

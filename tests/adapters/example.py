@@ -25,13 +25,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from conversation_state.adapters._export import Export, PayloadWriter, merge_kept_keys
-from conversation_state.adapters._extras import note_mended
 from conversation_state.adapters._notes import map_of
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
     is_list,
     is_map,
+    note_mended,
 )
 from conversation_state.adapters._wire import MessageLoader
 from conversation_state.errors import InvalidUsageError

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from conversation_state.adapters._extras import note_mended
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import (
     ObjectReader,
@@ -16,6 +15,7 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
     mended,
+    note_mended,
     take_text,
 )
 from conversation_state.adapters._wire import MessageLoader

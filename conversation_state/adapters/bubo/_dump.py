@@ -13,9 +13,9 @@ from conversation_state.adapters._export import (
     PayloadWriter,
     cannot_contain,
     merge_kept_keys,
+    ordered,
 )
-from conversation_state.adapters._extras import ordered, write_extra
-from conversation_state.adapters._notes import map_of, notes_of, own_of
+from conversation_state.adapters._notes import map_of, notes_of, own_of, write_extra
 from conversation_state.adapters._wire import data_url, encode_base64, parse_data_url
 from conversation_state.adapters.bubo._values import (
     AUDIO,

@@ -7,9 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from conversation_state.adapters._extras import note_mended, read_extra, with_own
 from conversation_state.adapters._notes import own_of
-from conversation_state.adapters._reading import ObjectReader, is_list, is_map
+from conversation_state.adapters._reading import (
+    ObjectReader,
+    is_list,
+    is_map,
+    note_mended,
+    read_extra,
+)
 from conversation_state.adapters._wire import (
     MessageLoader,
     decode_base64,
@@ -132,7 +137,7 @@ class BuboLoader(MessageLoader):
             return None
 
         note_mended(node, mended_before)
-        return kind(content, **fields, metadata=with_own(extra, node, SOURCE))
+        return kind(content, **fields, metadata=node.metadata(SOURCE, extra))
 
     def _read_envelope(self, node: ObjectReader) -> dict[str, Any]:
         fields: dict[str, Any] = {"name": node.optional("sender")}

@@ -7,9 +7,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conversation_state.adapters._export import Export, PayloadWriter, merge_kept_keys
-from conversation_state.adapters._extras import is_plain, ordered, write_extra
-from conversation_state.adapters._notes import list_of, map_of, notes_of, own_of
+from conversation_state.adapters._export import (
+    Export,
+    PayloadWriter,
+    is_plain,
+    merge_kept_keys,
+    ordered,
+)
+from conversation_state.adapters._notes import (
+    list_of,
+    map_of,
+    notes_of,
+    own_of,
+    write_extra,
+)
 from conversation_state.adapters.eino._parts import (
     CALL,
     LISTS,

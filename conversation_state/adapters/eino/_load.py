@@ -7,9 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._extras import note_mended, read_extra, with_own
 from conversation_state.adapters._notes import with_notes
-from conversation_state.adapters._reading import ObjectReader, is_list, is_map
+from conversation_state.adapters._reading import (
+    ObjectReader,
+    is_list,
+    is_map,
+    note_mended,
+    read_extra,
+)
 from conversation_state.adapters._usage import find_usage_block, usage_in
 from conversation_state.adapters._wire import MESSAGE_CLASSES, MessageLoader
 from conversation_state.adapters.eino._parts import (
@@ -165,7 +170,7 @@ class EinoLoader(MessageLoader):
             return None
 
         note_mended(node, mended_before)
-        metadata = with_own(extra, node, SOURCE)
+        metadata = node.metadata(SOURCE, extra)
         return MESSAGE_CLASSES[role](content, **fields, metadata=metadata)
 
 
@@ -196,7 +201,7 @@ def _read_tool_call(node: ObjectReader, made: str) -> ToolCall:
         arguments,
         index=index,
         type=kind or "function",
-        metadata=with_own(extra, node, SOURCE),
+        metadata=node.metadata(SOURCE, extra),
     )
 
 

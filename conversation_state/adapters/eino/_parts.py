@@ -11,18 +11,19 @@ from typing import Any
 from conversation_state.adapters._export import (
     PayloadWriter,
     cannot_contain,
+    is_plain,
     merge_kept_keys,
+    ordered,
     whose,
 )
-from conversation_state.adapters._extras import (
-    is_plain,
-    ordered,
-    read_extra,
-    with_own,
+from conversation_state.adapters._notes import (
+    list_of,
+    map_of,
+    notes_of,
+    signer_of,
     write_extra,
 )
-from conversation_state.adapters._notes import list_of, map_of, notes_of, signer_of
-from conversation_state.adapters._reading import ObjectReader
+from conversation_state.adapters._reading import ObjectReader, read_extra
 from conversation_state.adapters._wire import decode_base64, encode_base64
 from conversation_state.parts import (
     AudioPart,
@@ -162,7 +163,7 @@ def read_parts(node: ObjectReader, key: str) -> list[Part]:
             part.keep(_TEXT)
             extra = read_extra(part, "extra")
             text = part.optional("text")
-            found = TextPart(text, metadata=with_own(extra, part, SOURCE))
+            found = TextPart(text, metadata=part.metadata(SOURCE, extra))
         elif kind == "reasoning" and key == _OUTPUT:
             found = _read_reasoning(part)
         elif kind in _MEDIA and _MEDIA[kind][1].kind in _HELD[key]:
@@ -192,7 +193,7 @@ def _read_reasoning(part: ObjectReader) -> Part | None:
         part.notes["signed"] = True
 
     extra = read_extra(part, "extra")
-    metadata = with_own(extra, part, SOURCE)
+    metadata = part.metadata(SOURCE, extra)
     return ReasoningPart(text, signature, metadata=metadata)
 
 
@@ -231,7 +232,7 @@ def _read_medium(part: ObjectReader, kind: str, key: str) -> Part | None:
     part.keep(frozenset({"extra", "type", field}))
     part.keep_within(field, inside, frozenset(known))
     extra = read_extra(part, "extra")
-    return made(**content, metadata=with_own(extra, part, SOURCE))
+    return made(**content, metadata=part.metadata(SOURCE, extra))
 
 
 def read_old_parts(node: ObjectReader, key: str) -> list[Part]:
@@ -277,7 +278,7 @@ def _read_old_medium(part: ObjectReader, kind: str) -> Part | None:
     part.keep_within(kind, inside, known)
     part.notes.update(inside.notes)
     made: Any = _MEDIA[kind][1]
-    return made(**fields, metadata=with_own(extra, part, SOURCE))  # type: ignore[no-any-return]
+    return made(**fields, metadata=part.metadata(SOURCE, extra))  # type: ignore[no-any-return]
 
 
 def can_be_old(part: Part) -> bool:

@@ -9,9 +9,13 @@ from typing import Any
 
 import attrs
 
-from conversation_state.adapters._extras import note_mended
 from conversation_state.adapters._notes import notes_of, with_notes
-from conversation_state.adapters._reading import describe_failure, is_list, is_map
+from conversation_state.adapters._reading import (
+    describe_failure,
+    is_list,
+    is_map,
+    note_mended,
+)
 from conversation_state.adapters._wire import MessageLoader, ResponseChoice
 from conversation_state.adapters.gemini._calls import read_call, read_returned
 from conversation_state.adapters.gemini._parts import (

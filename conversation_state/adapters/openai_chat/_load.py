@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._extras import note_mended
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._openai import content_of
 from conversation_state.adapters._reading import (
@@ -16,6 +15,7 @@ from conversation_state.adapters._reading import (
     describe_failure,
     is_list,
     is_map,
+    note_mended,
 )
 from conversation_state.adapters._wire import (
     MESSAGE_CLASSES,

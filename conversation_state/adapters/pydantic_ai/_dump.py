@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from conversation_state.adapters._export import Export, Lost, PayloadWriter
-from conversation_state.adapters._extras import write_extra
-from conversation_state.adapters._notes import map_of, own_of
+from conversation_state.adapters._notes import map_of, own_of, write_extra
 from conversation_state.adapters.pydantic_ai._content import (
     dump_content,
     dump_tool_result,

@@ -9,12 +9,12 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from conversation_state.adapters._extras import note_mended, with_own
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
     is_list,
     is_map,
+    note_mended,
 )
 from conversation_state.adapters.pydantic_ai._content import (
     read_content,
@@ -158,7 +158,7 @@ def _load_response_message(node: ObjectReader) -> Message:
         response=meta,
         run_id=run,
         timestamp=time,
-        metadata=with_own(own, node, SOURCE),
+        metadata=node.metadata(SOURCE, own),
     )
 
 
@@ -185,7 +185,7 @@ class _MessageDraft(NamedTuple):
         if self.kind is UnknownMessage:
             self.fields["source"] = SOURCE
 
-        metadata = with_own(own, self.node, SOURCE)
+        metadata = self.node.metadata(SOURCE, own)
         return self.kind(**self.fields, run_id=run, metadata=metadata)
 
 

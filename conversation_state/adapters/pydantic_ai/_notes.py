@@ -12,12 +12,12 @@ from functools import cache
 from typing import Any
 
 from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
-from conversation_state.adapters._extras import read_extra
 from conversation_state.adapters._notes import RESERVED, map_of, own_of
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
     is_map,
+    read_extra,
 )
 from conversation_state.errors import MissingExtraError
 from conversation_state.parts import Part, UnknownPart

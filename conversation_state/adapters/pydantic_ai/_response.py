@@ -10,13 +10,13 @@ from typing import Any
 import attrs
 
 from conversation_state.adapters._export import PayloadWriter
-from conversation_state.adapters._extras import write_extra
 from conversation_state.adapters._notes import (
     map_of,
     notes_of,
     own_of,
     signer_of,
     with_notes,
+    write_extra,
 )
 from conversation_state.adapters._reading import (
     DocumentReader,

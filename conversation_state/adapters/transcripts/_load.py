@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, NoReturn
 
 from conversation_state._persistent import check_iterable, freeze_map
 from conversation_state._wording import describe_value
-from conversation_state.adapters._extras import note_mended
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
     is_list,
     is_map,
+    note_mended,
 )
 from conversation_state.adapters._wire import MessageLoader, make_unique_object
 from conversation_state.adapters.transcripts._turns import SOURCE, WHO, TranscriptTurn

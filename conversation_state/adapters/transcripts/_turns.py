@@ -9,8 +9,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from conversation_state.adapters._extras import note_mended
-from conversation_state.adapters._reading import ObjectReader, is_list, is_map, mended
+from conversation_state.adapters._reading import (
+    ObjectReader,
+    is_list,
+    is_map,
+    mended,
+    note_mended,
+)
 from conversation_state.adapters._wire import MESSAGE_CLASSES, MessageLoader
 from conversation_state.messages import Message, UnknownMessage
 from conversation_state.parts import (
