@@ -369,10 +369,7 @@ class TestInterrupted:
                 read,
                 check,
                 prepare=lambda: saver_of(store),
-                modules=[
-                    "conversation_state.adapters.langgraph._conversations",
-                    "conversation_state.adapters.langgraph._snapshots",
-                ],
+                modules=["conversation_state.adapters.langgraph._conversations"],
             )
 
         assert 2 == len(texts)

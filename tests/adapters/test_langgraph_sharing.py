@@ -27,7 +27,7 @@ from langgraph.types import Interrupt, Overwrite, Send
 from conversation_state import Aggregator, TextPart, ToolCall, Usage, UserMessage
 from conversation_state.adapters import anthropic, openai_chat
 from conversation_state.adapters._langchain import load_message
-from conversation_state.adapters.langgraph import ConversationStateSaver, _snapshots
+from conversation_state.adapters.langgraph import ConversationStateSaver, _conversations
 from conversation_state.documents import Document
 from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.store import open_store
@@ -402,7 +402,7 @@ class TestMessages:
         def forgetful(message):
             return load_message(message.model_copy(update={"name": None}))
 
-        monkeypatch.setattr(_snapshots, "load_message", forgetful)
+        monkeypatch.setattr(_conversations, "load_message", forgetful)
         saver = saver_of(store)
         messages = [HumanMessage("a", id="a", name="ann")]
         config = put(saver, {"messages": messages})

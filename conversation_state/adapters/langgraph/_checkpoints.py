@@ -218,24 +218,6 @@ class ThreadId(str):
         made.newest_in = newest_in
         return made
 
-    # NotImplemented lets another subclass of str decide about equality, as it does
-    # with a plain id. Both methods are needed, because `str.__ne__` does not call
-    # `__eq__`.
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) in {str, ThreadId}:
-            return str.__eq__(self, other)
-
-        return NotImplemented
-
-    def __ne__(self, other: object) -> bool:
-        if type(other) in {str, ThreadId}:
-            return str.__ne__(self, other)
-
-        return NotImplemented
-
-    __hash__ = str.__hash__
-
     def __reduce__(self) -> tuple[Any, ...]:
         # `newest_in` is valid only during the run, so a pickled id is a plain one.
         return str, (str(self),)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from attrs import define
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
@@ -47,7 +46,7 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleThreadError
 from conversation_state.store.records import Writer
 
-__all__ = ["NewCheckpoint", "put_checkpoint", "put_writes"]
+__all__ = ["CheckpointWriter", "NewCheckpoint", "put_writes"]
 
 # The separator between the namespaces of a graph and of its subgraph.
 NS_SEP = "|"
@@ -58,135 +57,103 @@ _MAX_INLINE = 48
 class NewCheckpoint(NamedTuple):
     """
     A checkpoint to put, serialised as far as that is possible before the transaction.
-
-    Attributes:
-        thread: Its thread.
-
-        stored: The checkpoint, without channels.
-
-        values: The values of its channels.
-
-        versions: The versions of its channels.
-
-        new: The channels that changed since its parent.
-
-        follows_parent: Whether no other checkpoint may follow its parent.
-
-        shares_messages: Whether messages are kept as shared structure.
     """
 
     thread: str
+    # The checkpoint without channels, and the values and versions of all channels.
     stored: StoredCheckpoint
     values: Mapping[str, Any]
     versions: Mapping[str, Any]
+    # The channels that changed since its parent.
     new: frozenset[str]
+    # Whether no other checkpoint may follow its parent.
     follows_parent: bool
+    # Whether messages are kept as shared structure.
     shares_messages: bool
 
 
-def put_checkpoint(
-    rows: Writer,
-    given: NewCheckpoint,
-    serde: SerializerProtocol,
-    known: ConversationCache,
-    store: str,
-) -> None:
-    thread = WritableThread(rows, given.thread)
-    stored = given.stored
-    namespace, key = stored.namespace, checkpoint_key(stored.namespace, stored.id)
-    last = thread.last(checkpoints_of(namespace))
-    newest = None if last is None else StoredCheckpoint.of(last[1])
-    if given.follows_parent:
-        _check_newest(thread, stored, newest, store)
+class CheckpointWriter:
+    """
+    Writes one checkpoint, whose record holds the first list of messages among the
+    values of its channels.
+    """
 
-    reader = CheckpointReader(thread, serde, known)
-    # In most cases the parent is the newest one, which was read above.
-    before = None
-    if newest is not None and newest.id == stored.parent:
-        before = newest
-    elif stored.parent:
-        before = reader.stored(checkpoint_key(namespace, stored.parent))
+    def __init__(
+        self,
+        rows: Writer,
+        given: NewCheckpoint,
+        serde: SerializerProtocol,
+        known: ConversationCache,
+    ) -> None:
+        self.rows = rows
+        self.given = given
+        self.serde = serde
+        self.known = known
+        self.thread = WritableThread(rows, given.thread)
+        self.reader = CheckpointReader(self.thread, serde, known)
+        self.stored = given.stored
+        self.before: StoredCheckpoint | None = None
 
-    channels = {}
-    if before is not None:
-        channels = _unchanged_channels(given, before, reader.versions(before))
-        if any(map(before.is_held, channels)):
-            stored = stored._replace(hold=before.hold)
-
-    writer = ChannelWriter(rows, thread, reader, serde, known, stored, before)
-    for channel, value in given.values.items():
-        if channel not in channels:
-            channels[channel] = writer.write_channel(
-                channel, value, shares_messages=given.shares_messages
+    def write(self, store: str) -> None:
+        """
+        Raises:
+            StaleThreadError:
+                If another checkpoint was put since its parent was read.
+        """
+        stored, given, thread = self.stored, self.given, self.thread
+        namespace, key = stored.namespace, checkpoint_key(stored.namespace, stored.id)
+        last = thread.last(checkpoints_of(namespace))
+        newest = None if last is None else StoredCheckpoint.of(last[1])
+        actual = "" if newest is None else newest.id
+        if given.follows_parent and actual not in {stored.id, stored.parent}:
+            raise StaleThreadError(
+                store, thread.id, namespace, stored.parent or None, actual or None
             )
 
-    hold = writer.stored.hold
-    stored = stored._replace(channels=channels, hold=hold)
-    packed = stored.packed()
-    # The entry does no harm if the transaction fails: it is found only by the bytes of
-    # a record that was read.
-    remember_put(packed, stored, given.versions)
-    # Ids grow and keys sort as ids do, so a key behind the last one is free.
-    if last is None or last[0] < key:
-        thread.add(key, packed, hold)
-    else:
-        thread.put(key, packed, hold)
+        # In most cases the parent is the newest one, which was read above.
+        if newest is not None and newest.id == stored.parent:
+            self.before = newest
+        elif stored.parent:
+            self.before = self.reader.stored(checkpoint_key(namespace, stored.parent))
 
+        channels = {} if self.before is None else self._unchanged_channels(self.before)
+        for channel, value in given.values.items():
+            if channel not in channels:
+                channels[channel] = self._write_channel(channel, value)
 
-def _unchanged_channels(
-    given: NewCheckpoint, before: StoredCheckpoint, versions: Mapping[str, Any]
-) -> dict[str, bytes]:
-    """
-    The locations of the values that are the parent's, by channel.
+        stored = self.stored._replace(channels=channels)
+        packed = stored.packed()
+        # The entry does no harm if the transaction fails: it is found only by the bytes
+        # of a record that was read.
+        remember_put(packed, stored, given.versions)
+        # Ids grow and keys sort as ids do, so a key behind the last one is free.
+        write = thread.add if last is None or last[0] < key else thread.put
+        write(key, packed, stored.hold)
 
-    A channel may have a version and no value, because LangGraph's delta channels
-    store their value only now and then. A channel may also have another value than
-    in the parent, and no new version: LangGraph puts a copy of a checkpoint under
-    the parent of the original. So its version is compared with that in the parent.
-    """
-    found = {}
-    for channel, at in before.channels.items():
-        is_present = channel in given.values or channel in given.versions
-        is_same = given.versions.get(channel) == versions.get(channel)
-        if is_present and is_same and channel not in given.new:
-            found[channel] = at + encode_text(before.id) if at == IN_RECORD else at
+    def _unchanged_channels(self, before: StoredCheckpoint) -> dict[str, bytes]:
+        """
+        The locations of the values that are those of the parent, *before*.
 
-    return found
+        A channel may have a version and no value, because LangGraph's delta channels
+        store their value only now and then. A channel may also have another value than
+        in the parent, and no new version: LangGraph puts a copy of a checkpoint under
+        the parent of the original. So its version is compared with that in the parent.
+        """
+        given, versions = self.given, self.reader.versions(before)
+        found = {}
+        for channel, at in before.channels.items():
+            is_present = channel in given.values or channel in given.versions
+            is_same = given.versions.get(channel) == versions.get(channel)
+            if is_present and is_same and channel not in given.new:
+                found[channel] = at + encode_text(before.id) if at == IN_RECORD else at
+                if before.is_held(channel):
+                    self.stored = self.stored._replace(hold=before.hold)
 
+        return found
 
-def _check_newest(
-    thread: WritableThread,
-    stored: StoredCheckpoint,
-    newest: StoredCheckpoint | None,
-    store: str,
-) -> None:
-    actual = "" if newest is None else newest.id
-    if actual not in {stored.id, stored.parent}:
-        raise StaleThreadError(
-            store, *(thread.id, stored.namespace, stored.parent or None, actual or None)
-        )
-
-
-@define
-class ChannelWriter:
-    """
-    Writes the values of the channels of one checkpoint, whose record holds the first
-    list of messages among them.
-    """
-
-    rows: Writer
-    thread: WritableThread
-    reader: CheckpointReader
-    serde: SerializerProtocol
-    known: ConversationCache
-    stored: StoredCheckpoint
-    before: StoredCheckpoint | None
-
-    def write_channel(
-        self, channel: str, value: Any, *, shares_messages: bool
-    ) -> bytes:
+    def _write_channel(self, channel: str, value: Any) -> bytes:
         key = value_key(self.stored.namespace, channel, self.stored.id)
-        if shares_messages:
+        if self.given.shares_messages:
             if isinstance(value, Aggregator):
                 return self._write_state(key, channel, value)
 

@@ -24,7 +24,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from conversation_state._waiting import add_async_twins
 from conversation_state._wording import shorten_repr
 from conversation_state.adapters._host import StoreHost, run_in_thread
-from conversation_state.adapters.langgraph import _pruning, _put_checkpoint
+from conversation_state.adapters.langgraph import _whole_threads
 from conversation_state.adapters.langgraph._checkpoints import (
     CheckpointReader,
     StoredCheckpoint,
@@ -33,13 +33,11 @@ from conversation_state.adapters.langgraph._checkpoints import (
     config_of,
 )
 from conversation_state.adapters.langgraph._conversations import ConversationCache
-from conversation_state.adapters.langgraph._listing import (
-    CheckpointQuery,
-    configurable_of,
-    list_pages,
-    parse_config,
+from conversation_state.adapters.langgraph._put_checkpoint import (
+    CheckpointWriter,
+    NewCheckpoint,
+    put_writes,
 )
-from conversation_state.adapters.langgraph._put_checkpoint import NewCheckpoint
 from conversation_state.adapters.langgraph._records import (
     TypedBytes,
     dump_value,
@@ -47,6 +45,12 @@ from conversation_state.adapters.langgraph._records import (
     name_of,
 )
 from conversation_state.adapters.langgraph._threads import Thread, WritableThread
+from conversation_state.adapters.langgraph._whole_threads import (
+    CheckpointQuery,
+    configurable_of,
+    list_pages,
+    parse_config,
+)
 from conversation_state.store import Store
 from conversation_state.store.records import Reader, WriteGroup, Writer, reading, write
 
@@ -233,8 +237,8 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
             shares_messages=not isinstance(self.serde, EncryptedSerializer),
         )
         self._writes.write(
-            lambda rows: _put_checkpoint.put_checkpoint(
-                rows, given, self.serde, self._cache, self.store.url
+            lambda rows: CheckpointWriter(rows, given, self.serde, self._cache).write(
+                self.store.url
             )
         )
         return config_of(thread, namespace, checkpoint["id"])
@@ -282,7 +286,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
             for at, (channel, value) in enumerate(writes)
         ]
         self._writes.write(
-            lambda rows: _put_checkpoint.put_writes(
+            lambda rows: put_writes(
                 WritableThread(rows, thread), namespace, id, task_id, stored
             )
         )
@@ -293,7 +297,9 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         """
         Delete a thread, and its conversations in the store.
         """
-        write(self.store, lambda rows: _pruning.delete_thread(rows, str(thread_id)))
+        write(
+            self.store, lambda rows: _whole_threads.delete_thread(rows, str(thread_id))
+        )
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """
@@ -313,9 +319,9 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         with reading(self.store) as rows:
             found = [
                 thread
-                for thread in _pruning.list_threads(rows)
+                for thread in _whole_threads.list_threads(rows)
                 if not all(
-                    map(is_kept, _pruning.read_checkpoints(Thread(rows, thread)))
+                    map(is_kept, _whole_threads.read_checkpoints(Thread(rows, thread)))
                 )
             ]
 
@@ -335,7 +341,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         """
         write(
             self.store,
-            lambda rows: _pruning.copy_thread(
+            lambda rows: _whole_threads.copy_thread(
                 rows, str(source_thread_id), str(target_thread_id), self.store.url
             ),
         )
@@ -371,7 +377,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         def prune(rows: Writer) -> None:
             own = WritableThread(rows, thread)
             reader = CheckpointReader(own, self.serde, self._cache)
-            _pruning.prune_thread(own, reader, is_kept)
+            _whole_threads.prune_thread(own, reader, is_kept)
 
         write(self.store, prune)
 
