@@ -530,7 +530,7 @@ class TestViews:
         Beside the view before, the part that a cache can keep is shown.
         """
         from conversation_state.pages._markup import Words  # noqa: PLC0415
-        from conversation_state.pages._views import draw_view  # noqa: PLC0415
+        from conversation_state.pages._transcripts import draw_view  # noqa: PLC0415
 
         before = trim(self.STATE, None)
         after = trim(self.STATE.add_assistant_message("Four."), None)

@@ -21,7 +21,7 @@ from conversation_state import (
 )
 from conversation_state.aggregator import ledger_union
 from conversation_state.pages import History, draw_fragment, make_page, read_history
-from conversation_state.pages._branches import compute_bills
+from conversation_state.pages._bills import compute_bills
 from conversation_state.store import open_store
 from conversation_state.tree import MessageTree
 

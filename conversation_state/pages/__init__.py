@@ -17,7 +17,7 @@ from conversation_state.pages._documents import (
     make_page,
 )
 from conversation_state.pages._graphs import History, HistoryState, read_history
-from conversation_state.pages._views import draw_views
+from conversation_state.pages._transcripts import draw_views
 
 __all__ = [
     "History",

@@ -1,49 +1,240 @@
 """
-What conversations cost, as tables: by model, and by branch and model.
+What conversations cost: which branch of a tree recorded which usage, and tables by
+model, and by branch and model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state._wording import format_count, format_dollars
-from conversation_state.aggregator import Aggregator
+from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.counting import Cost, CostLine, cost
 from conversation_state.errors import MissingExtraError
-from conversation_state.pages._branches import BranchBill, BranchBills
-from conversation_state.pages._markup import Child, Markup, Words, element, join_markup
+from conversation_state.pages._graphs import History
+from conversation_state.pages._markup import (
+    Child,
+    Markup,
+    Words,
+    draw_head,
+    element,
+    join_markup,
+)
 from conversation_state.pages._trees import draw_labels
+from conversation_state.tree import MessageTree
 
-__all__ = ["draw_bill", "draw_branch_bills", "draw_cost"]
-
+__all__ = [
+    "BranchBill",
+    "BranchBills",
+    "compute_bills",
+    "draw_bill",
+    "draw_branch_bills",
+    "draw_cost",
+]
 
 # Further branches, and further models of one branch, share one row.
 _MAX_BRANCHES = 50
 _MAX_MODELS = 50
 _MAX_MODELS_OF_BRANCH = 10
 
+# The number of a revision or a moment, or the identity of a message; None for what is
+# before the first message.
+_Key: TypeAlias = "int | str | None"
+# The key of what is in several branches.
+_SHARED = -1
 
-class _BillRow(NamedTuple):
-    title: Child  # what the row is of: a model; plain text is escaped
-    figures: tuple[int, int, int]  # its tokens: of prompts, of completions, and all
-    price: Child  # its price; "" if prices are not installed
 
-
-class _BillGroup(NamedTuple):
+class BranchBill(NamedTuple):
     """
-    Some rows of a bill, below what they add up to.
+    What one branch cost, or what several have in common.
     """
 
-    sum: _BillRow | None  # what they add up to; None if that is the total
-    rows: tuple[_BillRow, ...]  # the rows; () if the sum says it all
+    title: str  # never from a conversation
+    labels: tuple[str, ...]  # of its newest state
+    is_present: bool  # whether the present state is in it
+    cost: Cost
+
+
+class BranchBills(NamedTuple):
+    """
+    What the branches of a tree cost.
+    """
+
+    # What several branches have in common, if that is anything; then each branch, the
+    # present one first, then the newest.
+    parts: tuple[BranchBill, ...]
+    total: Cost  # of all of them together
+    has_prices: bool  # whether amounts were asked for
+
+    @property
+    def has_usage(self) -> bool:
+        return bool(self.total.lines or self.total.unbilled)
+
+
+def compute_bills(
+    value: History | MessageTree, *, max_priced: int | None = None
+) -> BranchBills:
+    """
+    What each branch of *value* cost: each usage once, at the branch of the first
+    state that has it, or as shared if several branches grew from that state.
+
+    So what was rolled back stays with the branch that was abandoned, although the
+    ledger of the present one has it, too. The parts add up to the cost of the union
+    of all states. O(states + what is new in each).
+
+    Args:
+        value: The history or the tree.
+
+        max_priced: Of more ledger entries the tokens are given alone; a price takes
+            a tenth of a millisecond. None is not a limit.
+    """
+    parents: dict[_Key, _Key]
+    labels: dict[_Key, tuple[str, ...]] = {}
+    present: _Key
+    if isinstance(value, History):
+        parents = {each.number: each.parent for each in value.states}
+        titles = {key: f"Branch to {value.noun} {key}" for key in parents}
+        labels = {each.number: each.labels for each in value.states}
+        present = value.present
+    else:
+        parents = {node.id: node.parent for node in value.nodes}
+        titles = {
+            key: f"Branch to message {number}" for number, key in enumerate(parents, 1)
+        }
+        present = value.head
+
+    ledger, entries, origins = _collect_usage(_list_states(value))
+    total, has_prices = _price_union(ledger, entries, max_priced)
+    tips = _find_tips(parents)
+    lines: dict[_Key, list[CostLine]] = {}
+    for line in total.lines:
+        lines.setdefault(tips[origins[line.entry.id, True]], []).append(line)
+
+    unbilled: dict[_Key, list[Any]] = {}
+    for entry in total.unbilled:
+        unbilled.setdefault(tips[origins[entry.id, False]], []).append(entry)
+
+    here = tips.get(present)
+    keys = [key for key in reversed([*titles]) if tips[key] == key]
+    # What was billed before the first message of a tree that has none.
+    keys += [None] if not keys else []
+    keys.sort(key=lambda key: key != here)
+    if _SHARED in lines or _SHARED in unbilled:
+        keys.insert(0, _SHARED)
+
+    parts = [
+        BranchBill(
+            titles.get(key, "In several branches"),
+            labels.get(key, ()),
+            key == here,
+            Cost(tuple(lines.get(key, ())), tuple(unbilled.get(key, ()))),
+        )
+        for key in keys
+    ]
+    return BranchBills(tuple(parts), total, has_prices)
+
+
+def _find_tips(parents: Mapping[_Key, _Key]) -> dict[_Key, _Key]:
+    """
+    For each state, the tip of the branch that it is in, or `_SHARED`; under None
+    that of what is before the first ones. Parents come before their children.
+    """
+    # From the newest on: when a state's turn comes, all its children have marked it.
+    tips: dict[_Key, _Key] = {}
+    for key in reversed([*parents]):
+        tip = tips.setdefault(key, key)
+        parent = parents[key] if parents[key] in parents else None
+        tips[parent] = _SHARED if parent in tips else tip
+
+    tips.setdefault(None, None)
+    return tips
+
+
+def _list_states(
+    value: History | MessageTree,
+) -> Iterator[tuple[_Key, Aggregator, Aggregator | None]]:
+    """
+    Each state under its key in the tree, with one before it that shares most of it.
+    """
+    if isinstance(value, History):
+        known: dict[int | None, Aggregator] = {}
+        for each in value.states:
+            if isinstance(each.state, Aggregator):
+                known[each.number] = each.state
+                yield each.number, each.state, known.get(each.parent)
+
+        return
+
+    past = None
+    for state in value.states:
+        yield state.entries[-1].id if len(state) else None, state, past
+        past = state
+
+
+def _collect_usage(
+    states: Iterable[tuple[_Key, Aggregator, Aggregator | None]],
+) -> tuple[list[LedgerEntry], list[Entry], dict[tuple[str, bool], _Key]]:
+    """
+    What all *states* have, each identity once: ledger entries (of two with one
+    identity the first, as in a join), and the messages with a response. For each
+    identity, and whether it is of the ledger, the key of the first state that has it.
+    """
+    ledger: list[LedgerEntry] = []
+    entries: list[Entry] = []
+    origins: dict[tuple[str, bool], _Key] = {}
+    for key, state, past in states:
+        # What the past has is known already; a state alone is read from its start.
+        start = 0 if past is None else state.ledger.common_prefix(past.ledger)
+        for line in state.ledger.iterate(start):
+            if (line.id, True) not in origins:
+                origins[line.id, True] = key
+                ledger.append(line)
+
+        start = 0 if past is None else state.entries.common_prefix(past.entries)
+        for entry in state.entries.iterate(start):
+            has_response = getattr(entry.message, "response", None) is not None
+            if has_response and (entry.id, False) not in origins:
+                origins[entry.id, False] = key
+                entries.append(entry)
+
+    return ledger, entries, origins
+
+
+class _Union(NamedTuple):
+    """
+    What `cost` takes.
+    """
+
+    ledger: Sequence[LedgerEntry]
+    entries: Sequence[Entry]
+
+
+def _price_union(
+    ledger: Sequence[LedgerEntry], entries: Sequence[Entry], max_priced: int | None
+) -> tuple[Cost, bool]:
+    """
+    The cost, and whether it has prices.
+    """
+    if max_priced is None or len(ledger) <= max_priced:
+        try:
+            return cost(_Union(ledger, entries)), True
+        except MissingExtraError:
+            pass
+
+    return Cost(tuple([CostLine(entry, None) for entry in ledger])), False
+
+
+# Tables
 
 
 def draw_cost(found: Cost, words: Words, *, has_prices: bool = True) -> Markup:
-    rows = _list_models(found, words, _MAX_MODELS, has_prices=has_prices)
-    total = _make_row("Total", found, has_prices=has_prices)
-    why = _explain_unknown(found, words) if has_prices else None
-    return join_markup([_draw_table("Model", [_BillGroup(None, rows)], total), why])
+    """
+    A row for each model; tokens alone if it has no prices.
+    """
+    rows = _draw_models(found, words, _MAX_MODELS, has_prices=has_prices)
+    body = element("tbody", None, rows)
+    return _draw_table("Model", [body], found, words, has_prices=has_prices)
 
 
 def draw_bill(state: Aggregator, words: Words) -> Markup:
@@ -51,11 +242,8 @@ def draw_bill(state: Aggregator, words: Words) -> Markup:
     The cost of *state* by model; its tokens alone where the extra ``prices`` is
     missing.
     """
-    try:
-        return draw_cost(cost(state), words)
-    except MissingExtraError:
-        lines = [CostLine(entry, None) for entry in state.ledger]
-        return draw_cost(Cost(tuple(lines)), words, has_prices=False)
+    found, has_prices = _price_union(state.ledger, state.entries, None)
+    return draw_cost(found, words, has_prices=has_prices)
 
 
 def draw_branch_bills(bills: BranchBills, words: Words) -> Markup:
@@ -63,10 +251,11 @@ def draw_branch_bills(bills: BranchBills, words: Words) -> Markup:
     What each branch cost, by model, with what several branches have in common once;
     of a single branch the cost by model.
     """
+    has_prices = bills.has_prices
     if len(bills.parts) == 1:
-        return draw_cost(bills.total, words, has_prices=bills.has_prices)
+        return draw_cost(bills.total, words, has_prices=has_prices)
 
-    groups = [_make_group(part, bills, words) for part in bills.parts[:_MAX_BRANCHES]]
+    parts = list(bills.parts[:_MAX_BRANCHES])
     others = bills.parts[_MAX_BRANCHES:]
     if others:
         rest = Cost(
@@ -74,45 +263,32 @@ def draw_branch_bills(bills: BranchBills, words: Words) -> Markup:
             tuple([entry for each in others for entry in each.cost.unbilled]),
         )
         title = format_count(len(others), "other branch", "other branches")
-        groups.append(
-            _make_group(
-                BranchBill(title, (), is_present=False, cost=rest), bills, words
-            )
+        parts.append(BranchBill(title, (), is_present=False, cost=rest))
+
+    groups = []
+    for part in parts:
+        heading: Child = [
+            part.title,
+            draw_labels(part.labels, words),
+            element("em", None, "you are here") if part.is_present else None,
+        ]
+        head = _draw_row(heading, part.cost, has_prices=has_prices, scope="rowgroup")
+        rows = _draw_models(
+            part.cost, words, _MAX_MODELS_OF_BRANCH, has_prices=has_prices
         )
+        groups.append(element("tbody", {"class": "cs-branch"}, head, rows))
 
-    total = _make_row("Total", bills.total, has_prices=bills.has_prices)
-    why = _explain_unknown(bills.total, words) if bills.has_prices else None
-    return join_markup([_draw_table("Branch and model", groups, total), why])
-
-
-def _explain_unknown(found: Cost, words: Words) -> Markup | None:
-    if not (found.unpriced or found.unbilled):
-        return None
-
-    # Why something has no price names its model.
-    why = words.line(str(found), 500) if found.unpriced else str(found)
-    return element("p", {"class": "cs-rest"}, "Cost: ", why, ".")
-
-
-def _make_group(part: BranchBill, bills: BranchBills, words: Words) -> _BillGroup:
-    title: Child = [
-        part.title,
-        draw_labels(part.labels, words),
-        element("em", None, "you are here") if part.is_present else None,
-    ]
-    has_prices = bills.has_prices
-    return _BillGroup(
-        _make_row(title, part.cost, has_prices=has_prices),
-        _list_models(part.cost, words, _MAX_MODELS_OF_BRANCH, has_prices=has_prices),
+    return _draw_table(
+        "Branch and model", groups, bills.total, words, has_prices=has_prices
     )
 
 
-def _list_models(
+def _draw_models(
     found: Cost, words: Words, most: int, *, has_prices: bool
-) -> tuple[_BillRow, ...]:
+) -> list[Markup]:
     models = list(found.by_model.items())
     rows = [
-        _make_row(
+        _draw_row(
             words.line(model) if model else "no model recorded",
             each,
             has_prices=has_prices,
@@ -122,71 +298,58 @@ def _list_models(
     if len(models) > most:
         rest = Cost(tuple([line for _, each in models[most:] for line in each.lines]))
         title = format_count(len(models) - most, "other model")
-        rows.append(_make_row(title, rest, has_prices=has_prices))
+        rows.append(_draw_row(title, rest, has_prices=has_prices))
 
-    return tuple(rows)
-
-
-def _make_row(title: Child, found: Cost, *, has_prices: bool) -> _BillRow:
-    price = _describe_amount(found) if has_prices else ""
-    return _BillRow(title, _sum_tokens(found), price)
+    return rows
 
 
-def _sum_tokens(found: Cost) -> tuple[int, int, int]:
+def _draw_table(
+    what: str, groups: Sequence[Markup], total: Cost, words: Words, *, has_prices: bool
+) -> Markup:
+    """
+    *groups* under the heading *what*, with the total below, and why it isn't known.
+    """
+    heads = [what, "Input", "Output", "Tokens", *(["Cost"] if has_prices else [])]
+    foot = _draw_row("Total", total, has_prices=has_prices, tag="th")
+    table = element(
+        "table",
+        {"class": "cs-bill"},
+        draw_head(heads),
+        groups,
+        element("tfoot", None, foot),
+    )
+    pieces = [element("div", {"class": "cs-table", "tabindex": 0}, table)]
+    if has_prices and (total.unpriced or total.unbilled):
+        # Why something has no price names its model.
+        why = words.line(str(total), 500) if total.unpriced else str(total)
+        pieces.append(element("p", {"class": "cs-rest"}, "Cost: ", why, "."))
+
+    return join_markup(pieces)
+
+
+def _draw_row(
+    title: Child, found: Cost, *, has_prices: bool, tag: str = "td", scope: str = "row"
+) -> Markup:
     # Ten times as fast as adding usages, and a notebook waits for it.
-    prompt = completion = total = 0
+    prompt = completion = tokens = 0
     for line in found.lines:
         usage = line.entry.usage
         prompt += usage.prompt_tokens
         completion += usage.completion_tokens
-        total += usage.total_tokens
+        tokens += usage.total_tokens
 
-    return prompt, completion, total
+    return element(
+        "tr",
+        None,
+        element("th", {"scope": scope}, title),
+        [element(tag, None, f"{each:,}") for each in (prompt, completion, tokens)],
+        element(tag, None, _describe_amount(found)) if has_prices else None,
+    )
 
 
 def _describe_amount(found: Cost) -> str:
-    """
-    What is known of a cost, in a few words; why something is not known is below.
-    """
+    # In a few words; why something is not known is below the table.
     if not (found.unpriced or found.unbilled):
         return str(found)
 
     return f"at least {format_dollars(found.total)}" if found.total else "unknown"
-
-
-def _draw_table(what: str, groups: Sequence[_BillGroup], total: _BillRow) -> Markup:
-    is_priced = bool(total.price)
-    heads = [what, "Input", "Output", "Tokens", *(["Cost"] if is_priced else [])]
-    table = element(
-        "table",
-        {"class": "cs-bill"},
-        element(
-            "thead",
-            None,
-            element("tr", None, [element("th", {"scope": "col"}, x) for x in heads]),
-        ),
-        [_draw_group(each, is_priced=is_priced) for each in groups],
-        element("tfoot", None, _draw_row(total, "th", is_priced=is_priced)),
-    )
-    return element("div", {"class": "cs-table", "tabindex": 0}, table)
-
-
-def _draw_group(group: _BillGroup, *, is_priced: bool) -> Markup:
-    rows = [_draw_row(row, "td", is_priced=is_priced) for row in group.rows]
-    if group.sum is None:
-        return element("tbody", None, rows)
-
-    head = _draw_row(group.sum, "td", is_priced=is_priced, scope="rowgroup")
-    return element("tbody", {"class": "cs-branch"}, head, rows)
-
-
-def _draw_row(
-    row: _BillRow, tag: str, *, is_priced: bool, scope: str = "row"
-) -> Markup:
-    return element(
-        "tr",
-        None,
-        element("th", {"scope": scope}, row.title),
-        [element(tag, None, f"{each:,}") for each in row.figures],
-        element(tag, None, row.price) if is_priced else None,
-    )

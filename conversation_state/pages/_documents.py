@@ -5,7 +5,7 @@ Fragments for notebooks, and whole pages in one file.
 from __future__ import annotations
 
 from base64 import b64encode
-from functools import cache, singledispatch
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 
@@ -13,12 +13,16 @@ from conversation_state._wording import describe_value, format_count, shorten_re
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import Cost
 from conversation_state.diffing import Diff
-from conversation_state.pages._bills import draw_bill, draw_branch_bills, draw_cost
-from conversation_state.pages._branches import compute_bills
+from conversation_state.pages._bills import (
+    compute_bills,
+    draw_bill,
+    draw_branch_bills,
+    draw_cost,
+)
 from conversation_state.pages._differences import draw_columns
 from conversation_state.pages._graphs import History, graph_history, graph_tree
 from conversation_state.pages._layout import GraphNode
-from conversation_state.pages._markup import Child, Markup, Words, element
+from conversation_state.pages._markup import Child, Markup, Words, draw_before, element
 from conversation_state.pages._sections import (
     Section,
     draw_comparisons,
@@ -26,15 +30,14 @@ from conversation_state.pages._sections import (
     split_history,
     split_tree,
 )
-from conversation_state.pages._transcripts import draw_transcript
-from conversation_state.pages._trees import Painter, draw_tree, format_tree
-from conversation_state.pages._views import (
-    ViewBubbles,
+from conversation_state.pages._transcripts import (
     check_view,
     draw_bars,
     draw_figures,
+    draw_transcript,
     draw_view,
 )
+from conversation_state.pages._trees import Painter, draw_tree, format_tree
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 from conversation_state.trimming import TrimContext
@@ -158,48 +161,36 @@ def _list_states(value: History | MessageTree) -> tuple[list[GraphNode], int]:
     return graph_tree(value), 0
 
 
-@singledispatch
-def _draw_value(value: object, words: Words) -> Child:  # noqa: ARG001
+def _draw_value(value: object, words: Words) -> Child:
+    if isinstance(value, Aggregator):
+        start = max(len(value) - _MAX_MESSAGES, 0)
+        transcript = draw_transcript(value.messages[start:], words, start + 1)
+        facts = element("p", None, describe_state(value))
+        return [facts, draw_before(start), transcript]
+
+    if isinstance(value, (History, MessageTree)):
+        # Without links: a notebook shows several values on one page.
+        nodes, older = _list_states(value)
+        nodes = [node._replace(target="") for node in nodes]
+        tree = draw_tree(nodes, words, max_rows=_MAX_ROWS, older=older)
+        bills = compute_bills(value, max_priced=_MAX_PRICED)
+        is_billed = bills.parts[1:] and bills.has_usage
+        return [tree, draw_branch_bills(bills, words) if is_billed else None]
+
+    if isinstance(value, TrimContext):
+        return draw_view(value, words)
+
+    if isinstance(value, Cost):
+        return draw_cost(value, words)
+
+    if isinstance(value, Diff):
+        return draw_columns(value, words, names=("a", "b"), limit=_MAX_MESSAGES)
+
     msg = (
         f"can't draw {shorten_repr(value)}; expected an Aggregator, a Timeline, a "
         "History, a MessageTree, a TrimContext, a Cost or a Diff"
     )
     raise TypeError(msg)
-
-
-@_draw_value.register(Aggregator)
-def _draw_state_value(state: Aggregator, words: Words) -> Child:
-    start = max(len(state) - _MAX_MESSAGES, 0)
-    before = f"{format_count(start, 'message')} before these" if start else ""
-    return [
-        element("p", None, describe_state(state)),
-        element("p", {"class": "cs-rest"}, before) if before else None,
-        draw_transcript(state.messages[start:], words, start + 1),
-    ]
-
-
-@_draw_value.register(History)
-@_draw_value.register(MessageTree)
-def _draw_tree_value(value: History | MessageTree, words: Words) -> Child:
-    # Without links: a notebook shows several values on one page.
-    nodes, older = _list_states(value)
-    nodes = [node._replace(target="") for node in nodes]
-    bills = compute_bills(value, max_priced=_MAX_PRICED)
-    return [
-        draw_tree(nodes, words, max_rows=_MAX_ROWS, older=older),
-        draw_branch_bills(bills, words)
-        if bills.parts[1:] and bills.has_usage
-        else None,
-    ]
-
-
-_draw_value.register(TrimContext, draw_view)
-_draw_value.register(Cost, draw_cost)
-
-
-@_draw_value.register(Diff)
-def _draw_difference_value(found: Diff, words: Words) -> Child:
-    return draw_columns(found, words, names=("a", "b"), limit=_MAX_MESSAGES)
 
 
 def describe_state(state: Aggregator) -> str:
@@ -247,13 +238,14 @@ def make_page(
     value = _unwrap_timeline(value)
     words = Words(redact=redact)
     sections, present = _split_value(value)
-    bubbles = None if view is None else ViewBubbles(view, words)
     comparisons, compared = draw_comparisons(value, words)
-    content: list[Child] = [
-        *([] if view is None else _draw_overlay(view, words)),
-        draw_sections(sections, words, bubbles)
-        if sections
-        else _draw_value(value, words),
+    content: list[Child] = []
+    if view is not None:
+        content.append(element("h2", None, "What the model sees"))
+        content += [draw_figures(view, words), draw_bars(view)]
+
+    content += [
+        draw_sections(sections, words, view) if sections else _draw_value(value, words),
         *comparisons,
         *_draw_footer(value, present, words),
     ]
@@ -284,11 +276,6 @@ def _split_value(value: object) -> tuple[list[Section], Aggregator | None]:
         return [Section("Conversation", value.messages, 1, {})], value
 
     return [], None
-
-
-def _draw_overlay(view: TrimContext, words: Words) -> list[Markup]:
-    heading = element("h2", None, "What the model sees")
-    return [heading, draw_figures(view, words), draw_bars(view)]
 
 
 def _draw_footer(

@@ -9,9 +9,19 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import TypeAlias
 
+from conversation_state._wording import format_count
 from conversation_state.rendering import escape_invisible, escape_line
 
-__all__ = ["Attributes", "Child", "Markup", "Words", "element", "join_markup"]
+__all__ = [
+    "Child",
+    "Markup",
+    "Words",
+    "draw_before",
+    "draw_head",
+    "draw_too_large",
+    "element",
+    "join_markup",
+]
 
 # Elements that have no content and no end tag.
 _EMPTY = frozenset({"br", "circle", "input", "link", "meta", "path"})
@@ -86,6 +96,35 @@ def element(name: str, attributes: Attributes | None, *children: Child) -> Marku
         return Markup(f"<{opening}/>")
 
     return Markup(f"<{opening}>{join_markup(children)}</{name}>")
+
+
+def draw_before(count: int) -> Markup:
+    """
+    A note that *count* messages are before those shown; nothing for none.
+    """
+    if not count:
+        return Markup("")
+
+    return element(
+        "p", {"class": "cs-rest"}, f"{format_count(count, 'message')} before these"
+    )
+
+
+def draw_too_large(count: int) -> Markup:
+    """
+    A note that *count* messages are left out because of the size of the page.
+    """
+    rest = format_count(count, "message")
+    more = f"{rest} after these, which are not shown: this page is large"
+    return element("p", {"class": "cs-rest"}, more)
+
+
+def draw_head(columns: Iterable[str]) -> Markup:
+    """
+    The head of a table.
+    """
+    cells = [element("th", {"scope": "col"}, column) for column in columns]
+    return element("thead", None, element("tr", None, cells))
 
 
 def join_markup(children: Iterable[Child]) -> Markup:

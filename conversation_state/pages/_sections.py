@@ -9,17 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from conversation_state._wording import format_count, shorten_repr
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.diffing import diff
 from conversation_state.diffing.drawing import describe_common
 from conversation_state.messages import Message
 from conversation_state.pages._differences import draw_columns
 from conversation_state.pages._graphs import History, HistoryState
-from conversation_state.pages._markup import Markup, Words, element
-from conversation_state.pages._transcripts import MAX_SIZE, CallNames, draw_message
-from conversation_state.pages._views import ViewBubbles
+from conversation_state.pages._markup import (
+    Markup,
+    Words,
+    draw_before,
+    draw_too_large,
+    element,
+)
+from conversation_state.pages._transcripts import (
+    MAX_SIZE,
+    CallNames,
+    ViewBubbles,
+)
 from conversation_state.tree import MessageTree
+from conversation_state.trimming import TrimContext
 
 __all__ = [
     "Section",
@@ -48,10 +58,10 @@ class Section(NamedTuple):
 
 
 def draw_sections(
-    sections: Sequence[Section], words: Words, bubbles: ViewBubbles | None = None
+    sections: Sequence[Section], words: Words, view: TrimContext | None
 ) -> list[Markup]:
     """
-    *sections* for a page; of long ones the newest messages. With *bubbles*, what
+    *sections* for a page; of long ones the newest messages. With a *view*, what
     the model sees of the first section is noted at its messages.
     """
     left = _MAX_IN_PAGE
@@ -64,15 +74,15 @@ def draw_sections(
             shown = 0
 
         left -= shown
-        drawn.append(_draw_section(section, shown, words, bubbles))
+        drawn.append(_draw_section(section, shown, words, ViewBubbles(view, words)))
         size += len(drawn[-1])
-        bubbles = None
+        view = None
 
     return drawn
 
 
 def _draw_section(
-    section: Section, shown: int, words: Words, overlay: ViewBubbles | None
+    section: Section, shown: int, words: Words, overlay: ViewBubbles
 ) -> Markup:
     # Of all messages: one that is shown may answer a call of one that is not.
     names: CallNames = {}
@@ -87,20 +97,16 @@ def _draw_section(
             if size > MAX_SIZE:
                 too_large += 1
             else:
-                bubbles.append(_draw_bubble(message, number, words, names, overlay))
+                bubbles.append(overlay.draw(number, message, names))
                 size += len(bubbles[-1])
         elif number - section.first == left_out - 1:
-            before = f"{format_count(left_out, 'message')} before these"
-            bubbles.append(element("p", {"class": "cs-rest"}, before))
+            bubbles.append(draw_before(left_out))
 
         bubbles += _draw_anchors(section, number)
-        for call in message.tool_calls:
-            names[call.id] = call.name
+        names |= {call.id: call.name for call in message.tool_calls}
 
     if too_large:
-        rest = format_count(too_large, "message")
-        rest = f"{rest} after these, which are not shown: this page is large"
-        bubbles.append(element("p", {"class": "cs-rest"}, rest))
+        bubbles.append(draw_too_large(too_large))
 
     if not section.messages:
         bubbles += _draw_anchors(section, section.first - 1)
@@ -113,19 +119,6 @@ def _draw_section(
         element("h2", None, section.title),
         element("div", {"class": "cs-transcript"}, bubbles),
     )
-
-
-def _draw_bubble(
-    message: Message,
-    number: int,
-    words: Words,
-    names: CallNames,
-    overlay: ViewBubbles | None,
-) -> Markup:
-    if overlay is not None:
-        return overlay.draw(number, message, names)
-
-    return draw_message(message, words, names, number=number)
 
 
 def _draw_anchors(section: Section, number: int) -> list[Markup]:

@@ -355,28 +355,12 @@ def _join_lanes(row: GraphRow, lanes: Sequence[int], *, is_above: bool) -> str:
         # Above a row, lines come from the top and go down into its own lane.
         up, down = (here, there) if is_above else (there, here)
         left, right = first < lane <= last, first <= lane < last
-        signs.append(_BOX[up or passes, down or passes, left, right])
+        lines = 8 * (up or passes) + 4 * (down or passes) + 2 * left + right
+        signs.append(_BOX[lines])
         signs.append("─" if right else " ")
 
     return "".join(signs).rstrip()
 
 
-# The characters with lines up, down, to the left and to the right.
-_BOX = {
-    (True, True, False, False): "│",
-    (True, True, True, False): "┤",
-    (True, True, False, True): "├",
-    (True, True, True, True): "┼",
-    (True, False, True, False): "╯",
-    (True, False, False, True): "╰",
-    (True, False, True, True): "┴",
-    (False, True, True, False): "╮",
-    (False, True, False, True): "╭",
-    (False, True, True, True): "┬",
-    (False, False, True, True): "─",
-    (True, False, False, False): "╵",
-    (False, True, False, False): "╷",
-    (False, False, True, False): "╴",
-    (False, False, False, True): "╶",
-    (False, False, False, False): " ",
-}
+# The characters by their lines: right 1, left 2, down 4, up 8.
+_BOX = " ╶╴─╷╭╮┬╵╰╯┴│├┤┼"

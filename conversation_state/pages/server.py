@@ -2,7 +2,7 @@
 The live page of a store, for a browser on this machine.
 
 What lives here: the requests, who may make them, and what they change. What does
-not: what a page shows (`pages._live`), its addresses and forms (`pages._forms`).
+not: what a page shows, its addresses and its forms (`pages._live`).
 
 Safe by what it refuses: other hosts' names, other pages' forms, requests without the
 token of the address that was printed, large bodies, and all writing unless it was
@@ -40,8 +40,15 @@ from conversation_state.errors import (
     StaleHeadError,
 )
 from conversation_state.pages._documents import make_policy, write_document
-from conversation_state.pages._forms import TRIMMERS, PageQuery, link_to, unquote_name
-from conversation_state.pages._live import draw_name, draw_names, dump_state
+from conversation_state.pages._live import (
+    TRIMMERS,
+    PageQuery,
+    draw_name,
+    draw_names,
+    dump_state,
+    link_to,
+    unquote_name,
+)
 from conversation_state.pages._markup import Child, Markup, Words, element
 from conversation_state.store import Head, Store
 
