@@ -12,7 +12,7 @@ import pytest
 
 from conversation_state.adapters import openai_chat
 from conversation_state.aggregator import Aggregator
-from conversation_state.cli import _export
+from conversation_state.cli import _transfer
 from conversation_state.codec import decode, encode
 from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.parts import ReasoningPart
@@ -667,7 +667,7 @@ class TestExport:
         """
         On a terminal the same is written in letters that it does not obey.
         """
-        monkeypatch.setattr(_export, "is_stdout_terminal", lambda: True)
+        monkeypatch.setattr(_transfer, "is_stdout_terminal", lambda: True)
         with open_store(run.url) as store:
             state = Aggregator.new().add_user_prompt(f"🧀{HOSTILE}\x9b")
             store.save("chat", state)

@@ -2,59 +2,41 @@
 The commands, as click sees them.
 
 The group, the order of its help, and the command `replay` are here. Not here: the
-commands on a store (`_import`, `_inspect`, `_page`, `_cost`, `_revisions`, `_export`,
-`_maintenance`), what a replay does (`replay`), reading conversations from files
+commands on a store (`_transfer`, `_inspect`, `_page`, `_cost`, `_maintenance`), what a
+replay does (`replay`), reading conversations from files
 (`_input`), formatting the results (`_display`), and errors and exit statuses (`_exit`).
 """
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
+from collections.abc import Mapping
 
 import click
 
 from conversation_state.cli._cost import cost
 from conversation_state.cli._exit import BROKEN, FAILED, exit_on_error
-from conversation_state.cli._export import export
-from conversation_state.cli._import import import_
 from conversation_state.cli._inspect import diff, log, names, show, trim
-from conversation_state.cli._maintenance import delete, erase, gc, verify
+from conversation_state.cli._maintenance import (
+    annotate,
+    delete,
+    erase,
+    fork,
+    gc,
+    label,
+    rollback,
+    verify,
+)
 from conversation_state.cli._options import max_line_option
 from conversation_state.cli._page import page, serve, tree
-from conversation_state.cli._revisions import annotate, fork, label, rollback
+from conversation_state.cli._transfer import export, import_
 
 __all__ = ["cli"]
 
 
-def _show_version(
-    context: click.Context, _parameter: click.Parameter, value: bool
-) -> None:
-    if not value or context.resilient_parsing:
-        return
-
-    try:
-        version = importlib.metadata.version("conversation-state")
-    except importlib.metadata.PackageNotFoundError:
-        version = "(a checkout that is not installed)"
-
-    click.echo(f"conversation-state {version}")
-    context.exit()
-
-
-# In the order of use.
-_SECTIONS = {
-    "Files": ("replay", "import", "export"),
-    "Inspect": ("names", "log", "tree", "show", "diff", "trim", "cost"),
-    "Pages": ("page", "serve"),
-    "Revisions": ("label", "annotate", "fork", "rollback"),
-    "Maintenance": ("verify", "gc", "erase", "delete"),
-}
-
-
 class _SectionedGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        return [name for section in _SECTIONS.values() for name in section]
+        return [each.name or "" for each in _list_commands()]
 
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
@@ -63,8 +45,8 @@ class _SectionedGroup(click.Group):
         room = formatter.width - widest - 6
         for title, section in _SECTIONS.items():
             rows = [
-                (f"{name:{widest}}", self.commands[name].get_short_help_str(room))
-                for name in section
+                (f"{each.name:{widest}}", each.get_short_help_str(room))
+                for each in section
             ]
             with formatter.section(title):
                 formatter.write_dl(rows)
@@ -73,13 +55,8 @@ class _SectionedGroup(click.Group):
 @click.group(
     cls=_SectionedGroup, context_settings={"help_option_names": ["-h", "--help"]}
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_show_version,
-    help="Show the version and exit.",
+@click.version_option(
+    package_name="conversation-state", message="conversation-state %(version)s"
 )
 @click.option(
     "--store",
@@ -103,7 +80,7 @@ def cli(url: str | None) -> None:
     """
 
 
-@cli.command()
+@click.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
     "--window",
@@ -205,11 +182,19 @@ def _replay_files(
     return FAILED if unreadable else 0
 
 
-for _command in (
-    *(import_, export),
-    *(names, log, tree, show, diff, trim, cost),
-    *(page, serve),
-    *(fork, label, annotate, rollback),
-    *(verify, gc, erase, delete),
-):
+# In the order of use.
+_SECTIONS: Mapping[str, tuple[click.Command, ...]] = {
+    "Files": (replay, import_, export),
+    "Inspect": (names, log, tree, show, diff, trim, cost),
+    "Pages": (page, serve),
+    "Revisions": (label, annotate, fork, rollback),
+    "Maintenance": (verify, gc, erase, delete),
+}
+
+
+def _list_commands() -> list[click.Command]:
+    return [command for section in _SECTIONS.values() for command in section]
+
+
+for _command in _list_commands():
     cli.add_command(_command)

@@ -3,7 +3,7 @@ Reads conversations from files, and reports the lines without one.
 
 Lines in bounded memory and the errors of invalid lines are here; parsing the
 formats (`adapters.transcripts`) and what is done with a conversation
-(`replay`, `_import`) are not.
+(`replay`, `_transfer`) are not.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 Commands that read a store: names, revisions, transcripts, differences, views.
 
 The JSON of a saved state, which other commands print too, is here. Not here: writing
-conversations to files (`_export`) and verifying that a store is undamaged
+conversations to files (`_transfer`) and verifying that a store is undamaged
 (`_maintenance`).
 """
 

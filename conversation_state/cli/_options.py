@@ -214,13 +214,6 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
 
     Names and labels may contain an ``@``: the longest saved name that *text*
     starts with is used.
-
-    Raises:
-        RefusedError:
-            If the name is invalid, or the revision is given twice.
-
-        NotSavedError:
-            If no such state is saved.
     """
     from conversation_state.errors import NotSavedError
 
@@ -271,10 +264,6 @@ def revision_or_label(newest: Head, which: str) -> int | str:
     """
     *which* revision, for `Store.load`: ``3``, ``-1`` (the one before the
     *newest*), or a label. An ``@`` may stand in front.
-
-    Raises:
-        RefusedError:
-            If it is empty, or before the first revision.
     """
     which = which.removeprefix("@")
     if not which:
@@ -326,10 +315,6 @@ def format_notes(notes: Mapping[str, Any]) -> str:
 def parse_notes(given: Iterable[str]) -> dict[str, Any]:
     """
     The notes that arguments give, each as ``KEY=TEXT`` or ``KEY:=JSON``.
-
-    Raises:
-        RefusedError:
-            If one is neither.
     """
     notes: dict[str, Any] = {}
     for each in given:
@@ -352,10 +337,6 @@ def parse_notes(given: Iterable[str]) -> dict[str, Any]:
 def check_label(label: str) -> str:
     """
     *label* if it is valid and can't be mistaken for a revision.
-
-    Raises:
-        RefusedError:
-            If it would be parsed as the number of a revision, or is invalid.
     """
     if _parse_revision(label) is not None or label.startswith("@"):
         raise RefusedError(
@@ -379,10 +360,6 @@ def _check_label_text(label: str) -> str:
 def trim_to(limit: int, state: Aggregator, name: str) -> TrimContext:
     """
     The view of *state*, saved as *name*, that fits into *limit* tokens.
-
-    Raises:
-        DeclinedError:
-            If no valid view fits.
     """
     from conversation_state.counting import TokenBudget
     from conversation_state.errors import BudgetExceededError
@@ -404,13 +381,6 @@ def is_stdin_terminal() -> bool:
 def confirm(question: str, *, yes: bool) -> None:
     """
     Ask *question* on the terminal; *yes* answers it in advance.
-
-    Raises:
-        RefusedError:
-            If there is no terminal to ask at.
-
-        DeclinedError:
-            If the answer is no.
     """
     if yes:
         return

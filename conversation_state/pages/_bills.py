@@ -83,11 +83,8 @@ def compute_bills(
     ledger of the present one has it, too. The parts add up to the cost of the union
     of all states. O(states + what is new in each).
 
-    Args:
-        value: The history or the tree.
-
-        max_priced: Of more ledger entries the tokens are given alone; a price takes
-            a tenth of a millisecond. None is not a limit.
+    Of more than *max_priced* ledger entries the tokens are given alone; a price takes
+    a tenth of a millisecond.
     """
     parents: dict[_Key, _Key]
     labels: dict[_Key, tuple[str, ...]] = {}

@@ -64,15 +64,7 @@ def draw_columns(
     What both have in common is folded, and so are long texts, of which at most 10,000
     characters are included, around the first difference; where two neighbouring
     messages differ a little, the words are marked.
-
-    Args:
-        found: The difference.
-
-        words: How the words of messages are written.
-
-        names: Names of the two sides.
-
-        limit: The most messages that are shown of each side.
+    At most *limit* messages of each side are shown.
     """
     calls = collect_call_names(*found.context)
     a = _Side(words.code(names[0]), "cs-a", "del", calls)

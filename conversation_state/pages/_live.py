@@ -137,10 +137,6 @@ def draw_name(
 
     Reads the revisions in one query, and of the state the newest messages; the
     whole state only for a view, a search, a difference or the bill.
-
-    Raises:
-        NotSavedError:
-            If there is no such name or revision.
     """
     newest = store.latest(query.name)
     head = newest if query.at is None else store.latest(query.name, at=query.at)
@@ -288,13 +284,6 @@ def _draw_difference(
 
 
 def dump_state(state: Aggregator, format: str) -> Export:  # noqa: A002 - its name
-    """
-    *state* as a provider's request has it.
-
-    Raises:
-        ValueError:
-            If the format is unknown.
-    """
     if format not in PROVIDERS:
         expected = ", ".join(PROVIDERS)
         msg = f"unknown format; valid ones are {expected}"

@@ -173,15 +173,9 @@ def draw_view(
     view: TrimContext, words: Words, *, previous: TrimContext | None = None
 ) -> Markup:
     """
-    *view* as a section of a page: its figures, its bars and its transcript.
-
-    Args:
-        view: The view.
-
-        words: How the words of messages are written.
-
-        previous: The view of the turn before: what both show at their start is
-            what a provider that cached it need not process again.
+    *view* as a section of a page: its figures, its bars and its transcript. What the
+    view of the turn before, *previous*, shows at its start, too, a provider that cached
+    it need not process again.
     """
     start = max(len(view.original) - MAX_SHOWN, 0)
     seen = list(_survey_messages(view, start))
