@@ -255,7 +255,7 @@ class TestRefused:
             ([f"{HERE}:remind", "--without", "x"], "unknown law 'x'; valid ones"),
             ([f"{HERE}:remind", "--examples", "0"], "a number, 1 or more, got '0'"),
             ([f"{HERE}:remind", "--examples", "few"], "1 or more, got 'few'"),
-            ([f"{HERE}:hinted"], "hinted: name 'Elsewhere' is not defined; name its"),
+            ([f"{HERE}:hinted"], "hinted is of unknown kind"),
             ([], "required: MODULE[:NAME]"),
         ],
     )

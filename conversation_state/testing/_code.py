@@ -92,6 +92,8 @@ class _Writer:
     def format_imports(self) -> list[str]:
         return [
             f"from {module} import {', '.join(sorted(names))}"
+            if names
+            else f"import {module}"
             for module, names in sorted(self._names.items())
         ]
 
@@ -128,12 +130,11 @@ class _Writer:
             return self._format_list(value)
 
         if isinstance(value, (date, time, timedelta, tzinfo)):
-            return self._format_time(value)
-
-        if isinstance(value, (UUID, Decimal)):
+            # Their reprs name the module, and the class not always: timezone.utc.
+            self._names["datetime"] = set()
+        elif isinstance(value, (UUID, Decimal)):
             self.name_class(type(value))
-
-        if isinstance(value, float) and not math.isfinite(value):
+        elif isinstance(value, float) and not math.isfinite(value):
             return f"float('{value}')"
 
         return _format_text(value) if isinstance(value, str) else repr(value)
@@ -149,27 +150,15 @@ class _Writer:
 
         return text
 
-    def _format_time(self, value: Any) -> str:
-        # The repr is valid code except that each name has the prefix `datetime.`; the
-        # repr of a time with a zone has several such names.
-        text = repr(value)
-        for name in ("datetime", "timedelta", "timezone", "date", "time"):
-            if f"datetime.{name}" in text:
-                self._names.setdefault("datetime", set()).add(name)
-                text = text.replace(f"datetime.{name}(", f"{name}(")
-                text = text.replace(f"datetime.{name}.", f"{name}.")
-
-        return text
-
     def _format_list(self, values: list[Any] | tuple[Any, ...]) -> str:
         start, end = ("(", ")") if isinstance(values, tuple) else ("[", "]")
-        last = "," if isinstance(values, tuple) and len(values) == 1 else ""
         items = [self.format(one) for one in values]
+        comma = "," if isinstance(values, tuple) else ""
+        # By their code, not by equality: True and 1 are equal.
         if len(items) > 2 and len({*items}) == 1:  # noqa: PLR2004 - shorter then
-            comma = "," if isinstance(values, tuple) else ""
             return f"{start}{items[0]}{comma}{end} * {len(items)}"
 
-        return _join_items(start, items, end, last)
+        return _join_items(start, items, end, comma if len(items) == 1 else "")
 
     def _format_made(self, value: Any) -> str:
         """
@@ -225,8 +214,7 @@ class _Writer:
     def _list_adding(
         self, messages: list[Message], ledger: list[LedgerEntry]
     ) -> Iterator[str]:
-        # Grouped by their code, not by equality: messages with True and with 1 in their
-        # metadata are equal, and have different code.
+        # By their code, too: metadata may have True in one message and 1 in the next.
         for text, same in groupby(messages, self._format_add):
             first, *others = same
             if len(others) > 1:

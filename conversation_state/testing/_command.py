@@ -35,15 +35,14 @@ from conversation_state.trimming import TrimContext
 
 __all__ = ["main"]
 
-# The contract of each kind, and its attribute for what is checked. Backends have
-# another contract, which needs pytest.
-_KINDS: dict[str, tuple[type[Contract], str]] = {
-    "adapter": (AdapterContract, "adapter"),
-    "counter": (CounterContract, "counter"),
-    "reducer": (ReducerContract, "reducer"),
-    "session": (SessionContract, "make"),
-    "step": (TrimmingStepContract, "step"),
-    "summariser": (SummariserContract, "summarise"),
+# The contract of each kind. Backends have another one, which needs pytest.
+_KINDS: dict[str, type[Contract]] = {
+    "adapter": AdapterContract,
+    "counter": CounterContract,
+    "reducer": ReducerContract,
+    "session": SessionContract,
+    "step": TrimmingStepContract,
+    "summariser": SummariserContract,
 }
 _NAMES = ("backend", *_KINDS)
 
@@ -88,10 +87,9 @@ def _make_parser() -> argparse.ArgumentParser:
         epilog="Exits with 0 if all laws hold, 1 if one is broken, 2 if it can't be "
         "checked. The same examples are used in every run.",
     )
-    parser.add_argument(
-        "target", metavar="MODULE[:NAME]", help="what to check: my_package:make_store"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("target", metavar="MODULE[:NAME]", help="what to check: my_package:make_store")
+    add(
         "--kind",
         choices=_NAMES,
         help="what it is; without this, its type hints and methods decide",
@@ -100,21 +98,11 @@ def _make_parser() -> argparse.ArgumentParser:
         ("--without", "does not hold and need not"),
         ("--also", "is only checked on request"),
     ):
-        parser.add_argument(
-            option,
-            metavar="LAW",
-            action="append",
-            default=[],
-            help=f"a law that {which}; may be repeated",
-        )
+        text = f"a law that {which}; may be repeated"
+        add(option, metavar="LAW", action="append", default=[], help=text)
 
-    parser.add_argument(
-        "--examples",
-        metavar="N",
-        type=_read_number,
-        default=100,
-        help="how many examples for each law (100)",
-    )
+    text = "how many examples for each law (100)"
+    add("--examples", metavar="N", type=_read_number, default=100, help=text)
     return parser
 
 
@@ -137,38 +125,33 @@ def _import_subject(target: str) -> Any:
         raise UsageError(msg) from None
 
 
-def _guess_kind(subject: Any, target: str) -> str:  # noqa: PLR0911 - one for each
+def _guess_kind(subject: Any, target: str) -> str:
     """
     The kind of *subject*: by its methods, or the type hints of what it takes and
     returns.
     """
-    # A class is a function that makes instances; only the instances can load.
     is_class = inspect.isclass(subject)
-    if not is_class and _has_methods(subject, "dump", "load"):
-        return "adapter"
+    takes, returns = (None, subject) if is_class else _read_hints(subject)
 
-    takes, returns = (None, None) if is_class else _read_hints(subject, target)
-    made = subject if is_class else returns
-    is_store = inspect.isclass(made) and issubclass(made, Store)
-    if is_store or _has_methods(made, "reading", "writing"):
-        return "backend"
-
-    if _has_methods(made, "get_items", "add_items", "pop_item"):
-        return "session"
-
-    if isinstance(returns, type) and issubclass(returns, Aggregator):
-        return "reducer"
-
-    if isinstance(returns, type) and issubclass(returns, TrimContext):
-        return "step"
-
-    if returns is int and isinstance(takes, type) and issubclass(takes, Message):
-        return "counter"
+    def is_a(hint: Any, cls: type) -> bool:
+        return inspect.isclass(hint) and issubclass(hint, cls)
 
     # The hints are compared as text: a summary may be a str, a message or an awaitable
     # of either, and these types have no common base class.
-    if "Message" in str(takes) and ("str" in str(returns) or "Message" in str(returns)):
-        return "summariser"
+    is_summary = "str" in str(returns) or "Message" in str(returns)
+    guesses = {
+        # A class is a function that makes instances; only the instances can load.
+        "adapter": not is_class and _has_methods(subject, "dump", "load"),
+        "backend": is_a(returns, Store) or _has_methods(returns, "reading", "writing"),
+        "session": _has_methods(returns, "get_items", "add_items", "pop_item"),
+        "reducer": is_a(returns, Aggregator),
+        "step": is_a(returns, TrimContext),
+        "counter": returns is int and is_a(takes, Message),
+        "summariser": "Message" in str(takes) and is_summary,
+    }
+    for kind, is_of_kind in guesses.items():
+        if is_of_kind:
+            return kind
 
     msg = (
         f"{target} is of unknown kind: {shorten_repr(subject)}; name it with --kind, "
@@ -181,7 +164,7 @@ def _has_methods(subject: Any, *methods: str) -> bool:
     return all(callable(getattr(subject, each, None)) for each in methods)
 
 
-def _read_hints(subject: Any, target: str) -> tuple[Any, Any]:
+def _read_hints(subject: Any) -> tuple[Any, Any]:
     """
     The type hints of the first argument and of the result; None for a missing one.
     """
@@ -191,9 +174,6 @@ def _read_hints(subject: Any, target: str) -> tuple[Any, Any]:
 
     try:
         hints = get_type_hints(function)
-    except NameError as error:
-        msg = f"can't read the type hints of {target}: {error}; name its kind with "
-        raise UsageError(f"{msg}--kind, one of {', '.join(_NAMES)}") from None
     except Exception:  # noqa: BLE001 - any of an annotation: an unknown kind
         return None, None
 
@@ -212,9 +192,8 @@ def _run_contract(
         if kind == "backend":
             return _run_backend(subject, options)
 
-        cls, attribute = _KINDS[kind]
-        contract = cls()
-        setattr(contract, attribute, subject)
+        contract = _KINDS[kind]()
+        setattr(contract, contract.subject, subject)
         contract.without, contract.also = options.without, options.also
         # Without a database, and with the same random numbers, two runs print the same
         # table, and nothing is written to the current folder.

@@ -10,7 +10,8 @@ from typing import Any
 
 from conversation_state.aggregator import Aggregator, Checkpoint, Turn, join
 from conversation_state.messages import Message
-from conversation_state.testing._value_laws import equal_values_hash_alike, unpickled
+from conversation_state.testing._comparison import unpickled
+from conversation_state.testing._value_laws import equal_values_hash_alike
 from conversation_state.usage import Usage
 
 __all__ = [

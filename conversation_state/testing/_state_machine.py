@@ -28,7 +28,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
-from conversation_state.testing._equality import is_same
+from conversation_state.testing._comparison import is_same
 from conversation_state.testing._state_model import StateModel
 from conversation_state.testing.laws import (
     equal_values_hash_alike,

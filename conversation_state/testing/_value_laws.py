@@ -13,7 +13,7 @@ from conversation_state._wording import describe_type
 from conversation_state.chunks import Accumulator, concat
 from conversation_state.errors import ConcatError
 from conversation_state.messages import Message
-from conversation_state.testing._equality import is_same
+from conversation_state.testing._comparison import is_same
 from conversation_state.usage import Usage
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "equal_values_hash_alike",
     "larger_is_a_semilattice",
     "replacing_nothing_changes_nothing",
-    "unpickled",
 ]
 
 
@@ -38,7 +37,6 @@ class Counts(Protocol):
     def __or__(self, other: Self, /) -> Self: ...
 
 
-T = TypeVar("T")
 C = TypeVar("C", bound=Counts)
 
 
@@ -98,15 +96,6 @@ def equal_values_hash_alike(a: object, b: object) -> None:
     assert hash(a) == hash(a), f"the hash of {a!r} changes"
     if a == b:
         assert hash(a) == hash(b), f"{a!r} and {b!r} are equal, their hashes aren't"
-
-
-def unpickled(value: T) -> T:
-    """
-    A copy of *value* that shares nothing with it.
-    """
-    # deepcopy() of a state is that state.
-    copy: T = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
-    return copy
 
 
 def copies_are_equal(value: object) -> None:

@@ -21,11 +21,10 @@ from conversation_state.errors import DecodeError
 from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import TextPart
 from conversation_state.testing._code import format_code
-from conversation_state.testing.contracts._comparison import (
+from conversation_state.testing._comparison import (
     assert_same,
-    assert_same_later,
-    decoded,
-    unpickled,
+    assert_same_on_copies,
+    decoded_each,
 )
 from conversation_state.testing.contracts._contract import Contract, check_contract, law
 from conversation_state.testing.contracts._examples import (
@@ -72,6 +71,7 @@ _JUNK: SearchStrategy[Any] = st.one_of(
     st.sampled_from([{1: 2}, (1, 2), {"type": "text"}, [[[]]]]),
     json_values(),
 )
+_PATHS = st.lists(st.integers(0, 9), max_size=6)
 _DATA_URL = re.compile(r"data:([^,]*);base64,([^,]+)")
 _PATH = re.compile(r"messages\[(\d+)\]")
 
@@ -149,12 +149,17 @@ class AdapterContract(Contract):
             times, runs and metadata.
     """
 
-    kind = "adapters"
+    kind, subject = "adapters", "adapter"
     adapter: Adapter
     conversations: SearchStrategy[tuple[Message, ...]] = _CONVERSATIONS
     normalise: Callable[[Message], Message] = staticmethod(strip_message)
-    paths = st.lists(st.integers(0, 9), max_size=6)
-    junk = _JUNK
+
+    def _observe(self, messages: Iterable[Message]) -> tuple[str, list[Any]]:
+        """
+        The payload as JSON, and what was lost.
+        """
+        export = self.adapter.dump(list(messages))
+        return _format_json(export.payload), list(export.lost)
 
     @law(messages="conversations", is_first=True)
     def test_dumps_every_conversation(self, messages: tuple[Message, ...]) -> None:
@@ -166,7 +171,7 @@ class AdapterContract(Contract):
 
         assert hasattr(export, "payload"), f"no payload in {shorten_repr(export)}"
         assert hasattr(export, "lost"), f"no lost in {shorten_repr(export)}"
-        self._note_first(messages, _format_json(export.payload))
+        self._note_first(messages, (_format_json(export.payload), list(export.lost)))
 
     @law(messages="conversations")
     def test_loads_what_it_dumps(self, messages: tuple[Message, ...]) -> None:
@@ -238,29 +243,18 @@ class AdapterContract(Contract):
         it as it was, and gives the same messages again.
         """
         given = list(messages)
-        export = self.adapter.dump(given)
+        self.adapter.dump(given)
         assert list(messages) == given, (
             f"dump changed the list of {len(messages)} messages to {len(given)}"
         )
-
-        payload, lost = export.payload, list(export.lost)
-        lost_again = list(self.adapter.dump(list(messages)).lost)
-        assert lost == lost_again, (
-            f"first {len(lost)} losses, then {shorten_repr(lost_again, 200)}"
-        )
-
-        before = _format_json(payload)
-        self.adapter.load(self.adapter.dump(list(others)).payload)
+        self._assert_repeatable(self._observe, messages, others)
         # A dump that goes through its messages twice finds an iterator empty.
-        again = _format_json(self.adapter.dump(iter(messages)).payload)
-        assert before == again, f"first {before:.200}, then {again:.200}"
-        for example, text in self._note_first(messages, before):
-            later = _format_json(self.adapter.dump(list(example)).payload)
-            assert_same_later(example, text, later)
+        payload = self.adapter.dump(iter(messages)).payload
+        before, _ = self._observe(messages)
+        assert_same(before, _format_json(payload), "{}, and of an iterator {}")
 
         first = [self.normalise(each) for each in self.adapter.load(payload)]
-        after = _format_json(payload)
-        assert before == after, f"load changed {before:.200} into {after:.200}"
+        assert_same(before, _format_json(payload), "load changed {} into {}")
         second = [self.normalise(each) for each in self.adapter.load(payload)]
         assert_same(first, second, "first {}, then {}")
 
@@ -270,13 +264,7 @@ class AdapterContract(Contract):
         Equal messages have the same payload: those that were encoded and decoded, and
         those that were pickled.
         """
-        expected = _format_json(self.adapter.dump(list(messages)).payload)
-        for how, copies in (
-            ("decoded", [decoded(each) for each in messages]),
-            ("unpickled", list(unpickled(messages))),
-        ):
-            found = _format_json(self.adapter.dump(copies).payload)
-            assert expected == found, f"{expected:.200}, {how}: {found:.200}"
+        assert_same_on_copies(self._observe, messages, decode=decoded_each)
 
     @law(messages="conversations")
     def test_dump_undoes_load(self, messages: tuple[Message, ...]) -> None:
@@ -285,11 +273,11 @@ class AdapterContract(Contract):
         """
         payload = self.adapter.dump(list(messages)).payload
         before = _format_json(payload)
-        after = _format_json(self.adapter.dump(self.adapter.load(payload)).payload)
+        again = self.adapter.dump(self.adapter.load(payload)).payload
 
-        assert before == after, f"{before:.300} became {after:.300}"
+        assert_same(before, _format_json(again))
 
-    @law(messages="conversations", path="paths", junk="junk")
+    @law(messages="conversations", path=_PATHS, junk=_JUNK)
     def test_refuses_in_one_way(
         self, messages: tuple[Message, ...], path: list[int], junk: Any
     ) -> None:
@@ -432,10 +420,11 @@ def check_adapter(
             )
             raise TypeError(msg)
 
-    contract = AdapterContract()
-    contract.adapter, contract.without = adapter, without
-    contract.normalise = normalise
-    if conversations is not None:
-        contract.conversations = conversations
-
-    check_contract(contract, adapter, settings)
+    check_contract(
+        AdapterContract,
+        adapter,
+        settings,
+        without=without,
+        conversations=conversations,
+        normalise=normalise,
+    )

@@ -11,7 +11,6 @@ import inspect
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +20,16 @@ from conversation_state._wording import shorten_repr
 from conversation_state.store import Store
 from conversation_state.store.backend import Backend
 from conversation_state.testing.contracts._contract import (
-    check_function,
-    check_names,
-    read_promise,
-    refuse_coroutine,
-)
-from conversation_state.testing.contracts._results import (
     BROKEN,
     DECLARED,
     HOLDS,
     NOT_APPLICABLE,
     NOT_RUN,
     LawResult,
+    check_names,
     find_line,
     raise_broken,
+    read_promise,
 )
 from conversation_state.testing.stores import StoreContract
 
@@ -67,19 +62,12 @@ def _list_arguments(test: Callable[..., object]) -> list[dict[str, Any]]:
     """
     What pytest's marks give *test*, each time it runs.
     """
-    sets: list[list[dict[str, Any]]] = []
     for mark in getattr(test, "pytestmark", ()):
         if mark.name == "parametrize":
-            names, values = mark.args
-            names = names.split(",") if isinstance(names, str) else names
-            many = len(names) > 1
-            rows = [each if many else (each,) for each in values]
-            sets.append([dict(zip(names, row, strict=True)) for row in rows])
+            name, values = mark.args
+            return [{name: each} for each in values]
 
-    return [
-        {name: value for each in chosen for name, value in each.items()}
-        for chosen in product(*sets)
-    ]
+    return [{}]
 
 
 @contextmanager
@@ -140,7 +128,6 @@ def _make_one(subject: _Subject, tmp_path: Path) -> None:
     A backend, or a store over one, is made.
     """
     made: Any = subject.backend(tmp_path)
-    refuse_coroutine(made)
     methods = [getattr(made, name, None) for name in ("reading", "writing", "close")]
     assert all(map(callable, methods)), f"expected a backend, got {shorten_repr(made)}"
     made.close()
@@ -158,7 +145,12 @@ def run_promises(
     Takes what `check_backend` takes. The number of examples is how often the promise
     was tried with different arguments.
     """
-    check_function("make", make, "a function that makes a backend")
+    if not callable(make):
+        msg = (
+            f"make: expected a function that makes a backend, got {shorten_repr(make)}"
+        )
+        raise TypeError(msg)
+
     promises = list(_list_promises())
     check_names("without", without, [name for name, _ in promises])
     takes_folder = bool(inspect.signature(make).parameters)

@@ -1,5 +1,5 @@
 """
-Contracts: laws about a user's function or class, and running them.
+Contracts: laws about a user's function or class, running them, and what came of each.
 
 A contract is a class whose laws are methods. pytest runs them as tests of a subclass;
 `run_laws` runs them one after the other, as a call.
@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-import threading
+import traceback
 from collections.abc import Callable, Collection, Coroutine, Iterator
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
+from textwrap import indent, wrap
+from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 from unittest import SkipTest
 
@@ -25,29 +28,36 @@ from hypothesis.strategies import SearchStrategy
 
 from conversation_state._wording import shorten_repr
 from conversation_state.testing._code import format_example
-from conversation_state.testing.contracts._results import (
-    BROKEN,
-    DECLARED,
-    HOLDS,
-    NOT_RUN,
-    LawResult,
-    find_line,
-    raise_broken,
-)
+from conversation_state.testing._comparison import assert_same
 
 __all__ = [
+    "BROKEN",
+    "DECLARED",
+    "HOLDS",
+    "NOT_APPLICABLE",
+    "NOT_RUN",
+    "BrokenLawsError",
     "Contract",
+    "LawResult",
+    "call",
     "check_contract",
-    "check_function",
+    "check_names",
+    "find_line",
     "law",
-    "refuse_coroutine",
-    "run_coroutine",
+    "raise_broken",
+    "read_promise",
     "run_laws",
     "wait_for",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+
+HOLDS, BROKEN = "holds", "broken"
+DECLARED, NOT_APPLICABLE, NOT_RUN = "declared not to hold", "does not apply", "not run"
+
+_KIT = str(Path(__file__).parent.parent)
+_WIDTH = 88
 
 # Examples are large, drawing them is slow for a small function, and a user may
 # check what a test of their own has drawn.
@@ -59,6 +69,130 @@ _HEALTH_CHECKS = (
 
 # How many examples are tried again after all others.
 _FIRST_EXAMPLES = 8
+
+
+# What came of laws
+
+
+@attrs.frozen
+class LawResult:
+    """
+    What came of one law.
+
+    Attributes:
+        law: Its name.
+
+        promise: What it says.
+
+        result: ``holds``, ``broken``, ``declared not to hold``, ``does not apply``, or
+            ``not run``: the last if another law is broken that comes first.
+
+        examples: How many examples it was held against, simpler ones that also break
+            it included.
+
+        error: What was raised, if it is broken.
+
+        code: The smallest example that breaks it, as Python code.
+
+        line: Where the user's own code raised the error, if it did.
+    """
+
+    law: str
+    promise: str
+    result: str
+    examples: int = 0
+    error: BaseException | None = None
+    code: str = ""
+    line: str = ""
+
+    @property
+    def is_broken(self) -> bool:
+        """
+        Whether it is broken.
+        """
+        return self.result == BROKEN
+
+    def __str__(self) -> str:
+        """
+        Why it is broken, and the example; else its name and result.
+        """
+        if self.error is None:
+            return f"{self.law}: {self.result}"
+
+        what = str(self.error) or "an assertion failed"
+        if not isinstance(self.error, AssertionError):
+            what = f"{type(self.error).__name__}: {self.error}"
+
+        lines = [what, *getattr(self.error, "__notes__", ())]
+        if self.line:
+            lines.append(f"at {self.line}")
+
+        if self.code:
+            lines += ["with", indent(self.code, "  ")]
+
+        promise = wrap(f"{self.law}: {self.promise}", _WIDTH)
+        return "\n".join([*promise, indent("\n".join(lines), "  ")])
+
+
+class BrokenLawsError(AssertionError):
+    """
+    A user's function or class breaks laws of its contract.
+
+    Attributes:
+        subject: What was checked.
+
+        kind: What it was checked as, in the plural: ``reducers``, for example.
+
+        results: What came of each law.
+    """
+
+    def __init__(self, subject: str, kind: str, results: tuple[LawResult, ...]) -> None:
+        # An exception is unpickled by a call with its `args`, so all facts go there.
+        super().__init__(subject, kind, results)
+        self.subject, self.kind, self.results = subject, kind, results
+
+    @property
+    def broken(self) -> tuple[LawResult, ...]:
+        """
+        The laws that are broken.
+        """
+        return tuple([each for each in self.results if each.is_broken])
+
+    def __str__(self) -> str:
+        number = f"{len(self.broken)} of {len(self.results)}"
+        first = f"{self.subject} breaks {number} laws of {self.kind}"
+        return "\n\n".join([first, *map(str, self.broken)])
+
+
+def raise_broken(subject: object, kind: str, results: tuple[LawResult, ...]) -> None:
+    """
+    Raise an error if any of *results* is that of a broken law.
+    """
+    for each in results:
+        if each.is_broken:
+            name = getattr(subject, "__qualname__", None) or shorten_repr(subject)
+            raise BrokenLawsError(str(name), kind, results) from each.error
+
+
+def find_line(raised: TracebackType | None) -> str:
+    """
+    Where the code that was checked raised an error: the innermost line in the file
+    that a contract called; "" if the contract itself raised it.
+    """
+    # The frames after the last one of this kit are the user's, but the innermost ones
+    # may belong to a library that the user's code calls.
+    frames = traceback.extract_tb(raised)
+    while any(each.filename.startswith(_KIT) for each in frames):
+        frames.pop(0)
+
+    for each in reversed(frames):
+        if each.filename == frames[0].filename:
+            return f"{Path(each.filename).name}:{each.lineno}, in {each.name}"
+
+    return ""
+
+
+# Laws and contracts
 
 
 @attrs.frozen
@@ -84,13 +218,6 @@ class Law:
     examples: dict[str, SearchStrategy[Any] | str]
     is_first: bool = False
     is_extra: bool = False
-
-    @property
-    def promise(self) -> str:
-        """
-        What it says, in a sentence or two.
-        """
-        return read_promise(self.check)
 
     def make_test(self) -> Callable[[Any], None]:
         """
@@ -157,13 +284,12 @@ class Law:
             name: getattr(contract, found) if isinstance(found, str) else found
             for name, found in self.examples.items()
         }
-        suppressed = {*settings.suppress_health_check, *_HEALTH_CHECKS}
         adapted = Settings(
             settings,
             deadline=None,  # what is checked may be slow, or slow the first time
             print_blob=False,  # there is no test of the user's to put it on
             report_multiple_bugs=False,
-            suppress_health_check=tuple(suppressed),
+            suppress_health_check={*settings.suppress_health_check, *_HEALTH_CHECKS},
             # Its explanations are about lines of this kit, not of the user's code.
             phases=[each for each in settings.phases if each is not Phase.explain],
         )
@@ -223,10 +349,13 @@ class Contract:
     without: Collection[str] = ()
     also: Collection[str] = ()
     laws: ClassVar[dict[str, Law]] = {}
+    # The kind of thing that the contract is about, in the plural; the attribute that
+    # has such a thing, and what that should be.
+    kind: ClassVar[str] = ""
+    subject: ClassVar[str] = ""
+    expected: ClassVar[str] = ""
     # The first examples of all laws, and the results for them.
     _first: tuple[tuple[Any, Any], ...] = ()
-    # The kind of thing that the contract is about, in the plural.
-    kind: ClassVar[str] = ""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -239,6 +368,16 @@ class Contract:
                 if isinstance(found, Law):
                     cls.laws[found.name] = found
                     setattr(cls, name, found.make_test())
+
+    def _is_checked(self, wanted: Law) -> bool:
+        self._check_names()
+        names = self.also if wanted.is_extra else self.without
+        return (wanted.name in names) is wanted.is_extra
+
+    def _check_names(self) -> None:
+        for option, is_extra in (("without", False), ("also", True)):
+            laws = [each for each in self.laws.values() if each.is_extra is is_extra]
+            check_names(option, getattr(self, option), [each.name for each in laws])
 
     def _note_first(self, example: Any, result: Any) -> tuple[tuple[Any, Any], ...]:
         """
@@ -254,17 +393,20 @@ class Contract:
 
         return self._first
 
-    def _is_checked(self, wanted: Law) -> bool:
-        self._check_names()
-        if wanted.is_extra:
-            return wanted.name in self.also
-
-        return wanted.name not in self.without
-
-    def _check_names(self) -> None:
-        for option, is_extra in (("without", False), ("also", True)):
-            laws = [each for each in self.laws.values() if each.is_extra is is_extra]
-            check_names(option, getattr(self, option), [each.name for each in laws])
+    def _assert_repeatable(
+        self, observe: Callable[[Any], Any], example: Any, other: Any
+    ) -> None:
+        """
+        *observe* gives the same for *example* again, also after *other*, and the same
+        for the first examples as then.
+        """
+        first = observe(example)
+        assert_same(first, observe(example), "first {}, then {}")
+        observe(other)
+        assert_same(first, observe(example), "first {}, after the other example {}")
+        for known, result in self._note_first(example, first):
+            later = observe(known)
+            assert_same((known, result), (known, later), "first {}, later {}")
 
 
 def check_names(option: str, names: Collection[str], valid: list[str]) -> None:
@@ -282,30 +424,7 @@ def check_names(option: str, names: Collection[str], valid: list[str]) -> None:
             raise ValueError(msg)
 
 
-def check_function(parameter: str, subject: object, expected: str) -> None:
-    """
-    Raise a TypeError unless *subject*, the value of a *parameter*, can be called.
-    """
-    if not callable(subject):
-        msg = f"{parameter}: expected {expected}, got {shorten_repr(subject)}"
-        raise TypeError(msg)
-
-
-def refuse_coroutine(result: object) -> None:
-    """
-    Raise an AssertionError if *result* is a coroutine: that of an async function.
-    """
-    if isinstance(result, Coroutine):
-        result.close()  # it is never awaited
-        msg = "expected a function that is not async; it returned a coroutine"
-        raise AssertionError(msg)  # noqa: TRY004 - a law is broken
-
-
-async def wait_for(result: Any) -> Any:
-    """
-    *result*, or what it is awaited for: that of a function which may be async.
-    """
-    return await result if inspect.isawaitable(result) else result
+# Running them
 
 
 def run_laws(
@@ -327,13 +446,14 @@ def run_laws(
     results: list[LawResult] = []
     is_stopped = False
     for each in contract.laws.values():
+        promise = read_promise(each.check)
         if is_stopped:
-            results.append(LawResult(each.name, each.promise, NOT_RUN))
+            results.append(LawResult(each.name, promise, NOT_RUN))
         elif contract._is_checked(each):
             results.append(_run_law(each, contract, settings or Settings()))
             is_stopped = each.is_first and results[-1].is_broken
         elif not each.is_extra:
-            results.append(LawResult(each.name, each.promise, DECLARED))
+            results.append(LawResult(each.name, promise, DECLARED))
 
     return tuple(results)
 
@@ -346,9 +466,9 @@ def _run_law(each: Law, contract: Contract, settings: Settings) -> LawResult:
         # Only the last one is kept, because drawn states can be large.
         failed[:] = [(error, drawn)]
 
-    quiet = Settings(settings, verbosity=Verbosity.quiet)
-    made: Callable[..., LawResult] = partial(LawResult, each.name, each.promise)
+    result = LawResult(each.name, read_promise(each.check), HOLDS)
     try:
+        quiet = Settings(settings, verbosity=Verbosity.quiet)
         each.run(contract, quiet, note_error, tried)
     except (Exception, SystemExit) as error:
         # If no example was tried, a strategy of a user's subclass failed, and no law is
@@ -362,49 +482,67 @@ def _run_law(each: Law, contract: Contract, settings: Settings) -> LawResult:
             reason.add_note("not each time that it is tried")
 
         line = find_line(reason.__traceback__)
-        return made(BROKEN, next(tried), reason, format_example(drawn), line)
+        code = format_example(drawn)
+        result = attrs.evolve(result, result=BROKEN, error=reason, code=code, line=line)
 
-    return made(HOLDS, next(tried))
+    return attrs.evolve(result, examples=next(tried))
 
 
 def check_contract(
-    contract: Contract, subject: object, settings: Settings | None = None
+    contract_class: type[Contract],
+    subject: object,
+    settings: Settings | None,
+    **options: Any,
 ) -> None:
     """
-    Run all laws of *contract*.
+    Hold *subject* to all laws of a contract, with those *options* that are not None.
 
     Raises:
+        TypeError:
+            If *subject* can't be called.
+
         BrokenLawsError:
-            If one is broken; from what the first broken one raised.
+            If a law is broken; from what the first broken one raised.
     """
+    contract = contract_class()
+    if not callable(subject) and contract.expected:
+        expected = f"{contract.subject}: expected {contract.expected}"
+        msg = f"{expected}, got {shorten_repr(subject)}"
+        raise TypeError(msg)
+
+    for name, value in {contract.subject: subject, **options}.items():
+        if value is not None:
+            setattr(contract, name, value)
+
     raise_broken(subject, contract.kind, run_laws(contract, settings))
+
+
+async def wait_for(result: Any) -> Any:
+    """
+    *result*, or what it is awaited for: that of a function which may be async.
+    """
+    return await result if inspect.isawaitable(result) else result
+
+
+def call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """
+    The result of a function that may be async.
+    """
+    result = function(*arguments)
+    # Most are not async, and an event loop for each call would be slow.
+    return run_coroutine(wait_for(result)) if inspect.isawaitable(result) else result
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
     """
-    The result of *coroutine*, run in an event loop of its own; in another thread if
-    this one has a running loop.
+    The result of *coroutine*, run in an event loop of its own.
     """
-    # asyncio.run() fails in a thread with a running loop: in an async test, or in a
-    # notebook.
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(coroutine)
 
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(asyncio.run(coroutine))
-        except BaseException as error:  # noqa: BLE001 - raised in the calling thread, below
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-
-    return results[0]
+    # asyncio.run() fails in a thread with a running loop: in an async test, or in a
+    # notebook.
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, coroutine).result()

@@ -13,22 +13,15 @@ from hypothesis.strategies import SearchStrategy
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import ResponseMeta
-from conversation_state.testing._state_laws import unchanged
-from conversation_state.testing.contracts._comparison import (
+from conversation_state.testing._comparison import (
     assert_same,
-    assert_same_later,
+    assert_same_on_copies,
     compare_content,
     decoded,
     is_same,
-    unpickled,
 )
-from conversation_state.testing.contracts._contract import (
-    Contract,
-    check_contract,
-    check_function,
-    law,
-    refuse_coroutine,
-)
+from conversation_state.testing._state_laws import unchanged
+from conversation_state.testing.contracts._contract import Contract, check_contract, law
 from conversation_state.testing.contracts._examples import STATES
 
 __all__ = ["ReducerContract", "check_reducer"]
@@ -46,9 +39,13 @@ class ReducerContract(Contract):
         states: The states it takes, as a strategy; any state by default.
     """
 
-    kind = "reducers"
+    kind, subject = "reducers", "reducer"
+    expected = "a function from a state to a state"
     reducer: Callable[[Aggregator], Aggregator]
     states: SearchStrategy[Aggregator] = STATES
+
+    def _observe(self, state: Aggregator) -> tuple[Any, ...]:
+        return compare_content(self.reducer(state), state)
 
     @law(state="states", is_first=True)
     def test_takes_every_state(self, state: Aggregator) -> None:
@@ -56,7 +53,6 @@ class ReducerContract(Contract):
         Of every state comes a state.
         """
         result: Any = self.reducer(state)
-        refuse_coroutine(result)
 
         assert isinstance(result, Aggregator), (
             f"expected a state, got {shorten_repr(result, 200)}"
@@ -158,16 +154,7 @@ class ReducerContract(Contract):
         what it was; times, new identities and ids of turns may differ.
         """
         with unchanged(state):
-            first = compare_content(self.reducer(state), state)
-            again = compare_content(self.reducer(state), state)
-            assert_same(first, again, "first {}, then {}")
-            self.reducer(other)
-            later = compare_content(self.reducer(state), state)
-            assert_same(first, later, "first {}, after the other state {}")
-
-        for example, result in self._note_first(state, first):
-            later = compare_content(self.reducer(example), example)
-            assert_same_later(example, result, later)
+            self._assert_repeatable(self._observe, state, other)
 
     @law(state="states")
     def test_same_on_copies(self, state: Aggregator) -> None:
@@ -175,10 +162,7 @@ class ReducerContract(Contract):
         A copy of the state gives the same content: one that was encoded and decoded,
         as after loading it, and one that was pickled, as in another process.
         """
-        expected = compare_content(self.reducer(state), state)
-        for how, copy in (("decoded", decoded(state)), ("unpickled", unpickled(state))):
-            found = compare_content(self.reducer(copy), copy)
-            assert_same(expected, found, f"{{}}, {how}: {{}}")
+        assert_same_on_copies(self._observe, state, decode=decoded)
 
     @law(state="states", is_extra=True)
     def test_is_idempotent(self, state: Aggregator) -> None:
@@ -243,9 +227,5 @@ def check_reducer(
 
     >>> check_reducer(lambda state: state.add_user_prompt("Please be brief."))
     """
-    check_function("reducer", reducer, "a function from a state to a state")
-    contract = ReducerContract()
-    contract.reducer = reducer
-    contract.without, contract.also = without, also
-    contract.states = STATES if states is None else states
-    check_contract(contract, reducer, settings)
+    options = {"without": without, "also": also, "states": states}
+    check_contract(ReducerContract, reducer, settings, **options)

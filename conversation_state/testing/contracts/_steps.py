@@ -5,7 +5,6 @@ What a step of trimming should do with any view.
 from __future__ import annotations
 
 from collections.abc import Collection
-from inspect import isawaitable
 from typing import Any
 
 from hypothesis import settings as Settings  # noqa: N812 - a class
@@ -19,21 +18,18 @@ from conversation_state.errors import (
     InvalidTranscriptError,
 )
 from conversation_state.messages import SystemMessage
-from conversation_state.testing.contracts._comparison import (
+from conversation_state.testing._comparison import (
     assert_same,
-    assert_same_later,
     compare_messages,
-    decoded,
+    decoded_each,
     is_same,
     unpickled,
 )
 from conversation_state.testing.contracts._contract import (
     Contract,
+    call,
     check_contract,
-    check_function,
     law,
-    run_coroutine,
-    wait_for,
 )
 from conversation_state.testing.contracts._examples import VIEWS
 from conversation_state.trimming import AsyncStep, Element, TrimContext
@@ -55,23 +51,24 @@ class TrimmingStepContract(Contract):
             budget, valid and not, whole and with messages removed.
     """
 
-    kind = "trimming steps"
+    kind, subject = "trimming steps", "step"
+    expected = "a function from a view to a view"
     step: AsyncStep
     views: SearchStrategy[TrimContext] = VIEWS
-
-    def _call_step(self, view: TrimContext) -> TrimContext:
-        result = self.step(view)
-        # Most steps are not async, and an event loop for each call would be slow.
-        return run_coroutine(wait_for(result)) if isawaitable(result) else result
 
     def _apply_step(self, view: TrimContext) -> TrimContext:
         """
         The view after the step; the view itself if it is refused.
         """
         try:
-            return self._call_step(view)
+            result: TrimContext = call(self.step, view)
         except _REFUSALS:
             return view
+
+        return result
+
+    def _observe(self, view: TrimContext) -> tuple[Any, ...]:
+        return _make_comparable(self._apply_step(view))
 
     @law(view="views", is_first=True)
     def test_takes_every_view(self, view: TrimContext) -> None:
@@ -168,16 +165,7 @@ class TrimmingStepContract(Contract):
         """
         The same view gives the same result again, also after another view.
         """
-        first = _make_comparable(self._apply_step(view))
-        again = _make_comparable(self._apply_step(view))
-        assert_same(first, again, "first {}, then {}")
-        self._apply_step(other)
-        later = _make_comparable(self._apply_step(view))
-        assert_same(first, later, "first {}, after the other view {}")
-
-        for example, result in self._note_first(view, first):
-            later = _make_comparable(self._apply_step(example))
-            assert_same_later(example, result, later)
+        self._assert_repeatable(self._observe, view, other)
 
     @law(view="views")
     def test_same_on_copies(self, view: TrimContext) -> None:
@@ -187,16 +175,13 @@ class TrimmingStepContract(Contract):
         """
         messages = [each.message for each in view.original.elements]
         gone = [each.seq for each in view.dropped]
-        expected = _make_comparable(self._apply_step(view))
-        for how, copy in (
-            ("decoded", [decoded(each) for each in messages]),
-            ("unpickled", unpickled(messages)),
-        ):
-            state = Aggregator.new(messages=copy)
+        expected = self._observe(view)
+        for how, copy in (("decoded", decoded_each), ("unpickled", unpickled)):
+            state = Aggregator.new(messages=copy(messages))
             # A view keeps its own elements, so the copies need a second view, from
             # which the same messages are removed.
             other = TrimContext.of(state, view.budget, counter=view.counter)
-            found = _make_comparable(self._apply_step(other.remove(gone)))
+            found = self._observe(other.remove(gone))
             assert_same(expected, found, f"{{}}, {how}: {{}}")
 
     @law(view="views", is_extra=True)
@@ -206,7 +191,7 @@ class TrimmingStepContract(Contract):
         """
         if view.budget is not None:
             try:
-                after = self._call_step(view).total_tokens
+                after = call(self.step, view).total_tokens
             except _REFUSALS:
                 return
 
@@ -284,9 +269,5 @@ def check_trimming_step(
     >>> from conversation_state.trimming import fit
     >>> check_trimming_step(fit(), also=["fits the budget", "is idempotent"])
     """
-    check_function("step", step, "a function from a view to a view")
-    contract = TrimmingStepContract()
-    contract.step = step
-    contract.without, contract.also = without, also
-    contract.views = VIEWS if views is None else views
-    check_contract(contract, step, settings)
+    options = {"without": without, "also": also, "views": views}
+    check_contract(TrimmingStepContract, step, settings, **options)

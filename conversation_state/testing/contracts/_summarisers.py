@@ -5,6 +5,7 @@ What a summariser owes to the steps that call it: `compact` and `rolling_summary
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Any, TypeAlias
 
 from hypothesis import settings as Settings  # noqa: N812 - a class
@@ -13,22 +14,19 @@ from hypothesis.strategies import SearchStrategy
 from conversation_state._wording import shorten_repr
 from conversation_state.counting import TokenCounter, by_characters
 from conversation_state.messages import AssistantMessage, Message, UserMessage
-from conversation_state.testing.contracts._comparison import (
-    assert_same,
-    assert_same_later,
+from conversation_state.testing._comparison import (
+    assert_same_on_copies,
     compare_messages,
-    decoded,
-    unpickled,
+    decoded_each,
 )
 from conversation_state.testing.contracts._contract import (
     Contract,
+    call,
     check_contract,
-    check_function,
     law,
-    wait_for,
 )
 from conversation_state.testing.contracts._examples import ENDED_CONVERSATIONS
-from conversation_state.trimming import acompact, atrim
+from conversation_state.trimming import compact, trim
 from conversation_state.usage import Usage
 
 __all__ = ["Summariser", "SummariserContract", "check_summariser"]
@@ -54,28 +52,26 @@ class SummariserContract(Contract):
         counter: What counts them.
     """
 
-    kind = "summarisers"
+    kind, subject = "summarisers", "summarise"
+    expected = "a function from messages to a text"
     summarise: Summariser
     conversations: SearchStrategy[tuple[Message, ...]] = ENDED_CONVERSATIONS
     max_tokens: int | None = None
     counter: TokenCounter = staticmethod(by_characters)
 
-    async def _call_summarise(self, messages: tuple[Message, ...]) -> str | Message:
-        found: str | Message = await wait_for(self.summarise(messages))
-        return found
-
-    async def _make_message(self, messages: tuple[Message, ...]) -> Message:
-        found = await self._call_summarise(messages)
+    def _make_message(self, messages: tuple[Message, ...]) -> Message:
+        found: str | Message = call(self.summarise, messages)
         return UserMessage(found) if isinstance(found, str) else found
 
+    def _observe(self, messages: tuple[Message, ...]) -> list[Message]:
+        return compare_messages([self._make_message(messages)])
+
     @law(messages="conversations", is_first=True)
-    async def test_takes_every_conversation(
-        self, messages: tuple[Message, ...]
-    ) -> None:
+    def test_takes_every_conversation(self, messages: tuple[Message, ...]) -> None:
         """
         Of all messages comes a text or a message.
         """
-        found: Any = await self._call_summarise(messages)
+        found: Any = call(self.summarise, messages)
 
         assert isinstance(found, (str, Message)), (
             f"expected a text or a message, got {shorten_repr(found, 200)}"
@@ -84,78 +80,63 @@ class SummariserContract(Contract):
         self._note_first(messages, compare_messages([message]))
 
     @law(messages="conversations")
-    async def test_stands_for_messages(self, messages: tuple[Message, ...]) -> None:
+    def test_stands_for_messages(self, messages: tuple[Message, ...]) -> None:
         """
         A view takes the summary in the place of the messages: it is not blank, makes
         no calls, and is not a result of a tool.
         """
         # Checked by the step that uses summaries, so that its rules exist only once. If
         # it refuses a summary, the view is unchanged and has a failure.
-        step = acompact(range(len(messages)), self._call_summarise)
-        view = await atrim(messages, None, step)
+        step = compact(range(len(messages)), partial(call, self.summarise))
+        view = trim(messages, None, step)
 
         assert not view.failures, f"{view.failures[0].error}"
 
     @law(messages="conversations")
-    async def test_summarises_summaries(self, messages: tuple[Message, ...]) -> None:
+    def test_summarises_summaries(self, messages: tuple[Message, ...]) -> None:
         """
         A summary is summarised with the messages that follow it, as turn after turn
         does.
         """
-        first = await self._make_message(messages)
-        again: Any = await self._call_summarise((first, *messages))
+        first = self._make_message(messages)
+        again: Any = call(self.summarise, (first, *messages))
 
         assert isinstance(again, (str, Message)), (
             f"of a summary comes {shorten_repr(again, 200)}"
         )
 
     @law(messages="conversations", others="conversations")
-    async def test_is_deterministic(
+    def test_is_deterministic(
         self, messages: tuple[Message, ...], others: tuple[Message, ...]
     ) -> None:
         """
         The same messages have the same summary each time, also after other messages.
         """
-        first = compare_messages([await self._make_message(messages)])
-        again = compare_messages([await self._make_message(messages)])
-        assert_same(first, again, "first {}, then {}")
-        await self._call_summarise(others)
-        later = compare_messages([await self._make_message(messages)])
-        assert_same(first, later, "first {}, after the others {}")
-
-        for example, result in self._note_first(messages, first):
-            later = compare_messages([await self._make_message(example)])
-            assert_same_later(example, result, later)
+        self._assert_repeatable(self._observe, messages, others)
 
     @law(messages="conversations")
-    async def test_same_on_copies(self, messages: tuple[Message, ...]) -> None:
+    def test_same_on_copies(self, messages: tuple[Message, ...]) -> None:
         """
         Equal messages have the same summary: those that were encoded and decoded, and
         those that were pickled.
         """
-        expected = compare_messages([await self._make_message(messages)])
-        for how, copy in (
-            ("decoded", tuple([decoded(each) for each in messages])),
-            ("unpickled", unpickled(messages)),
-        ):
-            found = compare_messages([await self._make_message(copy)])
-            assert_same(expected, found, f"{{}}, {how}: {{}}")
+        assert_same_on_copies(self._observe, messages, decode=decoded_each)
 
     @law(messages="conversations")
-    async def test_is_within_its_limit(self, messages: tuple[Message, ...]) -> None:
+    def test_is_within_its_limit(self, messages: tuple[Message, ...]) -> None:
         """
         A summary of any length of conversation has at most *max_tokens*, if there is
         such a limit.
         """
         if self.max_tokens is not None:
-            summary = await self._make_message(messages * 50)
+            summary = self._make_message(messages * 50)
             tokens = self.counter(summary)
             assert tokens <= self.max_tokens, (
                 f"{tokens} tokens, expected at most {self.max_tokens}"
             )
 
     @law(messages="conversations", others="conversations")
-    async def test_gives_responses_ids(
+    def test_gives_responses_ids(
         self, messages: tuple[Message, ...], others: tuple[Message, ...]
     ) -> None:
         """
@@ -163,8 +144,8 @@ class SummariserContract(Contract):
         the first one's usage is recorded.
         """
         if messages != others:
-            first = _read_response_id(await self._call_summarise(messages))
-            second = _read_response_id(await self._call_summarise(others))
+            first = _read_response_id(call(self.summarise, messages))
+            second = _read_response_id(call(self.summarise, others))
             assert not first or first != second, f"both have the id {first!r}"
 
 
@@ -222,11 +203,12 @@ def check_summariser(
 
     >>> check_summariser(lambda messages: f"{len(messages)} messages", max_tokens=5)
     """
-    check_function("summarise", summarise, "a function from messages to a text")
-    contract = SummariserContract()
-    contract.summarise, contract.without = summarise, without
-    contract.max_tokens, contract.counter = max_tokens, counter
-    if conversations is not None:
-        contract.conversations = conversations
-
-    check_contract(contract, summarise, settings)
+    check_contract(
+        SummariserContract,
+        summarise,
+        settings,
+        without=without,
+        max_tokens=max_tokens,
+        counter=counter,
+        conversations=conversations,
+    )

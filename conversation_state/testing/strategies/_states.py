@@ -21,7 +21,7 @@ from conversation_state.aggregator import (
 )
 from conversation_state.messages import Message, UserMessage
 from conversation_state.testing._code import USUAL_TIME, format_code
-from conversation_state.testing._value_laws import unpickled
+from conversation_state.testing._comparison import unpickled
 from conversation_state.testing.strategies._messages import messages
 from conversation_state.testing.strategies._values import (
     once,

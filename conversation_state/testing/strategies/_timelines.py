@@ -11,7 +11,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import UserMessage
-from conversation_state.testing._value_laws import unpickled
+from conversation_state.testing._comparison import unpickled
 from conversation_state.testing.strategies._states import aggregators
 from conversation_state.testing.strategies._values import once, rarely, texts, usages
 from conversation_state.timeline import Moment, Timeline

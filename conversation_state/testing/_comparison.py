@@ -1,0 +1,146 @@
+"""
+Comparing values down to their encoded bytes, so that True is not 1; copies of values,
+and what two runs of a user's function have in common.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from conversation_state._wording import shorten_text
+from conversation_state.aggregator import Aggregator, Checkpoint, LedgerEntry, Turn
+from conversation_state.codec import (
+    decode,
+    encode,
+    encode_ledger_entry,
+    encode_message,
+)
+from conversation_state.messages import Message
+from conversation_state.testing._code import format_code
+
+__all__ = [
+    "assert_same",
+    "assert_same_on_copies",
+    "compare_content",
+    "compare_messages",
+    "decoded",
+    "decoded_each",
+    "is_same",
+    "unpickled",
+]
+
+T = TypeVar("T")
+_SHOWN = 300  # characters of a value in an error
+
+
+def is_same(a: object, b: object) -> bool:
+    """
+    Whether two values are equal and are encoded as the same bytes.
+
+    Equality is not enough: True, 1 and 1.0 are equal, and so are 0.0 and -0.0, and one
+    time with two offsets; each of them is other JSON.
+    """
+    return a is b or (bool(a == b) and _encode_types(a) == _encode_types(b))
+
+
+def _encode_types(value: object) -> Any:
+    """
+    What has to be the same beside the value: messages, states and the like as bytes,
+    numbers with their types.
+    """
+    if isinstance(value, Message):
+        return encode_message(value)
+
+    if isinstance(value, LedgerEntry):
+        return encode_ledger_entry(value)
+
+    if isinstance(value, (Aggregator, Checkpoint, Turn)):
+        return encode(value)
+
+    if isinstance(value, Mapping):
+        return {key: _encode_types(each) for key, each in value.items()}
+
+    if isinstance(value, (list, tuple)):
+        return [_encode_types(each) for each in value]
+
+    # Of other values equality is enough: a subclass of str is the same text in JSON.
+    return json.dumps(value) if isinstance(value, (int, float)) else None
+
+
+def assert_same(expected: object, found: object, what: str = "{} became {}") -> None:
+    """
+    Raise an AssertionError unless *found* is the same as *expected*; its text is *what*
+    with both of them.
+    """
+    # Not an assert statement: texts are long, and formatted for a broken law only.
+    if not is_same(expected, found):
+        # The repr of a message leaves its metadata out.
+        shown = [
+            shorten_text(format_code(value), _SHOWN) for value in (expected, found)
+        ]
+        raise AssertionError(what.format(*shown))
+
+
+def assert_same_on_copies(
+    observe: Callable[[T], object], example: T, *, decode: Callable[[T], T]
+) -> None:
+    """
+    Raise an AssertionError unless *observe* gives the same for *example*, for what
+    *decode* makes of it, and for what was pickled.
+    """
+    expected = observe(example)
+    assert_same(expected, observe(decode(example)), "{}, decoded: {}")
+    assert_same(expected, observe(unpickled(example)), "{}, unpickled: {}")
+
+
+def decoded(value: T) -> T:
+    """
+    What *value* is after it was encoded and decoded.
+    """
+    copy: T = decode(encode(value))
+    return copy
+
+
+def decoded_each(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """
+    *messages* after each was encoded and decoded.
+    """
+    return tuple([decoded(each) for each in messages])
+
+
+def unpickled(value: T) -> T:
+    """
+    A copy of *value* that shares nothing with it.
+    """
+    # deepcopy() of a state is that state.
+    copy: T = pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
+    return copy
+
+
+def compare_messages(messages: Iterable[Message]) -> list[Message]:
+    """
+    *messages* without what differs between two runs: times, and ids of turns.
+    """
+    return [
+        each.replace(timestamp=None, run_id=None, turn_id=None) for each in messages
+    ]
+
+
+def compare_content(state: Aggregator, before: Aggregator) -> tuple[Any, ...]:
+    """
+    *state*, made of *before*, without what differs between two runs: new identities,
+    times, and ids of turns.
+    """
+    known = {entry.id for entry in before.entries}
+    recorded = {entry.id for entry in before.ledger}
+    return (
+        [entry.id if entry.id in known else None for entry in state.entries],
+        compare_messages(state),
+        [
+            (entry.id if entry.id in recorded else None, entry.usage, entry.model)
+            for entry in state.ledger
+        ],
+    )
