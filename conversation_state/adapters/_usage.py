@@ -12,7 +12,6 @@ from typing import Any, TypeGuard
 
 from conversation_state.adapters._reading import (
     DocumentReader,
-    ObjectReader,
     is_map,
     mended,
 )
@@ -25,7 +24,6 @@ __all__ = [
     "Totals",
     "find_usage_block",
     "is_count",
-    "read_count",
     "read_counts",
     "read_usage_block",
     "split_counts",
@@ -202,17 +200,6 @@ def read_counts(
             left[name] = rest
 
     return counts, details, extra, left
-
-
-def read_count(node: ObjectReader, key: str) -> int:
-    given = node.raw.get(key)
-    if is_count(given):
-        return given
-
-    if given is not None:
-        node.wrong(key, "an integer from 0 to 2**63 - 1")
-
-    return 0
 
 
 def _make_usage(

@@ -70,8 +70,7 @@ Source:
 from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters.openai_chat._chunks import aload_chunks, load_chunks
 from conversation_state.adapters.openai_chat._dump import dump, dump_tools
-from conversation_state.adapters.openai_chat._load import load
-from conversation_state.adapters.openai_chat._response import load_usage
+from conversation_state.adapters.openai_chat._load import load, load_usage
 
 __all__ = [
     "Export",

@@ -36,13 +36,9 @@ from conversation_state.parts import (
 )
 
 __all__ = [
-    "MEDIA",
-    "NATURAL",
     "REASONING_KEYS",
     "ROLES",
     "SOURCE",
-    "WORDS",
-    "block_of",
     "read_content",
     "write_part",
 ]
@@ -64,7 +60,7 @@ ROLES = {
 REASONING_KEYS = ("reasoning_content", "reasoning")
 
 # The blocks that hold media; `SLOTS` has the key of their content.
-MEDIA: dict[str, type[MediaPart]] = {
+_MEDIA: dict[str, type[MediaPart]] = {
     "audio_url": AudioPart,
     "document_url": FilePart,
     "file": FilePart,
@@ -74,11 +70,11 @@ MEDIA: dict[str, type[MediaPart]] = {
 }
 
 # The keys next to the content of a block for which our parts have a field.
-WORDS = {"file": "filename", "image_url": "detail", "input_audio": "format"}
+_WORDS = {"file": "filename", "image_url": "detail", "input_audio": "format"}
 
 # The blocks that the format itself has, by role and kind of part; all others are a
 # dialect's.
-NATURAL: dict[str, dict[str, str]] = {
+_NATURAL: dict[str, dict[str, str]] = {
     "assistant": {"text": "text", "refusal": "refusal"},
     "system": {"text": "text"},
     "tool": {"text": "text"},
@@ -91,12 +87,12 @@ NATURAL: dict[str, dict[str, str]] = {
 }
 
 
-def block_of(kind: str, content: Content, role: str) -> str:
+def _block_of(kind: str, content: Content, role: str) -> str:
     """
     The block that the format itself has for *content* of a part of *kind* in
     messages of *role*, or "".
     """
-    block = NATURAL[role].get(kind, "")
+    block = _NATURAL[role].get(kind, "")
     return "" if content.data is None and block in SLOTS else block
 
 
@@ -151,7 +147,7 @@ def _read_block(block: ObjectReader, role: str, *, alone: bool) -> Part:
         block.keep(_TEXT)
         return TextPart(text, metadata=block.metadata(SOURCE))
 
-    if kind in MEDIA:
+    if kind in _MEDIA:
         part = _read_medium(block, kind, role)
     elif kind == "refusal" and role == "assistant":
         text = block.text("refusal")
@@ -211,8 +207,8 @@ def _read_medium(block: ObjectReader, kind: str, role: str) -> Part | None:
     elif is_map(value) and (kind != "file" or value.get(slot) is not None):
         inside = ObjectReader(block.reading, value, f"{block.path}.{kind}")
         text = inside.text(slot)
-        word = inside.optional(WORDS[kind]) if kind in WORDS else ""
-        block.keep_within(kind, inside, frozenset({slot, WORDS.get(kind, slot)}))
+        word = inside.optional(_WORDS[kind]) if kind in _WORDS else ""
+        block.keep_within(kind, inside, frozenset({slot, _WORDS.get(kind, slot)}))
     else:
         if kind != "file" or not (is_map(value) or kind not in block.raw):
             block.wrong(kind, "an object or a text")
@@ -230,7 +226,7 @@ def _read_medium(block: ObjectReader, kind: str, role: str) -> Part | None:
 
     block.keep(frozenset(known))
     note_text(block, content, kind, text)
-    if kind != block_of(MEDIA[kind].kind, content, role):
+    if kind != _block_of(_MEDIA[kind].kind, content, role):
         block.notes["block"] = kind
 
     if kind == "input_audio":
@@ -238,9 +234,9 @@ def _read_medium(block: ObjectReader, kind: str, role: str) -> Part | None:
 
     fields: dict[str, Any] = dict(zip(Content._fields, content, strict=True))
     if word:
-        fields["detail" if MEDIA[kind] is ImagePart else "name"] = word
+        fields["detail" if _MEDIA[kind] is ImagePart else "name"] = word
 
-    return MEDIA[kind](**fields, metadata=block.metadata(SOURCE))
+    return _MEDIA[kind](**fields, metadata=block.metadata(SOURCE))
 
 
 def write_part(
@@ -295,12 +291,12 @@ def _write_medium(
 ) -> dict[str, Any] | None:
     notes = notes_of(part.metadata, SOURCE)
     kind: Any = notes.get("block")
-    if not isinstance(kind, str) or not isinstance(part, MEDIA.get(kind, ())):
-        kind = block_of(part.kind, Content(part.url, part.data, part.media_type), role)
+    if not isinstance(kind, str) or not isinstance(part, _MEDIA.get(kind, ())):
+        kind = _block_of(part.kind, Content(part.url, part.data, part.media_type), role)
 
     if not kind:
         why = cannot_contain(role, part.kind)
-        by_url = part.kind in NATURAL[role]
+        by_url = part.kind in _NATURAL[role]
         write.lose(path, part.kind, f"{why} by URL" if by_url else why)
         return None
 

@@ -35,7 +35,7 @@ from conversation_state.adapters.openai_chat._blocks import (
     SOURCE,
     read_content,
 )
-from conversation_state.adapters.openai_chat._response import (
+from conversation_state.adapters.openai_chat._load import (
     find_usage,
     read_logprobs,
     read_usage,

@@ -67,7 +67,7 @@ def _write_message(write: PayloadWriter, message: Any, path: str) -> dict[str, A
 
     raw: dict[str, Any] = {"role": role, "content": ""}
     if isinstance(message, ToolMessage):
-        _write_result(write, message, path, notes, raw)
+        raw |= _write_result(write, message, path, notes)
     elif message.name:
         raw["name"] = message.name
 
@@ -91,23 +91,18 @@ def _write_message(write: PayloadWriter, message: Any, path: str) -> dict[str, A
 
 
 def _write_result(
-    write: PayloadWriter,
-    message: ToolMessage,
-    path: str,
-    notes: Mapping[str, Any],
-    raw: dict[str, Any],
-) -> None:
-    if not notes or message.tool_call_id != notes.get("made_id"):
-        raw["tool_call_id"] = message.tool_call_id
-
-    if message.tool_name:
-        raw["name"] = message.tool_name
-
+    write: PayloadWriter, message: ToolMessage, path: str, notes: Mapping[str, Any]
+) -> dict[str, str]:
     if message.name:
         why = "in a tool message the name is the tool's, not the sender's"
         write.lose(path, "name", why)
 
     write.lose_error_flag(message, path)
+    name = {"name": message.tool_name} if message.tool_name else {}
+    if notes and message.tool_call_id == notes.get("made_id"):
+        return name
+
+    return {"tool_call_id": message.tool_call_id, **name}
 
 
 def _write_parts(
@@ -129,10 +124,15 @@ def _write_parts(
         if not is_answer or not _put_beside(write, part, here, raw, late=bool(inside)):
             inside.append((part, here))
 
-    refusal = _find_refusal(inside) if is_answer else None
-    if refusal is not None:
-        write.notes(*inside.pop())
-        raw["refusal"] = refusal.text
+    last = inside[-1][0] if inside and is_answer else None
+    if isinstance(last, RefusalPart) and last.text:
+        about = notes_of(last.metadata, SOURCE)
+        # A refusal is written next to the content if it is alone, as is usual, or if it
+        # was loaded from there. One that was loaded as the only block of a list has the
+        # note "block", so it is a block again.
+        if map_of(about, "under") or (len(inside) == 1 and not about):
+            write.notes(*inside.pop())
+            raw["refusal"] = last.text
 
     blocks = [
         block
@@ -184,22 +184,6 @@ def _put_beside(
         write.notes(part, path)
 
     return bool(keys)
-
-
-def _find_refusal(inside: list[tuple[Part, str]]) -> RefusalPart | None:
-    """
-    The refusal at the end of *inside* if it is written next to the content: if it
-    is alone, as is usual, or if it was loaded from there.
-    """
-    part = inside[-1][0] if inside else None
-    if not isinstance(part, RefusalPart) or not part.text:
-        return None
-
-    notes = notes_of(part.metadata, SOURCE)
-    # A refusal that was loaded as the only block of a list has the note "block", so it
-    # is written as a block again.
-    alone = len(inside) == 1 and not notes
-    return part if alone or map_of(notes, "under") else None
 
 
 def _put_call(

@@ -1,35 +1,46 @@
 """
-From Chat Completions to messages.
+From Chat Completions to messages: requests, and responses with their usage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from conversation_state.adapters._notes import with_notes
-from conversation_state.adapters._openai import content_of
+from conversation_state.adapters._notes import with_notes, without_empty
+from conversation_state.adapters._openai import (
+    COMPLETION_DETAILS,
+    PROMPT_DETAILS,
+    content_of,
+    is_odd,
+    read_logprob_list,
+)
 from conversation_state.adapters._reading import (
+    DocumentReader,
     ObjectReader,
     as_sent,
     describe_failure,
     is_list,
     is_map,
     note_mended,
+    take_text,
 )
-from conversation_state.adapters._wire import (
-    MESSAGE_CLASSES,
-    MessageLoader,
-    ResponseChoice,
+from conversation_state.adapters._usage import (
+    Counted,
+    find_usage_block,
+    read_counts,
+    read_usage_block,
+    usage_in,
 )
+from conversation_state.adapters._wire import MESSAGE_CLASSES, MessageLoader
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
     ROLES,
     SOURCE,
     read_content,
 )
-from conversation_state.adapters.openai_chat._response import read_response
-from conversation_state.messages import Message, UnknownMessage
+from conversation_state.messages import LogProb, Message, ResponseMeta, UnknownMessage
 from conversation_state.parts import (
     AudioPart,
     Part,
@@ -38,8 +49,9 @@ from conversation_state.parts import (
     TextPart,
 )
 from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
 
-__all__ = ["load"]
+__all__ = ["find_usage", "load", "load_usage", "read_logprobs", "read_usage"]
 
 _SPOKEN = frozenset({"content", "name", "role"})
 _BESIDE = frozenset({"audio", "refusal", *REASONING_KEYS})
@@ -49,6 +61,17 @@ _KNOWN = {
     "tool": _SPOKEN | {"tool_call_id"},
     "user": _SPOKEN,
 }
+_RESPONSE = frozenset({"choices", "model", "usage"})
+_CHOICE = frozenset({"finish_reason", "logprobs", "message"})
+
+_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+_DETAILS = {
+    "prompt_tokens_details": PROMPT_DETAILS,
+    "completion_tokens_details": COMPLETION_DETAILS,
+}
+
+# The names of DeepSeek and Moonshot for `cached_tokens`.
+_CACHED = ("prompt_cache_hit_tokens", "cached_tokens")
 
 
 def load(payload: Any) -> tuple[Message, ...]:
@@ -84,11 +107,7 @@ class ChatLoader(MessageLoader):
 
             node.wrong("messages", "a list of messages")
         elif is_list(payload.get("choices")):
-            info = [
-                self.message(as_sent(info.raw), info.path, info.prefix, info)
-                for info in read_response(self, payload)
-            ]
-            return [message for message in info if message is not None]
+            return list(self._read_choices(node))
         elif payload.get("error") is not None:
             why = describe_failure(payload["error"])
             self.problem("$.error", f"is the provider's error: {why}")
@@ -103,8 +122,56 @@ class ChatLoader(MessageLoader):
 
         return []
 
+    def _read_choices(self, node: ObjectReader) -> Iterator[Message]:
+        payload = node.raw
+        if not payload["choices"]:
+            self.problem("$.choices", "is empty; expected at least one choice")
+
+        usage, left = None, dict[str, Any]()
+        block, where = find_usage(payload)
+        if block is not None:
+            usage, left = read_usage(self, block, where)
+
+        model = node.optional("model")
+        response = self.rest(payload, _RESPONSE, "$")
+        if left:
+            response["usage"] = left
+
+        response_id = take_text(response, "id")
+        prefix = response_id or "response"
+        # `objects` skips a choice that is not an object, and the numbers behind it are
+        # wrong; but then loading fails as a whole.
+        for at, choice in enumerate(node.objects("choices")):
+            if "delta" in choice.raw and "message" not in choice.raw:
+                what = "is a piece of a stream; expected a whole message"
+                self.problem(choice.path, what)
+                continue
+
+            reason = choice.optional("finish_reason")
+            kept = self.rest(choice.raw, _CHOICE, choice.path)
+            # The index of a choice is nearly always its position, which needs no note.
+            if kept.get("index") == at:
+                del kept["index"]
+
+            logprobs = read_logprobs(choice, kept)
+            message = self.message(
+                as_sent(choice.raw.get("message")),
+                f"{choice.path}.message",
+                f"{prefix}_{at}" if at else prefix,
+                ResponseMeta(reason, usage, logprobs, model, response_id),
+                without_empty({"response": response, "choice": kept}),
+            )
+            usage = None
+            if message is not None:
+                yield message
+
     def message(
-        self, raw: Any, path: str, prefix: str, info: ResponseChoice | None = None
+        self,
+        raw: Any,
+        path: str,
+        prefix: str,
+        meta: ResponseMeta | None = None,
+        notes: Mapping[str, Any] | None = None,
     ) -> Message | None:
         if not is_map(raw):
             self.wrong(path, raw, "an object")
@@ -112,10 +179,10 @@ class ChatLoader(MessageLoader):
 
         node = ObjectReader(self, raw, path)
         # Some responses have no role, because only the assistant answers.
-        given = raw.get("role", "assistant" if info else None)
+        given = raw.get("role", "assistant" if meta else None)
         role = ROLES.get(given) if isinstance(given, str) else None
-        if role is None or (info and role != "assistant"):
-            node.wrong("role", "assistant" if info else ", ".join(ROLES))
+        if role is None or (meta and role != "assistant"):
+            node.wrong("role", "assistant" if meta else ", ".join(ROLES))
             return None
 
         if given != role:
@@ -126,9 +193,9 @@ class ChatLoader(MessageLoader):
         kind = MESSAGE_CLASSES[role]
         content: Any
         content, fields = self._read_fields(node, role, prefix)
-        if info:
-            fields["response"] = info.meta
-            node.notes.update(info.notes)
+        if meta:
+            fields["response"] = meta
+            node.notes.update(notes or {})
 
         if role == "system" and not _is_text(content):
             # Mistral's system messages may contain reasoning, as an example for the
@@ -142,9 +209,7 @@ class ChatLoader(MessageLoader):
         if self.count > problems:
             return None
 
-        if len(self.mended) > mended_before:
-            note_mended(node, mended_before)
-
+        note_mended(node, mended_before)
         if node.notes or node.keys:
             fields["metadata"] = node.metadata(SOURCE)
 
@@ -153,28 +218,27 @@ class ChatLoader(MessageLoader):
     def _read_fields(
         self, node: ObjectReader, role: str, prefix: str
     ) -> tuple[str | list[Part], dict[str, Any]]:
-        content = read_content(node, role)
+        content = parts = read_content(node, role)
         name = node.optional("name") if "name" in node.raw else ""
+        fields: dict[str, Any] = {"name": name} if name else {}
         if role == "tool":
             call_id = node.optional("tool_call_id")
             call_id = self.resolve_call(node, call_id, name, prefix)
-            _note_empty_content(node, "")
-            return content, {"tool_call_id": call_id, "tool_name": name}
-
-        fields: dict[str, Any] = {"name": name} if name else {}
-        empty: str | None = ""
-        if role == "assistant":
+            fields = {"tool_call_id": call_id, "tool_name": name}
+        elif role == "assistant":
             fields["tool_calls"] = self._read_calls(node, prefix)
-            parts = content
             if not node.raw.keys().isdisjoint(_BESIDE):
                 content = _add_beside(node, content)
 
-            # The provider sends null as the content of a message with something next to
-            # it, and so does `dump`.
-            if fields["tool_calls"] or content is not parts:
-                empty = None
+        if "content" not in node.raw:
+            node.notes["without"] = ["content"]
+        # The provider sends null as the content of a message with something next to
+        # it, and so does `dump`.
+        elif not parts and not is_list(given := node.raw["content"]):
+            is_null = bool(fields.get("tool_calls")) or content is not parts
+            if given != (None if is_null else ""):
+                node.keys["content"] = given
 
-        _note_empty_content(node, empty)
         return content, fields
 
     def _read_calls(self, node: ObjectReader, prefix: str) -> list[ToolCall]:
@@ -212,12 +276,9 @@ def _read_call(node: ObjectReader, made: str) -> ToolCall:
         node.keep(frozenset({"id", "type"}))
     elif is_map(body):
         inside = node.child(field)
-        name, arguments = _read_function(
-            inside, "input" if kind == "custom" else "arguments"
-        )
-        if inside.notes:
-            node.notes.setdefault("without", []).extend(inside.notes["without"])
-
+        inside.notes = node.notes
+        key = "input" if kind == "custom" else "arguments"
+        name, arguments = _read_function(inside, key)
         node.keep(frozenset({"id", "type", field}))
         if inside.keys:
             node.keys[field] = inside.keys
@@ -239,7 +300,7 @@ def _read_function(body: ObjectReader, key: str) -> tuple[str, str]:
     """
     body.keep(frozenset({"name", key}))
     if key not in body.raw:
-        body.notes["without"] = [key]
+        body.notes.setdefault("without", []).append(key)
 
     return body.text("name"), body.optional(key)
 
@@ -254,20 +315,6 @@ def _is_opaque(body: Any) -> bool:
         or not isinstance(body.get("arguments"), str)
         or not (body["name"] or body["arguments"])
     )
-
-
-def _note_empty_content(node: ObjectReader, empty: str | None) -> None:
-    """
-    Note how a message without content was written, unless it was *empty*, which
-    `dump` writes.
-    """
-    if "content" not in node.raw:
-        node.notes["without"] = ["content"]
-        return
-
-    content = node.raw["content"]
-    if (content is None or content == "") and content != empty:
-        node.keys["content"] = content
 
 
 def _is_text(content: str | list[Part]) -> bool:
@@ -319,3 +366,98 @@ def _add_beside(node: ObjectReader, content: str | list[Part]) -> str | list[Par
         node.notes["list"] = True
 
     return [*before, *content, *after]
+
+
+def read_logprobs(
+    choice: ObjectReader, kept: dict[str, Any]
+) -> tuple[LogProb, ...] | None:
+    """
+    The log probabilities of the content; other keys of the block go into *kept*.
+    """
+    node = choice.inside("logprobs")
+    if node is None:
+        return None
+
+    read, given = node.reading, node.raw
+    content = given.get("content")
+    known: frozenset[str] = frozenset({"content"})
+    if not is_list(content):
+        if content is not None:
+            node.wrong("content", "a list or null")
+    # If one token has more than a `LogProb` holds, the whole list is kept, because the
+    # position of the token matters.
+    elif any(map(is_odd, content)):
+        known = frozenset()
+
+    left = read.rest(given, known, node.path)
+    if any(value is not None for value in left.values()):
+        kept["logprobs"] = left
+
+    if not is_list(content):
+        return None
+
+    return read_logprob_list(read, content, f"{node.path}.content")
+
+
+def load_usage(payload: Any) -> Usage | None:
+    """
+    The usage in *payload*: a response, an event of a stream or a usage block.
+
+    None if it has no usage. Counts include their parts: cached tokens are a part
+    of the prompt's, reasoning is a part of the completion's. Integers that have
+    no field are in `Usage.extra`, those of a breakdown with ``prompt_`` or
+    ``completion_`` before their name if it is ambiguous. Values that are not
+    counts of tokens, such as Groq's seconds, are left out.
+
+    Raises:
+        DecodeError:
+            If a count is negative, not an integer, or over 2**63 - 1.
+
+    Source:
+        DeepSeek and Moonshot have names of their own for cached tokens. xAI
+        counts reasoning apart from the completion, which shows in its total.
+        Groq once had usage under ``x_groq`` only, and Moonshot's streams have
+        it in the choice.
+
+    >>> load_usage({"prompt_tokens": 9, "completion_tokens": 2}).total_tokens
+    11
+    """
+    return usage_in(payload, find_usage, _read_chat_counts)
+
+
+def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
+    """
+    The usage block in *payload*, or None; and its path.
+    """
+    choices = payload.get("choices")
+    holders = {
+        "$": payload,
+        "$.x_groq": payload.get("x_groq"),
+        "$.choices[0]": choices[0] if is_list(choices) and choices else None,
+    }
+    return find_usage_block(holders, _COUNTS)
+
+
+def _read_chat_counts(
+    read: DocumentReader, block: Mapping[Any, Any], path: str
+) -> Counted:
+    counts, details, extra, left = read_counts(read, block, _COUNTS, _DETAILS, path)
+    within, written = details
+    for name in _CACHED:
+        count = extra.get(name)
+        # DeepSeek sends the count under both names. If they differ, the second one
+        # stays in *extra*.
+        if count is not None and within.get("cached_tokens", 0) in {0, count}:
+            within["cached_tokens"] = extra.pop(name)
+
+    prompt = counts.get("prompt_tokens", 0)
+    completion = counts.get("completion_tokens", 0)
+    total = counts.get("total_tokens")
+    reasoning = written.get("reasoning_tokens", 0)
+    if reasoning and total == prompt + completion + reasoning:
+        completion += reasoning
+
+    return (prompt, completion, total), details, extra, left
+
+
+read_usage = partial(read_usage_block, count=_read_chat_counts)
