@@ -91,9 +91,6 @@ class _EventReader:
         self._is_first = True
 
     def read(self, given: object) -> Iterator[dict[str, Any]]:
-        """
-        The events that end in *given*, a line or several.
-        """
         if isinstance(given, bytes):
             text = given.decode(errors="replace")
         elif isinstance(given, str):

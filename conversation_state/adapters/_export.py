@@ -79,9 +79,6 @@ class Export:
 
 
 def is_empty_value(value: Any) -> bool:
-    """
-    Whether *value* is null, or an empty text, list or object.
-    """
     return value is None or (
         isinstance(value, (str, list, tuple, Mapping)) and not value
     )
@@ -143,36 +140,22 @@ def ordered(raw: dict[str, Any], order: Iterable[str]) -> dict[str, Any]:
 
 
 def is_plain(part: Part) -> bool:
-    """
-    Whether *part* has neither metadata of the caller's nor unknown fields.
-    """
     return not has_own(part.metadata) and not part.unknown
 
 
 class PayloadWriter:
     """
     One payload while it is written. Never leaves the function that writes it.
-
-    Attributes:
-        provider: The provider whose notes are read; those of others are lost.
-
-        lost: What is lost so far.
     """
 
     def __init__(self, provider: str) -> None:
-        self.provider = provider
+        self.provider = provider  # whose notes are read; those of others are lost
         self.lost: list[Lost] = []
 
     def lose(self, path: str, what: str, why: str) -> None:
-        """
-        List that *what*, at *path*, is lost.
-        """
         self.lost.append(Lost(path, what, why))
 
     def lose_each(self, path: str, fields: Mapping[str, bool], why: str) -> None:
-        """
-        List those of *fields* that are true as lost.
-        """
         for name, is_lost in fields.items():
             if is_lost:
                 self.lose(path, name, why)
@@ -203,9 +186,6 @@ class PayloadWriter:
             yield message, path
 
     def lose_error_flag(self, message: ToolMessage, path: str) -> None:
-        """
-        List that a result failed, in formats that can't represent it.
-        """
         if message.is_error:
             why = "the format has no flag for a failed call; only the text can say it"
             self.lose(path, "is_error", why)

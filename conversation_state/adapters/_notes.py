@@ -70,9 +70,6 @@ def with_notes(
 
 
 def without_empty(notes: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    *notes* without those that are empty.
-    """
     return {name: note for name, note in notes.items() if note}
 
 

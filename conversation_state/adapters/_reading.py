@@ -47,18 +47,12 @@ _AS_JSON = "; use model_dump(mode='json')"
 
 
 def is_map(value: Any) -> TypeGuard[Mapping[str, Any]]:
-    """
-    Whether *value* is a JSON object.
-    """
     return isinstance(value, dict) or (
         value.__class__ not in _NO_MAPS and isinstance(value, Mapping)
     )
 
 
 def is_list(value: Any) -> TypeGuard[Sequence[Any]]:
-    """
-    Whether *value* is a JSON array.
-    """
     return isinstance(value, (list, tuple))
 
 
@@ -174,32 +168,19 @@ def _describe_value(value: Any) -> str:
 class DocumentReader:
     """
     One document while it is read. Never leaves the function that reads it.
-
-    Attributes:
-        problems: The problems so far, at most the first hundred.
-
-        count: The number of problems so far.
-
-        mended: The paths of texts that held half of a surrogate pair.
     """
 
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
-        self.count = 0
-        self.mended: list[str] = []
+        self.problems: list[Problem] = []  # at most the first hundred
+        self.count = 0  # of all problems
+        self.mended: list[str] = []  # paths of texts that held half of a pair
 
     def problem(self, path: str, what: str) -> None:
-        """
-        Note that *what* is wrong at *path*.
-        """
         self.count += 1
         if self.count <= _MAX_LISTED:
             self.problems.append(Problem(path, what))
 
     def wrong(self, path: str, value: object, expected: str) -> None:
-        """
-        Note that *value* is not what was *expected*.
-        """
         self.problem(path, f"is {_describe_value(value)}; expected {expected}")
 
     def finish(self) -> None:
@@ -366,9 +347,6 @@ class ObjectReader:
             self.reading.problem(path, f"is missing; expected {expected}")
 
     def keep(self, known: frozenset[str]) -> None:
-        """
-        Keep all but the *known* keys.
-        """
         if not self.raw.keys() <= known:
             self.keys.update(self.reading.rest(self.raw, known, self.path))
 

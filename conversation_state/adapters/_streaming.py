@@ -165,18 +165,13 @@ class SurrogateBuffer:
     """
     A text that comes in pieces, which may be cut in the middle of a pair of
     surrogates: the first half is held back until the second one comes.
-
-    Attributes:
-        held: The half that waits, or "".
-
-        is_mended: Whether half of a pair was alone, and is U+FFFD now.
     """
 
     __slots__ = ("held", "is_mended")
 
     def __init__(self) -> None:
         self.held = ""
-        self.is_mended = False
+        self.is_mended = False  # half of a pair was alone, and is U+FFFD now
 
     def next(self, piece: str) -> str:
         """

@@ -23,21 +23,12 @@ __all__ = ["OPENAI", "ToolRules", "write_openai_request", "write_tools"]
 class ToolRules(NamedTuple):
     """
     What a provider refuses.
-
-    Attributes:
-        provider: Its name, for people.
-
-        names: A pattern that matches the whole name of a tool.
-
-        name_rule: The same rule for people.
-
-        refused: Keywords it refuses at the top of a schema.
     """
 
-    provider: str
-    names: str
-    name_rule: str
-    refused: Collection[str] = ()
+    provider: str  # its name, for people
+    names: str  # a pattern that matches the whole name of a tool
+    name_rule: str  # the same rule for people
+    refused: Collection[str] = ()  # keywords at the top of a schema
 
 
 OPENAI = ToolRules(
@@ -63,18 +54,8 @@ def write_tools(
     """
     *tools* and *choice* as keys of a request, and what it can't have.
 
-    Args:
-        tools: What the model may call.
-
-        choice: Whether it may, must or must not.
-
-        rules: What the provider refuses.
-
-        write_tool: Makes a tool of its description and its schema; None for a tool
-            without parameters.
-
-        write_request: Makes the keys of the request of all tools and the choice,
-            which may be None.
+    *write_tool* makes a tool of its description and its schema, None if it has no
+    parameters; *write_request* makes the keys of all tools and the choice.
 
     Raises:
         InvalidToolError:
@@ -161,9 +142,6 @@ def _object_schema(
 def write_openai_request(
     tools: list[dict[str, Any]], choice: ToolChoice | None
 ) -> dict[str, Any]:
-    """
-    The keys of a request to OpenAI, in either of its formats.
-    """
     request: dict[str, Any] = {"tools": tools}
     if choice is not None:
         request["tool_choice"] = _OPENAI_CHOICES[choice]

@@ -48,9 +48,6 @@ CountReader = Callable[[DocumentReader, Mapping[Any, Any], str], Counted]
 
 
 def is_count(value: Any) -> TypeGuard[int]:
-    """
-    Whether *value* is a number that `Usage` can hold.
-    """
     return value.__class__ is int and 0 <= value <= _MAX_COUNT
 
 
@@ -61,16 +58,9 @@ def usage_in(
     expected: str = "a response, an event of a stream or a usage block",
 ) -> Usage | None:
     """
-    The usage in *payload*; None if it has none.
+    The usage in *payload*; None if it has none, or is None.
 
-    Args:
-        payload: What a provider sent; None is nothing.
-
-        find: Finds the usage block in it, or None; and its path.
-
-        count: Reads the counts of the format.
-
-        expected: What *payload* should be, for an error.
+    *find* finds the usage block in it, or None, and its path.
 
     Raises:
         DecodeError:
@@ -110,17 +100,8 @@ def read_usage_block(
     read: DocumentReader, block: Any, path: str, count: CountReader
 ) -> tuple[Usage | None, dict[str, Any]]:
     """
-    The usage in *block*, None if there was a problem; and the values that are not
-    counts.
-
-    Args:
-        read: The document it is in.
-
-        block: The usage block.
-
-        path: Where it is.
-
-        count: Reads the counts of the format.
+    The usage in *block*, at *path*, None if there was a problem; and the values that
+    are not counts.
     """
     if not is_map(block):
         read.wrong(path, block, "an object")

@@ -72,14 +72,8 @@ def decode_base64(text: str, *, padded: bool = False, urlsafe: bool = False) -> 
     """
     The bytes of *text*, which is base64; b"" if it is invalid.
 
-    Strict but for what encoders differ in: white space, and padding.
-
-    Args:
-        text: The text.
-
-        padded: Whether the padding must be there, as Go's decoder wants it.
-
-        urlsafe: Whether the url-safe alphabet is valid, too.
+    Strict but for what encoders differ in: white space, and padding unless it must be
+    *padded*, as Go's decoder wants it. With *urlsafe* that alphabet is valid, too.
 
     >>> decode_base64("aGk"), decode_base64("aGk", padded=True), decode_base64("?")
     (b'hi', b'', b'')
@@ -210,16 +204,11 @@ _DECODERS = {
 class CallPairing:
     """
     The latest calls that have no result yet. Never leaves the function that
-    reads a document.
-
-    Each operation is O(1) on average.
-
-    Attributes:
-        has_results: Whether a result came since the latest calls.
+    reads a document. Each operation is O(1) on average.
     """
 
     def __init__(self) -> None:
-        self.has_results = False
+        self.has_results = False  # since the latest calls
         # The ids of all groups, because a result may come after the next group.
         self._known: set[str] = set()
         self._open: set[str] = set()
@@ -334,10 +323,7 @@ MESSAGE_CLASSES: Mapping[str, Callable[..., Message]] = {
 class MessageLoader(DocumentReader):
     """
     One payload while it is read: a format's loader derives from this and reads
-    an object (`document`) and a message (`message`).
-
-    Attributes:
-        pairing: The calls that have no result yet.
+    an object (`document`), which gives messages, and a message (`message`).
     """
 
     def __init__(self) -> None:
@@ -364,9 +350,6 @@ class MessageLoader(DocumentReader):
         return tuple(messages)
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
-        """
-        The messages of an object.
-        """
         raise NotImplementedError
 
     def message(self, raw: Any, path: str, prefix: str) -> Message | None:

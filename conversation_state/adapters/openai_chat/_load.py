@@ -426,9 +426,6 @@ def load_usage(payload: Any) -> Usage | None:
 
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
-    """
-    The usage block in *payload*, or None; and its path.
-    """
     choices = payload.get("choices")
     holders = {
         "$": payload,

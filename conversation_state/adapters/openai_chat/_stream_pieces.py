@@ -264,16 +264,10 @@ class CallAssembler:
 
 
 def _get_text(node: ObjectReader, key: str) -> str:
-    """
-    The text under *key*, as valid Unicode; "" if missing.
-    """
     return node.text(key) if _get_piece(node, key) else ""
 
 
 def _get_piece(node: ObjectReader, key: str) -> str:
-    """
-    The text under *key*, as it is; "" if missing.
-    """
     value = node.raw.get(key)
     if value is None or isinstance(value, str):
         return value or ""
