@@ -546,7 +546,7 @@ class TestShow:
         """
         The rest is not even loaded.
         """
-        monkeypatch.setattr("conversation_state.store._load.load", None)
+        monkeypatch.setattr("conversation_state.store._load.load_at", None)
 
         assert "Done." in run("show", "travel", "--last", 2).stdout
 

@@ -74,7 +74,6 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "store.backends.memory",
         "store.backends.sqlite",
         "store.backends.postgres",
-        "store.log",
         "store.records",
         "store.schema",
     ],

@@ -14,19 +14,7 @@ from uuid import UUID
 
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Aggregator
-from conversation_state.store._memory import RememberedHead
-from conversation_state.store._read_rows import (
-    damage_error,
-    items_between,
-    iterate_rows,
-    read_digest_before,
-    read_digests,
-    read_revision,
-    read_segments,
-)
-from conversation_state.store._transaction import Transaction
-from conversation_state.store._values import At, Head, Window
-from conversation_state.store.log import (
+from conversation_state.store._log import (
     ENTRIES,
     LEDGER,
     Kind,
@@ -34,35 +22,20 @@ from conversation_state.store.log import (
     begins_with,
     count_shared,
 )
+from conversation_state.store._read_rows import (
+    iterate_rows,
+    read_digest_before,
+    read_digests,
+    read_items,
+    read_segments,
+)
+from conversation_state.store._transaction import RememberedHead, Transaction
+from conversation_state.store._values import At, Head, Window
 from conversation_state.store.schema import SHIFT, Name, Origin, Revision, state_digest
 from conversation_state.tree import MessageTree
 
-__all__ = [
-    "latest",
-    "list_names",
-    "load",
-    "load_at",
-    "load_each",
-    "load_message_tree",
-    "load_newest",
-    "load_window",
-    "read_log",
-    "read_state",
-    "recall_newest",
-]
-
-
-def load(transaction: Transaction, text: str, at: At) -> Aggregator:
-    """
-    What `Store.load` does.
-    """
-    return load_at(transaction, text, at).state
-
 
 def load_at(transaction: Transaction, text: str, at: At) -> RememberedHead:
-    """
-    A revision of a name and its state.
-    """
     if at is None:
         return load_newest(transaction, text)
 
@@ -77,9 +50,6 @@ def load_at(transaction: Transaction, text: str, at: At) -> RememberedHead:
 
 
 def load_newest(transaction: Transaction, text: str) -> RememberedHead:
-    """
-    The head of a name and its state.
-    """
     transaction.catch_up()
     found = recall_newest(transaction, text)
     if found is None:
@@ -103,7 +73,7 @@ def recall_newest(transaction: Transaction, text: str) -> RememberedHead | None:
     if row == remembered.revision:
         return remembered
 
-    newest = None if row is None else read_revision(row, transaction.url)
+    newest = None if row is None else transaction.check_revision(row)
     if newest is None or newest.revision != remembered.revision.revision:
         return None
 
@@ -122,28 +92,23 @@ def read_state(
     A revision's state, which shares what it can with those *near* and those that are
     remembered.
     """
-    tx, url = transaction.tables, transaction.url
     origin = transaction.get_origin(revision.origin)
-    entry_segments = read_segments(tx, url, revision.branch, revision.length)
-    ledger_segments = read_segments(
-        tx, url, revision.ledger_branch, revision.ledger_length
+    segments, ledger_segments = (
+        read_segments(transaction, branch, length)
+        for _, branch, length in revision.log_ends
     )
-    entries, entries_digest = read_log(transaction, ENTRIES, entry_segments, near)
+    entries, entries_digest = read_log(transaction, ENTRIES, segments, near)
     ledger, ledger_digest = read_log(transaction, LEDGER, ledger_segments, near)
     digests = entries_digest, ledger_digest
     if state_digest(*digests, origin.digest()) != revision.digest:
         what = f"revision {revision.number} of {name.name!r} is not what was saved"
-        raise damage_error(url, what)
+        raise transaction.damage_error(what)
 
+    head = revision.head(name.name, origin.state_id)
+    state = _make_state(origin, entries, ledger)
+    places = segments, ledger_segments
     return RememberedHead(
-        name,
-        revision,
-        revision.head(name.name, origin.state_id),
-        _make_state(origin, entries, ledger),
-        entry_segments,
-        ledger_segments,
-        digests,
-        origin.digest(),
+        name, revision, head, state, *places, digests, origin.digest()
     )
 
 
@@ -156,25 +121,23 @@ def read_log(
     """
     A log and its digest: what is remembered of it, or *near*, and the rest read.
     """
-    tx, url = transaction.tables, transaction.url
     log: Log[Any] = Log()
     common = 0
     # The logs are compared by the places of their rows, so that nothing is read to find
     # the longest part that is shared.
-    for head in near or transaction.recall_all():
-        other = head.entries if kind is ENTRIES else head.ledger
-        shared = count_shared(segments, other)
+    for head in near or transaction.core.recall_all(transaction.changes):
+        shared = count_shared(segments, head.segments_of(kind))
         if shared > common:
             common = shared
-            log = head.state.entries if kind is ENTRIES else head.state.ledger
+            log = kind.log_of(head.state)
 
     log = log.take(common)
     length = segments[-1].stop if segments else 0
     # No row that is shared has changed since (`catch_up`), so its digest still holds.
     if common == length:
-        return log, read_digest_before(tx, url, kind, segments, length)
+        return log, read_digest_before(transaction, kind, segments, length)
 
-    items, digests = items_between(tx, url, kind, segments, common)
+    items, digests = read_items(transaction, kind, segments, common)
     log = log.extend(items)
     # Digests are kept with the blocks of a log only if they cover it from its first
     # entry.
@@ -199,14 +162,11 @@ def _make_state(origin: Origin, entries: Log[Any], ledger: Log[Any]) -> Aggregat
 
 
 def load_message_tree(transaction: Transaction, text: str) -> MessageTree:
-    """
-    What `Store.message_tree` does.
-    """
     transaction.catch_up()
     name = transaction.get_name(text)
     low, high = name.number << SHIFT, (name.number + 1) << SHIFT
     rows = iterate_rows(transaction.tables, "revisions", low=low, high=high)
-    revisions = [read_revision(row, transaction.url) for row in rows]
+    revisions = list(map(transaction.check_revision, rows))
     # A revision that the next one continues is part of the next one's state, so only
     # the last state of each run is read.
     run: list[Revision] = []
@@ -230,22 +190,32 @@ def load_each(
     transaction: Transaction, text: str, heads: Iterable[Head]
 ) -> dict[int, Aggregator]:
     """
-    The states of revisions by their numbers, which share what they can. Heads come
-    with the newest first, so that most begin what was read.
+    The states of revisions, the newest first, by their numbers.
     """
     transaction.catch_up()
     name = transaction.get_name(text)
-    found: dict[int, RememberedHead] = {}
+    revisions = [transaction.get_revision(name, head) for head in heads]
+    numbered = [(each.number, each.parent, each) for each in revisions]
+    return read_states(transaction, name, numbered)
+
+
+def read_states(
+    transaction: Transaction, name: Name, revisions: Iterable[tuple[int, int, Revision]]
+) -> dict[int, Aggregator]:
+    """
+    The states of revisions by a number that comes with each, before the number of the
+    one that it grew from. The newest ones come first, so that most begin what was read,
+    and share it.
+    """
+    states: dict[int, Aggregator] = {}
     children: dict[int, RememberedHead] = {}
     last: RememberedHead | None = None
-    for head in heads:
-        revision = transaction.get_revision(name, head)
-        child = children.get(revision.number)
-        near = [each for each in (child, last) if each is not None]
-        last = found[revision.number] = read_state(transaction, name, revision, near)
-        children[revision.parent] = last
+    for number, parent, revision in revisions:
+        near = [each for each in (children.get(number), last) if each is not None]
+        last = children[parent] = read_state(transaction, name, revision, near)
+        states[number] = last.state
 
-    return {number: each.state for number, each in found.items()}
+    return states
 
 
 def _is_continued(
@@ -269,7 +239,7 @@ def _is_continued(
         return following.length >= revision.length
 
     branch, length = following.branch, following.length
-    segments = read_segments(transaction.tables, transaction.url, branch, length)
+    segments = read_segments(transaction, branch, length)
     return begins_with(segments, revision.branch, revision.length)
 
 
@@ -284,23 +254,19 @@ def load_window(transaction: Transaction, text: str, at: At, last: int) -> Windo
         start = max(len(entries) - last, 0)
         return Window(remembered.head, start, entries[start:])
 
-    tx, url = transaction.tables, transaction.url
     name = transaction.get_name(text)
     revision = transaction.get_revision(name, at)
     origin = transaction.get_origin(revision.origin)
     start = max(revision.length - last, 0)
-    segments = read_segments(tx, url, revision.branch, revision.length)
-    items, digests = items_between(tx, url, ENTRIES, segments, start)
+    segments = read_segments(transaction, revision.branch, revision.length)
+    items, digests = read_items(transaction, ENTRIES, segments, start)
     # The rows are whole; their last digest proves that they are of this state.
     newest = digests[-1] if digests else None
-    read_digests(tx, url, revision, origin, entries_digest=newest)
+    read_digests(transaction, revision, origin, entries_digest=newest)
     return Window(revision.head(name.name, origin.state_id), start, Log(items))
 
 
 def latest(transaction: Transaction, text: str, at: At) -> Head:
-    """
-    What `Store.latest` does.
-    """
     # `catch_up` is not called here, because it would read a row, and an erasure changes
     # no head.
     remembered = recall_newest(transaction, text) if at is None else None
@@ -312,9 +278,6 @@ def latest(transaction: Transaction, text: str, at: At) -> Head:
 
 
 def list_names(transaction: Transaction, prefix: str) -> list[str]:
-    """
-    What `Store.names` does.
-    """
     names = []
     for (name,) in iterate_rows(transaction.tables, "names", ("name",), low=prefix):
         if not name.startswith(prefix):

@@ -9,8 +9,7 @@ away.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import attrs
@@ -20,23 +19,20 @@ from conversation_state._persistent import check_text
 from conversation_state.codec import decode_messages, encode_message
 from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.messages import Erasure, find_erasure, make_tombstone
-from conversation_state.store._blobs import BlobReader, canonical
-from conversation_state.store._packing import pack_id, time_of, unpack_id
-from conversation_state.store._read_rows import (
-    damage_error,
-    iterate_rows,
-    read_blob,
-    read_revision,
-    seal,
+from conversation_state.store._log import (
+    ENTRIES,
+    LEDGER,
+    LogRow,
+    content_digest,
+    tombstone_digest,
 )
+from conversation_state.store._packing import pack_id, time_of, unpack_id
+from conversation_state.store._read_rows import iterate_rows, make_blob_reader
 from conversation_state.store._transaction import Core, Transaction
 from conversation_state.store._values import Collected, Receipt
-from conversation_state.store._write_rows import note_change
+from conversation_state.store._write_rows import find_last_change, note_change
 from conversation_state.store.backend import ConflictError, Reading, Writing
-from conversation_state.store.log import ENTRIES, LEDGER, LogRow, content_digest
-from conversation_state.store.schema import SHIFT, Branch, Change, Revision, Use
-
-__all__ = ["collect_garbage", "erase"]
+from conversation_state.store.schema import SHIFT, Branch, Change, Use
 
 _BLOB_SIZE = 32
 
@@ -44,12 +40,8 @@ Ranges = list[tuple[Any, Any]]
 
 
 def collect_garbage(core: Core, *, vacuum: bool) -> Collected:
-    """
-    What `Store.collect_garbage` does.
-    """
-
     def collect() -> Collected:
-        # Found in a transaction that blocks no writer.
+        # In a transaction that blocks no writer.
         with core.read() as transaction:
             found = _find_garbage(transaction)
 
@@ -90,7 +82,7 @@ def _scrub_files(core: Core) -> str:
     return ""
 
 
-class Garbage(NamedTuple):
+class _Garbage(NamedTuple):
     """
     Rows that no revision needs, and what they were found with.
 
@@ -120,31 +112,38 @@ class Garbage(NamedTuple):
     blobs: list[bytes]
 
 
-def _find_garbage(transaction: Transaction) -> Garbage:
-    tx, url = transaction.tables, transaction.url
+def _find_garbage(transaction: Transaction) -> _Garbage:
+    tx = transaction.tables
     newest: dict[int, int] = {}
     ends: dict[int, int] = {}
     origins = set()
     for row in iterate_rows(tx, "revisions"):
         # What a damaged row needs would be taken for garbage.
-        revision = read_revision(row, url)
+        revision = transaction.check_revision(row)
         newest[revision.revision >> SHIFT] = revision.revision
         origins.add(revision.origin)
-        for branch, length in _get_log_ends(revision):
+        for _, branch, length in revision.log_ends:
             ends[branch] = max(ends.get(branch, 0), length)
 
     for branch, length in _scan_held(tx):
         ends[branch] = max(ends.get(branch, 0), length)
 
     branches = {
-        row[0]: _get_start(Branch._make(row)) for row in iterate_rows(tx, "branches")
+        branch: (parent, start)
+        for branch, parent, start in iterate_rows(tx, "branches", Branch._fields)
     }
     reach: dict[int, int] = {}
-    for end in ends.items():
-        _mark_needed(url, tx, branches, reach, end)
+    for branch, length in ends.items():
+        _mark_needed(transaction, branches, reach, branch, length)
 
-    return Garbage(
-        _get_last_change(tx),
+    used = set()
+    for place, digests in iterate_rows(tx, "uses", Use._fields):
+        if place & ((1 << SHIFT) - 1) < reach.get(place >> SHIFT, 0):
+            used.update(_split_digests(digests))
+
+    blobs = [digest for (digest,) in iterate_rows(tx, "blobs", ("digest",))]
+    return _Garbage(
+        find_last_change(tx),
         newest,
         branches,
         reach,
@@ -153,25 +152,8 @@ def _find_garbage(transaction: Transaction) -> Garbage:
             for branch in _list_partly_needed(tx, branches, reach)
         },
         [n for (n,) in iterate_rows(tx, "origins", ("origin",)) if n not in origins],
-        _find_unused_blobs(tx, reach),
+        [digest for digest in blobs if digest not in used],
     )
-
-
-def _get_log_ends(revision: Revision) -> tuple[tuple[int, int], tuple[int, int]]:
-    """
-    The branches that a revision needs, and how far.
-    """
-    return (
-        (revision.branch, revision.length),
-        (revision.ledger_branch, revision.ledger_length),
-    )
-
-
-def _get_start(branch: Branch) -> tuple[int, int]:
-    """
-    Where a branch starts: its parent, and the position there.
-    """
-    return branch.parent, branch.start
 
 
 def _scan_held(tx: Reading) -> Iterator[tuple[int, int]]:
@@ -183,38 +165,31 @@ def _scan_held(tx: Reading) -> Iterator[tuple[int, int]]:
             yield branch, length
 
 
-def _get_last_change(tx: Reading) -> int:
-    last = tx.scan("changes", None, None, columns=("number",), limit=1, backwards=True)
-    return last[0][0] if last else 0
-
-
 def _mark_needed(
-    url: str,
-    tx: Reading,
+    transaction: Transaction,
     branches: dict[int, tuple[int, int]],
     reach: dict[int, int],
-    end: tuple[int, int],
+    branch: int,
+    length: int,
 ) -> None:
     """
     Note that a branch is needed up to a length, and what it starts from.
     """
-    branch, length = end
     while branch and reach.get(branch, 0) < length:
         reach[branch] = length
-        start = branches.get(branch)
-        if start is None:
-            row = tx.get("branches", branch)
+        if branch not in branches:
+            row = transaction.tables.get("branches", branch)
             if row is None:
                 # What it starts from would be taken for garbage.
                 what = f"nothing was collected: branch {branch} is gone"
-                raise damage_error(url, what)
+                raise transaction.damage_error(what)
 
-            start = branches[branch] = _get_start(Branch._make(row))
+            branches[branch] = row[1:]
 
-        branch, length = start
+        branch, length = branches[branch]
 
 
-def _get_unneeded_range(branch: int, reach: dict[int, int]) -> tuple[int, int]:
+def _get_unneeded_range(branch: int, reach: Mapping[int, int]) -> tuple[int, int]:
     """
     The places of a branch that are not needed.
     """
@@ -222,7 +197,7 @@ def _get_unneeded_range(branch: int, reach: dict[int, int]) -> tuple[int, int]:
 
 
 def _list_partly_needed(
-    tx: Reading, branches: Iterable[int], reach: dict[int, int]
+    tx: Reading, branches: Iterable[int], reach: Mapping[int, int]
 ) -> list[int]:
     """
     The branches that are not needed as a whole.
@@ -237,7 +212,7 @@ def _list_partly_needed(
     return sorted(found)
 
 
-def _sum_sizes(tx: Reading, branch: int, reach: dict[int, int]) -> int:
+def _sum_sizes(tx: Reading, branch: int, reach: Mapping[int, int]) -> int:
     low, high = _get_unneeded_range(branch, reach)
     return sum(
         len(body)
@@ -248,9 +223,9 @@ def _sum_sizes(tx: Reading, branch: int, reach: dict[int, int]) -> int:
     )
 
 
-def _remove_garbage(transaction: Transaction, found: Garbage) -> Collected:
-    tx, url = transaction.tables, transaction.url
-    if _get_last_change(tx) != found.change:
+def _remove_garbage(transaction: Transaction, found: _Garbage) -> Collected:
+    tx = transaction.tables
+    if find_last_change(tx) != found.change:
         # Rows were collected or erased since they were found.
         raise ConflictError("changes", found.change)
 
@@ -262,17 +237,16 @@ def _remove_garbage(transaction: Transaction, found: Garbage) -> Collected:
         low = number << SHIFT if newest is None else newest + 1
         ranges.append((low, (number + 1) << SHIFT))
 
-    for rows in tx.scan_each("revisions", ranges):
-        for row in rows:
-            revision = read_revision(row, url)
-            origins.discard(revision.origin)
-            for end in _get_log_ends(revision):
-                _mark_needed(url, tx, found.branches, reach, end)
-
     # All records are scanned again, because a new one may hold messages of a deleted
     # name.
-    for end in _scan_held(tx):
-        _mark_needed(url, tx, found.branches, reach, end)
+    ends = list(_scan_held(tx))
+    for rows in tx.scan_each("revisions", ranges):
+        for revision in map(transaction.check_revision, rows):
+            origins.discard(revision.origin)
+            ends += [(branch, length) for _, branch, length in revision.log_ends]
+
+    for branch, length in ends:
+        _mark_needed(transaction, found.branches, reach, branch, length)
 
     size = 0
     for branch, weight in found.sizes.items():
@@ -280,8 +254,15 @@ def _remove_garbage(transaction: Transaction, found: Garbage) -> Collected:
         size += weight if is_same else _sum_sizes(tx, branch, reach)
 
     gone = [branch for branch in found.sizes if branch not in reach]
-    # This comes first, because it reads the rows that are removed below.
-    _drop_starts(tx, [(branch, found.branches[branch][1]) for branch in gone])
+    # This comes first, because it reads the rows that are removed below: a branch is
+    # found by the digest of its first row.
+    first = [branch << SHIFT | found.branches[branch][1] for branch in gone]
+    for kind in (ENTRIES, LEDGER):
+        ranges = [(place, place + 1) for place in first]
+        there = tx.scan_each(kind.table, ranges, columns=("digest",))
+        digests = [digest for rows in there for (digest,) in rows]
+        tx.remove_each("starts", _make_single_ranges(digests))
+
     tx.remove_each("branches", [(branch, branch + 1) for branch in gone])
     ranges = [_get_unneeded_range(branch, reach) for branch in found.sizes]
     entries = tx.remove_each(ENTRIES.table, ranges)
@@ -290,7 +271,7 @@ def _remove_garbage(transaction: Transaction, found: Garbage) -> Collected:
     removed_origins = tx.remove_each(
         "origins", [(number, number + 1) for number in origins]
     )
-    blobs, blob_size = drop_blobs(tx, found.blobs)
+    blobs, blob_size = _drop_blobs(tx, found.blobs)
     if entries or ledger_entries:
         # Other rows may take their places now.
         note_change(tx, b"", b"", "collected")
@@ -300,49 +281,17 @@ def _remove_garbage(transaction: Transaction, found: Garbage) -> Collected:
     )
 
 
-def _drop_starts(tx: Writing, branches: list[tuple[int, int]]) -> None:
-    """
-    Remove the digests by which branches that start at those positions are found.
-    """
-    places = [branch << SHIFT | start for branch, start in branches]
-    first: Ranges = [(place, place + 1) for place in places]
-    for kind in (ENTRIES, LEDGER):
-        there = tx.scan_each(kind.table, first, columns=("digest",))
-        digests = [digest for rows in there for (digest,) in rows]
-        tx.remove_each("starts", [_make_single_range(digest) for digest in digests])
+def _make_single_ranges(keys: Iterable[bytes]) -> Ranges:
+    # Each is the range of one key alone.
+    return [(key, key + b"\0") for key in keys]
 
 
-def _make_single_range(key: bytes) -> tuple[bytes, bytes]:
-    """
-    The range of *key* alone.
-    """
-    return key, key + b"\0"
-
-
-# Large content
-
-
-def _find_unused_blobs(tx: Reading, reach: dict[int, int]) -> list[bytes]:
-    """
-    The large content that no needed row refers to.
-    """
-    used = set()
-    for place, digests in iterate_rows(tx, "uses", Use._fields):
-        if place & ((1 << SHIFT) - 1) < reach.get(place >> SHIFT, 0):
-            used.update(split_digests(digests))
-
-    there = iterate_rows(tx, "blobs", ("digest",))
-    return [digest for (digest,) in there if digest not in used]
-
-
-def split_digests(digests: bytes) -> list[bytes]:
-    """
-    The digests that a row of ``uses`` has.
-    """
+def _split_digests(digests: bytes) -> list[bytes]:
+    # Those that a row of "uses" has.
     return [digests[i : i + _BLOB_SIZE] for i in range(0, len(digests), _BLOB_SIZE)]
 
 
-def drop_blobs(tx: Writing, digests: Iterable[bytes]) -> tuple[int, int]:
+def _drop_blobs(tx: Writing, digests: Iterable[bytes]) -> tuple[int, int]:
     """
     Remove those of *digests* that nothing refers to: how many, and their bytes.
     """
@@ -351,9 +300,9 @@ def drop_blobs(tx: Writing, digests: Iterable[bytes]) -> tuple[int, int]:
         # All rows of "uses" are read: other messages may show the same content, and a
         # save may have come since the digests were collected.
         for _, used in iterate_rows(tx, "uses", Use._fields):
-            left.difference_update(split_digests(used))
+            left.difference_update(_split_digests(used))
 
-    ranges: Ranges = [_make_single_range(digest) for digest in sorted(left)]
+    ranges = _make_single_ranges(sorted(left))
     there = tx.scan_each("blobs", ranges, columns=("size",))
     return tx.remove_each("blobs", ranges), sum([rows[0][0] for rows in there if rows])
 
@@ -362,9 +311,6 @@ def drop_blobs(tx: Writing, digests: Iterable[bytes]) -> tuple[int, int]:
 
 
 def erase(core: Core, entry_id: str, reason: str) -> Receipt:
-    """
-    What `Store.erase` does.
-    """
     id = check_text(entry_id, "entry_id").encode()
 
     def replace(transaction: Transaction) -> tuple[Change, int, int]:
@@ -388,7 +334,7 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
         if row is None:
             raise StoreError(transaction.url, "the erasure just written is not there")
 
-        blobs, _ = drop_blobs(tx, blob_digests)
+        blobs, _ = _drop_blobs(tx, blob_digests)
         return Change._make(row), len(new), blobs
 
     change, erased, blobs = core.write(replace)
@@ -412,29 +358,30 @@ def _erase_at(
     What is erased at a place, and whether it was not before. Adds the large content
     that it referred to to *blob_digests*.
     """
-    tx, url = transaction.tables, transaction.url
+    tx = transaction.tables
     found = tx.get(ENTRIES.table, place, LogRow._fields)
     if found is None:
         raise ConflictError(place)
 
     row = LogRow._make(found)
-    id, body, erased = unpack_id(row.id), row.body, row.content
-    whole = canonical(body, BlobReader(partial(read_blob, tx, url)))
+    id = unpack_id(row.id)
+    whole = make_blob_reader(transaction).restore_body(row.body)
     (message,) = decode_messages([load_json(whole)])
-    if erased is not None:
+    if row.content is not None:
         erasure = find_erasure(message)
         if erasure is None:
             name = id.decode(errors="replace")
-            raise damage_error(url, f"the entry {name!r} is not a tombstone")
+            raise transaction.damage_error(f"the entry {name!r} is not a tombstone")
 
         return erasure, False
 
     content = content_digest(id, whole)
     stone = encode_message(make_tombstone(message, content, reason))
-    tx.set(ENTRIES.table, place, body=stone, content=content + seal(id, stone))
+    marked = content + tombstone_digest(id, stone)
+    tx.set(ENTRIES.table, place, body=stone, content=marked)
     uses = tx.get("uses", place)
     if uses is not None:
-        blob_digests.update(split_digests(uses[1]))
+        blob_digests.update(_split_digests(uses[1]))
         tx.remove("uses", place, place + 1)
 
     return Erasure(content, reason), True

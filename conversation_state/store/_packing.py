@@ -1,72 +1,54 @@
 """
-Keys, identities and other values as they are in the tables, and back.
+Values as they are kept in rows, and back: identities, labels, notes, times, and
+large content.
+
+Large content is kept once by its digest, apart from the messages that show it. The
+body of a message is a JSON object; one whose content is kept elsewhere is an array:
+the message with empty *data*, and which part's data is which blob. No message is an
+array, so none can be mistaken for a reference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from hashlib import blake2b
 from time import time_ns
 from typing import Any
 
+import attrs
+
 from conversation_state._canonical import dump, load
 from conversation_state._persistent import EMPTY_MAP, JsonMap, freeze_map
-
-__all__ = [
-    "join_labels",
-    "label_key",
-    "now",
-    "pack_id",
-    "pack_notes",
-    "split_labels",
-    "time_of",
-    "unpack_id",
-    "unpack_ids",
-    "unpack_notes",
-]
+from conversation_state.codec import encode_message
+from conversation_state.messages import Message, UserMessage
+from conversation_state.parts import FilePart, MediaPart
 
 
 def label_key(number: int, label: str) -> bytes:
-    """
-    The key of a label: the number of a name, so that they are together, and it.
-    """
+    # The number of the name comes first, so that the labels of a name are together.
     return number.to_bytes(8) + label.encode()
 
 
+# No label holds U+0000 (`check_name`).
 def split_labels(labels: bytes) -> tuple[str, ...]:
-    """
-    The labels in a revision's row.
-    """
-    # No label holds U+0000 (`check_name`).
     return tuple(labels.decode().split("\0")) if labels else ()
 
 
 def join_labels(labels: Iterable[str]) -> bytes:
-    """
-    The other way round.
-    """
     return "\0".join(labels).encode()
 
 
 def pack_notes(notes: Mapping[str, Any]) -> bytes:
-    """
-    Notes as they are in the tables.
-    """
     return dump(notes) if notes else b""
 
 
 def unpack_notes(notes: bytes) -> JsonMap:
-    """
-    The other way round.
-    """
     return freeze_map(load(notes), "notes") if notes else EMPTY_MAP
 
 
 def time_of(milliseconds: int) -> datetime:
-    """
-    The time that is so long after 1970.
-    """
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
@@ -75,6 +57,12 @@ def now() -> int:
     Milliseconds since 1970.
     """
     return time_ns() // 1_000_000
+
+
+# Identities
+
+# How long their beginnings are: 24 digits and "-", or 0xff and twelve bytes.
+_LONG, _SHORT = 25, 13
 
 
 def pack_id(id: bytes) -> bytes:
@@ -88,9 +76,6 @@ def pack_id(id: bytes) -> bytes:
 
 
 def unpack_id(id: bytes) -> bytes:
-    """
-    The identity that `pack_id` made *id* of.
-    """
     return _restore_start(id[:_SHORT]) + id[_SHORT:]
 
 
@@ -108,10 +93,6 @@ def unpack_ids(ids: Sequence[bytes]) -> list[bytes]:
     return [
         start + id[_SHORT:] if id.startswith(short) else unpack_id(id) for id in ids
     ]
-
-
-# How long the beginnings are: 24 digits and "-", or 0xff and twelve bytes.
-_LONG, _SHORT = 25, 13
 
 
 # All identities that one process makes begin alike: packing takes a quarter of
@@ -137,7 +118,115 @@ def _restore_start(start: bytes) -> bytes:
     """
     The beginning of an identity that was shortened to *start*.
     """
-    if start[:1] != b"\xff":
-        return start
+    return start[1:].hex().encode() + b"-" if start[:1] == b"\xff" else start
 
-    return start[1:].hex().encode() + b"-"
+
+# Large content
+
+# From how many bytes on content is kept apart.
+LARGE = 4096
+
+
+def blob_digest(data: bytes) -> bytes:
+    # Twice as long as other digests: an attacker who sends images may search for two
+    # with one digest.
+    return blake2b(data, digest_size=32).digest()
+
+
+def extract_blobs(message: Message, body: bytes) -> tuple[bytes, dict[bytes, bytes]]:
+    """
+    The body to keep of *message*, whose canonical one is *body*, and its blobs.
+    """
+    content = getattr(message, "content", "") if len(body) >= LARGE else ""
+    blobs: dict[bytes, bytes] = {}
+    references: list[tuple[int, str]] = []
+    for at, part in enumerate(() if isinstance(content, str) else content):
+        if isinstance(part, MediaPart) and part.data and len(part.data) >= LARGE:
+            digest = blob_digest(part.data)
+            blobs[digest] = part.data
+            references.append((at, digest.hex()))
+
+    if not references:
+        return body, blobs
+
+    data = load(body)
+    for at, _ in references:
+        data["parts"][at]["data"] = ""
+
+    return dump([data, references]), blobs
+
+
+class BlobReader:
+    """
+    Large content by its digest, read once for all messages that show it.
+
+    Args:
+        blob: Gives the content of a digest.
+    """
+
+    def __init__(self, blob: Callable[[bytes], bytes]) -> None:
+        self._blob = blob
+        self._read: dict[str, bytes] = {}
+        self._last = "", ""
+
+    def _get_content(self, digest: str) -> bytes:
+        found = self._read.get(digest)
+        if found is None:
+            found = self._read[digest] = self._blob(bytes.fromhex(digest))
+
+        return found
+
+    def _encode_content(self, digest: str) -> str:
+        if self._last[0] != digest:
+            # The codec decides how bytes are written, so it writes them here, too.
+            part = FilePart(data=self._get_content(digest))
+            (written,) = load(encode_message(UserMessage([part])))["parts"]
+            self._last = digest, written["data"]
+
+        return self._last[1]
+
+    def restore_message(
+        self, message: Message, references: list[tuple[int, str]]
+    ) -> Message:
+        """
+        The message that was decoded with placeholders, as it was.
+        """
+        parts: list[Any] = list(getattr(message, "content", ()))
+        for at, digest in references:
+            parts[at] = attrs.evolve(parts[at], data=self._get_content(digest))
+
+        return message.replace(content=parts)
+
+    def restore_body(self, body: bytes) -> bytes:
+        """
+        The canonical body from one that was kept.
+
+        Raises:
+            ValueError:
+                If it is damaged.
+        """
+        if not body.startswith(b"["):
+            return body
+
+        # Objects keep their order, so this is written as it was.
+        return dump(_insert_data(load(body), self._encode_content))
+
+
+def insert_placeholders(raw: Any) -> Any:
+    """
+    The plain JSON of a message from that of a body that was kept.
+    """
+    # One byte, since a part refuses empty data.
+    return _insert_data(raw, lambda _: "AA==") if raw.__class__ is list else raw
+
+
+def _insert_data(raw: Any, encode: Callable[[str], str]) -> Any:
+    try:
+        data, references = raw
+        for at, digest in references:
+            data["parts"][at]["data"] = encode(digest)
+    except (IndexError, KeyError, TypeError) as error:
+        msg = "refers to large content in an invalid form"
+        raise ValueError(msg) from error
+
+    return data

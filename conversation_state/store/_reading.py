@@ -2,7 +2,7 @@
 The verbs of a store that only read, and how it is opened and closed.
 
 What lives here: which names and revisions there are. What does not: how a state is
-read (`_load`, `_load_timelines`).
+read (`_load`, `_timelines`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from conversation_state._waiting import async_twin
 from conversation_state._wording import describe_value
 from conversation_state.aggregator import Aggregator
 from conversation_state.store import _load
-from conversation_state.store._load_timelines import load_timeline
 from conversation_state.store._packing import unpack_notes
-from conversation_state.store._read_rows import damage_error, read_revision
+from conversation_state.store._timelines import load_timeline
 from conversation_state.store._transaction import Core, Transaction
 from conversation_state.store._values import (
     At,
@@ -36,13 +35,8 @@ from conversation_state.store.schema import SHIFT, Name, Revision
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 
-__all__ = ["ReadingVerbs"]
-
 # All that one name can have, and a number that servers take.
 _MAX_ROWS = 1 << SHIFT
-
-# Halves of surrogate pairs are in no text.
-_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000
 
 # None is a default that may be asked for.
 _NO_DEFAULT: Any = object()
@@ -160,16 +154,14 @@ class ReadingVerbs:
                 return default
 
             if last is None:
-                return _load.load(transaction, name, at)
+                return _load.load_at(transaction, name, at).state
 
             return _load.load_window(transaction, name, at, last)
 
     aload = async_twin(load)
 
     def _load_each(self, name: str, heads: Iterable[Head]) -> dict[int, Aggregator]:
-        """
-        The states of revisions, the newest first, by their numbers.
-        """
+        # For pages: the states of revisions, the newest first, by their numbers.
         with self._core.read() as transaction:
             return _load.load_each(transaction, name, heads)
 
@@ -323,7 +315,7 @@ class ReadingVerbs:
             most = None if limit is None else min(limit, _MAX_ROWS)
             scan = transaction.tables.scan
             rows = scan("revisions", low, high, limit=most, backwards=True)
-            revisions = [read_revision(row, transaction.url) for row in rows]
+            revisions = list(map(transaction.check_revision, rows))
             ids = {
                 each: transaction.get_origin(each).state_id
                 for each in {revision.origin for revision in revisions}
@@ -344,16 +336,14 @@ class ReadingVerbs:
 
 
 def _read_named_head(transaction: Transaction, row: Row) -> NamedHead:
-    """
-    The head in a row of `Reading.scan_heads`.
-    """
-    name = transaction.check_name_row(row[: len(Name._fields)])
-    rest = row[len(Name._fields) :]
+    # A row of `Reading.scan_heads`.
+    of_name, of_revision = len(Name._fields), len(Revision._fields)
+    name, rest = transaction.check_name(row[:of_name]), row[of_name:]
     if rest[0] is None:
-        raise damage_error(transaction.url, f"{name.name!r} has no revisions")
+        raise transaction.damage_error(f"{name.name!r} has no revisions")
 
-    revision = read_revision(rest[: len(Revision._fields)], transaction.url)
-    origin = transaction.check_origin(revision.origin, rest[len(Revision._fields) :])
+    revision = transaction.check_revision(rest[:of_revision])
+    origin = transaction.check_origin(revision.origin, rest[of_revision:])
     head = revision.head(name.name, origin.state_id)
     return NamedHead(head, unpack_notes(name.notes))
 
@@ -367,5 +357,6 @@ def _find_text_after(prefix: str) -> str | None:
     if not stem:
         return None
 
+    # Halves of surrogate pairs, from U+D800 on, are in no text.
     last = ord(stem[-1]) + 1
-    return stem[:-1] + chr(_AFTER_SURROGATES if last == _SURROGATES else last)
+    return stem[:-1] + chr(0xE000 if last == 0xD800 else last)  # noqa: PLR2004 - as above

@@ -4,7 +4,7 @@ The revisions of names: labelled, annotated, gone back to, forked and deleted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from conversation_state._identity import new_uuid_number
@@ -16,7 +16,7 @@ from conversation_state.store._packing import label_key, now, pack_notes, unpack
 from conversation_state.store._read_rows import read_digests
 from conversation_state.store._reading import ReadingVerbs
 from conversation_state.store._save import save
-from conversation_state.store._transaction import Core, Transaction
+from conversation_state.store._transaction import DamageReporter, Transaction
 from conversation_state.store._values import (
     NO_EXTRAS,
     At,
@@ -32,7 +32,7 @@ from conversation_state.store._values import (
 from conversation_state.store._write_rows import (
     add_label,
     add_origin,
-    remove_label,
+    drop_label,
     set_columns,
 )
 from conversation_state.store.backend import ConflictError
@@ -44,8 +44,6 @@ from conversation_state.store.schema import (
     make_sealed,
     state_digest,
 )
-
-__all__ = ["RevisionVerbs", "delete_name", "fork_name", "label_revision"]
 
 
 class RevisionVerbs(ReadingVerbs):
@@ -87,10 +85,10 @@ class RevisionVerbs(ReadingVerbs):
         """
         check_at(check_name(name), at)
         check_name(label, "label")
-        check_newest = _expect_newest(name, expecting)
+        check_expecting(name, expecting)
 
         def label_expected(transaction: Transaction) -> Head:
-            check_newest(transaction)
+            _check_newest(transaction, name, expecting)
             return label_revision(transaction, name, label, at)
 
         return self._core.write(label_expected)
@@ -107,9 +105,16 @@ class RevisionVerbs(ReadingVerbs):
         """
         check_name(name)
         check_name(label, "label")
-        return self._core.write(
-            lambda transaction: _remove_label(transaction, name, label)
-        )
+
+        def remove_label(transaction: Transaction) -> Head:
+            there = transaction.get_name(name)
+            revision = transaction.get_revision(there, label)
+            key = label_key(there.number, label)
+            transaction.tables.remove("labels", key, key + b"\0")
+            left = drop_label(transaction.tables, revision, label)
+            return transaction.make_head(there, left)
+
+        return self._core.write(remove_label)
 
     aunlabel = async_twin(unlabel)
 
@@ -152,13 +157,28 @@ class RevisionVerbs(ReadingVerbs):
         """
         check_at(check_name(name), at)
         changes = freeze_map(notes, "notes")
-        check_newest = _expect_newest(name, expecting)
+        check_expecting(name, expecting)
 
         def annotate_expected(transaction: Transaction) -> JsonMap:
-            with transaction.report_damage():
-                check_newest(transaction)
+            with DamageReporter(transaction):
+                _check_newest(transaction, name, expecting)
+                row = _find_annotated(transaction, name, at)
+                before = unpack_notes(row.notes)
 
-            return _write_notes(transaction, name, changes, at)
+            left = {key: value for key, value in before.items() if key not in changes}
+            merged = check_notes({**left, **changes})
+            packed = pack_notes(merged)
+            # As bytes, since 1, 1.0 and True are equal.
+            if packed == row.notes:
+                return merged
+
+            if isinstance(row, Revision):
+                set_columns(transaction.tables, row, notes=packed)
+            else:
+                new = make_sealed(Name, name, row.number, packed)
+                transaction.tables.set("names", name, notes=packed, seal=new.seal)
+
+            return merged
 
         return self._core.write(annotate_expected, reports_damage=False)
 
@@ -174,7 +194,7 @@ class RevisionVerbs(ReadingVerbs):
         """
         check_at(check_name(name), at)
         with self._core.read() as transaction:
-            return _find_notes(transaction, name, at)[-1]
+            return unpack_notes(_find_annotated(transaction, name, at).notes)
 
     anotes = async_twin(notes)
 
@@ -216,10 +236,34 @@ class RevisionVerbs(ReadingVerbs):
             raise TypeError(msg)
 
         check_at(check_name(name), to)
-        if expecting is not None:
-            check_expecting(name, expecting)
+        check_expecting(name, expecting)
+        core = self._core
 
-        return _save_rollback(self._core, name, to, expecting)
+        def go_back() -> Head:
+            with core.read() as transaction:
+                newest = load_newest(transaction, name)
+
+            if not is_expected(newest.head, expecting):
+                raise StaleHeadError(core.url, name, expecting, newest.head)
+
+            # Another transaction: the first one's state is remembered at its end, and
+            # what both states share is not read again.
+            with core.read() as transaction:
+                earlier = load_at(transaction, name, to)
+
+            # Not `Aggregator.rollback` to that state: a name may have had another
+            # conversation meanwhile, whose cost stays in the ledger, too.
+            state = earlier.state.join(newest.state.rollback(0))
+            try:
+                extras = Extras(parent=earlier.head.revision)
+                return save(core, name, state, newest.head, extras)
+            except StaleHeadError as error:
+                if expecting is not None:
+                    raise
+
+                raise ConflictError from error
+
+        return core.retry(go_back, name=name)
 
     arollback = async_twin(rollback)
 
@@ -260,10 +304,10 @@ class RevisionVerbs(ReadingVerbs):
         check_not_mirrored(self.url, new_name)
         check_at(check_name(name), at)
         check_name(new_name, "new_name")
-        check_newest = _expect_newest(name, expecting)
+        check_expecting(name, expecting)
 
         def fork_expected(transaction: Transaction) -> Head:
-            check_newest(transaction)
+            _check_newest(transaction, name, expecting)
             return fork_name(transaction, name, new_name, at)
 
         return self._core.write(fork_expected)
@@ -290,47 +334,41 @@ class RevisionVerbs(ReadingVerbs):
                 If the head is another. Nothing was deleted.
         """
         check_name(name)
-        if expecting is not None:
-            check_expecting(name, expecting)
+        check_expecting(name, expecting)
 
-        self._core.write(lambda transaction: delete_name(transaction, name, expecting))
+        def delete_expected(transaction: Transaction) -> None:
+            advice = "Look at the head, and pass it as expecting= to delete it"
+            _check_newest(transaction, name, expecting, advice)
+            delete_name(transaction, name)
+
+        self._core.write(delete_expected)
 
     adelete = async_twin(delete)
 
 
-def _expect_newest(
-    name: str, expecting: Head | int | None
-) -> Callable[[Transaction], None]:
+def _check_newest(
+    transaction: Transaction,
+    text: str,
+    expecting: Head | int | None,
+    advice: str = "Look at the newest revision, then try again",
+) -> None:
     """
-    What checks, in the transaction that changes something, that the head of *name* is
-    still the expected one.
+    Check, in the transaction that changes something, that the head of a name is still
+    the expected one.
     """
     if expecting is not None:
-        check_expecting(name, expecting)
-
-    def check_newest(transaction: Transaction) -> None:
-        advice = "Look at the newest revision, then try again"
-        _check_newest(transaction, name, expecting, advice)
-
-    return check_newest
+        name = transaction.get_name(text)
+        head = transaction.make_head(name, transaction.get_revision(name, None))
+        if not is_expected(head, expecting):
+            raise StaleHeadError(transaction.url, text, expecting, head, advice)
 
 
-def _check_newest(
-    transaction: Transaction, text: str, expecting: Head | int | None, advice: str
-) -> None:
-    if expecting is None:
-        return
-
+def _find_annotated(transaction: Transaction, text: str, at: At) -> Name | Revision:
     name = transaction.get_name(text)
-    head = transaction.make_head(name, transaction.get_revision(name, None))
-    if not is_expected(head, expecting):
-        raise StaleHeadError(transaction.url, text, expecting, head, advice)
+    return name if at is None else transaction.get_revision(name, at)
 
 
 def fork_name(transaction: Transaction, text: str, new: str, at: At) -> Head:
-    """
-    What `Store.fork` does.
-    """
     tx = transaction.tables
     old = transaction.get_revision(transaction.get_name(text), at)
     existing = transaction.find_name(new)
@@ -348,7 +386,7 @@ def fork_name(transaction: Transaction, text: str, new: str, at: At) -> Head:
         old.length,
         old.ledger_length,
     )
-    digests = read_digests(tx, transaction.url, old, parent)
+    digests = read_digests(transaction, old, parent)
     name = make_sealed(Name, new, tx.new_number(), b"")
     revision = make_sealed(
         Revision,
@@ -368,102 +406,13 @@ def fork_name(transaction: Transaction, text: str, new: str, at: At) -> Head:
     return revision.head(new, origin.state_id)
 
 
-def _save_rollback(
-    core: Core, text: str, to: int | str | Head, expecting: Head | int | None
-) -> Head:
-    """
-    What `Store.rollback` does.
-    """
-
-    def go_back() -> Head:
-        with core.read() as transaction:
-            newest = load_newest(transaction, text)
-
-        if not is_expected(newest.head, expecting):
-            raise StaleHeadError(core.url, text, expecting, newest.head)
-
-        # Another transaction: the first one's state is remembered at its end, and what
-        # both states share is not read again.
-        with core.read() as transaction:
-            earlier = load_at(transaction, text, to)
-
-        # Not `Aggregator.rollback` to that state: a name may have had another
-        # conversation meanwhile, whose cost stays in the ledger, too.
-        ledger = newest.state.rollback(0)
-        try:
-            extras = Extras(parent=earlier.head.revision)
-            return save(core, text, earlier.state.join(ledger), newest.head, extras)
-        except StaleHeadError as error:
-            if expecting is not None:
-                raise
-
-            raise ConflictError from error
-
-    return core.retry(go_back, name=text)
-
-
 def label_revision(transaction: Transaction, text: str, label: str, at: At) -> Head:
-    """
-    What `Store.label` does.
-    """
     name = transaction.get_name(text)
     revision = transaction.get_revision(name, at)
     return add_label(transaction, name, revision, label)
 
 
-def _remove_label(transaction: Transaction, text: str, label: str) -> Head:
-    """
-    What `Store.unlabel` does.
-    """
-    name = transaction.get_name(text)
-    revision = transaction.get_revision(name, label)
-    return remove_label(transaction, name, revision, label)
-
-
-def _write_notes(
-    transaction: Transaction, text: str, changes: Mapping[str, Any], at: At
-) -> JsonMap:
-    """
-    What `Store.annotate` does.
-    """
-    with transaction.report_damage():
-        name, row, before = _find_notes(transaction, text, at)
-
-    left = {key: value for key, value in before.items() if key not in changes}
-    notes = check_notes({**left, **changes})
-    packed = pack_notes(notes)
-    # As bytes, since 1, 1.0 and True are equal.
-    if packed == row.notes:
-        return notes
-
-    if isinstance(row, Revision):
-        set_columns(transaction.tables, row, notes=packed)
-    else:
-        new = make_sealed(Name, name.name, name.number, packed)
-        transaction.tables.set("names", name.name, notes=new.notes, seal=new.seal)
-
-    return notes
-
-
-def _find_notes(
-    transaction: Transaction, text: str, at: At
-) -> tuple[Name, Name | Revision, JsonMap]:
-    """
-    A name, the row with the notes on it or on one of its revisions, and the notes.
-    """
-    name = transaction.get_name(text)
-    row = name if at is None else transaction.get_revision(name, at)
-    return name, row, unpack_notes(row.notes)
-
-
-def delete_name(
-    transaction: Transaction, text: str, expecting: Head | int | None
-) -> None:
-    """
-    What `Store.delete` does.
-    """
-    advice = "Look at the head, and pass it as expecting= to delete it"
-    _check_newest(transaction, text, expecting, advice)
+def delete_name(transaction: Transaction, text: str) -> None:
     tx = transaction.tables
     number = transaction.get_name(text).number
     # Rows of logs and origins stay: other names may need them, and `collect_garbage`

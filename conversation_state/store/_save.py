@@ -1,31 +1,39 @@
 """
 Saving: what is new is written, and nothing that others saved is lost.
 
-The fast path (`_append`) is for a state that grew from the head as it was seen last.
-Otherwise the tables are read first, in the transaction that writes.
+The fast path is for a state that grew from the head as it was seen last: its new rows
+and a revision are added, on condition that the head is still that one, and nothing is
+read. Otherwise the tables are read first, in the transaction that writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from conversation_state._persistent import Log
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
-from conversation_state.messages import find_erasure
-from conversation_state.store._append import make_append, write_append
-from conversation_state.store._memory import RememberedHead
-from conversation_state.store._packing import now
-from conversation_state.store._read_rows import (
-    PAGE,
-    TableLogRows,
-    damage_error,
-    find_digest,
-    read_segments,
+from conversation_state.store._log import (
+    ENTRIES,
+    LEDGER,
+    Kind,
+    LogRow,
+    Segments,
+    begins_with,
+    cut_segments,
+    extend_segments,
+    take_newest,
 )
-from conversation_state.store._transaction import Core, Transaction
+from conversation_state.store._packing import now
+from conversation_state.store._read_rows import PAGE, find_digest, read_segments
+from conversation_state.store._transaction import (
+    Core,
+    DamageReporter,
+    RememberedHead,
+    Transaction,
+)
 from conversation_state.store._values import (
     NO_EXTRAS,
     Extras,
@@ -36,38 +44,30 @@ from conversation_state.store._values import (
     is_expected,
 )
 from conversation_state.store._write_rows import (
+    LogDigests,
     add_label,
     add_origin,
     add_rows,
+    has_erased_content,
     point_label,
     set_columns,
+    write_log,
 )
 from conversation_state.store.backend import ConflictError, Reading
-from conversation_state.store.log import (
-    ENTRIES,
-    LEDGER,
-    Kind,
-    LogDigests,
-    MissingRows,
-    Segments,
-    begins_with,
-    cut_segments,
-    extend_segments,
-    take_newest,
-)
 from conversation_state.store.schema import (
     SHIFT,
-    Branch,
     Name,
     Origin,
     Revision,
-    Start,
     is_sealed,
     make_sealed,
     state_digest,
 )
 
-__all__ = ["has_erased_content", "save", "save_all", "save_within"]
+_OTHER_ROOT = (
+    "That is another conversation, with another root: save yours under another "
+    "name; or pass the head as expecting= to replace it"
+)
 
 
 def save(
@@ -77,9 +77,6 @@ def save(
     expecting: Head | int | None,
     extras: Extras = NO_EXTRAS,
 ) -> Head:
-    """
-    What `Store.save` does.
-    """
     check_state(name, state, expecting)
     if extras.label != "":
         check_name(extras.label, "label")
@@ -89,21 +86,22 @@ def save(
     changes = core.changes
     old = core.recall(name, changes)
     if old is not None and is_expected(old.head, expecting):
-        new = make_append(core, old, state, extras)
+        new = _make_append(core, old, state, extras)
         if new is not None:
+            transaction = Transaction(core, core.backend.writing())
+            transaction.changes = changes
             try:
-                # The bare block: a transaction would take another two microseconds.
-                with core.backend.writing() as tx:
-                    write_append(core.url, tx, old, new, changes)
+                # Its block alone: to enter it as a whole takes another microsecond.
+                with transaction.block as transaction.tables:
+                    _write_append(transaction, old, new, extras.label)
             except ConflictError:
                 pass
             else:
                 core.remember(new.head, changes)
                 return new.head.head
 
-        if expecting is not None:
-            # Another save was probably first: look without blocking writers.
-            _check_head(core, name, expecting)
+        # Another save was probably first: look without blocking writers.
+        _check_head(core, name, expecting)
 
     # Outside of the transaction, so that no other writer waits for it.
     if _find_nearest(core.recall_all(changes), state) is None:
@@ -111,7 +109,7 @@ def save(
         LEDGER.digest(state.ledger)
 
     def save_and_check(transaction: Transaction) -> Head:
-        with transaction.report_damage():
+        with DamageReporter(transaction):
             head = _save_checked(transaction, name, state, expecting, extras)
 
         if extras.notes:
@@ -124,12 +122,17 @@ def save(
     return core.write(save_and_check, name=name, reports_damage=False)
 
 
+def _check_head(core: Core, name: str, expecting: Head | int | None) -> None:
+    if expecting is not None:
+        with core.read() as transaction:
+            head = transaction.find_head(name)[-1]
+            if not is_expected(head, expecting):
+                raise StaleHeadError(core.url, name, expecting, head)
+
+
 def save_all(
     core: Core, states: Mapping[str, Aggregator], expecting: Mapping[str, Head | int]
 ) -> dict[str, Head]:
-    """
-    What `Store.save_all` does.
-    """
     for name in expecting:
         if name not in states:
             msg = (
@@ -163,51 +166,156 @@ def save_within(
     """
     Save a state together with whatever else the transaction does.
     """
-    with transaction.report_damage():
-        # Not caught up before: `write_append` is a conflict where rows changed
+    with DamageReporter(transaction):
+        # Not caught up before: `_write_append` is a conflict where rows changed
         # meanwhile.
         old = transaction.recall(name)
         if old is not None and is_expected(old.head, expecting):
-            new = make_append(transaction.core, old, state, extras)
+            new = _make_append(transaction.core, old, state, extras)
             if new is not None:
-                tables, changes = transaction.tables, transaction.changes
-                write_append(transaction.url, tables, old, new, changes)
+                _write_append(transaction, old, new, extras.label)
                 transaction.remember(new.head)
                 return new.head.head
 
         return _save_checked(transaction, name, state, expecting, extras)
 
 
-def _check_head(core: Core, text: str, expecting: Head | int) -> None:
-    with core.read() as transaction:
-        _, _, head = _find_head(transaction, text)
-        if not is_expected(head, expecting):
-            raise StaleHeadError(core.url, text, expecting, head)
+# A head that continues another
 
 
-def _find_head(
-    transaction: Transaction, text: str
-) -> tuple[Name | None, Revision | None, Head | None]:
-    name = transaction.find_name(text)
-    newest = None if name is None else transaction.find_newest(name.number)
-    if name is None or newest is None:
-        return name, newest, None
-
-    return name, newest, transaction.make_head(name, newest)
-
-
-def _find_nearest(
-    remembered: Iterable[RememberedHead], state: Aggregator
-) -> RememberedHead | None:
+class _Append(NamedTuple):
     """
-    The remembered head that has most in common with *state*.
+    A head that continues another one, and the rows that are added where the branches
+    of its logs end: of which log, from which place on, of which entries.
     """
-    root = state._origin.root
-    related = [head for head in remembered if head.state._origin.root == root]
-    log = state.entries
-    return max(
-        related, key=lambda head: log.common_prefix(head.state.entries), default=None
+
+    head: RememberedHead
+    added: list[tuple[Kind, int, Sequence[Any], list[LogRow]]]
+
+
+def _make_append(
+    core: Core, old: RememberedHead, state: Aggregator, extras: Extras
+) -> _Append | None:
+    """
+    The head that *state* makes of the old one from which it grew, and what to write
+    for it; None if it did not, or if that can't be done without reading.
+    """
+    before, row = old.state, old.revision
+    # Where the note of an erasure is damaged, the slow path raises.
+    if before._origin != state._origin or core.is_erasure_lost:
+        return None
+
+    added: list[tuple[Kind, int, Sequence[Any], list[LogRow]]] = []
+    segments, ledger_segments = old.entries, old.ledger
+    length, ledger_length = row.length, row.ledger_length
+    digest, ledger_digest = old.digests
+    if state.entries is not before.entries:
+        new = _list_new(ENTRIES, before.entries, state.entries, length, digest)
+        # The slow path writes tombstones in place of what was erased.
+        if new is None or (
+            core.erased and not core.erased.keys().isdisjoint(r.id for r in new[1])
+        ):
+            return None
+
+        entries, rows = new
+        if rows:
+            added.append((ENTRIES, row.branch << SHIFT | length, entries, rows))
+            length += len(rows)
+            segments = extend_segments(segments, row.branch, length)
+            digest = rows[-1].digest
+
+    if state.ledger is not before.ledger:
+        branch = row.ledger_branch
+        new = _list_new(
+            LEDGER, before.ledger, state.ledger, ledger_length, ledger_digest
+        )
+        if new is None:
+            return None
+
+        entries, rows = new
+        if rows:
+            added.append((LEDGER, branch << SHIFT | ledger_length, entries, rows))
+            ledger_length += len(rows)
+            ledger_segments = extend_segments(ledger_segments, branch, ledger_length)
+            ledger_digest = rows[-1].digest
+
+    # The state is the head itself: the slow path adds a label or notes to the head's
+    # revision, and makes no new one.
+    if not added:
+        return None
+
+    revision = make_sealed(
+        Revision,
+        row.revision + 1,
+        row.number if extras.parent < 0 else extras.parent,
+        row.branch,
+        length,
+        row.ledger_branch,
+        ledger_length,
+        row.origin,
+        now(),
+        state_digest(digest, ledger_digest, old.origin),
+        *extras.columns(),
     )
+    head = revision.head(old.name.name, old.head.state_id)
+    return _Append(
+        RememberedHead(
+            old.name,
+            revision,
+            head,
+            state,
+            segments,
+            ledger_segments,
+            (digest, ledger_digest),
+            old.origin,
+        ),
+        added,
+    )
+
+
+def _list_new(
+    kind: Kind, before: Log[Any], log: Log[Any], length: int, digest: bytes
+) -> tuple[Sequence[Any], list[LogRow]] | None:
+    """
+    The entries that *log* has beyond *before*, of that length and digest, and their
+    rows; None if it did not grow from it, or if that is the empty log, which has no
+    branch that could be continued.
+    """
+    if not length or log.common_prefix(before) != length:
+        return None
+
+    entries = take_newest(log, len(log) - length)
+    return entries, kind.rows(digest, entries)
+
+
+def _write_append(
+    transaction: Transaction, old: RememberedHead, new: _Append, label: str
+) -> None:
+    """
+    Write a revision that continues *old*.
+
+    Raises:
+        ConflictError:
+            If that is no longer the head, or there were other changes of existing rows
+            than those that are known.
+    """
+    tx, revision = transaction.tables, new.head.revision
+    tx.add(
+        "revisions",
+        [revision],
+        if_exists=(("revisions", old.revision.revision),),
+        if_absent=(("changes", transaction.changes + 1),),
+    )
+    # If another name has continued the same branch since, these places are taken: the
+    # insert is a `ConflictError`, and the slow path begins a branch.
+    for added in new.added:
+        add_rows(tx, *added)
+
+    if label:
+        point_label(transaction, label, revision.revision)
+
+
+# Any other state
 
 
 def _save_checked(
@@ -221,51 +329,44 @@ def _save_checked(
     core, tx = transaction.core, transaction.tables
     if core.is_erasure_lost:
         what = "nothing was saved: the note of an erasure is damaged or missing"
-        raise damage_error(core.url, what)
+        raise transaction.damage_error(what)
 
-    name, old, head = _find_head(transaction, text)
+    name, old, head = transaction.find_head(text)
     if not is_expected(head, expecting):
         raise StaleHeadError(core.url, text, expecting, head)
 
-    nearest = _find_nearest(transaction.recall_all(), state)
-    entry_digests, entries_from = _find_common_start(tx, ENTRIES, state, nearest)
-    ledger_digests, ledger_from = _find_common_start(tx, LEDGER, state, nearest)
+    nearest = _find_nearest(core.recall_all(transaction.changes), state)
+    entries, entries_from = _find_common_start(tx, ENTRIES, state, nearest)
+    ledger, ledger_from = _find_common_start(tx, LEDGER, state, nearest)
     origin = Origin.of(state)
-    digests = (
-        entry_digests.at(len(state.entries)),
-        ledger_digests.at(len(state.ledger)),
-    )
+    digests = entries.at(len(state.entries)), ledger.at(len(state.ledger))
     digest = state_digest(*digests, origin.digest())
     if name is not None and old is not None and head is not None:
         if digest == old.digest:
             return _add_extras(transaction, name, old, head, extras)
 
-        if expecting is None and not _holds_all(tx, old, entry_digests, ledger_digests):
-            is_related = transaction.get_origin(old.origin).root == origin.root
-            raise _make_stale_error(core.url, text, head, is_related=is_related)
+        if expecting is None and not _holds_all(tx, old, (entries, ledger)):
+            root = transaction.get_origin(old.origin).root
+            advice = () if root == origin.root else (_OTHER_ROOT,)
+            raise StaleHeadError(core.url, text, None, head, *advice)
 
-        # The head's own branches, which `_find_parent` compares: after a collection the
-        # same rows may stand in two. It also takes fewer reads than to find each branch
-        # by its first row.
-        if not entries_from:
-            entries_from = _find_head_entries(tx, core.url, old, entry_digests)
+        entries_from = entries_from or _find_head_start(transaction, old, entries)
 
     if name is None:
         name = make_sealed(Name, text, tx.new_number(), b"")
         tx.add("names", [name])
 
-    missing = MissingRows.of(entry_digests, TableLogRows(tx, ENTRIES), entries_from)
-    entries = _write_missing(transaction, ENTRIES, state.entries, missing)
-    missing = MissingRows.of(ledger_digests, TableLogRows(tx, LEDGER), ledger_from)
-    ledger = _write_missing(transaction, LEDGER, state.ledger, missing)
+    segments = write_log(tx, entries, entries_from, erased=core.erased)
+    ledger_segments = write_log(tx, ledger, ledger_from, erased=core.erased)
     number = add_origin(tx, origin)
+    parent = extras.parent
     revision = make_sealed(
         Revision,
         (old.revision if old else name.number << SHIFT) + 1,
-        _find_parent(tx, old, entries, number) if extras.parent < 0 else extras.parent,
-        entries[-1].branch if entries else 0,
+        parent if parent >= 0 else _find_parent(tx, old, segments, number),
+        segments[-1].branch if segments else 0,
         len(state.entries),
-        ledger[-1].branch if ledger else 0,
+        ledger_segments[-1].branch if ledger_segments else 0,
         len(state.ledger),
         number,
         now(),
@@ -274,18 +375,18 @@ def _save_checked(
     )
     tx.add("revisions", [revision])
     if extras.label:
-        point_label(tx, core.url, extras.label, revision.revision)
+        point_label(transaction, extras.label, revision.revision)
 
     head = revision.head(text, origin.state_id)
-    if has_erased_content(core, state):
+    if has_erased_content(core.erased, state):
         # The state still has content that was erased, but what was saved does not, so
         # the state is not remembered.
         transaction.forget(text)
     else:
+        places = segments, ledger_segments
         transaction.remember(
             RememberedHead(
-                *(name, revision, head, state, entries, ledger, digests),
-                origin.digest(),
+                name, revision, head, state, *places, digests, origin.digest()
             )
         )
 
@@ -295,18 +396,72 @@ def _save_checked(
 def _add_extras(
     transaction: Transaction, name: Name, old: Revision, head: Head, extras: Extras
 ) -> Head:
-    """
-    The head that was saved already, with what it is given besides.
-    """
+    # The head that was saved already, with what it is given besides.
     changed = extras.changes(old.notes)
     if changed:
         old = set_columns(transaction.tables, old, **changed)
         head = transaction.make_head(name, old)
 
-    if extras.label:
-        return add_label(transaction, name, old, extras.label)
+    return add_label(transaction, name, old, extras.label) if extras.label else head
 
-    return head
+
+def _find_nearest(
+    remembered: Iterable[RememberedHead], state: Aggregator
+) -> RememberedHead | None:
+    # The one that has most in common with the state.
+    root = state._origin.root
+    related = [head for head in remembered if head.state._origin.root == root]
+    log = state.entries
+    return max(
+        related, key=lambda head: log.common_prefix(head.state.entries), default=None
+    )
+
+
+def _find_common_start(
+    tx: Reading, kind: Kind, state: Aggregator, nearest: RememberedHead | None
+) -> tuple[LogDigests, Segments]:
+    """
+    The digests of a log, and where a beginning of it stands that it shares
+    with what is remembered.
+    """
+    log = kind.log_of(state)
+    if nearest is not None:
+        common = log.common_prefix(kind.log_of(nearest.state))
+        segments = cut_segments(nearest.segments_of(kind), common)
+        if segments:
+            # Rows never change their place, so what is there is what was.
+            digest = find_digest(tx, kind, segments[-1].branch, common)
+            if digest is not None:
+                return LogDigests(kind, log, (common, digest)), segments
+
+    return LogDigests(kind, log), ()
+
+
+def _holds_all(tx: Reading, old: Revision, logs: tuple[LogDigests, LogDigests]) -> bool:
+    """
+    Whether both logs begin with all that the head has.
+    """
+    return all(
+        length <= len(past.log)
+        and find_digest(tx, kind, branch, length) == past.at(length)
+        for past, (kind, branch, length) in zip(logs, old.log_ends, strict=True)
+    )
+
+
+def _find_head_start(
+    transaction: Transaction, old: Revision, entries: LogDigests
+) -> Segments:
+    """
+    Where the head's entries stand, if the log begins with them: its own branches, which
+    `_find_parent` compares, as after a collection the same rows may stand in two. That
+    also takes fewer reads than to find each branch by its first row.
+    """
+    if 0 < old.length <= len(entries.log):
+        digest = find_digest(transaction.tables, ENTRIES, old.branch, old.length)
+        if digest == entries.at(old.length):
+            return read_segments(transaction, old.branch, old.length)
+
+    return ()
 
 
 def _find_parent(
@@ -339,116 +494,3 @@ def _find_parent(
             best, most = row.number, row.length
 
     return best
-
-
-def _make_stale_error(
-    url: str, text: str, head: Head, *, is_related: bool
-) -> StaleHeadError:
-    """
-    The error where a state does not hold all that the head does.
-    """
-    if is_related:
-        return StaleHeadError(url, text, None, head)
-
-    advice = (
-        "That is another conversation, with another root: save yours under another "
-        "name; or pass the head as expecting= to replace it"
-    )
-    return StaleHeadError(url, text, None, head, advice)
-
-
-def has_erased_content(core: Core, state: Aggregator, start: int = 0) -> bool:
-    """
-    Whether a state, from the message at *start* on, still has content that was erased.
-    """
-    if not core.erased:
-        return False
-
-    return any(
-        id.encode() in core.erased and find_erasure(message) is None
-        for id, message in state.entries.iterate(start)
-    )
-
-
-def _find_common_start(
-    tx: Reading, kind: Kind, state: Aggregator, nearest: RememberedHead | None
-) -> tuple[LogDigests, Segments]:
-    """
-    The digests of a log, and where a beginning of it stands that it shares
-    with what is remembered.
-    """
-    log: Log[Any] = state.entries if kind is ENTRIES else state.ledger
-    if nearest is not None:
-        other: Log[Any] = nearest.state.entries
-        segments = nearest.entries
-        if kind is LEDGER:
-            other, segments = nearest.state.ledger, nearest.ledger
-
-        common = log.common_prefix(other)
-        segments = cut_segments(segments, common)
-        if segments:
-            # Rows never change their place, so what is there is what was.
-            digest = find_digest(tx, kind, segments[-1].branch, common)
-            if digest is not None:
-                return LogDigests(kind, log, (common, digest)), segments
-
-    return LogDigests(kind, log), ()
-
-
-def _holds_all(
-    tx: Reading, old: Revision, entry_digests: LogDigests, ledger_digests: LogDigests
-) -> bool:
-    """
-    Whether both logs begin with all that the head has.
-    """
-    for past, branch, length in (
-        (entry_digests, old.branch, old.length),
-        (ledger_digests, old.ledger_branch, old.ledger_length),
-    ):
-        if len(past.log) < length:
-            return False
-
-        if find_digest(tx, past.kind, branch, length) != past.at(length):
-            return False
-
-    return True
-
-
-def _find_head_entries(
-    tx: Reading, url: str, old: Revision, entry_digests: LogDigests
-) -> Segments:
-    """
-    Where the head's entries stand, if the log begins with them.
-    """
-    branch, length = old.branch, old.length
-    if 0 < length <= len(entry_digests.log):
-        digest = find_digest(tx, ENTRIES, branch, length)
-        if digest == entry_digests.at(length):
-            return read_segments(tx, url, branch, length)
-
-    return ()
-
-
-def _write_missing(
-    transaction: Transaction, kind: Kind, log: Log[Any], missing: MissingRows
-) -> Segments:
-    """
-    Write what is missing; where the log stands then.
-    """
-    tx = transaction.tables
-    segments, rows, extends_branch = missing
-    if not rows:
-        return segments
-
-    start = segments[-1].stop if segments else 0
-    branch = segments[-1].branch if segments else 0
-    if not extends_branch:
-        parent, branch = branch, tx.new_number()
-        tx.add("branches", [Branch(branch, parent, start)])
-        tx.add("starts", [Start(rows[0].digest, branch)])
-
-    new = take_newest(log, len(rows))
-    add_rows(
-        tx, kind, branch << SHIFT | start, new, rows, erased=transaction.core.erased
-    )
-    return extend_segments(segments, branch, len(log))

@@ -13,20 +13,19 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+import attrs
+
 from conversation_state._persistent import Log
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.errors import InvalidUsageError, NotSavedError, StoreError
 from conversation_state.parallel import collect_progress
-from conversation_state.store._load import load, load_newest
-from conversation_state.store._memory import RememberedHead
+from conversation_state.store._load import load_at, load_newest
 from conversation_state.store._packing import label_key
 from conversation_state.store._save import save_within
-from conversation_state.store._transaction import Core, Transaction
+from conversation_state.store._transaction import Core, RememberedHead, Transaction
 from conversation_state.store._values import Extras, Head, is_expected
 from conversation_state.usage import Usage
-
-__all__ = ["PipelineStep"]
 
 
 class _Start(NamedTuple):
@@ -42,20 +41,17 @@ class _Start(NamedTuple):
     is_done: bool
 
 
+@attrs.frozen
 class PipelineStep:
     """
     One step of a name.
     """
 
-    def __init__(self, core: Core, name: str, label: str) -> None:
-        self._core = core
-        self._name = name
-        self._label = label
+    _core: Core
+    _name: str
+    _label: str
 
     def run(self, function: Callable[[Aggregator], Aggregator]) -> Aggregator:
-        """
-        What `Store.step` does.
-        """
         start = self._read_start()
         if start.is_done:
             return start.state
@@ -85,9 +81,6 @@ class PipelineStep:
         function: Callable[[Aggregator], Awaitable[Aggregator]],
         run_in_thread: Callable[..., Awaitable[Any]],
     ) -> Aggregator:
-        """
-        What `Store.astep` does.
-        """
         start: _Start = await run_in_thread(self._read_start)
         if start.is_done:
             return start.state
@@ -138,13 +131,11 @@ class PipelineStep:
         if transaction.tables.get("labels", key) is None:
             return None
 
-        return load(transaction, self._name, self._label)
+        return load_at(transaction, self._name, self._label).state
 
     def _find_newest(self, transaction: Transaction) -> RememberedHead | None:
-        if transaction.find_name(self._name) is None:
-            return None
-
-        return load_newest(transaction, self._name)
+        is_there = transaction.find_name(self._name) is not None
+        return load_newest(transaction, self._name) if is_there else None
 
     def _save_made(
         self, start: _Start, made: Aggregator, progress: Sequence[Aggregator]
@@ -273,26 +264,33 @@ class PipelineStep:
         if isinstance(made, Aggregator):
             return made
 
+        is_coroutine = inspect.iscoroutine(made)
         # A coroutine that is never awaited warns when it is collected.
-        if inspect.iscoroutine(made):
+        if is_coroutine:
             made.close()
 
-        raise self._make_type_error(made, verb)
+        if verb == "step" and is_coroutine:
+            raise self._make_type_error(
+                made, "it is an async function, which astep takes"
+            )
+
+        raise self._make_type_error(made)
 
     def _check_awaitable(self, made: Any) -> Awaitable[Any]:
         if inspect.isawaitable(made):
             return made
 
-        raise self._make_type_error(made, "astep")
-
-    def _make_type_error(self, made: object, verb: str) -> TypeError:
-        if verb == "step" and inspect.iscoroutine(made):
-            what = "it is an async function, which astep takes"
-        elif verb == "astep" and isinstance(made, Aggregator):
+        if isinstance(made, Aggregator):
             what = "it is no async function; step takes it, or make it async"
-        else:
-            what = "let it return the state that it made of the one it was given"
+            raise self._make_type_error(made, what)
 
+        raise self._make_type_error(made)
+
+    def _make_type_error(
+        self,
+        made: object,
+        what: str = "let it return the state that it made of the one it was given",
+    ) -> TypeError:
         return TypeError(
             f"the function of step {self._label!r} of {self._name!r} returned "
             f"{type(made).__name__}; {what}"

@@ -39,8 +39,6 @@ from conversation_state.store._values import (
 )
 from conversation_state.timeline import Timeline
 
-__all__ = ["Store"]
-
 # The maximum number of attempts of an update: with sixteen processes that write one
 # name all the time, one update in 10**28 gives up.
 UPDATE_ATTEMPTS = 1000
@@ -206,9 +204,7 @@ class Store(RevisionVerbs):
             msg = f"timeline: expected a Timeline, got {describe_type(timeline)}"
             raise TypeError(msg)
 
-        if expecting is not None:
-            check_expecting(name, expecting)
-
+        check_expecting(name, expecting)
         return save_timeline(self._core, name, timeline, expecting)
 
     asave_timeline = async_twin(save_timeline)
@@ -421,9 +417,6 @@ class Store(RevisionVerbs):
         return StoreError(self.url, what)
 
     def _is_newest(self, head: Head) -> bool:
-        """
-        Whether nothing was saved since *head*.
-        """
         try:
             return is_expected(self.latest(head.name), head)
         except NotSavedError:
@@ -432,9 +425,7 @@ class Store(RevisionVerbs):
     def _read_for_update(
         self, name: str, start: Aggregator | None
     ) -> tuple[Head | int, Aggregator]:
-        """
-        What an update expects to replace, and the state it begins with.
-        """
+        # What an update expects to replace, and the state it begins with.
         try:
             with self._core.read() as transaction:
                 newest = load_newest(transaction, name)

@@ -5,32 +5,32 @@ The state of each moment is a revision of the name, which grew from that of the 
 before it; a row next to it has the moment's label, group and place in the tree. So
 erasing and collecting garbage reach a timeline as they reach any history, and the
 head is the present state.
-
-What lives here: saving timelines. What does not: loading them (`_load_timelines`),
-saving one state (`_save`), and timelines themselves (`conversation_state.timeline`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import describe_type
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
-from conversation_state.store._load_timelines import (
-    States,
-    iterate_moments,
-    read_revisions,
-    read_timeline_row,
+from conversation_state.store._load import read_state, read_states
+from conversation_state.store._log import ENTRIES, LEDGER
+from conversation_state.store._read_rows import iterate_rows
+from conversation_state.store._save import save_within
+from conversation_state.store._transaction import (
+    Core,
+    DamageReporter,
+    RememberedHead,
+    RememberedTimeline,
+    Transaction,
 )
-from conversation_state.store._memory import RememberedTimeline
-from conversation_state.store._save import has_erased_content, save_within
-from conversation_state.store._transaction import Core, Transaction
 from conversation_state.store._values import Extras, Head, is_expected
+from conversation_state.store._write_rows import has_erased_content, put_row
 from conversation_state.store.backend import Writing
-from conversation_state.store.log import ENTRIES, LEDGER
 from conversation_state.store.schema import (
     SHIFT,
     MomentRow,
@@ -38,24 +38,27 @@ from conversation_state.store.schema import (
     Origin,
     Revision,
     TimelineRow,
+    is_sealed,
     make_sealed,
     state_digest,
 )
-from conversation_state.timeline import Moment
+from conversation_state.timeline import Moment, Timeline
 
-__all__ = ["save_timeline"]
+States: TypeAlias = "Timeline[Aggregator]"
+
+# What fits into a row.
+_MAX_MOMENTS = (1 << 63) - 1
+
+_NO_TIMELINE = TimelineRow(0, 0, 0, 0, 0, 0, 0, b"")
 
 
 class _Stored(NamedTuple):
     """
-    What is there under a name.
+    What is there under a name: the rows of a timeline and its moments, and the digests
+    of their states, by number.
 
     Attributes:
-        row: The timeline's row, or None.
-
-        moments: Its moments' rows, by number.
-
-        digests: The digest of each moment's state, by number.
+        row: The timeline's row; `_NO_TIMELINE` if there is none.
 
         others: The revisions that no save of a timeline made, since the last one, by
             the digests of their states.
@@ -63,22 +66,16 @@ class _Stored(NamedTuple):
         timeline: The timeline that these rows are, if it is remembered.
     """
 
-    row: TimelineRow | None
+    row: TimelineRow
     moments: PMap[int, MomentRow]
     digests: Mapping[int, bytes]
     others: Mapping[bytes, int]
     timeline: States | None
 
 
-# Saving
-
-
 def save_timeline(
     core: Core, text: str, timeline: States, expecting: Head | int | None
 ) -> Head:
-    """
-    What `Store.save_timeline` does.
-    """
     limit = timeline.limit or 0
     if limit > _MAX_MOMENTS:
         msg = (
@@ -94,21 +91,14 @@ def save_timeline(
     )
 
 
-# What fits into a row.
-_MAX_MOMENTS = (1 << 63) - 1
-
-
 def _save_within(
     transaction: Transaction, text: str, timeline: States, expecting: Head | int | None
 ) -> Head:
-    with transaction.report_damage():
+    with DamageReporter(transaction):
         transaction.catch_up()
-        name = transaction.find_name(text)
-        newest = None if name is None else transaction.find_newest(name.number)
-        head = None
-        stored = _Stored(None, pmap(), {}, {}, None)
+        name, newest, head = transaction.find_head(text)
+        stored = _Stored(_NO_TIMELINE, pmap(), {}, {}, None)
         if name is not None and newest is not None:
-            head = transaction.make_head(name, newest)
             stored = _find_stored(transaction, name, newest)
 
     if not is_expected(head, expecting):
@@ -124,7 +114,7 @@ def _save_within(
         raise StaleHeadError(transaction.url, text, None, head, advice)
 
     head, found = _write_moments(transaction, text, timeline, stored, changed, head)
-    if not _has_erased_moment(transaction.core, timeline, stored.timeline):
+    if not _has_erased_moment(transaction.core.erased, timeline, stored.timeline):
         # The timeline is remembered in the form in which any other store loads it.
         plain = timeline.with_filter(None).close_group()
         transaction.remember_timeline(text, found._replace(timeline=plain))
@@ -132,30 +122,24 @@ def _save_within(
     return head
 
 
-def _has_erased_moment(core: Core, timeline: States, known: States | None) -> bool:
+def _has_erased_moment(
+    erased: Mapping[bytes, str], timeline: States, known: States | None
+) -> bool:
     """
     Whether a moment that is not *known*, to be without it, has content that was
     erased.
     """
-    if not core.erased:
+    if not erased:
         return False
 
-    clean = () if known is None else known.moments
-    passed = {id(each.state) for each in clean}
-    before: Aggregator | None = None
-    for each in timeline.moments:
-        state = each.state
-        if id(state) not in passed:
-            # The part that two logs share is looked at only once.
-            common = (
-                0 if before is None else state.entries.common_prefix(before.entries)
-            )
-            if has_erased_content(core, state, common):
-                return True
-
-        before = state
-
-    return False
+    clean = {id(each.state) for each in (known.moments if known else ())}
+    states = [each.state for each in timeline.moments]
+    # The part that two logs share is looked at only once.
+    return any(
+        has_erased_content(erased, state, state.entries.common_prefix(before.entries))
+        for before, state in pairwise([Aggregator.new(), *states])
+        if id(state) not in clean
+    )
 
 
 def _write_moments(  # noqa: PLR0917 - what was found, and what to write
@@ -169,6 +153,7 @@ def _write_moments(  # noqa: PLR0917 - what was found, and what to write
     """
     Write the moments that *changed* and where the timeline is; the head.
     """
+    tx = transaction.tables
     first, present = timeline.moments[0].number, timeline.moment
     revisions: dict[int, int] = {}
     # Moments with equal states share a revision, also one that another verb saved.
@@ -205,21 +190,42 @@ def _write_moments(  # noqa: PLR0917 - what was found, and what to write
             moment = timeline.moments[number - first]
             redo = timeline._redo_targets.get(number)
             row = _make_row(low, moment, find_revision(number), redo)
-            _put_row(transaction.tables, "moments", moments.get(number), row)
+            put_row(tx, "moments", moments.get(number), row)
             moments = moments.set(number, row)
 
-    moments = _drop_moments(transaction, timeline, stored, moments, low)
+    moments = _drop_moments(tx, timeline, stored.row, moments, low)
     old = stored.row
     fields = (
         *(low >> SHIFT, first, len(timeline.moments), present.number),
         *(timeline.limit or 0, head.revision),
     )
-    if old is not None and not changed and not moved and old[: len(fields)] == fields:
-        return head, RememberedTimeline(old, timeline, moments)
+    new = make_sealed(TimelineRow, *fields, old.saves + 1)
+    if not changed and not moved and old[: len(fields)] == fields:
+        new = old
 
-    new = make_sealed(TimelineRow, *fields, 1 if old is None else old.saves + 1)
-    _put_row(transaction.tables, "timelines", old, new)
+    put_row(tx, "timelines", old if old.saves else None, new)
     return head, RememberedTimeline(new, timeline, moments)
+
+
+def _drop_moments(
+    tx: Writing,
+    timeline: States,
+    old: TimelineRow,
+    moments: PMap[int, MomentRow],
+    low: int,
+) -> PMap[int, MomentRow]:
+    """
+    Remove the moments that were forgotten, or that are not in this timeline.
+    """
+    first = timeline.moments[0].number
+    end, old_end = first + len(timeline.moments), old.oldest + old.length
+    for gone in (range(old.oldest, min(first, old_end)), range(end, old_end)):
+        if gone:
+            tx.remove("moments", low + gone.start, low + gone.stop)
+            for number in gone:
+                moments = moments.discard(number)
+
+    return moments
 
 
 def _list_moved(timeline: States, stored: _Stored) -> set[int]:
@@ -234,41 +240,6 @@ def _list_moved(timeline: States, stored: _Stored) -> set[int]:
     moved = {k for k in {*redo, *before} if redo.get(k) != before.get(k)}
     first = timeline.moments[0].number
     return moved & {*range(first, first + len(timeline.moments))}
-
-
-def _put_row(tx: Writing, table: str, old: Any, row: Any) -> None:
-    if old is None:
-        tx.add(table, [row])
-    elif old != row:
-        values = row._asdict()
-        del values[row._fields[0]]
-        tx.set(table, row[0], **values)
-
-
-def _drop_moments(
-    transaction: Transaction,
-    timeline: States,
-    stored: _Stored,
-    moments: PMap[int, MomentRow],
-    low: int,
-) -> PMap[int, MomentRow]:
-    """
-    Remove the moments that were forgotten, or that are not in this timeline.
-    """
-    row = stored.row
-    if row is None:
-        return moments
-
-    first = timeline.moments[0].number
-    end = first + len(timeline.moments)
-    there = range(row.oldest, row.oldest + row.length)
-    for gone in (range(there.start, min(first, there.stop)), range(end, there.stop)):
-        if gone:
-            transaction.tables.remove("moments", low + gone.start, low + gone.stop)
-            for number in gone:
-                moments = moments.discard(number)
-
-    return moments
 
 
 def _make_row(
@@ -286,22 +257,17 @@ def _make_row(
 
 
 def _find_stored(transaction: Transaction, name: Name, newest: Revision) -> _Stored:
-    row = read_timeline_row(transaction, name)
-    remembered = transaction.recall_timeline(name.name)
-    is_newest = row is not None and row.revision == newest.number
-    if remembered is not None and remembered.row == row and is_newest:
-        return _Stored(row, remembered.moments, {}, {}, remembered.timeline)
+    row, known = _recall_timeline(transaction, name, newest)
+    if known is not None:
+        return _Stored(row, known.moments, {}, {}, known.timeline)
 
-    moments = pmap(
-        {each.number: each for each in iterate_moments(transaction, name, row)}
-    )
-    revisions = read_revisions(transaction, name)
-    last = 0 if row is None else row.revision
+    moments = {each.number: each for each in _read_moments(transaction, name, row)}
+    revisions = _read_revisions(transaction, name)
     return _Stored(
         row,
-        moments,
+        pmap(moments),
         {k: revisions[each.revision].digest for k, each in moments.items()},
-        {each.digest: k for k, each in revisions.items() if k > last},
+        {each.digest: k for k, each in revisions.items() if k > row.revision},
         None,
     )
 
@@ -340,17 +306,15 @@ def _list_changed(timeline: States, stored: _Stored) -> dict[int, bytes | None]:
             if digest == before:
                 digest = None
 
-        if row is None or digest is not None or not _is_like(row, moment):
+        redo = row.redo - 1 if row and row.redo else None
+        if (
+            digest is not None
+            or row is None
+            or row != _make_row(row.moment - number, moment, row.revision, redo)
+        ):
             changed[number] = digest
 
     return changed
-
-
-def _is_like(row: MomentRow, moment: Moment[Aggregator]) -> bool:
-    made = _make_row(0, moment, 0, None)
-    return (row.parent, row.label, row.step_group) == (
-        *(made.parent, made.label, made.step_group),
-    )
 
 
 def _compute_digest(state: object) -> bytes:
@@ -373,20 +337,161 @@ def _holds_all(
     that it has forgotten.
     """
     row, first = stored.row, timeline.moments[0].number
-    if row is not None:
-        end = row.oldest + row.length
-        if first + len(timeline.moments) < end:
-            return False
+    end = row.oldest + row.length
+    if first + len(timeline.moments) < end:
+        return False
 
-        if any(number in stored.moments for number in changed):
-            return False
+    if any(number in stored.moments for number in changed):
+        return False
 
     # A revision that was not saved as part of a timeline is loaded as the moment with
     # the next number.
-    next_number = 0 if row is None else row.oldest + row.length
-    last = 0 if row is None else row.revision
     digests = {*changed.values(), *stored.digests.values()}
     return all(
-        digest in digests or next_number + revision - last - 1 < first
+        digest in digests or end + revision - row.revision - 1 < first
         for digest, revision in stored.others.items()
     )
+
+
+# Loading
+
+
+def load_timeline(transaction: Transaction, text: str) -> States:
+    transaction.catch_up()
+    name = transaction.get_name(text)
+    newest = transaction.get_revision(name, None)
+    row, known = _recall_timeline(transaction, name, newest)
+    if known is not None:
+        return known.timeline
+
+    moments = _read_moments(transaction, name, row)
+    revisions = _read_revisions(transaction, name)
+    timeline: States | None = None
+    if moments:
+        # Backwards, because a state's log is the beginning of the logs of later
+        # moments, which are read by then.
+        states = read_states(
+            transaction,
+            name,
+            [(m.number, m.parent - 1, revisions[m.revision]) for m in moments[::-1]],
+        )
+        timeline = Timeline.rebuild(
+            moments=[
+                Moment(
+                    each.number,
+                    states[each.number],
+                    each.label.decode(),
+                    each.step_group.decode() or None,
+                    each.parent - 1 if each.parent else None,
+                )
+                for each in moments
+            ],
+            present=row.present,
+            redo={each.number: each.redo - 1 for each in moments if each.redo},
+            limit=row.max_moments or None,
+        )
+        if row.revision == newest.number:
+            found = pmap({each.number: each for each in moments})
+            known = RememberedTimeline(row, timeline, found)
+            transaction.remember_timeline(text, known)
+            return timeline
+
+    later = [each for number, each in revisions.items() if number > row.revision]
+    places = _find_places(row, moments, revisions)
+    return _add_later(transaction, name, timeline, later, places)
+
+
+def _find_places(
+    row: TimelineRow, moments: list[MomentRow], revisions: Mapping[int, Revision]
+) -> dict[int, int]:
+    """
+    The numbers of the moments whose states the revisions are, by revision: of what a
+    moment was saved as, and of what was saved where the present went back to it.
+    """
+    places = {each.revision: each.number for each in moments}
+    by_digest = {revisions[each.revision].digest: each.number for each in moments}
+    for number, each in revisions.items():
+        if number > row.revision or number in places:
+            continue
+
+        past = revisions.get(each.parent)
+        if past is not None and past.digest == each.digest and past.number in places:
+            places[number] = places[past.number]
+        elif each.digest in by_digest:
+            places[number] = by_digest[each.digest]
+
+    if moments:
+        places[row.revision] = row.present
+
+    return places
+
+
+def _add_later(
+    transaction: Transaction,
+    name: Name,
+    timeline: States | None,
+    later: list[Revision],
+    places: dict[int, int],
+) -> States:
+    """
+    A timeline with what was saved under its name by other verbs: each on the moment
+    whose state it grew from.
+    """
+    near: RememberedHead | None = None
+    for revision in later:
+        near = read_state(transaction, name, revision, () if near is None else (near,))
+        state = near.state
+        if timeline is None:
+            timeline = Timeline.begin(state)
+        else:
+            # If the parent is a forgotten moment, or there is none, the oldest moment
+            # is the parent.
+            oldest = timeline.moments[0].number
+            on = max(places.get(revision.parent, oldest), oldest)
+            timeline = timeline.commit(state, on=on)
+
+        places[revision.number] = timeline.moment.number
+
+    if timeline is None:
+        raise transaction.damage_error(f"{name.name!r} has no revisions")
+
+    return timeline
+
+
+def _recall_timeline(
+    transaction: Transaction, name: Name, newest: Revision
+) -> tuple[TimelineRow, RememberedTimeline | None]:
+    """
+    The row of a timeline, and what is remembered of it if nothing was saved since.
+    """
+    found = transaction.tables.get("timelines", name.number)
+    row = _NO_TIMELINE if found is None else TimelineRow._make(found)
+    if found is not None and not is_sealed(row):
+        what = f"the timeline of {name.name!r} is not what was written"
+        raise transaction.damage_error(what)
+
+    known = transaction.core.recall_timeline(name.name, transaction.changes)
+    is_same = known is not None and known.row == row and row.revision == newest.number
+    return row, known if is_same else None
+
+
+def _read_moments(
+    transaction: Transaction, name: Name, row: TimelineRow
+) -> list[MomentRow]:
+    low, high = name.number << SHIFT, (name.number + 1) << SHIFT
+    rows = iterate_rows(transaction.tables, "moments", low=low, high=high)
+    moments = list(map(MomentRow._make, rows))
+    expected = list(range(low + row.oldest, low + row.oldest + row.length))
+    if [each.moment for each in moments] != expected or not all(
+        map(is_sealed, moments)
+    ):
+        what = f"a moment of the timeline of {name.name!r} is missing or damaged"
+        raise transaction.damage_error(what)
+
+    return moments
+
+
+def _read_revisions(transaction: Transaction, name: Name) -> dict[int, Revision]:
+    low, high = name.number << SHIFT, (name.number + 1) << SHIFT
+    rows = iterate_rows(transaction.tables, "revisions", low=low, high=high)
+    return {each.number: each for each in map(transaction.check_revision, rows)}

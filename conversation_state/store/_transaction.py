@@ -1,51 +1,121 @@
 """
-One transaction of a store, given to every verb.
+One transaction of a store, given to every verb, and what the store remembers
+between transactions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from difflib import get_close_matches
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from struct import error as struct_error
+from typing import Any, NamedTuple, Self, TypeVar
 
-from conversation_state.errors import NotSavedError, StoreError
-from conversation_state.store._memory import Memory, RememberedHead, RememberedTimeline
+import attrs
+
+from conversation_state._persistent.maps import PMap
+from conversation_state.aggregator import Aggregator
+from conversation_state.errors import ConversationStateError, NotSavedError, StoreError
+from conversation_state.store._log import ENTRIES, Kind, Segments
 from conversation_state.store._packing import label_key, split_labels
-from conversation_state.store._read_rows import UNREADABLE, damage_error, read_revision
 from conversation_state.store._values import At, Head
 from conversation_state.store.backend import Backend, ConflictError, Reading, Row
-from conversation_state.store.schema import SHIFT, Name, Origin, Revision, is_sealed
-
-__all__ = ["Core", "Transaction"]
+from conversation_state.store.schema import (
+    SHIFT,
+    Change,
+    MomentRow,
+    Name,
+    Origin,
+    Revision,
+    TimelineRow,
+    is_sealed,
+)
+from conversation_state.timeline import Timeline
 
 T = TypeVar("T")
 
-# The maximum number of attempts of a transaction after conflicts.
-ATTEMPTS = 100
+# The most attempts of a transaction after conflicts, and names in which a similar one
+# is looked for.
+ATTEMPTS, _MOST_NAMES = 100, 1000
 
-# The number of names in which a similar one is looked for.
-_SUGGESTIONS_FROM = 1000
+# What comes of reading rows that no store wrote.
+UNREADABLE = (
+    ConversationStateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    struct_error,
+)
 
 
-class Core(Memory):
+class RememberedHead(NamedTuple):
     """
-    A backend, and what the store remembers of it. Thread-safe.
+    The head of a name as this store saw it last, and its state: where both logs stand,
+    their digests, and the digest of its origin.
+    """
+
+    name: Name
+    revision: Revision
+    head: Head
+    state: Aggregator
+    entries: Segments
+    ledger: Segments
+    digests: tuple[bytes, bytes]
+    origin: bytes
+
+    def segments_of(self, kind: Kind) -> Segments:
+        return self.entries if kind is ENTRIES else self.ledger
+
+
+class RememberedTimeline(NamedTuple):
+    """
+    The timeline of a name as this store saw it last, and the rows of it and its
+    moments, by number.
+    """
+
+    row: TimelineRow
+    timeline: Timeline[Aggregator]
+    moments: PMap[int, MomentRow]
+
+
+_NOTHING: tuple[int, None] = -1, None
+
+
+class Core:
+    """
+    A backend, and what a store remembers of it: the heads and states of the names it
+    used last. That is only ever a guess: others may have saved since, and every use is
+    checked against the tables, in the transaction that acts on it.
+
+    Thread-safe without a lock: each step changes one thing, and everything
+    remembered has the number of changes for which it holds. So an interrupt at any
+    moment, or a fork while another thread is here, leaves nothing locked.
 
     Attributes:
         backend: Keeps the rows.
+
+        erased: Why each entry was erased, by identity, as far as is known. It
+            only grows.
+
+        changes: How many changes to existing rows are known.
+
+        is_erasure_lost: Whether the note of one is damaged or missing: then
+            nothing is saved, since what was erased could come back.
     """
 
     def __init__(self, backend: Backend, kept: int) -> None:
-        super().__init__(kept)
         self.backend = backend
         self.url = backend.url
+        self.erased: dict[bytes, str] = {}
+        self.changes = 0
+        self.is_erasure_lost = False
+        self._kept = kept
+        # In order of use, the most recently used one last.
+        self._heads: dict[str, tuple[int, RememberedHead]] = {}
+        self._timelines: dict[str, tuple[int, RememberedTimeline]] = {}
 
     def read(self) -> Transaction:
-        """
-        A transaction that reads, for a `with` statement.
-        """
         return Transaction(self, self.backend.reading())
 
     def write(
@@ -94,10 +164,6 @@ class Core(Memory):
     def retry(self, attempt: Callable[[], T], *, name: str | None = None) -> T:
         """
         The result of *attempt*, which is called again after a `ConflictError`.
-
-        Raises:
-            StoreError:
-                If each of a hundred attempts met a conflict.
         """
         for _ in range(ATTEMPTS):
             try:
@@ -107,6 +173,97 @@ class Core(Memory):
 
         what = f"gave up after {ATTEMPTS} conflicting writes"
         raise StoreError(self.url, f"{what}; retry, or reduce concurrent writers")
+
+    def recall(self, name: str, changes: int) -> RememberedHead | None:
+        """
+        The head of *name* as it was seen last; None if there were other than
+        *changes* changes since or before.
+        """
+        valid_for, head = self._heads.get(name, _NOTHING)
+        return head if valid_for == changes == self.changes else None
+
+    def recall_all(self, changes: int) -> Iterable[RememberedHead]:
+        if changes != self.changes:
+            return []
+
+        # A copy, since other threads may change it meanwhile.
+        every = list(self._heads.values())
+        return [head for valid_for, head in every if valid_for == changes]
+
+    def remember(self, head: RememberedHead, changes: int) -> None:
+        """
+        Remember a head that was read when *changes* changes were known.
+        """
+        if changes != self.changes:
+            return
+
+        name = head.name.name
+        valid_for, old = self._heads.get(name, _NOTHING)
+        # If two threads read the same name, the slower one may have older rows. If it
+        # wins all the same, the next use reads the new rows once more.
+        if (
+            old is not None
+            and valid_for == changes
+            and old.revision.revision > head.revision.revision
+        ):
+            head = old
+
+        self._put_last(self._heads, name, (changes, head))
+
+    def recall_timeline(self, name: str, changes: int) -> RememberedTimeline | None:
+        """
+        The timeline of *name* as it was seen last; None if rows changed since. Its row
+        is compared with the table before each use.
+        """
+        valid_for, found = self._timelines.get(name, _NOTHING)
+        return found if valid_for == changes else None
+
+    def remember_timeline(
+        self, name: str, found: RememberedTimeline, changes: int
+    ) -> None:
+        self._put_last(self._timelines, name, (changes, found))
+
+    def _put_last(self, found: dict[str, T], name: str, value: T) -> None:
+        found.pop(name, None)
+        found[name] = value
+        if len(found) > self._kept:
+            for oldest in list(found)[: len(found) - self._kept]:
+                found.pop(oldest, None)
+
+    def forget(self, name: str | None = None) -> None:
+        if name is None:
+            self._heads.clear()
+            self._timelines.clear()
+        else:
+            self._heads.pop(name, None)
+
+    def catch_up(self, tx: Reading) -> int:
+        """
+        Learn what rows were changed by others, and forget what they were; how
+        many changes are known now.
+        """
+        changes = self.changes
+        new = list(map(Change._make, tx.scan("changes", changes + 1, None)))
+        if new:
+            if not all(
+                change.number == number and is_sealed(change)
+                for number, change in enumerate(new, changes + 1)
+            ):
+                self.is_erasure_lost = True
+
+            # Erased identities are recorded before the number of changes: a thread that
+            # saw only the new number would save erased content again.
+            self.erased.update(
+                {change.entry: change.reason for change in new if change.entry}
+            )
+            changes = new[-1].number
+            # If two threads are here at once, the slower one may set the number back;
+            # the same changes are then read once more.
+            if changes > self.changes:
+                self.changes = changes
+                self.forget()
+
+        return changes
 
 
 class DamageReporter:
@@ -124,23 +281,20 @@ class DamageReporter:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, Exception):
-            self._transaction.raise_damage(error)
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, UNREADABLE) and not isinstance(error, StoreError):
+            what = f"some rows are not what a store writes ({error})"
+            raise self._transaction.damage_error(what) from error
 
 
+@attrs.define(eq=False)
 class Transaction:
     """
     One block of a backend, for every verb that takes part in it.
 
     What its verbs learn is remembered when it has ended without an error.
 
-    Args:
+    Attributes:
         core: The backend, and what is remembered.
 
         block: The block, which the transaction enters and leaves.
@@ -152,62 +306,37 @@ class Transaction:
             they leave the transaction. False where a caller's code runs in it,
             whose own errors are not to be taken for damage.
 
-    Attributes:
-        tables: The rows.
+        tables: The rows: `Writing`, in a transaction that writes.
 
         changes: How many changes to existing rows are known.
     """
 
-    __slots__ = (
-        "_block",
-        "_is_caught_up",
-        "_learned",
-        "_reports_damage",
-        "_timelines",
-        "_trusts_memory",
-        "changes",
-        "core",
-        "tables",
-        "url",
-    )
+    core: Core
+    block: Any
+    _trusts_memory: bool = attrs.field(default=True, kw_only=True)
+    _reports_damage: bool = attrs.field(default=True, kw_only=True)
+    tables: Any = attrs.field(init=False)
+    url: str = attrs.field(init=False)
+    changes: int = attrs.field(init=False)
+    _is_caught_up: bool = attrs.field(init=False, default=False)
+    _learned: dict[str, RememberedHead | None] = attrs.field(init=False, factory=dict)
+    _timelines: dict[str, RememberedTimeline] = attrs.field(init=False, factory=dict)
 
-    # Writing, in a transaction that writes.
-    tables: Any
-
-    def __init__(
-        self,
-        core: Core,
-        block: AbstractContextManager[Reading],
-        *,
-        trusts_memory: bool = True,
-        reports_damage: bool = True,
-    ) -> None:
-        self.core = core
-        self.url = core.url
-        self.changes = core.changes
-        self._block = block
-        self._is_caught_up = False
-        self._trusts_memory = trusts_memory
-        self._reports_damage = reports_damage
-        self._learned: dict[str, RememberedHead | None] = {}
-        self._timelines: dict[str, RememberedTimeline] = {}
+    def __attrs_post_init__(self) -> None:
+        self.url = self.core.url
+        self.changes = self.core.changes
 
     def __enter__(self) -> Self:
-        self.tables = self._block.__enter__()
+        self.tables = self.block.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         # The block ends first: what was learned in a block that can't be committed must
         # not be remembered.
-        self._block.__exit__(kind, error, trace)
+        self.block.__exit__(kind, error, trace)
         if error is not None:
             if self._reports_damage:
-                self.raise_damage(error)
+                DamageReporter(self).__exit__(kind, error, trace)
 
             return
 
@@ -219,18 +348,10 @@ class Transaction:
 
         if self.changes == self.core.changes:
             for name, timeline in self._timelines.items():
-                self.core.timelines.remember(name, timeline, self.changes)
+                self.core.remember_timeline(name, timeline, self.changes)
 
-    def report_damage(self) -> DamageReporter:
-        """
-        Raise errors of reading rows as a `StoreError`, in a `with` statement.
-        """
-        return DamageReporter(self)
-
-    def raise_damage(self, error: BaseException) -> None:
-        if isinstance(error, UNREADABLE) and not isinstance(error, StoreError):
-            what = f"some rows are not what a store writes ({error})"
-            raise damage_error(self.url, what) from error
+    def damage_error(self, what: str) -> StoreError:
+        return StoreError(self.url, f"{what}; verify() lists what is damaged")
 
     # What is remembered
 
@@ -257,108 +378,82 @@ class Transaction:
 
         return self.core.recall(name, self.changes)
 
-    def recall_all(self) -> Iterable[RememberedHead]:
-        """
-        Every head that was remembered before.
-        """
-        return self.core.recall_all(self.changes)
-
     def remember(self, head: RememberedHead) -> None:
-        """
-        Remember a head from the end of the transaction on.
-        """
+        # From the end of the transaction on.
         self._learned[head.name.name] = head
 
     def forget(self, name: str) -> None:
-        """
-        Forget a name.
-        """
         self._learned[name] = None
 
-    def recall_timeline(self, name: str) -> RememberedTimeline | None:
-        """
-        The timeline of *name* as it was seen last; None if rows changed since.
-        """
-        return self.core.timelines.recall(name, self.changes)
-
     def remember_timeline(self, name: str, found: RememberedTimeline) -> None:
-        """
-        Remember a timeline from the end of the transaction on.
-        """
         self._timelines[name] = found
 
-    # Names and revisions
+    # Names and revisions: rows are checked where they are read, and a `StoreError` says
+    # which one is not what was written.
 
     def find_name(self, name: str) -> Name | None:
         """
         A name and its number; None if nothing is saved under it.
         """
         row = self.tables.get("names", name)
-        return None if row is None else self.check_name_row(row)
+        return None if row is None else self.check_name(row)
 
-    def check_name_row(self, row: Row) -> Name:
-        """
-        A row of ``names``.
-
-        Raises:
-            StoreError:
-                If it is not what was written.
-        """
+    def check_name(self, row: Row) -> Name:
         found = Name._make(row)
         if not is_sealed(found):
             # A damaged number would lead to what another name has.
-            what = f"the row of the name {found.name!r} is damaged"
-            raise damage_error(self.url, what)
+            raise self.damage_error(f"the row of the name {found.name!r} is damaged")
 
         return found
 
     def get_name(self, name: str) -> Name:
         """
-        A name that must exist.
-
-        Raises:
-            NotSavedError:
-                If nothing is saved under it.
+        A name that must exist: a NotSavedError says so, with those that are like it.
         """
         found = self.find_name(name)
         if found is None:
             others = self.tables.scan(
-                "names", None, None, columns=("name",), limit=_SUGGESTIONS_FROM
+                "names", None, None, columns=("name",), limit=_MOST_NAMES
             )
             near = get_close_matches(name, [other for (other,) in others])
             raise NotSavedError(self.url, "name", name, tuple(near))
 
         return found
 
-    def find_newest(self, number: int) -> Revision | None:
-        """
-        The newest revision of a name.
-        """
-        row = self.find_newest_row(number)
-        return None if row is None else read_revision(row, self.url)
-
     def find_newest_row(self, number: int) -> Row | None:
-        """
-        The row of that revision, which may be damaged.
-        """
+        # Of a name's number; the row may be damaged.
         low, high = number << SHIFT, (number + 1) << SHIFT
         rows = self.tables.scan("revisions", low, high, limit=1, backwards=True)
         return rows[0] if rows else None
 
+    def check_revision(self, row: Row) -> Revision:
+        revision = Revision._make(row)
+        if is_sealed(revision):
+            return revision
+
+        number = row[0] & ((1 << SHIFT) - 1)
+        what = f"the row of revision {number} is not what was written"
+        raise self.damage_error(what)
+
+    def find_head(self, text: str) -> tuple[Name | None, Revision | None, Head | None]:
+        """
+        A name and its newest revision, as far as there are such.
+        """
+        name = self.find_name(text)
+        row = None if name is None else self.find_newest_row(name.number)
+        if name is None or row is None:
+            return name, None, None
+
+        newest = self.check_revision(row)
+        return name, newest, self.make_head(name, newest)
+
     def get_revision(self, name: Name, at: At) -> Revision:
-        """
-        One revision of a name.
-
-        Raises:
-            NotSavedError:
-                If there is no such revision.
-        """
         if at is None:
-            newest = self.find_newest(name.number)
-            if newest is None:
-                raise damage_error(self.url, f"{name.name!r} has no revisions")
+            row = self.find_newest_row(name.number)
+            if row is None:
+                raise self.damage_error(f"{name.name!r} has no revisions")
 
-            return newest
+            return self.check_revision(row)
 
         number = at.revision if isinstance(at, Head) else at
         if isinstance(number, str):
@@ -373,14 +468,14 @@ class Transaction:
             what = "label" if isinstance(number, str) else "revision"
             raise NotSavedError(self.url, what, number)
 
-        revision = read_revision(row, self.url)
+        revision = self.check_revision(row)
         # Rows of labels have no seal; the revision's seal covers its labels.
         if isinstance(number, str) and not (
             revision.revision >> SHIFT == name.number
             and number in split_labels(revision.labels)
         ):
             what = f"the label {number!r} points to a revision without it"
-            raise damage_error(self.url, what)
+            raise self.damage_error(what)
 
         # The name may have been deleted since, and saved again.
         if isinstance(at, Head) and at.digest != revision.digest.hex():
@@ -389,29 +484,16 @@ class Transaction:
         return revision
 
     def get_origin(self, number: int) -> Origin:
-        """
-        An origin by its number.
-        """
         return self.check_origin(number, self.tables.get("origins", number))
 
     def check_origin(self, number: int, row: Row | None) -> Origin:
-        """
-        The row of an origin.
-
-        Raises:
-            StoreError:
-                If it is not there, or not what was written.
-        """
         if row is None or row[0] is None:
-            raise damage_error(self.url, f"the origin {number} is missing")
+            raise self.damage_error(f"the origin {number} is missing")
 
         try:
             return Origin.of_row(row)
         except UNREADABLE as error:
-            raise damage_error(self.url, f"the origin {number} is damaged") from error
+            raise self.damage_error(f"the origin {number} is damaged") from error
 
     def make_head(self, name: Name, revision: Revision) -> Head:
-        """
-        A revision, for users.
-        """
         return revision.head(name.name, self.get_origin(revision.origin).state_id)

@@ -31,27 +31,6 @@ from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.errors import MirroredNameError
 from conversation_state.store._packing import pack_notes, unpack_notes
 
-__all__ = [
-    "NO_EXTRAS",
-    "At",
-    "Collected",
-    "Damage",
-    "Extras",
-    "Head",
-    "NamedHead",
-    "Receipt",
-    "Window",
-    "check_at",
-    "check_count",
-    "check_expecting",
-    "check_function",
-    "check_name",
-    "check_not_mirrored",
-    "check_notes",
-    "check_state",
-    "is_expected",
-]
-
 
 @final
 class Head(NamedTuple):
@@ -160,14 +139,13 @@ class Extras(NamedTuple):
         The columns of an existing revision, whose notes are *notes*, that a save of
         its state changes; not its labels, which `add_label` changes.
         """
-        changed = {}
-        if self.notes or self.removed:
-            new = unpack_notes(self.notes)
-            gone = {*new, *self.removed}
-            left = {k: v for k, v in unpack_notes(notes).items() if k not in gone}
-            changed["notes"] = pack_notes(freeze_map({**left, **new}, "notes"))
+        if not self.notes and not self.removed:
+            return {}
 
-        return changed
+        new = unpack_notes(self.notes)
+        gone = {*new, *self.removed}
+        left = {k: v for k, v in unpack_notes(notes).items() if k not in gone}
+        return {"notes": pack_notes(freeze_map({**left, **new}, "notes"))}
 
 
 NO_EXTRAS = Extras()
@@ -300,6 +278,23 @@ class Damage:
 At = int | str | Head | None
 
 
+# At most 2,000 bytes of UTF-8; an index of PostgreSQL's takes keys of up to 2,704.
+_LONGEST = 500
+
+# So that a list of names stays a small answer.
+_MAX_NOTES = 16_384
+
+# Prefixes of names under which a host saves copies of its own records, and how a
+# user changes what the host reads.
+_MIRRORS = {
+    "langgraph/": (
+        "LangGraph",
+        "Use graph.update_state(), or run the graph from an earlier checkpoint_id",
+    )
+}
+_PREFIXES = tuple(_MIRRORS)
+
+
 def check_name(name: object, what: str = "name") -> str:
     """
     *name* if a store takes it as a name, a label or a reason: 1 to 500 characters.
@@ -323,10 +318,6 @@ def check_name(name: object, what: str = "name") -> str:
         raise ValueError(msg)
 
     return text
-
-
-# At most 2,000 bytes of UTF-8; an index of PostgreSQL's takes keys of up to 2,704.
-_LONGEST = 500
 
 
 def check_notes(notes: object) -> JsonMap:
@@ -353,28 +344,13 @@ def check_notes(notes: object) -> JsonMap:
     return frozen
 
 
-# So that a list of names stays a small answer.
-_MAX_NOTES = 16_384
-
-
-# Prefixes of names under which a host saves copies of its own records, and how a
-# user changes what the host reads.
-_MIRRORS = {
-    "langgraph/": (
-        "LangGraph",
-        "Use graph.update_state(), or run the graph from an earlier checkpoint_id",
-    )
-}
-_PREFIXES = tuple(_MIRRORS)
-
-
 def check_not_mirrored(store: str, name: object) -> None:
     """
     Check that no host ignores what is saved under *name*.
 
     Raises:
         MirroredNameError:
-            If it is not.
+            If one does.
     """
     if isinstance(name, str) and name.startswith(_PREFIXES):
         for prefix, (host, remedy) in _MIRRORS.items():
@@ -383,16 +359,6 @@ def check_not_mirrored(store: str, name: object) -> None:
 
 
 def check_at(name: str, at: At) -> At:
-    """
-    *at* if it can name a revision of *name*.
-
-    Raises:
-        TypeError:
-            If it is of another type.
-
-        ValueError:
-            If it is a head of another name, or not text.
-    """
     if isinstance(at, Head) and at.name != name:
         msg = f"at is a head of {at.name!r}; expected one of {name!r}"
         raise ValueError(msg)
@@ -410,31 +376,28 @@ def check_at(name: str, at: At) -> At:
 
 
 def check_function(function: object) -> None:
-    """
-    Check what is to make the next state.
-    """
     if not callable(function):
         msg = f"function: expected a function, got {describe_value(function)}"
         raise TypeError(msg)
 
 
 def check_state(name: str, state: object, expecting: object) -> None:
-    """
-    Check the arguments of a save.
-    """
     check_name(name)
     if not isinstance(state, Aggregator):
         msg = f"state: expected an Aggregator, got {describe_type(state)}"
         raise TypeError(msg)
 
-    if expecting is not None:
-        check_expecting(name, expecting)
+    check_expecting(name, expecting)
 
 
 def check_expecting(name: str, expecting: object) -> None:
     """
-    Check that *expecting* can be the head of *name*, the number of its revision, or 0.
+    Check that *expecting* can be the head of *name*, the number of its revision, 0
+    if there is to be none, or None for any.
     """
+    if expecting is None:
+        return
+
     if isinstance(expecting, Head):
         if expecting.name != name:
             msg = f"expecting is a head of {expecting.name!r}; expected one of {name!r}"

@@ -8,14 +8,15 @@ it: so what can't be read in one place hides no damage in another.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 from conversation_state._canonical import load
 from conversation_state.errors import StoreError
-from conversation_state.store._blobs import BlobReader, blob_digest
+from conversation_state.store._log import ENTRIES, LEDGER, Kind, LogRow, chain_digest
 from conversation_state.store._packing import (
+    BlobReader,
+    blob_digest,
     label_key,
     split_labels,
     time_of,
@@ -23,16 +24,16 @@ from conversation_state.store._packing import (
     unpack_notes,
 )
 from conversation_state.store._read_rows import (
-    UNREADABLE,
     check_content,
     find_digest,
     iterate_rows,
+    make_blob_reader,
     read_blob,
     read_rows,
 )
-from conversation_state.store._transaction import Core, Transaction
+from conversation_state.store._transaction import UNREADABLE, Core, Transaction
 from conversation_state.store._values import Damage
-from conversation_state.store.log import ENTRIES, LEDGER, Kind, LogRow, chain_digest
+from conversation_state.store.backend import Reading, Row
 from conversation_state.store.schema import (
     SHIFT,
     Branch,
@@ -50,18 +51,14 @@ from conversation_state.store.schema import (
     state_digest,
 )
 
-__all__ = ["verify"]
-
 # Under a branch or a name there is room for so many.
 _MAX_POSITIONS = 1 << SHIFT
+_POSITION = _MAX_POSITIONS - 1
 
 Damages = Iterator[Damage]
 
 
 def verify(core: Core) -> tuple[Damage, ...]:
-    """
-    What `Store.verify` does.
-    """
     damages = [Damage("medium", "", what) for what in core.backend.problems()]
     for look in (
         _verify_blobs,
@@ -90,17 +87,14 @@ def verify(core: Core) -> tuple[Damage, ...]:
 
 
 def _verify_blobs(transaction: Transaction) -> Damages:
-    tx = transaction.tables
-    for digest, size in iterate_rows(tx, "blobs", ("digest", "size")):
-        data = read_blob(tx, transaction.url, digest)
+    rows = iterate_rows(transaction.tables, "blobs", ("digest", "size"))
+    for digest, size in rows:
+        data = read_blob(transaction, digest)
         if data.__class__ is not bytes or blob_digest(data) != digest:
             what = "the content is not what it is kept as"
             yield Damage("blobs", digest.hex(), what)
         elif size != len(data):
             yield Damage("blobs", digest.hex(), "the content has another size")
-
-
-# Logs
 
 
 def _verify_log(kind: Kind, transaction: Transaction) -> Damages:
@@ -114,7 +108,7 @@ def _verify_log(kind: Kind, transaction: Transaction) -> Damages:
         uses = dict(iterate_rows(tx, "uses", Use._fields))
 
     for place, *values in iterate_rows(tx, kind.table, ("place", *LogRow._fields)):
-        there = place >> SHIFT, place & (_MAX_POSITIONS - 1)
+        there = place >> SHIFT, place & _POSITION
         if there[0] != branch:
             branch = there[0]
             _, parent, start = branches.get(branch, Branch(branch, 0, -1))
@@ -128,12 +122,7 @@ def _verify_log(kind: Kind, transaction: Transaction) -> Damages:
             row = LogRow(unpack_id(values[0]), *values[1:])
             shown = row.id.decode(errors="replace")
             digest, what = _check_row(
-                *(
-                    kind,
-                    row,
-                    before,
-                    BlobReader(partial(read_blob, tx, transaction.url)),
-                ),
+                *(kind, row, before, make_blob_reader(transaction)),
                 uses=uses.pop(place, b""),
                 is_erased=kind is ENTRIES and row.id in erased,
             )
@@ -152,16 +141,14 @@ def _verify_log(kind: Kind, transaction: Transaction) -> Damages:
 
     for place in uses:
         what = "large content is kept for a message that is not there"
-        yield Damage(
-            "entries", str((place >> SHIFT, place & (_MAX_POSITIONS - 1))), what
-        )
+        yield Damage("entries", str((place >> SHIFT, place & _POSITION)), what)
 
 
 def _check_row(
     kind: Kind,
     row: LogRow,
     before: set[bytes],
-    shown: BlobReader,
+    blobs: BlobReader,
     *,
     uses: bytes,
     is_erased: bool,
@@ -169,8 +156,8 @@ def _check_row(
     """
     The digest of all up to a row, as far as it is known, and what is wrong.
     """
-    (item,) = read_rows(kind, [row], shown)
-    content, what = check_content(kind, row, item, shown)
+    (item,) = read_rows(kind, [row], blobs)
+    content, what = check_content(kind, row, item, blobs)
     digests = {chain_digest(each, content) for each in before}
     raw = load(row.body)
     used = dict.fromkeys([d for _, d in raw[1]]) if raw.__class__ is list else ()
@@ -186,29 +173,26 @@ def _check_row(
     return next(iter(digests), b""), what
 
 
-# What logs are held together by
-
-
 def _check_each(
-    where: str,
-    rows: Iterable[tuple[Any, ...]],
-    shown: Callable[[tuple[Any, ...]], str],
-    problem: Callable[[tuple[Any, ...]], str],
+    tx: Reading,
+    table: str,
+    shown: Callable[[Row], str],
+    find_problem: Callable[[Row], str],
 ) -> Damages:
     """
-    The damages of rows that are looked at one by one.
+    The damages of a table whose rows are looked at one by one.
     """
-    for row in rows:
+    for row in iterate_rows(tx, table):
         try:
-            what = problem(row)
+            what = find_problem(row)
         except UNREADABLE as error:
             what = getattr(error, "problem", f"can't be read: {error}")
 
         if what:
             try:
-                yield Damage(where, shown(row), what)
+                yield Damage(table, shown(row), what)
             except UNREADABLE:
-                yield Damage(where, repr(row[0]), what)
+                yield Damage(table, repr(row[0]), what)
 
 
 def _verify_branches(transaction: Transaction) -> Damages:
@@ -218,7 +202,7 @@ def _verify_branches(transaction: Transaction) -> Damages:
     }
     known = {row[0] for row in iterate_rows(tx, "branches", ("branch",))}
 
-    def problem(row: tuple[Any, ...]) -> str:
+    def find_problem(row: Row) -> str:
         branch, parent, start = Branch._make(row)
         first = starts.pop(branch, None)
         if not 0 <= parent < branch or not 0 <= start < _MAX_POSITIONS:
@@ -237,18 +221,16 @@ def _verify_branches(transaction: Transaction) -> Damages:
 
         return "" if first in digests else "it can't be found by its first row"
 
-    rows = iterate_rows(tx, "branches")
-    yield from _check_each("branches", rows, lambda row: f"branch {row[0]}", problem)
+    yield from _check_each(tx, "branches", lambda row: f"branch {row[0]}", find_problem)
     for branch in starts:
         what = "there is a beginning of it, and nothing else"
         yield Damage("branches", f"branch {branch}", what)
 
 
 def _verify_origins(transaction: Transaction) -> Damages:
-    tx = transaction.tables
     numbers = set()
 
-    def problem(row: tuple[Any, ...]) -> str:
+    def find_problem(row: Row) -> str:
         number = row[0]
         numbers.add(number)
         try:
@@ -262,11 +244,16 @@ def _verify_origins(transaction: Transaction) -> Damages:
 
         return "describes another state than the one it was written for"
 
-    rows = iterate_rows(tx, "origins")
-    yield from _check_each("origins", rows, lambda row: f"origin {row[0]}", problem)
+    tx = transaction.tables
+    yield from _check_each(tx, "origins", lambda row: f"origin {row[0]}", find_problem)
 
 
 # Names
+
+
+def _read_names(tx: Reading) -> dict[int, str]:
+    rows = iterate_rows(tx, "names", ("name", "number"))
+    return {number: name for name, number in rows}
 
 
 def _verify_names(transaction: Transaction) -> Damages:
@@ -275,89 +262,74 @@ def _verify_names(transaction: Transaction) -> Damages:
         [number >> SHIFT for (number,) in iterate_rows(tx, "revisions", ("revision",))]
     )
 
-    def problem(row: tuple[Any, ...]) -> str:
-        number = row[1]
+    def find_problem(row: Row) -> str:
         name = Name._make(row)
         if not is_sealed(name):
             return "is not what something was saved under"
 
         unpack_notes(name.notes)
-
-        low, high = number << SHIFT, (number + 1) << SHIFT
-        column = ("revision",)
-        last = tx.scan("revisions", low, high, columns=column, limit=1, backwards=True)
-        if not last:
+        last = transaction.find_newest_row(name.number)
+        if last is None:
             return "has no revisions"
 
-        whole = last[0][0] == low + counted[number]
+        whole = last[0] == (name.number << SHIFT) + counted[name.number]
         return "" if whole else "some of its revisions are missing"
 
-    yield from _check_each(
-        "names", iterate_rows(tx, "names"), lambda row: str(row[0]), problem
-    )
+    yield from _check_each(tx, "names", lambda row: str(row[0]), find_problem)
 
 
 def _verify_revisions(transaction: Transaction) -> Damages:
     tx = transaction.tables
-    names = {
-        number: name for name, number in iterate_rows(tx, "names", ("name", "number"))
-    }
-    label_targets = dict(iterate_rows(tx, "labels", Label._fields))
+    names = _read_names(tx)
+    label_targets: dict[bytes, int] = dict(iterate_rows(tx, "labels", Label._fields))
 
-    def shown(row: tuple[Any, ...]) -> str:
+    def show(row: Row) -> str:
         revision = Revision._make(row)
         return f"revision {revision.number} of {names.get(row[0] >> SHIFT)!r}"
 
-    def problem(row: tuple[Any, ...]) -> str:
+    def find_problem(row: Row) -> str:
         if row[0] >> SHIFT not in names:
             return "has no name"
 
-        return _describe_revision_damage(
-            transaction, Revision._make(row), label_targets
-        )
+        revision = Revision._make(row)
+        what = _describe_revision_damage(transaction, revision)
+        for label in () if what else split_labels(revision.labels):
+            key = label_key(revision.revision >> SHIFT, label)
+            if label_targets.get(key) != revision.revision:
+                return f"the label {label!r}, which it was given, does not point to it"
 
-    yield from _check_each("revisions", iterate_rows(tx, "revisions"), shown, problem)
+        return what
+
+    yield from _check_each(tx, "revisions", show, find_problem)
 
 
-def _describe_revision_damage(
-    transaction: Transaction, revision: Revision, label_targets: dict[bytes, int]
-) -> str:
-    tx = transaction.tables
+def _describe_revision_damage(transaction: Transaction, revision: Revision) -> str:
     if not is_sealed(revision) or not 0 <= revision.parent < revision.number:
         return "is not what was written"
 
-    for branch, length in (
-        (revision.branch, revision.length),
-        (revision.ledger_branch, revision.ledger_length),
-    ):
+    for _, branch, length in revision.log_ends:
         if not 0 <= length <= _MAX_POSITIONS or bool(branch) != bool(length):
             return "has a length that nothing has"
 
-    entries_digest = find_digest(tx, ENTRIES, revision.branch, revision.length)
-    ledger_digest = find_digest(
-        tx, LEDGER, revision.ledger_branch, revision.ledger_length
+    entries, ledger = (
+        find_digest(transaction.tables, *end) for end in revision.log_ends
     )
-    if entries_digest is None or ledger_digest is None:
+    if entries is None or ledger is None:
         return "its newest rows are missing"
 
     origin = transaction.get_origin(revision.origin)
-    if state_digest(entries_digest, ledger_digest, origin.digest()) != revision.digest:
+    if state_digest(entries, ledger, origin.digest()) != revision.digest:
         return "leads to another state than was saved"
 
     time_of(revision.saved_at)
     unpack_notes(revision.notes)
-    for label in split_labels(revision.labels):
-        key = label_key(revision.revision >> SHIFT, label)
-        if label_targets.get(key) != revision.revision:
-            return f"the label {label!r}, which it was given, does not point to it"
-
     return ""
 
 
 def _verify_labels(transaction: Transaction) -> Damages:
     tx = transaction.tables
 
-    def problem(row: tuple[Any, ...]) -> str:
+    def find_problem(row: Row) -> str:
         key, place = Label._make(row)
         found = tx.get("revisions", place, ("labels",))
         if found is not None and any(
@@ -367,19 +339,17 @@ def _verify_labels(transaction: Transaction) -> Damages:
 
         return "points to a revision that was not given it"
 
-    def shown(row: tuple[Any, ...]) -> str:
+    def show(row: Row) -> str:
         return str(row[0][8:].decode(errors="replace"))
 
-    yield from _check_each("labels", iterate_rows(tx, "labels"), shown, problem)
+    yield from _check_each(tx, "labels", show, find_problem)
 
 
 def _verify_timelines(transaction: Transaction) -> Damages:
     tx = transaction.tables
-    names = {
-        number: name for name, number in iterate_rows(tx, "names", ("name", "number"))
-    }
+    names = _read_names(tx)
 
-    def problem(row: tuple[Any, ...]) -> str:
+    def find_problem(row: Row) -> str:
         found = TimelineRow._make(row)
         number, oldest, length, present, _, revision, _, _ = found
         if not is_sealed(found):
@@ -396,7 +366,7 @@ def _verify_timelines(transaction: Transaction) -> Damages:
 
         return "" if oldest <= present < oldest + length else "is at no moment"
 
-    def moment_problem(row: tuple[Any, ...]) -> str:
+    def find_moment_problem(row: Row) -> str:
         found = MomentRow._make(row)
         if not is_sealed(found) or not 0 <= found.parent <= found.number:
             return "is not what was written"
@@ -408,56 +378,47 @@ def _verify_timelines(transaction: Transaction) -> Damages:
         there = tx.get("revisions", (name << SHIFT) + found.revision)
         return "" if there is not None else "its state is missing"
 
-    def shown(row: tuple[Any, ...]) -> str:
+    def show(row: Row) -> str:
         return repr(names.get(row[0], row[0]))
 
-    def shown_moment(row: tuple[Any, ...]) -> str:
-        number = row[0] & (_MAX_POSITIONS - 1)
-        return f"moment {number} of {names.get(row[0] >> SHIFT)!r}"
+    def show_moment(row: Row) -> str:
+        return f"moment {row[0] & _POSITION} of {names.get(row[0] >> SHIFT)!r}"
 
-    yield from _check_each("timelines", iterate_rows(tx, "timelines"), shown, problem)
-    rows = iterate_rows(tx, "moments")
-    yield from _check_each("moments", rows, shown_moment, moment_problem)
+    yield from _check_each(tx, "timelines", show, find_problem)
+    yield from _check_each(tx, "moments", show_moment, find_moment_problem)
 
 
 def _verify_changes(transaction: Transaction) -> Damages:
-    tx = transaction.tables
     last = 0
 
-    def problem(row: tuple[Any, ...]) -> str:
+    def find_problem(row: Row) -> str:
         nonlocal last
         before, last = last, row[0]
         if row[0] != before + 1:
             return "what should be before it is not there"
 
-        return (
-            ""
-            if is_sealed(Change._make(row))
-            else "what was erased, or why, is another"
-        )
+        is_whole = is_sealed(Change._make(row))
+        return "" if is_whole else "what was erased, or why, is another"
 
-    def shown(row: tuple[Any, ...]) -> str:
+    def show(row: Row) -> str:
         return row[1].decode(errors="replace") or f"change {row[0]}"
 
-    yield from _check_each("changes", iterate_rows(tx, "changes"), shown, problem)
+    yield from _check_each(transaction.tables, "changes", show, find_problem)
 
 
 def _verify_records(transaction: Transaction) -> Damages:
     tx = transaction.tables
 
-    def problem(row: tuple[Any, ...]) -> str:
+    def find_problem(row: Row) -> str:
         record = RecordRow._make(row)
         if not is_sealed(record):
             return "is not what was written"
 
         branch, length, messages = record.branch, record.length, record.messages
-
         if not branch and not length and not messages:
             return ""
 
         there = [find_digest(tx, kind, branch, length) for kind in (ENTRIES, LEDGER)]
         return "" if messages in there else "what it holds on to is another, or gone"
 
-    yield from _check_each(
-        "records", iterate_rows(tx, "records"), lambda row: repr(row[0]), problem
-    )
+    yield from _check_each(tx, "records", lambda row: repr(row[0]), find_problem)

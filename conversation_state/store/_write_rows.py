@@ -1,5 +1,6 @@
 """
-Writing rows: those of entries, large content, origins, labels and changes.
+Writing rows: what is not there yet of a log, large content, origins, labels and
+changes.
 """
 
 from __future__ import annotations
@@ -7,41 +8,203 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conversation_state.messages import make_tombstone
-from conversation_state.store._blobs import extract_blobs
+from conversation_state._persistent import Log
+from conversation_state.aggregator import Aggregator
+from conversation_state.messages import find_erasure, make_tombstone
+from conversation_state.store._log import (
+    ENTRIES,
+    LEDGER,
+    Kind,
+    LogRow,
+    Segments,
+    extend_segments,
+    take_newest,
+    tombstone_digest,
+)
 from conversation_state.store._packing import (
+    extract_blobs,
     join_labels,
     label_key,
     now,
     pack_id,
     split_labels,
 )
-from conversation_state.store._read_rows import read_revision, seal
+from conversation_state.store._read_rows import find_branch, find_digest, find_end
 from conversation_state.store._transaction import Transaction
 from conversation_state.store._values import Head
-from conversation_state.store.backend import Writing
-from conversation_state.store.log import ENTRIES, LEDGER, Kind, LogRow
+from conversation_state.store.backend import Reading, Writing
 from conversation_state.store.schema import (
     SHIFT,
     Blob,
+    Branch,
     Change,
     Label,
     Name,
     Origin,
     Revision,
+    Start,
     Use,
     make_sealed,
 )
 
-__all__ = [
-    "add_label",
-    "add_origin",
-    "add_rows",
-    "note_change",
-    "point_label",
-    "remove_label",
-    "set_columns",
-]
+_NOTHING: Mapping[bytes, str] = {}
+
+
+def has_erased_content(
+    erased: Mapping[bytes, str], state: Aggregator, start: int = 0
+) -> bool:
+    """
+    Whether a state, from the message at *start* on, still has content that was erased.
+    """
+    return bool(erased) and any(
+        id.encode() in erased and find_erasure(message) is None
+        for id, message in state.entries.iterate(start)
+    )
+
+
+class LogDigests:
+    """
+    The digests of a log at any length, computed on demand.
+
+    Args:
+        kind: Which of the logs of a state.
+
+        log: The log.
+
+        known: A length whose digest is known, and that digest: nothing before
+            it is computed again.
+    """
+
+    def __init__(
+        self, kind: Kind, log: Log[Any], known: tuple[int, bytes] | None = None
+    ) -> None:
+        self.kind = kind
+        self.log = log
+        self._since, self._digest = known or (0, kind.start)
+        self._is_known = known is not None
+        self._rows: list[LogRow] = []
+
+    def at(self, length: int) -> bytes:
+        """
+        The digest of the first *length* entries.
+        """
+        if self._is_known and length >= self._since:
+            if length == self._since:
+                return self._digest
+
+            self._compute_rows(length)
+            return self._rows[length - self._since - 1].digest
+
+        # A fold is kept with the blocks of the log, so that later saves of any state
+        # that shares them compute only what is new.
+        return self.kind.digest(self.log.take(length))
+
+    def rows(self, start: int) -> list[LogRow]:
+        """
+        The rows from position *start* on.
+        """
+        if not self._is_known or start < self._since:
+            self._since, self._digest = start, self.at(start)
+            self._is_known = True
+            self._rows = []
+
+        self._compute_rows(len(self.log))
+        return self._rows[start - self._since :]
+
+    def _compute_rows(self, length: int) -> None:
+        rows = self._rows
+        there = self._since + len(rows)
+        if length > there:
+            before = rows[-1].digest if rows else self._digest
+            rows += self.kind.rows(before, self.log.take(length).iterate(there))
+
+
+def write_log(
+    tx: Writing,
+    past: LogDigests,
+    segments: Segments = (),
+    *,
+    erased: Mapping[bytes, str],
+) -> Segments:
+    """
+    Write what is not there yet of a log; where it stands then.
+
+    Args:
+        tx: The rows.
+
+        past: The log.
+
+        segments: Where a beginning of it is known to stand.
+
+        erased: Why entries were erased: they become tombstones.
+    """
+    kind, log = past.kind, past.log
+    segments = locate_log(tx, past, segments)
+    start = segments[-1].stop if segments else 0
+    if start == len(log):
+        return segments
+
+    rows = past.rows(start)
+    branch = segments[-1].branch if segments else 0
+    # If another log continues that branch already, its places are taken.
+    if not segments or find_end(tx, kind, branch) != start:
+        parent, branch = branch, tx.new_number()
+        tx.add("branches", [Branch(branch, parent, start)])
+        tx.add("starts", [Start(rows[0].digest, branch)])
+
+    new = take_newest(log, len(rows))
+    add_rows(tx, kind, branch << SHIFT | start, new, rows, erased=erased)
+    return extend_segments(segments, branch, len(log))
+
+
+def locate_log(tx: Reading, past: LogDigests, segments: Segments = ()) -> Segments:
+    """
+    Where the longest beginning of a log stands that is there already, of which
+    *segments* are known.
+
+    O(log n) digests are read for each branch on the way, one if the log goes
+    on where the branch does.
+    """
+    length = len(past.log)
+    while True:
+        at = segments[-1].stop if segments else 0
+        if at == length:
+            return segments
+
+        if segments:
+            branch = segments[-1].branch
+            end = _count_common(tx, past, branch, at)
+            if end > at:
+                segments = extend_segments(segments, branch, end)
+                continue
+
+        next_branch = find_branch(tx, past.kind, past.at(at + 1))
+        if next_branch is None:
+            return segments
+
+        segments = extend_segments(segments, next_branch, at + 1)
+
+
+def _count_common(tx: Reading, past: LogDigests, branch: int, at: int) -> int:
+    """
+    How far the log and the branch go on together, from *at* on.
+    """
+    kind = past.kind
+    low, high = at, min(find_end(tx, kind, branch), len(past.log))
+    # Most logs go on where a branch ends: one digest shows that.
+    if low < high and find_digest(tx, kind, branch, high) == past.at(high):
+        return high
+
+    # A digest covers all rows before it: where two differ, all later ones do, so
+    # bisection finds the first.
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if find_digest(tx, kind, branch, middle) == past.at(middle):
+            low = middle
+        else:
+            high = middle
+
+    return low
 
 
 def add_rows(
@@ -51,7 +214,7 @@ def add_rows(
     entries: Sequence[Any],
     rows: Sequence[LogRow],
     *,
-    erased: Mapping[bytes, str],
+    erased: Mapping[bytes, str] = _NOTHING,
 ) -> None:
     """
     Add the rows of entries from a place on, and their large content; tombstones for
@@ -76,12 +239,16 @@ def add_rows(
 
         if content is not None:
             # The chain of digests covers the erased content, not the tombstone.
-            content += seal(id, body)
+            content += tombstone_digest(id, body)
 
         body, blobs = extract_blobs(message, body)
         if blobs:
-            add_blobs(tx, blobs)
             uses.append(Use(place, b"".join(blobs)))
+
+        for blob, data in blobs.items():
+            # Only its size is read, because the content itself may be megabytes.
+            if tx.get("blobs", blob, ("size",)) is None:
+                tx.add("blobs", [Blob(blob, len(data), data)])
 
         made.append((place, pack_id(id), body, content, digest))
         place += 1
@@ -89,16 +256,6 @@ def add_rows(
     tx.add(kind.table, made)
     if uses:
         tx.add("uses", uses)
-
-
-def add_blobs(tx: Writing, blobs: dict[bytes, bytes]) -> None:
-    """
-    Add large content that is not there yet.
-    """
-    for digest, data in blobs.items():
-        # Only the column *size* is read, because the content itself may be megabytes.
-        if tx.get("blobs", digest, ("size",)) is None:
-            tx.add("blobs", [Blob(digest, len(data), data)])
 
 
 def add_origin(tx: Writing, origin: Origin) -> int:
@@ -116,10 +273,11 @@ def add_origin(tx: Writing, origin: Origin) -> int:
     return number
 
 
-def point_label(tx: Writing, url: str, label: str, revision: int) -> None:
+def point_label(transaction: Transaction, label: str, revision: int) -> None:
     """
     Make *label* point to a revision whose row has it, and no longer to another.
     """
+    tx = transaction.tables
     key = label_key(revision >> SHIFT, label)
     row = tx.get("labels", key)
     if row is None:
@@ -128,7 +286,7 @@ def point_label(tx: Writing, url: str, label: str, revision: int) -> None:
 
     before = tx.get("revisions", row[1])
     if before is not None and row[1] != revision:
-        _drop_label(tx, read_revision(before, url), label)
+        drop_label(tx, transaction.check_revision(before), label)
 
     tx.set("labels", key, revision=revision)
 
@@ -139,37 +297,18 @@ def add_label(
     """
     Make *label* point to an existing revision, besides its other labels.
     """
-    tx = transaction.tables
     labels = split_labels(revision.labels)
     if label not in labels:
-        revision = _set_labels(tx, revision, [*labels, label])
-        point_label(tx, transaction.url, label, revision.revision)
+        packed = join_labels([*labels, label])
+        revision = set_columns(transaction.tables, revision, labels=packed)
+        point_label(transaction, label, revision.revision)
 
     return transaction.make_head(name, revision)
 
 
-def remove_label(
-    transaction: Transaction, name: Name, revision: Revision, label: str
-) -> Head:
-    """
-    Remove *label*, which points to that revision.
-    """
-    tx = transaction.tables
-    key = label_key(name.number, label)
-    tx.remove("labels", key, key + b"\0")
-    return transaction.make_head(name, _drop_label(tx, revision, label))
-
-
-def _drop_label(tx: Writing, revision: Revision, label: str) -> Revision:
+def drop_label(tx: Writing, revision: Revision, label: str) -> Revision:
     left = [each for each in split_labels(revision.labels) if each != label]
-    return _set_labels(tx, revision, left)
-
-
-def _set_labels(tx: Writing, revision: Revision, labels: list[str]) -> Revision:
-    # Not `set_columns`: a save that moves a label would take a fiftieth longer.
-    new = revision.resealed(labels=join_labels(labels))
-    tx.set("revisions", new.revision, labels=new.labels, seal=new.seal)
-    return new
+    return set_columns(tx, revision, labels=join_labels(left))
 
 
 def set_columns(tx: Writing, revision: Revision, **values: bytes) -> Revision:
@@ -183,13 +322,28 @@ def set_columns(tx: Writing, revision: Revision, **values: bytes) -> Revision:
     return new
 
 
+def put_row(tx: Writing, table: str, old: Any, row: Any) -> None:
+    """
+    Write *row* in place of *old*, the one with its key, if there is one.
+    """
+    if old is None:
+        tx.add(table, [row])
+    elif old != row:
+        values = row._asdict()
+        tx.set(table, values.pop(row._fields[0]), **values)
+
+
+def find_last_change(tx: Reading) -> int:
+    last = tx.scan("changes", None, None, columns=("number",), limit=1, backwards=True)
+    return last[0][0] if last else 0
+
+
 def note_change(tx: Writing, entry: bytes, content: bytes, reason: str) -> int:
     """
     Note for all stores that existing rows changed; the number of the change.
     """
-    last = tx.scan("changes", None, None, columns=("number",), limit=1, backwards=True)
     # The numbers have no gaps, because the fast path of a save asks for the next number
     # only.
-    number = last[0][0] + 1 if last else 1
+    number = find_last_change(tx) + 1
     tx.add("changes", [make_sealed(Change, number, entry, content, reason, now())])
     return number

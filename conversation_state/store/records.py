@@ -23,28 +23,25 @@ from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.store._load import (
     latest,
     list_names,
-    load,
+    load_at,
     load_newest,
     load_window,
     read_log,
 )
-from conversation_state.store._read_rows import (
-    damage_error,
-    read_digests,
-    read_segments,
-)
+from conversation_state.store._log import ENTRIES, LEDGER, Kind
+from conversation_state.store._read_rows import read_digests, read_segments
 from conversation_state.store._revisions import delete_name, fork_name, label_revision
 from conversation_state.store._save import save_within
 from conversation_state.store._store import Store
-from conversation_state.store._transaction import Transaction
+from conversation_state.store._transaction import DamageReporter, Transaction
 from conversation_state.store._values import Head, Window, check_name, check_state
+from conversation_state.store._write_rows import put_row
 from conversation_state.store.backend import ConflictError, Reading, Writing
 from conversation_state.store.backends import (
     OneAtATime,
     check_process,
     renew_in_children,
 )
-from conversation_state.store.log import ENTRIES, LEDGER, Kind
 from conversation_state.store.schema import RecordRow, is_sealed, make_sealed
 
 __all__ = [
@@ -160,7 +157,7 @@ class Reader:
         found = RecordRow._make(row)
         if not is_sealed(found):
             what = f"the record {shorten_repr(found.key)} is not what was written"
-            raise damage_error(self._transaction.url, what)
+            raise self._transaction.damage_error(what)
 
         hold = Hold(found.branch, found.length, found.messages)
         return Record(found.key, found.value, hold if found.messages else None)
@@ -183,14 +180,13 @@ class Reader:
 
     def _read_held(self, kind: Kind, hold: Hold) -> Log[Any]:
         transaction = self._transaction
-        with transaction.report_damage():
-            url = transaction.url
-            segments = read_segments(self._tx, url, hold.branch, hold.length)
+        with DamageReporter(transaction):
+            segments = read_segments(transaction, hold.branch, hold.length)
             log, digest = read_log(transaction, kind, segments)
 
         if digest != hold.digest:
             what = f"a record holds other {kind.table} than it did"
-            raise damage_error(transaction.url, what)
+            raise transaction.damage_error(what)
 
         return log
 
@@ -198,7 +194,7 @@ class Reader:
         """
         All names that begin with *prefix*.
         """
-        with self._transaction.report_damage():
+        with DamageReporter(self._transaction):
             return list_names(self._transaction, prefix)
 
     def latest(self, name: str) -> Head | None:
@@ -221,8 +217,8 @@ class Reader:
             NotSavedError:
                 If there is no such revision.
         """
-        with self._transaction.report_damage():
-            return load(self._transaction, name, at)
+        with DamageReporter(self._transaction):
+            return load_at(self._transaction, name, at).state
 
     def state(self, name: str) -> Aggregator | None:
         """
@@ -234,11 +230,8 @@ class Reader:
     def _load_or_none(
         self, name: str, read: Callable[..., T], *arguments: Any
     ) -> T | None:
-        """
-        What *read* returns for the head of a name; None if nothing is saved under it.
-        """
         transaction = self._transaction
-        with transaction.report_damage():
+        with DamageReporter(transaction):
             # Looked up before it is loaded: a missing name would be looked for among
             # all names, for those that are like it.
             if transaction.recall(name) is None and not transaction.find_name(name):
@@ -274,13 +267,8 @@ class Writer(Reader):
         """
         Write a record, in place of what is there.
         """
-        row = _make_row(key, value, hold)
         old = self._tx.get("records", key)
-        if old is None:
-            self._tx.add("records", [row])
-        elif old != row:
-            changed = row._asdict()
-            self._tx.set("records", changed.pop("key"), **changed)
+        put_row(self._tx, "records", old, _make_row(key, value, hold))
 
     def remove(self, low: bytes, high: bytes | None) -> int:
         """
@@ -323,10 +311,10 @@ class Writer(Reader):
         if saved is not None:
             revision, digests = saved.revision, saved.digests
         else:
-            with transaction.report_damage():
+            with DamageReporter(transaction):
                 revision = transaction.get_revision(transaction.get_name(name), None)
                 origin = transaction.get_origin(revision.origin)
-                digests = read_digests(self._tx, transaction.url, revision, origin)
+                digests = read_digests(transaction, revision, origin)
 
         return Saved(
             Hold(revision.branch, revision.length, digests[0]),
@@ -338,7 +326,7 @@ class Writer(Reader):
         What `Store.fork` does.
         """
         check_name(new_name, "new_name")
-        with self._transaction.report_damage():
+        with DamageReporter(self._transaction):
             fork_name(self._transaction, name, new_name, None)
 
     def label(self, name: str, label: str) -> None:
@@ -346,15 +334,15 @@ class Writer(Reader):
         What `Store.label` does, for the head.
         """
         check_name(label, "label")
-        with self._transaction.report_damage():
+        with DamageReporter(self._transaction):
             label_revision(self._transaction, name, label, None)
 
     def delete(self, name: str) -> None:
         """
         What `Store.delete` does.
         """
-        with self._transaction.report_damage():
-            delete_name(self._transaction, name, None)
+        with DamageReporter(self._transaction):
+            delete_name(self._transaction, name)
 
 
 @contextmanager

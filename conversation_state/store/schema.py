@@ -5,9 +5,8 @@ A row class is the one place where a column stands. `TABLES` is read from the
 classes, and every statement and backend from `TABLES`; rows are made and read by
 their names. A seal covers all columns of its row.
 
-What lives here: rows and their seals. What does not: keys and identities as they are
-in the tables (`_packing`), which rows to write (`log`, `_save`), and SQL
-(`backends._sql`).
+What lives here: rows and their seals. What does not: values as they are kept in rows
+(`_packing`), which rows to write (`_save`), and SQL (`backends._sql`).
 """
 
 from __future__ import annotations
@@ -20,12 +19,11 @@ from uuid import UUID
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.aggregator import Aggregator
+from conversation_state.store._log import ENTRIES, LEDGER, Kind, LogRow, digest_of
 from conversation_state.store._packing import split_labels, time_of, unpack_notes
 from conversation_state.store._values import Head
-from conversation_state.store.log import LogRow, digest_of
 
 __all__ = [
-    "MAX_SAME_NUMBER",
     "SCHEMA_VERSION",
     "SHIFT",
     "TABLES",
@@ -43,9 +41,6 @@ __all__ = [
     "Table",
     "TimelineRow",
     "Use",
-    "is_sealed",
-    "make_sealed",
-    "state_digest",
 ]
 
 SCHEMA_VERSION = 1
@@ -73,7 +68,6 @@ _SEAL_SIZE = 8
 def _compile_seal(row: Any) -> Callable[[Sequence[Any]], bytes]:
     """
     The function that computes the seal of a row's values, of which it is the last.
-
     All columns are in it, the key too: no row passes for another.
     """
     hints = get_type_hints(row)
@@ -103,9 +97,6 @@ def make_sealed(row_class: type[R], *values: Any) -> R:
 
 
 def is_sealed(row: Any) -> bool:
-    """
-    Whether a row is as it was written.
-    """
     try:
         return bool(row.seal == _SEALS[row.__class__](row))
     except (AttributeError, TypeError, ValueError, struct_error):
@@ -168,6 +159,16 @@ class Revision(NamedTuple):
         The number of the save, counted from 1 on for each name.
         """
         return self.revision & _NUMBER
+
+    @property
+    def log_ends(self) -> tuple[tuple[Kind, int, int], tuple[Kind, int, int]]:
+        """
+        Of both logs: which one, the branch that it ends in, and its length.
+        """
+        return (
+            (ENTRIES, self.branch, self.length),
+            (LEDGER, self.ledger_branch, self.ledger_length),
+        )
 
     def head(self, name: str, state_id: UUID) -> Head:
         """

@@ -9,9 +9,9 @@ import pytest
 from conversation_state import Aggregator, AssistantMessage, ImagePart, UserMessage
 from conversation_state.errors import StoreError
 from conversation_state.store import Store
-from conversation_state.store._memory import Memory
+from conversation_state.store._log import ENTRIES
+from conversation_state.store._transaction import Core
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.store.log import ENTRIES
 
 LARGE = ImagePart(data=bytes(range(256)) * 40)
 PAGES = [0, 999, 1000, 2499]
@@ -146,9 +146,9 @@ def test_timelines_of_before_are_not_used():
     """
     What a slower thread remembers after rows were changed is not given to others.
     """
-    memory = Memory(2)
+    core = Core(MemoryBackend(), 2)
     found: Any = object()
-    memory.timelines.remember("chat", found, 1)
+    core.remember_timeline("chat", found, 1)
 
-    assert memory.timelines.recall("chat", 2) is None
-    assert found is memory.timelines.recall("chat", 1)
+    assert core.recall_timeline("chat", 2) is None
+    assert found is core.recall_timeline("chat", 1)

@@ -1,8 +1,9 @@
 """
-The pure log finds what is new, and where it belongs, without a disk.
+Of a log what is new is written, and where it belongs.
 """
 
 import copy
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,19 +11,21 @@ from hypothesis import strategies as st
 from conversation_state import Aggregator, UserMessage
 from conversation_state._persistent import Log
 from conversation_state.aggregator import Entry
-from conversation_state.store.log import (
+from conversation_state.store._log import (
     ENTRIES,
     LEDGER,
-    LogDigests,
-    MissingRows,
     Segment,
     chain_digest,
     content_digest,
     count_shared,
     cut_segments,
-    extend_segments,
     take_newest,
 )
+from conversation_state.store._packing import unpack_id
+from conversation_state.store._write_rows import LogDigests, write_log
+from conversation_state.store.backends.memory import MemoryBackend
+from conversation_state.store.schema import SHIFT
+from conversation_state.testing.stores import RecordingBackend
 from conversation_state.testing.strategies import aggregators, entries
 
 # Each of these examples is many logs, or many entries.
@@ -31,58 +34,46 @@ FEWER = settings(max_examples=settings().max_examples // 2)
 GOLDEN = "ce123dad5fb7cbafa6a9e999ad02b1c1"
 
 
-class DictShelf:
+class Shelf:
     """
-    Rows in dicts, and how many digests were asked for.
+    Tables in memory, what is written to them, and how many digests were read.
     """
 
     def __init__(self):
-        self.rows = {}
-        self.starts = {}
-        self.branches = {}
-        self.asked = 0
+        self.backend = MemoryBackend()
+        self.calls: list[Any] = []
 
-    def find_branch(self, digest):
-        return self.starts.get(digest)
-
-    def find_end(self, branch):
-        return max([p for b, p in self.rows if b == branch], default=-1) + 1
-
-    def digest(self, branch, position):
-        self.asked += 1
-        row = self.rows.get((branch, position))
-        return None if row is None else row.digest
-
-    def save(self, log, kind=ENTRIES, known=None, segments=()):
+    def save(self, log, known=None, segments=()):
         """
-        Keep a log: where it stands, and how many rows it took.
+        Write a log: where it stands, and how many rows it took.
         """
-        growth = MissingRows.of(LogDigests(kind, log, known), self, segments)
-        found, rows, goes_on = growth
-        if not rows:
-            return found, 0
+        self.calls.clear()
+        with RecordingBackend(self.backend, self.calls.append).writing() as tx:
+            before = len(self.digests())
+            past = LogDigests(ENTRIES, log, known)
+            found = write_log(tx, past, segments, erased={})
+            return found, len(self.digests()) - before
 
-        start = found[-1].stop if found else 0
-        branch = found[-1].branch if found else 0
-        if not goes_on:
-            self.branches[len(self.branches) + 1] = branch, start
-            branch = len(self.branches)
-            assert rows[0].digest not in self.starts
-            self.starts[rows[0].digest] = branch
+    def digests(self):
+        """
+        The digests of all rows.
+        """
+        return [row[-1] for row in self.backend.tables["entries"].rows.values()]
 
-        for i, row in enumerate(rows):
-            assert (branch, start + i) not in self.rows
-            self.rows[branch, start + i] = row
+    def count_reads(self):
+        """
+        How many digests of entries were read in the last save.
+        """
+        return sum(call[:2] == ("get", "entries") for call in self.calls)
 
-        return extend_segments(found, branch, len(log)), len(rows)
-
-    def load(self, segments, kind=ENTRIES):
+    def load(self, segments):
         """
         The ids of the log that stands there.
         """
         assert [s.start for s in segments[1:]] == [s.stop for s in segments[:-1]]
+        rows = self.backend.tables["entries"].rows
         return [
-            self.rows[branch, position].id.decode()
+            unpack_id(rows[branch << SHIFT | position][1]).decode()
             for branch, start, stop in segments
             for position in range(start, stop)
         ]
@@ -100,7 +91,7 @@ class TestGrowth:
         Logs of states that grew, parted and joined in any way come back, and
         no entry with one past is kept twice.
         """
-        shelf, kept = DictShelf(), []
+        shelf, kept = Shelf(), []
         for _ in range(data.draw(st.integers(1, 8))):
             states.append(Aggregator.new())
             one = data.draw(st.sampled_from(states))
@@ -120,7 +111,7 @@ class TestGrowth:
         for expected, segments in kept:
             assert expected == shelf.load(segments)
 
-        digests = [row.digest for row in shelf.rows.values()]
+        digests = shelf.digests()
         assert len(digests) == len({*digests})
 
     @given(aggregators(max_steps=4), aggregators(max_steps=4), st.data())
@@ -128,35 +119,32 @@ class TestGrowth:
         """
         What is known of a beginning leads to the same as finding it out.
         """
-        shelf = DictShelf()
         at = data.draw(st.integers(0, len(state)))
-        segments, _ = shelf.save(state.entries)
-        start = cut_segments(segments, at)
         log = state.entries.take(at).extend(other.entries)
-        found = MissingRows.of(LogDigests(ENTRIES, log), shelf)
         known = (at, ENTRIES.digest(log.take(at)))
+        shelf, alike = Shelf(), Shelf()
+        segments, _ = shelf.save(state.entries)
+        alike.save(state.entries)
 
-        assert found == MissingRows.of(LogDigests(ENTRIES, log, known), shelf, start)
+        assert shelf.save(log) == alike.save(log, known, cut_segments(segments, at))
 
     def test_few_digests_are_asked_for(self):
         """
         Where two logs part is found by bisection, and a log that goes on from
-        the find_end by one comparison.
+        the end of a branch by one comparison.
         """
-        shelf = DictShelf()
+        shelf = Shelf()
         state = Aggregator.new().add_user_prompt("x")
         log = state.extend([state[0]] * 2_000).entries
         shelf.save(log)
-        shelf.asked = 0
         _, written = shelf.save(log.append(log[0]._replace(id="new")))
 
-        assert (1, 1) == (written, shelf.asked)
+        assert (1, 2) == (written, shelf.count_reads())  # one is that of its beginning
 
-        shelf.asked = 0
         _, written = shelf.save(log.take(1_234).append(log[0]._replace(id="newer")))
 
         assert 1 == written
-        assert 30 > shelf.asked
+        assert 30 > shelf.count_reads()
 
 
 class TestDigests:
