@@ -62,8 +62,8 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/adapters/test_reading.py",
     ),
     "adapters/_host.py": (
-        *("tests/adapters/test_host_threads.py", "tests/adapters/test_host_names.py"),
-        *("tests/adapters/hosts/test_*.py", "tests/adapters/test_agents_session.py"),
+        *("tests/adapters/test_host.py", "tests/adapters/test_agents_session.py"),
+        "tests/adapters/hosts/test_*.py",
         *(
             "tests/adapters/test_pydantic_ai_*.py",
             "tests/adapters/test_langchain_h*.py",

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial
 from importlib import import_module
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from conversation_state._persistent import Log
 from conversation_state._waiting import require_anyio
@@ -54,28 +55,32 @@ async def run_in_thread(
     # The context is copied, as by `asyncio.to_thread`, so that a tracer's span
     # reaches the thread.
     call: Any = partial(copy_context().run, _call_function, function, *args, **kwargs)
-    failure: BaseException | None = None
     future: asyncio.Future[T]
     future = asyncio.get_running_loop().run_in_executor(None, call)
+    cancelled: BaseException | None = None
+    # Without the shield a cancelled scope of anyio would cancel this task again in each
+    # round of the event loop, until the call ends. anyio is optional: if it was not
+    # imported, no scope is open.
+    shield: Any = nullcontext()
+    if sys.modules.get("anyio") is not None:
+        shield = require_anyio().CancelScope(shield=True)
+
     try:
-        # anyio is optional: if it was not imported, no cancel scope is open.
-        if sys.modules.get("anyio") is None:
-            return await _Uncancelled(future)
+        with shield:
+            while not future.done():
+                try:
+                    await asyncio.wait([future])
+                except asyncio.CancelledError as error:
+                    cancelled = error
 
-        # Without the shield a cancelled scope of anyio would cancel this task again
-        # in each round of the event loop, until the call ends.
-        with require_anyio().CancelScope(shield=True):
-            return await _Uncancelled(future)
-    except asyncio.CancelledError as error:
-        failure = future.exception()
-        if failure is error:
-            raise
+        if cancelled is not None:
+            raise cancelled from future.exception()
 
-        raise error from failure
+        return future.result()
     finally:
         # Both hold an error whose traceback holds this frame. Without the deletion
         # they would be a reference cycle.
-        del future, failure
+        del future, cancelled
 
 
 def _call_function(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -84,41 +89,6 @@ def _call_function(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwarg
     except StopIteration as error:
         # A future refuses a StopIteration; before Python 3.12.2 it then never ends.
         raise RuntimeError("StopIteration was raised in a worker thread") from error
-
-
-class _Uncancelled(Generic[T]):
-    """
-    Waits for a future that is not cancelled with the task that waits: the task gets
-    its `asyncio.CancelledError` when the future is done.
-
-    `asyncio.wait` in a loop does the same in two rounds of the event loop instead of
-    one. A round takes a quarter of the time of a call in a thread.
-
-    Source:
-        `asyncio.isfuture`: an object with the attribute ``_asyncio_future_blocking``
-        is a future to a task. The task adds its callback to it, and calls its
-        ``cancel`` to be cancelled; if that returns False, the task is cancelled when
-        it resumes.
-    """
-
-    __slots__ = ("_asyncio_future_blocking", "_future", "add_done_callback", "get_loop")
-
-    def __init__(self, future: asyncio.Future[T]) -> None:
-        self._asyncio_future_blocking = False
-        self._future = future
-        self.add_done_callback = future.add_done_callback
-        self.get_loop = future.get_loop
-
-    def __await__(self) -> Generator[Any, None, T]:
-        try:
-            self._asyncio_future_blocking = True
-            yield self
-            return self._future.result()
-        finally:
-            del self  # as in `run_in_thread`
-
-    def cancel(self, msg: Any = None) -> bool:  # noqa: ARG002 - the task gives it
-        return False
 
 
 def import_lazily(

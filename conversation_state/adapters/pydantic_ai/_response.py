@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from conversation_state.adapters._export import PayloadWriter
+from conversation_state.adapters._export import PayloadWriter, in_order
 from conversation_state.adapters._notes import (
     map_of,
     notes_of,
@@ -236,7 +236,13 @@ def _load_finish_reason(node: ObjectReader) -> str:
 def dump_response(
     write: PayloadWriter, message: AssistantMessage, notes: Mapping[str, Any], path: str
 ) -> dict[str, Any]:
-    parts = _dump_parts(write, message, path)
+    parts = [
+        _dump_call(write, one, where)
+        if isinstance(one, ToolCall)
+        else _dump_part(write, one, where)
+        for where, one in in_order(message.parts, message.tool_calls, path)
+    ]
+    parts = [part for part in parts if part is not None]
     raw: dict[str, Any] = {"kind": "response", "parts": parts}
     if message.timestamp is not None or "timestamp" not in map_of(notes, "response"):
         raw["timestamp"] = write_time(write, message.timestamp, path)
@@ -249,29 +255,6 @@ def dump_response(
 
     _dump_meta(write, message, notes, raw, path)
     return restore_keys(raw, notes, "response")
-
-
-def _dump_parts(
-    write: PayloadWriter, message: AssistantMessage, path: str
-) -> list[Any]:
-    placed: list[tuple[float, Any]] = []
-    after = -1.0
-    for at, part in enumerate(message.parts):
-        raw = _dump_part(write, part, f"{path}.parts[{at}]")
-        after = after if part.index is None else float(part.index)
-        if raw is not None:
-            placed.append((after, raw))
-
-    # A call without an index comes after the content. Indexes are those of one list, so
-    # a stable sort restores the order of the loaded response.
-    last = max([at for at, _ in placed], default=-1.0)
-    for at, call in enumerate(message.tool_calls):
-        raw = _dump_call(write, call, f"{path}.tool_calls[{at}]")
-        last = last if call.index is None else float(call.index)
-        placed.append((last, raw))
-
-    placed.sort(key=lambda pair: pair[0])
-    return [raw for _, raw in placed]
 
 
 def _dump_part(write: PayloadWriter, part: Part, path: str) -> Any:

@@ -1,8 +1,6 @@
 """
-Calls of the hosts in worker threads: waited for however the task is cancelled.
-
-`_Uncancelled` relies on how asyncio's tasks wait for what is like a future. It is
-written in C and in Python, and tasks may start eagerly: the tests run on each.
+What hosts share: calls in worker threads, which are waited for however the task is
+cancelled, and names that are imported when they are first used.
 """
 
 import asyncio
@@ -12,6 +10,7 @@ import gc
 import sys
 import threading
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -19,8 +18,7 @@ import pytest
 
 from conversation_state.adapters import _host
 from conversation_state.adapters._host import run_in_thread
-
-KINDS = ["c", "python", *(["eager"] if sys.version_info >= (3, 12) else [])]
+from conversation_state.errors import MissingExtraError
 
 
 class Boom(Exception):  # noqa: N818 - a word to look for
@@ -35,25 +33,11 @@ class Held:
     """
 
 
-@pytest.fixture(params=KINDS)
-def run(request):
+def run(coroutine: Any) -> Any:
     """
-    Like `asyncio.run`, with each kind of task.
+    As `asyncio.run`, within a minute.
     """
-
-    def make_task(loop: Any, coroutine: Any, **options: Any) -> Any:
-        return asyncio.tasks._PyTask(coroutine, loop=loop, **options)  # type: ignore[attr-defined]
-
-    def run_coroutine(coroutine: Any) -> Any:
-        with asyncio.Runner() as runner:
-            if request.param != "c":
-                eager = getattr(asyncio, "eager_task_factory", None)
-                factory = make_task if request.param == "python" else eager
-                runner.get_loop().set_task_factory(factory)
-
-            return runner.run(asyncio.wait_for(coroutine, 60))
-
-    return run_coroutine
+    return asyncio.run(asyncio.wait_for(coroutine, 60))
 
 
 @pytest.fixture
@@ -81,7 +65,7 @@ async def start(*arguments):
 
 
 class TestCall:
-    def test_result(self, run):
+    def test_result(self):
         """
         What it returns, with the arguments and the context of the task.
         """
@@ -99,7 +83,7 @@ class TestCall:
         assert [1, 2, "ann"] == result
         assert threading.get_ident() != thread
 
-    def test_error(self, run):
+    def test_error(self):
         """
         What it raises is raised.
         """
@@ -141,7 +125,7 @@ class TestCall:
         finally:
             gc.enable()
 
-    def test_stop_iteration(self, run):
+    def test_stop_iteration(self):
         """
         The one error that no coroutine can raise is an error, and no endless wait.
         """
@@ -161,23 +145,9 @@ class TestCall:
 
         assert [StopIteration] == [*map(type, causes)]
 
-    def test_one_round(self, run, controlled):
-        """
-        The task goes on in the next round of the event loop.
-        """
-
-        async def check():
-            future = controlled()
-            task = await start(int)
-            future.set_result(7)
-            await asyncio.sleep(0)
-            return task.done() and task.result()
-
-        assert 7 == run(check())
-
 
 class TestCancelled:
-    def test_waits(self, run, controlled):
+    def test_waits(self, controlled):
         """
         However often it is cancelled, the task ends when the call does.
         """
@@ -197,7 +167,7 @@ class TestCancelled:
 
         assert (True, 3) == run(check())
 
-    def test_before_it_waits(self, run, controlled):
+    def test_before_it_waits(self, controlled):
         """
         A cancellation that a task finds when it begins to wait is not lost.
         """
@@ -225,7 +195,7 @@ class TestCancelled:
         assert run(check())
         assert ["ended", "cancelled"] == order
 
-    def test_when_the_call_has_just_ended(self, run, controlled):
+    def test_when_the_call_has_just_ended(self, controlled):
         """
         Nor one that comes after the call ended, and before the task goes on.
         """
@@ -241,7 +211,7 @@ class TestCancelled:
 
         assert run(check())
 
-    def test_cause(self, run, controlled):
+    def test_cause(self, controlled):
         """
         Where the call failed, that is the cause.
         """
@@ -262,7 +232,7 @@ class TestCancelled:
             causes.append(causes[-1].__cause__ or causes[-1].__context__)
         assert failure in causes
 
-    def test_call_itself(self, run, controlled):
+    def test_call_itself(self, controlled):
         """
         A call that is cancelled itself cancels the task.
         """
@@ -276,7 +246,7 @@ class TestCancelled:
 
         assert run(check())
 
-    def test_cancelled_by_what_it_calls(self, run):
+    def test_cancelled_by_what_it_calls(self):
         """
         A cancellation that the call raises is raised as it is.
         """
@@ -296,7 +266,7 @@ class TestCancelled:
         assert error is own
         assert error.__cause__ is None
 
-    def test_timeout(self, run, controlled):
+    def test_timeout(self, controlled):
         """
         A timeout is one when the call has ended; the inner one of two.
         """
@@ -319,7 +289,7 @@ class TestCancelled:
 
         assert [True] == run(check())
 
-    def test_task_group(self, run, controlled):
+    def test_task_group(self, controlled):
         """
         A group whose other task fails waits for the call.
         """
@@ -343,7 +313,7 @@ class TestCancelled:
         assert [True, False] == run(check())
 
     @pytest.mark.parametrize("has_anyio", [True, False])
-    def test_once(self, run, monkeypatch, has_anyio):
+    def test_once(self, monkeypatch, has_anyio):
         """
         A call that was cancelled is made once, and what it did stays done.
         """
@@ -375,7 +345,7 @@ class TestScopes:
     Cancel scopes of anyio, which cancel again and again.
     """
 
-    def test_result_stays(self, run, controlled):
+    def test_result_stays(self, controlled):
         """
         The result of the call comes, and the next `await` is cancelled.
         """
@@ -396,7 +366,7 @@ class TestScopes:
         assert run(check())
         assert [7] == results
 
-    def test_rests(self, run, controlled, monkeypatch):
+    def test_rests(self, controlled, monkeypatch):
         """
         While the call runs, the event loop has nothing to do.
         """
@@ -431,65 +401,59 @@ class TestScopes:
         assert calls < 110  # one in each round is this test's
 
 
-class TestProtocol:
+get = _host.import_lazily(
+    "package", {"Session": "_session"}, extra="agents", needs={"agents", "openai"}
+)
+
+
+def fail_with(error):
     """
-    What `_Uncancelled` relies on: if one of these fails, Python has changed it.
+    What imports nothing, for *error*.
     """
 
-    def test_is_a_future_to_asyncio(self, run, controlled):
+    def fail(_):
+        raise error
+
+    return fail
+
+
+class TestImportLazily:
+    def test_name(self, monkeypatch):
         """
-        What has `_asyncio_future_blocking` is a future, and a task waits for it.
+        A name is that of its module.
         """
+        modules = {"package._session": SimpleNamespace(Session="the class")}
+        monkeypatch.setattr(_host, "import_module", modules.__getitem__)
 
-        async def check():
-            future = controlled()
-            task = await start(int)
-            waiter = getattr(task, "_fut_waiter")  # noqa: B009 - type checkers know it not
-            future.set_result(7)
-            return asyncio.isfuture(waiter), type(waiter), await task
+        assert "the class" == get("Session")
 
-        assert (True, _host._Uncancelled, 7) == run(check())
-
-    def test_is_asked_to_be_cancelled(self, run, controlled, monkeypatch):
+    def test_unknown_name(self):
         """
-        A task that is cancelled asks what it waits for, and remembers that it was
-        cancelled where the answer is False.
+        Another name is not an attribute.
         """
-        asked: list[Any] = []
+        with pytest.raises(AttributeError, match="'package' has no attribute 'Other'"):
+            get("Other")
 
-        def cancel(self, msg=None):
-            asked.append(msg)
-            return False
-
-        monkeypatch.setattr(_host._Uncancelled, "cancel", cancel)
-
-        async def check():
-            future = controlled()
-            task = await start(int)
-            assert task.cancel("why")
-            future.set_result(7)
-            await asyncio.wait([task])
-            return task.cancelled()
-
-        assert run(check())
-        assert ["why"] == asked
-
-    def test_wakes_in_its_context(self, run, controlled):
+    @pytest.mark.parametrize("missing", ["agents", "openai.types"])
+    def test_missing_host(self, monkeypatch, missing):
         """
-        The callback that a task sets goes to the future, with the task's context.
+        Where the host is not installed, the error says which extra brings it.
         """
-        name = contextvars.ContextVar("name", default="")
+        error = ModuleNotFoundError("missing", name=missing)
+        monkeypatch.setattr(_host, "import_module", fail_with(error))
 
-        async def call():
-            name.set("ann")
-            await run_in_thread(int)
-            return name.get()
+        with pytest.raises(MissingExtraError, match=r"conversation-state\[agents\]"):
+            get("Session")
 
-        async def check():
-            future = controlled()
-            task = asyncio.create_task(call())
-            await asyncio.sleep(0)
-            future.set_result(7)
-            return await task
+    @pytest.mark.parametrize("missing", ["httpx", "agentsmith", None])
+    def test_another_module(self, monkeypatch, missing):
+        """
+        Another module that is missing is no matter of the extra.
+        """
+        error = ModuleNotFoundError("missing", name=missing)
+        monkeypatch.setattr(_host, "import_module", fail_with(error))
 
-        assert "ann" == run(check())
+        with pytest.raises(ModuleNotFoundError) as raised:
+            get("Session")
+
+        assert error is raised.value
