@@ -1308,7 +1308,7 @@ class TestFromFunction:
         """
         Without the extra the error names it.
         """
-        for name in ("_functions", "_types", "_docstrings"):
+        for name in ("_functions", "_types", "_classes"):
             monkeypatch.delitem(
                 sys.modules, f"conversation_state.tools.{name}", raising=False
             )

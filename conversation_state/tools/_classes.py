@@ -1,15 +1,18 @@
 """
-Classes with fields: which these are, and the values of their type variables.
+Docstrings in the styles of Google, NumPy, Sphinx and this library; and classes with
+fields: which these are, and the values of their type variables.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import is_dataclass
-from inspect import Parameter, signature
+from inspect import Parameter, cleandoc, signature
 from typing import (
     Any,
     Generic,
+    NamedTuple,
     NotRequired,
     Required,
     TypeAlias,
@@ -19,15 +22,19 @@ from typing import (
 )
 
 import attrs
+import docstring_parser
 import msgspec
 
 __all__ = [
     "WRAPPERS",
+    "Docstring",
     "Variables",
     "has_fields",
     "is_named_tuple",
     "list_constructor",
     "list_typed_dict",
+    "parse_class_docstring",
+    "parse_docstring",
     "resolve_variables",
     "substitute_variables",
     "type_name",
@@ -43,9 +50,6 @@ _OMITTED: Any = object()
 
 
 def has_fields(cls: type) -> bool:
-    """
-    Whether *cls* declares its fields.
-    """
     return (
         attrs.has(cls)
         or is_dataclass(cls)
@@ -134,3 +138,71 @@ def list_constructor(
     for parameter in signature(cls).parameters.values():
         if parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
             yield parameter, hints.get(parameter.name, Any)
+
+
+# A doctest up to the next empty line.
+_DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
+# What dataclasses and named tuples generate where there is no docstring.
+_GENERATED = re.compile(r"\w+\(.*\)", re.DOTALL)
+
+
+class Docstring(NamedTuple):
+    """
+    A parsed docstring.
+
+    Attributes:
+        summary: Its first sentence or sentences, on one line.
+
+        description: All before the first section, without doctests.
+
+        fields: Descriptions of parameters or attributes, by name.
+    """
+
+    summary: str = ""
+    description: str = ""
+    fields: dict[str, str] = {}  # noqa: RUF012 - never changed
+
+
+def parse_docstring(docstring: str | None) -> Docstring:
+    text = _DOCTEST.sub("", cleandoc(docstring or "")).strip()
+    if not text:
+        return Docstring()
+
+    try:
+        parsed = docstring_parser.parse(text)
+    except Exception:  # noqa: BLE001 - an IndexError, too: the text describes itself
+        return Docstring(_join_lines(text.partition("\n\n")[0]), text)
+
+    # NumPy documents several at once (`x, y`), and stars may be written.
+    fields = {
+        name.strip().lstrip("*"): each.description.strip()
+        for each in parsed.params
+        for name in each.arg_name.split(",")
+        if each.description
+    }
+    description = (parsed.description or "").strip()
+    return Docstring(_join_lines(description.partition("\n\n")[0]), description, fields)
+
+
+def _join_lines(text: str) -> str:
+    return " ".join(text.split())
+
+
+def parse_class_docstring(cls: type[Any]) -> Docstring:
+    """
+    The docstring of *cls*, with the descriptions of its bases' fields.
+    """
+    fields: dict[str, str] = {}
+    docstring = Docstring()
+    for each in reversed(cls.__mro__):
+        own = vars(each).get("__doc__")
+        if isinstance(own, str):
+            docstring = parse_docstring(own)
+            fields.update(docstring.fields)
+
+    summary = ""
+    own = vars(cls).get("__doc__")
+    if isinstance(own, str) and not _GENERATED.fullmatch(own):
+        summary = docstring.summary
+
+    return Docstring(summary, "", fields)

@@ -7,13 +7,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from inspect import Parameter, getattr_static
+from inspect import Parameter
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any, Unpack, get_args, get_origin
 
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidToolError
-from conversation_state.tools._docstrings import Docstring, parse_docstring
+from conversation_state.tools._classes import Docstring, parse_docstring
 from conversation_state.tools._schemas import annotate_schema
 from conversation_state.tools._types import Schema, SchemaWriter
 
@@ -75,9 +75,7 @@ def _unwrap_callable(function: Any) -> Any:
         elif hasattr(function, "__wrapped__"):
             function = inspect.unwrap(function)
         else:
-            # The attribute is looked up statically, because a proxy or a mock answers
-            # to any name.
-            call = getattr_static(type(function), "__call__", None)
+            call = type(function).__call__
             if not isinstance(call, FunctionType):
                 return function
 
@@ -87,10 +85,6 @@ def _unwrap_callable(function: Any) -> Any:
 
 
 class _Signature:
-    """
-    The parameters of a function.
-    """
-
     def __init__(self, function: Any, shown: str) -> None:
         self._shown = shown
         self._writer = SchemaWriter(shown)

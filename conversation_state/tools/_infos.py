@@ -96,9 +96,9 @@ class ToolInfo:
     Raises:
         InvalidToolError:
             If there is no name; if *parameters* are something else, or some are
-            a `Parameter` and some are not; if no object can match a JSON Schema,
-            one of type ``string`` for example; if text holds half of a surrogate
-            pair.
+            a `Parameter` and some are not; if a JSON Schema is of something else than
+            an object, of type ``string`` for example; if text holds half of a
+            surrogate pair.
 
     >>> tool = ToolInfo("trains", "Finds trains.", {"to": Parameter("string")})
     >>> tool.schema["properties"]["to"]["type"]

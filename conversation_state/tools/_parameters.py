@@ -5,7 +5,7 @@ One parameter of a tool, and the JSON Schema of several.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 import attrs
 
@@ -42,16 +42,11 @@ _TYPES = tuple(sorted([*_VALUE_TYPES, "array", "object"]))
 # so that every parameter can be written as a schema.
 MAX_PARAMETER_LEVELS = 45
 
-if TYPE_CHECKING:
 
-    def _given_values(value: Sequence[Any]) -> tuple[Any, ...]:
-        """
-        Tells type checkers that the argument may be any sequence.
-        """
-        ...
-
-else:
-    _given_values = None
+def _given_values(values: Sequence[Any]) -> tuple[Any, ...]:
+    # Checked and frozen by the constructor; as a converter it tells type checkers that
+    # the argument may be any sequence.
+    return values  # type: ignore[return-value]
 
 
 @final
@@ -96,12 +91,11 @@ class Parameter:
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.type, str) or self.type not in _TYPES:
-            raise _make_unexpected_error(
-                "type", self.type, f"one of {', '.join(_TYPES)}"
-            )
+            shown = shorten_repr(self.type)
+            _refuse("type", f"is {shown}; expected one of {', '.join(_TYPES)}")
 
         if self.required.__class__ is not bool:
-            raise _make_unexpected_error("required", self.required, "a bool")
+            _refuse("required", f"is {shorten_repr(self.required)}; expected a bool")
 
         description = check_text(
             self.description, "Parameter.description", InvalidToolError
@@ -129,16 +123,17 @@ class Parameter:
     def _freeze_enum(self) -> tuple[Any, ...]:
         given: Any = self.enum
         if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Sequence):
-            raise _make_unexpected_error("enum", given, "a sequence of values")
+            shown = shorten_repr(given)
+            _refuse("enum", f"is {shown}; expected a sequence of values")
 
         if not given:
             return ()
 
         if self.type not in _VALUE_TYPES:
-            raise _make_invalid_error(
+            _refuse(
                 "enum",
-                f"has values for an {self.type}; an enum belongs to "
-                "its items or properties",
+                f"has values for an {self.type}; an enum belongs to its items or "
+                "properties",
             )
 
         what = "Parameter.enum has a value that"
@@ -147,13 +142,11 @@ class Parameter:
         for at, value in enumerate(values):
             if value.__class__ not in _VALUE_TYPES[self.type]:
                 shown = shorten_repr(given[at])
-                raise _make_invalid_error("enum", f"has {shown}; expected {self.type}")
+                _refuse("enum", f"has {shown}; expected {self.type}")
 
         if len({*values}) != len(values):
             twice = next(each for each in values if values.count(each) > 1)
-            raise _make_invalid_error(
-                "enum", f"has {shorten_repr(twice)} more than once"
-            )
+            _refuse("enum", f"has {shorten_repr(twice)} more than once")
 
         return tuple(values)
 
@@ -163,16 +156,18 @@ class Parameter:
             return
 
         if self.type != "array":
-            raise _make_misplaced_error("items", self.type, "only an array has items")
+            kind = with_article(self.type)
+            _refuse("items", f"are given for {kind}; only an array has items")
 
         if not isinstance(items, Parameter):
-            raise _make_unexpected_error("items", items, "a Parameter or None")
+            shown = shorten_repr(items)
+            _refuse("items", f"is {shown}; expected a Parameter or None")
 
         if items.required:
-            raise _make_invalid_error(
+            _refuse(
                 "items",
-                "are required; an array holds any number of items, so "
-                "only the array itself can be",
+                "are required; an array holds any number of items, so only the array "
+                "itself can be",
             )
 
     def _freeze_properties(self) -> Mapping[str, Parameter]:
@@ -181,25 +176,14 @@ class Parameter:
 
         frozen = freeze_parameters(self.properties, "Parameter", "properties")
         if frozen and self.type != "object":
-            raise _make_misplaced_error(
-                "properties", self.type, "only an object has properties"
-            )
+            kind = with_article(self.type)
+            _refuse("properties", f"are given for {kind}; only an object has them")
 
         return frozen
 
 
-def _make_invalid_error(field: str, problem: str) -> InvalidToolError:
-    return InvalidToolError(problem, "Parameter", field)
-
-
-def _make_unexpected_error(
-    field: str, value: object, expected: str
-) -> InvalidToolError:
-    return _make_invalid_error(field, f"is {shorten_repr(value)}; expected {expected}")
-
-
-def _make_misplaced_error(field: str, kind: str, rule: str) -> InvalidToolError:
-    return _make_invalid_error(field, f"are given for {with_article(kind)}; {rule}")
+def _refuse(field: str, problem: str) -> NoReturn:
+    raise InvalidToolError(problem, "Parameter", field)
 
 
 def freeze_parameters(given: Any, owner: str, field: str) -> Mapping[str, Parameter]:

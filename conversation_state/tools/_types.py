@@ -52,11 +52,11 @@ from conversation_state.tools._classes import (
     is_named_tuple,
     list_constructor,
     list_typed_dict,
+    parse_class_docstring,
     resolve_variables,
     substitute_variables,
     type_name,
 )
-from conversation_state.tools._docstrings import parse_class_docstring
 from conversation_state.tools._schemas import add_label, annotate_schema, format_type
 
 __all__ = ["Schema", "SchemaWriter"]
