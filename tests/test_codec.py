@@ -794,8 +794,8 @@ class TestProblems:
         found = wrong(data)
 
         assert 2 == len(found)
-        assert found[0].startswith("$.ledger: total_tokens is ")
-        assert "$.entry_ids[1]: the same as at 0" == found[1]
+        assert "$.entry_ids[1]: the same as at 0" == found[0]
+        assert found[1].startswith("$.ledger: total_tokens is ")
 
     @pytest.mark.parametrize(
         "text",

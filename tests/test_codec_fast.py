@@ -16,8 +16,8 @@ from conversation_state._common_fields import PLAIN
 from conversation_state._persistent import thaw
 from conversation_state.aggregator import Aggregator
 from conversation_state.codec import (
-    _decode,
     _decode_messages,
+    _entries,
     decode,
     encode,
     from_data,
@@ -421,7 +421,7 @@ class TestState:
             mutate(data.draw, document, OTHERS | FOREIGN)
             assume(document.get("kind") == kind)
 
-        with patch.object(_decode, "_read_usual_state", side_effect=Doubt):
+        with patch.object(_entries, "_read_usual_ledger_entry", side_effect=Doubt):
             slow = outcome(document)
 
         assert slow == outcome(document)
@@ -442,9 +442,7 @@ class TestState:
         """
         root = Aggregator.new(messages=USUAL).add_usage(USAGE, model="m")
         for state in (Aggregator.new(), root, root.fork().add(UserMessage("hi"))):
-            with patch.object(
-                _decode, "_read_state_or_turn", side_effect=AssertionError
-            ):
+            with patch.object(_entries, "LEDGER_ENTRY", None):
                 assert state == decode(encode(state))
                 assert state == from_data(to_data(state))
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 from conversation_state._canonical import (
     JsonPath,
     check_acyclic,
     describe_json,
-    is_loadable,
 )
 from conversation_state._persistent import Log
 from conversation_state._wording import shorten_repr
@@ -38,9 +36,7 @@ from conversation_state.codec._entries import (
     check_same_length,
     make_entry,
     read_ledger,
-    read_usual_ledger_entry,
 )
-from conversation_state.codec._fast import DOUBTS, Doubt, read_uuid
 from conversation_state.codec._format import ENVELOPE, FORMAT, INLINE_KINDS, VERSION
 from conversation_state.codec._reader import (
     CodecReader,
@@ -87,24 +83,22 @@ def _read_state_or_turn(
             what = f"is {length}; expected 0 to {len(items)}, the entries there are"
             reader.problems.add((path, name), what)
 
-    what = ""
-    if reader.problems.count == before:
-        # The constructor reports a repeated identity, as it does for all callers.
-        # Finding where it is takes longer, and is done below only if there is one.
-        pairs = zip(ids or (), messages or (), strict=True)
-        given = {"parent_id": None, **given, "entries": list(map(make_entry, pairs))}
-        try:
-            return shape.make(**given)
-        except InvalidUsageError as error:
-            reader.problems.add((path, "ledger"), str(error))
-        except ValueError as error:
-            what = str(error)  # an identity more than once
-
+    are_valid = reader.problems.count == before
     _check_unique(reader, ids or [], (path, "entry_ids"))
     ledger_ids = [each and each.id for each in ledger or ()]
     _check_unique(reader, ledger_ids, (path, "ledger"), "id")
-    if reader.problems.count == before:
-        reader.problems.add(path, what)
+    if not are_valid:
+        return None
+
+    pairs = zip(ids or (), messages or (), strict=True)
+    given = {"parent_id": None, **given, "entries": list(map(make_entry, pairs))}
+    try:
+        return shape.make(**given)
+    except InvalidUsageError as error:
+        reader.problems.add((path, "ledger"), str(error))
+    except ValueError:  # an identity more than once
+        if reader.problems.count == before:
+            raise
 
     return None
 
@@ -115,11 +109,23 @@ def _check_unique(
     """
     Add each repeated one of *ids* as a problem.
     """
+    if len({*ids}) == len(ids):
+        return
+
     first: dict[str, int] = {}
     for i, id in enumerate(ids):
         if id is not None and first.setdefault(id, i) != i:
             where = ((path, i), field) if field else (path, i)
             reader.problems.add(where, f"the same as at {first[id]}")
+
+
+def _make_aggregator(
+    entries: list[Any], ledger: list[Any], **fields: Any
+) -> Aggregator:
+    # `Aggregator.rebuild` would check all that is checked here once more.
+    return Aggregator.rebuild_from_logs(
+        entries=_EMPTY_LOG.extend(entries), ledger=_EMPTY_LOG.extend(ledger), **fields
+    )
 
 
 _TURN = strict_shape(
@@ -131,7 +137,7 @@ _TURN = strict_shape(
     ledger=read_ledger,
 )
 _AGGREGATOR = strict_shape(
-    Aggregator.rebuild,
+    _make_aggregator,
     *(*_TURN.required, "root_id", "init_len", "init_ledger_len"),
     **ORIGIN_FIELDS,
     **MESSAGE_FIELDS,
@@ -141,59 +147,6 @@ _read_aggregator = partial(_read_state_or_turn, shape=_AGGREGATOR)
 _CHECKPOINT = strict_shape(
     Checkpoint, "state", state=_read_aggregator, label=CodecReader.text
 )
-
-
-_USUAL_FIELDS = len(ENVELOPE) + len(_AGGREGATOR.required)
-
-
-def _read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
-    """
-    The state that a whole document is of, or what `DOUBTS` are raised.
-    """
-    if (
-        data.__class__ is not dict
-        or data["kind"] != "aggregator"
-        or data["format"] != FORMAT
-        or data["version"].__class__ is not int  # true equals 1
-        or data["version"] != VERSION
-    ):
-        raise Doubt
-
-    # The number of fields shows that there are no unknown ones, which would be
-    # problems.
-    ids, raw, entries = data["entry_ids"], data["messages"], data["ledger"]
-    length, ledger_length = data["init_len"], data["init_ledger_len"]
-    parent_id, seen = data.get("parent_id"), reader.seen
-    if (
-        not ids.__class__ is raw.__class__ is entries.__class__ is list
-        or not length.__class__ is ledger_length.__class__ is int
-        or len(data) != _USUAL_FIELDS + (parent_id is not None)
-        or not {str}.issuperset(map(type, ids))
-        or not (reader.is_parsed or is_loadable(ids))
-    ):
-        raise Doubt
-
-    messages = read_messages(reader, raw, (None, "messages"))
-    ledger = list(map(partial(read_usual_ledger_entry, reader), entries))
-    if (
-        messages is None
-        # This also finds more or fewer identities than messages.
-        or len({*ids}) != len(messages)
-        or len({*map(itemgetter(0), ledger)}) != len(ledger)
-    ):
-        raise Doubt
-
-    return Aggregator.rebuild_from_logs(
-        id=read_uuid(data["id"], seen),
-        parent_id=None if parent_id is None else read_uuid(parent_id, seen),
-        root_id=read_uuid(data["root_id"], seen),
-        init_len=length,
-        init_ledger_len=ledger_length,
-        entries=_EMPTY_LOG.extend(
-            list(map(make_entry, zip(ids, messages, strict=True)))
-        ),
-        ledger=_EMPTY_LOG.extend(ledger),
-    )
 
 
 # Templates
@@ -300,17 +253,6 @@ def read_document(
     """
     reader = CodecReader(is_parsed=is_parsed)
     problems = reader.problems
-    if expect is None or expect is Aggregator:
-        problems.is_trial = True
-        try:
-            return _read_usual_state(reader, data), reader
-        except DOUBTS:
-            pass
-        finally:
-            problems.is_trial = False
-
-    # The fast pass needs no such check: it accepts only what `is_loadable` accepts, and
-    # data that contains itself is refused there.
     if not is_parsed and data.__class__ is dict:
         check_acyclic(data)
 

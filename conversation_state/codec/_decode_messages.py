@@ -274,9 +274,6 @@ def read_message(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     try:
         return _read_fast(raw, reader)
     except DOUBTS:
-        if reader.problems.is_trial and not reader.is_parsed:
-            raise  # it may hold itself, and the slow pass would never end
-
         return _read_slowly(reader, raw, path)
 
 

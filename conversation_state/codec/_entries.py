@@ -22,7 +22,7 @@ from conversation_state.codec._decode_messages import (
     strict_shape,
 )
 from conversation_state.codec._encode_messages import write_ledger_entry, write_message
-from conversation_state.codec._fast import Doubt
+from conversation_state.codec._fast import DOUBTS, Doubt
 from conversation_state.codec._fast import read_usage as read_fast_usage
 from conversation_state.codec._format import parse_time
 from conversation_state.codec._reader import (
@@ -34,7 +34,6 @@ from conversation_state.codec._reader import (
 from conversation_state.messages import Message
 
 __all__ = [
-    "LEDGER_ENTRY",
     "MESSAGE_FIELDS",
     "ORIGIN_FIELDS",
     "check_same_length",
@@ -44,7 +43,6 @@ __all__ = [
     "encode_message",
     "make_entry",
     "read_ledger",
-    "read_usual_ledger_entry",
 ]
 
 
@@ -154,13 +152,16 @@ LEDGER_ENTRY = strict_shape(
     id=CodecReader.text,
     **_LEDGER_FIELDS,
 )
-read_ledger = array_reader(object_reader(LEDGER_ENTRY))
 
 
-def read_usual_ledger_entry(reader: CodecReader, raw: Any) -> LedgerEntry:
-    """
-    A ledger entry, or what `DOUBTS` are raised.
-    """
+def _read_ledger_entry(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
+    try:
+        return _read_usual_ledger_entry(reader, raw)
+    except DOUBTS:
+        return reader.read_object(raw, path, LEDGER_ENTRY)
+
+
+def _read_usual_ledger_entry(reader: CodecReader, raw: Any) -> LedgerEntry:
     if raw.__class__ is not dict or not (reader.is_parsed or is_loadable(raw)):
         raise Doubt
 
@@ -174,6 +175,9 @@ def read_usual_ledger_entry(reader: CodecReader, raw: Any) -> LedgerEntry:
         raise Doubt
 
     return LedgerEntry(id, read_fast_usage(raw["usage"]), model, at)
+
+
+read_ledger = array_reader(_read_ledger_entry)
 
 
 MESSAGE_FIELDS: dict[str, Read] = {

@@ -18,7 +18,7 @@ from conversation_state._canonical import JsonPath, describe_json, render_path
 from conversation_state._persistent import check_text, freeze
 from conversation_state._persistent.frozen import MAX_LEVELS
 from conversation_state._wording import format_count
-from conversation_state.codec._fast import Doubt, Seen
+from conversation_state.codec._fast import Seen
 from conversation_state.codec._format import parse_base64, parse_time, parse_uuid
 from conversation_state.errors import (
     DecodeError,
@@ -76,16 +76,11 @@ class Shape(NamedTuple):
 class Problems:
     """
     The problems found so far: all of them counted, the first hundred listed.
-
-    Attributes:
-        is_trial: Whether what is read now will be read again if there is a
-            problem, so that the first one is a `Doubt`.
     """
 
-    __slots__ = ("_listed", "count", "is_trial")
+    __slots__ = ("_listed", "count")
 
     def __init__(self) -> None:
-        self.is_trial = False
         self.count = 0
         self._listed: list[Problem] = []
 
@@ -93,9 +88,6 @@ class Problems:
         """
         Add a problem at *path*, or at the path *inside* of it.
         """
-        if self.is_trial:
-            raise Doubt
-
         self.count += 1
         if len(self._listed) < _MAX_LISTED:
             self._listed.append(Problem(f"{render_path(path)}{inside}", what))

@@ -177,7 +177,9 @@ class Parameter:
         frozen = freeze_parameters(self.properties, "Parameter", "properties")
         if frozen and self.type != "object":
             kind = with_article(self.type)
-            _refuse("properties", f"are given for {kind}; only an object has them")
+            _refuse(
+                "properties", f"are given for {kind}; only an object has properties"
+            )
 
         return frozen
 
