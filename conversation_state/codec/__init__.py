@@ -256,44 +256,10 @@ class Codec:
 _DEFAULT = Codec()
 
 
-def encode(value: object) -> bytes:
-    """
-    *value* as bytes: see `Codec.encode`.
-
-    >>> from conversation_state.messages import UserMessage
-    >>> print(encode(UserMessage("Hi!")).decode())
-    {"format":"conversation_state","version":1,...{"role":"user","content":"Hi!"}}
-    """
-    return _DEFAULT.encode(value)
-
-
-def to_data(value: object) -> dict[str, Any]:
-    """
-    *value* as plain JSON values: see `Codec.to_data`.
-    """
-    return _DEFAULT.to_data(value)
-
-
-@overload
-def decode(data: Data, *, expect: None = None) -> Any: ...
-@overload
-def decode(data: Data, *, expect: type[T]) -> T: ...
-def decode(data: Data, *, expect: type[Any] | None = None) -> Any:
-    """
-    The value that was encoded as *data*: see `Codec.decode`.
-    """
-    return _DEFAULT.decode(data, expect=expect)
-
-
-@overload
-def from_data(data: Any, *, expect: None = None) -> Any: ...
-@overload
-def from_data(data: Any, *, expect: type[T]) -> T: ...
-def from_data(data: Any, *, expect: type[Any] | None = None) -> Any:
-    """
-    The value that plain JSON values represent: see `Codec.from_data`.
-    """
-    return _DEFAULT.from_data(data, expect=expect)
+encode = _DEFAULT.encode
+to_data = _DEFAULT.to_data
+decode = _DEFAULT.decode
+from_data = _DEFAULT.from_data
 
 
 @overload
