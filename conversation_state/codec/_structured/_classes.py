@@ -51,19 +51,7 @@ from conversation_state.codec._structured._values import (
     read_items,
 )
 
-__all__ = ["OwnValue", "class_hook", "union_hook"]
-
-
-class OwnValue:
-    """
-    A value of this library in place of its JSON, where a value is read back to
-    check that it can be: those of this library always can.
-    """
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+__all__ = ["class_hook", "union_hook"]
 
 
 def class_hook(converter: Converter, kind: Any, origin: type) -> Hook | None:
@@ -227,13 +215,10 @@ def _read_own_value(read: Read, raw: Any, kind: Any) -> Any:
     """
     A value of this library, of class *kind*.
     """
-    if raw.__class__ is OwnValue:
-        value = raw.value
-    else:
-        reader = CodecReader()
-        value = read(reader, raw, None)
-        if reader.problems.count:
-            raise reader.problems.error()
+    reader = CodecReader()
+    value = read(reader, raw, None)
+    if reader.problems.count:
+        raise reader.problems.error()
 
     cls = get_origin(kind) or kind  # without the argument of a Timeline
     if isinstance(value, cls):
