@@ -55,19 +55,17 @@ from conversation_state.errors._values import (
 )
 
 if TYPE_CHECKING:
-    from conversation_state.errors._branches import (
-        BranchError,
-        FanOutError,
-        UnknownMomentError,
-    )
     from conversation_state.errors._content import (
+        BranchError,
         ConcatError,
         DecodeError,
+        FanOutError,
         MissingVariableError,
         ParseError,
         Problem,
         ProviderStreamError,
         TemplateError,
+        UnknownMomentError,
     )
     from conversation_state.errors._store import (
         MirroredNameError,
@@ -123,20 +121,19 @@ __all__ = [
 
 # Imported late: messages and states don't raise them, and each file takes its part of
 # the package's import.
-_BRANCHES = f"{__name__}._branches"
 _CONTENT = f"{__name__}._content"
 _STORE = f"{__name__}._store"
 _TRIMMING = f"{__name__}._trimming"
 __getattr__, __dir__ = open_later(
     __name__,
     {
-        "BranchError": _BRANCHES,
+        "BranchError": _CONTENT,
         "BudgetExceededError": _TRIMMING,
         "CompactionError": _TRIMMING,
         "ConcatError": _CONTENT,
         "DecodeError": _CONTENT,
         "DroppedHistoryError": _TRIMMING,
-        "FanOutError": _BRANCHES,
+        "FanOutError": _CONTENT,
         "InvalidTranscriptError": _TRIMMING,
         "MirroredNameError": _STORE,
         "MissingVariableError": _CONTENT,
@@ -150,7 +147,7 @@ __getattr__, __dir__ = open_later(
         "StoreError": _STORE,
         "TemplateError": _CONTENT,
         "UnknownModelError": _TRIMMING,
-        "UnknownMomentError": _BRANCHES,
+        "UnknownMomentError": _CONTENT,
         "UnknownOutcomeError": _STORE,
         "UnpricedError": _TRIMMING,
     },

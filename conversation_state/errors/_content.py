@@ -1,22 +1,28 @@
 """
-Content that can't be decoded, joined or rendered.
+Content that can't be decoded, joined or rendered; failed steps of branches.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import attrs
 
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.errors._values import ConversationStateError, show_in_package
 
 __all__ = [
+    "BranchError",
     "ConcatError",
     "DecodeError",
+    "FanOutError",
     "MissingVariableError",
     "ParseError",
     "Problem",
     "ProviderStreamError",
     "TemplateError",
+    "UnknownMomentError",
 ]
 
 
@@ -40,6 +46,7 @@ class Problem(NamedTuple):
 show_in_package(Problem)
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class _ProblemsError(ConversationStateError, ValueError):
     """
     Problems with their paths.
@@ -48,10 +55,6 @@ class _ProblemsError(ConversationStateError, ValueError):
     _cannot: ClassVar[str]
 
     problems: tuple[Problem, ...]
-
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__(problems)
-        self.problems = problems
 
     def __str__(self) -> str:
         problems = format_count(len(self.problems), "problem")
@@ -81,6 +84,7 @@ class ParseError(_ProblemsError):
     _cannot = "parse this message"
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class ConcatError(ConversationStateError, ValueError):
     """
     Chunks that can't be of one message.
@@ -97,23 +101,10 @@ class ConcatError(ConversationStateError, ValueError):
         chunk: The number of this chunk, from 0 on, or None.
     """
 
-    field: str
-    ours: object
-    theirs: object
-    chunk: int | None
-
-    def __init__(
-        self,
-        field: str = "",
-        ours: object = None,
-        theirs: object = None,
-        chunk: int | None = None,
-    ) -> None:
-        super().__init__(field, ours, theirs, chunk)
-        self.field = field
-        self.ours = ours
-        self.theirs = theirs
-        self.chunk = chunk
+    field: str = ""
+    ours: object = None
+    theirs: object = None
+    chunk: int | None = None
 
     def __str__(self) -> str:
         if not self.field:
@@ -131,6 +122,7 @@ class ConcatError(ConversationStateError, ValueError):
         )
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class ProviderStreamError(ConversationStateError, RuntimeError):
     """
     A provider reported a failure in the middle of a response.
@@ -142,17 +134,13 @@ class ProviderStreamError(ConversationStateError, RuntimeError):
     """
 
     reason: str
-    event: object
-
-    def __init__(self, reason: str, event: object = None) -> None:
-        super().__init__(reason, event)
-        self.reason = reason
-        self.event = event
+    event: object = None
 
     def __str__(self) -> str:
         return f"the provider broke off: {self.reason}"
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class TemplateError(ConversationStateError, ValueError):
     """
     A template that can't be rendered.
@@ -165,11 +153,6 @@ class TemplateError(ConversationStateError, ValueError):
 
     problem: str
     template: str
-
-    def __init__(self, problem: str, template: str) -> None:
-        super().__init__(problem, template)
-        self.problem = problem
-        self.template = template
 
     def __str__(self) -> str:
         what = f" {self.template!r}" if self.template else ""
@@ -193,3 +176,139 @@ class MissingVariableError(TemplateError, LookupError):
         # Pickles call the class with `args`, so they are its own and not its parent's.
         self.args = (variable, template)
         self.variable = variable
+
+
+# Branches
+
+_LISTED = 5
+
+
+@attrs.define(slots=False, repr=False, eq=False)
+class BranchError(ConversationStateError, RuntimeError):
+    """
+    A step of a fan-out that did not return a state of its branch.
+
+    Attributes:
+        step: The step's number, from 0 on.
+
+        name: The step's name.
+
+        problem: What it returned, and what to do.
+    """
+
+    step: int
+    name: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"step {self.step} ({self.name}) {self.problem}"
+
+
+class FanOutError(ConversationStateError, ExceptionGroup[Exception]):
+    """
+    Steps of a fan-out that failed; the results of the others are kept.
+
+    A group of the errors that steps and *on_turn* raised, so that ``except*`` can
+    handle some and leave the rest.
+
+    Attributes:
+        state: The state with the additions of all branches, also of failed ones.
+
+        failures: The failures, each with its step, its error and its turn.
+    """
+
+    state: Any
+    failures: tuple[Any, ...]
+
+    def __new__(
+        cls,
+        state: Any,
+        failures: Sequence[Any],
+        errors: Sequence[Exception] | None = None,
+    ) -> Self:
+        """
+        A group of the errors of *failures*; or of *errors*, some of these and those
+        of *on_turn*.
+        """
+        of_steps = [failure.error for failure in failures]
+        raised = of_steps if errors is None else errors
+        steps = [str(failure.step) for failure in failures]
+        problem = "on_turn of a fan-out raised"
+        if steps:
+            some = f"steps {', '.join(steps[:-1])} and {steps[-1]}"
+            which = some if len(steps) > 1 else f"step {steps[0]}"
+            problem = f"{which} of a fan-out failed"
+            if not set(_leaf_errors(raised)) <= set(_leaf_errors(of_steps)):
+                problem += ", and on_turn raised"
+
+        # A group is made in `__new__`: the text and the errors can't be set later.
+        text = f"{problem}; .state has what all branches added"
+        error = super().__new__(cls, text, raised)
+        error.state = state
+        error.failures = tuple(failures)
+        return error
+
+    def __init__(
+        self,
+        state: Any,
+        failures: Sequence[Any],
+        errors: Sequence[Exception] | None = None,
+    ) -> None:
+        super().__init__(state, failures, errors)  # type: ignore[call-arg]  # sets args, for pickling
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without it, Dask pickles every group as made of a text and errors.
+        return type(self), self.args, self.__dict__
+
+    def derive(self, excs: Sequence[Any], /) -> FanOutError:  # type: ignore[override]  # the same for errors of any kind
+        """
+        The same for some of the errors; `split` and ``except*`` call it.
+        """
+        # Without it, a part of the group would be a plain ExceptionGroup, without the
+        # state that the other branches made.
+        some = set(_leaf_errors(excs))
+        failures = [
+            failure
+            for failure in self.failures
+            if not some.isdisjoint(_leaf_errors([failure.error]))
+        ]
+        return FanOutError(self.state, failures, excs)
+
+
+def _leaf_errors(errors: Iterable[BaseException]) -> Iterator[int]:
+    # By identity of the leaves: `split` makes new groups of the same errors.
+    for error in errors:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaf_errors(error.exceptions)
+        else:
+            yield id(error)
+
+
+@attrs.define(slots=False, repr=False, eq=False)
+class UnknownMomentError(ConversationStateError, LookupError):
+    """
+    A moment that a timeline does not keep, or that is not ahead of its present.
+
+    Attributes:
+        asked: The number or the label of the moment.
+
+        problem: The problem with it.
+
+        there: Number and label of valid moments: those right ahead, or the newest
+            that are kept.
+    """
+
+    asked: int | str
+    problem: str
+    there: tuple[tuple[int, str], ...] = ()
+
+    def __str__(self) -> str:
+        # The last ones are the newest, and the likeliest to be meant.
+        few = [
+            f"{number} ({shorten_repr(label)})" if label else str(number)
+            for number, label in self.there[-_LISTED:]
+        ]
+        valid = ", ".join(few) or "none"
+        return (
+            f"moment {shorten_repr(self.asked)} {self.problem}; valid moments: {valid}"
+        )

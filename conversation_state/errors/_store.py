@@ -4,6 +4,8 @@ Failed operations of stores.
 
 from __future__ import annotations
 
+import attrs
+
 from conversation_state._wording import shorten_repr
 from conversation_state.errors._values import ConversationStateError
 
@@ -17,6 +19,7 @@ __all__ = [
 ]
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class StoreError(ConversationStateError, RuntimeError):
     """
     An operation of a store failed. Nothing was changed, except perhaps after an
@@ -30,11 +33,6 @@ class StoreError(ConversationStateError, RuntimeError):
 
     store: str
     problem: str
-
-    def __init__(self, store: str, problem: str) -> None:
-        super().__init__(store, problem)
-        self.store = store
-        self.problem = problem
 
     def __str__(self) -> str:
         return f"{self.store}: {self.problem}"

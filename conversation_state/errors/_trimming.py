@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.errors._values import ConversationStateError
 
@@ -20,6 +22,7 @@ __all__ = [
 ]
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class InvalidTranscriptError(ConversationStateError, ValueError):
     """
     No valid view of a conversation contains its newest message.
@@ -35,12 +38,8 @@ class InvalidTranscriptError(ConversationStateError, ValueError):
     problems: tuple[str, ...]
     # Set by `trim` if summaries were made before the error: they cost tokens, and would
     # be lost with the view.
-    summaries: tuple[Any, ...] = ()
-    summary_responses: tuple[Any, ...] = ()
-
-    def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__(problems)
-        self.problems = problems
+    summaries: tuple[Any, ...] = attrs.field(default=(), init=False)
+    summary_responses: tuple[Any, ...] = attrs.field(default=(), init=False)
 
     def __str__(self) -> str:
         return (
@@ -49,6 +48,7 @@ class InvalidTranscriptError(ConversationStateError, ValueError):
         )
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class DroppedHistoryError(InvalidTranscriptError):
     """
     A view leaves messages out because a place in the conversation is invalid.
@@ -65,15 +65,6 @@ class DroppedHistoryError(InvalidTranscriptError):
 
     seqs: tuple[int, ...]
     dropped: int
-
-    def __init__(
-        self, problems: tuple[str, ...], seqs: tuple[int, ...], dropped: int
-    ) -> None:
-        # Not the parent's, which would make the problems the only argument of a pickle.
-        ConversationStateError.__init__(self, problems, seqs, dropped)
-        self.problems = problems
-        self.seqs = seqs
-        self.dropped = dropped
 
     def __str__(self) -> str:
         why = "; ".join(self.problems)
@@ -94,6 +85,7 @@ class DroppedHistoryError(InvalidTranscriptError):
         return hash(self.args)
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class BudgetExceededError(ConversationStateError, ValueError):
     """
     Even the smallest valid view of a conversation is over the budget.
@@ -110,14 +102,8 @@ class BudgetExceededError(ConversationStateError, ValueError):
 
     needed_tokens: int
     limit_tokens: int
-    # On the class, as above: facts that come later are not arguments of the error.
-    summaries: tuple[Any, ...] = ()
-    summary_responses: tuple[Any, ...] = ()
-
-    def __init__(self, needed_tokens: int, limit_tokens: int) -> None:
-        super().__init__(needed_tokens, limit_tokens)
-        self.needed_tokens = needed_tokens
-        self.limit_tokens = limit_tokens
+    summaries: tuple[Any, ...] = attrs.field(default=(), init=False)
+    summary_responses: tuple[Any, ...] = attrs.field(default=(), init=False)
 
     def __str__(self) -> str:
         return (
@@ -128,6 +114,7 @@ class BudgetExceededError(ConversationStateError, ValueError):
         )
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class CompactionError(ConversationStateError, ValueError):
     """
     Messages that one message can't replace, or an invalid summary.
@@ -144,19 +131,15 @@ class CompactionError(ConversationStateError, ValueError):
 
     problem: str
     seqs: tuple[int, ...]
-    summaries: tuple[Any, ...] = ()
-    summary_responses: tuple[Any, ...] = ()
-
-    def __init__(self, problem: str, seqs: tuple[int, ...]) -> None:
-        super().__init__(problem, seqs)
-        self.problem = problem
-        self.seqs = seqs
+    summaries: tuple[Any, ...] = attrs.field(default=(), init=False)
+    summary_responses: tuple[Any, ...] = attrs.field(default=(), init=False)
 
     def __str__(self) -> str:
         few = [f"messages[{seq}]" for seq in self.seqs[:1] + self.seqs[1:][-1:]]
         return f"can't compact {' to '.join(few)}: {self.problem}"
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class UnknownModelError(ConversationStateError, LookupError):
     """
     A model that a registry does not have.
@@ -171,13 +154,7 @@ class UnknownModelError(ConversationStateError, LookupError):
 
     model: str
     registry: str
-    near: tuple[str, ...]
-
-    def __init__(self, model: str, registry: str, near: tuple[str, ...] = ()) -> None:
-        super().__init__(model, registry, near)
-        self.model = model
-        self.registry = registry
-        self.near = near
+    near: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         shown = f"{self.registry} knows no model {shorten_repr(self.model)}"
@@ -190,6 +167,7 @@ class UnknownModelError(ConversationStateError, LookupError):
         return f"{shown}; did you mean {' or '.join(map(repr, self.near))}?"
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class UnpricedError(ConversationStateError, ValueError):
     """
     Usage without a known price.
@@ -203,16 +181,12 @@ class UnpricedError(ConversationStateError, ValueError):
     model: str
     why: str
 
-    def __init__(self, model: str, why: str) -> None:
-        super().__init__(model, why)
-        self.model = model
-        self.why = why
-
     def __str__(self) -> str:
         of = f" of {self.model!r}" if self.model else ""
         return f"can't price this usage{of}: {self.why}"
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class MissingVocabularyError(ConversationStateError, FileNotFoundError):
     """
     A tokenizer needs a file that is missing; it is not downloaded automatically.
@@ -228,14 +202,6 @@ class MissingVocabularyError(ConversationStateError, FileNotFoundError):
     vocabulary: str
     url: str
     places: tuple[str, ...]
-
-    def __init__(self, vocabulary: str, url: str, places: tuple[str, ...]) -> None:
-        # An OSError reads its arguments as a number, a text and a file.
-        super().__init__()
-        self.args = (vocabulary, url, places)
-        self.vocabulary = vocabulary
-        self.url = url
-        self.places = places
 
     def __str__(self) -> str:
         return (

@@ -4,6 +4,8 @@ Invalid values, and the root of all errors.
 
 from __future__ import annotations
 
+import attrs
+
 __all__ = [
     "ConversationStateError",
     "InvalidDocumentError",
@@ -105,6 +107,7 @@ class StreamClosedError(ConversationStateError, RuntimeError):
     """
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class MissingExtraError(ConversationStateError, ImportError):
     """
     A feature needs packages that are not installed.
@@ -117,11 +120,6 @@ class MissingExtraError(ConversationStateError, ImportError):
 
     wanted: str
     extra: str
-
-    def __init__(self, wanted: str, extra: str) -> None:
-        super().__init__(wanted, extra)
-        self.wanted = wanted
-        self.extra = extra
 
     def __str__(self) -> str:
         return (
