@@ -200,7 +200,11 @@ class AnthropicLoader(MessageLoader):
         if self.count > problems:
             return []
 
-        return [kind(content, metadata=node.metadata(SOURCE), **fields)]
+        # Without metadata messages share what all of them have.
+        if node.notes or node.keys:
+            fields["metadata"] = node.metadata(SOURCE)
+
+        return [kind(content, **fields)]
 
     def _load_result(self, node: ObjectReader, block: ObjectReader) -> list[Message]:
         problems = self.count

@@ -143,8 +143,8 @@ class AnthropicStream:
         if pieces is None or delta.get("type") != pieces.word or not delta[pieces.key]:
             return
 
-        if delta.keys() <= {pieces.key, "type", *pieces.noise}:
-            path = (("delta",), (pieces.key, *pieces.noise))
+        if delta.keys() <= pieces.known:
+            path = (("delta",), (pieces.key, "estimated_tokens"))
             make = pieces.make_chunks(block.index)
             self.template.remember(event, path, block.cut, make, check=_has_plain_index)
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import attrs
+
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import DocumentReader, ObjectReader
@@ -45,28 +47,40 @@ class _Pieces(NamedTuple):
 
         make_chunks: What, given the index, makes a function from a piece to a chunk.
 
-        noise: Other keys of these deltas, which say nothing about the response.
+        known: The keys of these deltas that bring nothing else.
     """
 
     word: str
     key: str
     field: str
     make_chunks: Callable[[int], Callable[[str], AssistantMessage]]
-    noise: frozenset[str] = frozenset()
+    known: frozenset[str]
 
 
 # By the type of the block. How many tokens a thought has so far is a guess, to be shown
 # while it arrives.
 _PIECES = {
-    "text": _Pieces("text_delta", "text", "text", partial(part_chunks, TextPart)),
+    "text": _Pieces(
+        "text_delta",
+        "text",
+        "text",
+        partial(part_chunks, TextPart),
+        frozenset({"text", "type"}),
+    ),
     "thinking": _Pieces(
         "thinking_delta",
         "thinking",
         "thinking",
         partial(part_chunks, ReasoningPart),
-        frozenset({"estimated_tokens"}),
+        frozenset({"estimated_tokens", "thinking", "type"}),
     ),
-    "tool_use": _Pieces("input_json_delta", "partial_json", "input", call_chunks),
+    "tool_use": _Pieces(
+        "input_json_delta",
+        "partial_json",
+        "input",
+        call_chunks,
+        frozenset({"partial_json", "type"}),
+    ),
 }
 # What blocks are before their first piece, if the server leaves their start out.
 _FRESH: dict[str, dict[str, Any]] = {
@@ -102,20 +116,21 @@ class StreamBlock:
     def start(self, block: ObjectReader) -> list[AssistantMessage]:
         field = self.pieces.field if self.pieces else ""
         raw = block.reading.rest(block.raw, frozenset({field}), block.path)
-        self._raw = {**raw, **{k: v for k, v in self._raw.items() if k not in raw}}
+        for key, value in self._raw.items():
+            raw.setdefault(key, value)
+
+        self._raw = raw
         self._path = block.path
         if self.pieces is None:
             return []
 
         node = ObjectReader(block.reading, self._raw, block.path)
         if self._kind == "tool_use":
-            # It is still to come, so it may well be missing.
+            # It is still to come, so it may well be missing. All else is known.
             self._raw["input"] = block.raw.get("input") or {}
             call = read_call(node, self.index)
-            self._raw["input"] = {}
             self._arguments = call.arguments
-            begun = ToolCall(call.id, call.name, index=self.index)
-            return [AssistantMessage(tool_calls=(begun,))]
+            return [AssistantMessage(tool_calls=(attrs.evolve(call, arguments=""),))]
 
         if self._kind == "thinking":
             self._raw["signature"] = node.optional("signature")
@@ -157,7 +172,7 @@ class StreamBlock:
             known |= self._read_whole(delta)
         elif raw.get("type") == self.pieces.word:
             chunks = self._give(delta, self.pieces.key)
-            known |= {self.pieces.key, *self.pieces.noise}
+            known = self.pieces.known
         elif self._kind == "text" and "citation" in raw:
             where = f"{delta.path}.citation"
             citation = delta.reading.json(raw["citation"], where)
@@ -168,7 +183,7 @@ class StreamBlock:
             known |= {"citation"}
         elif self._kind == "thinking" and "signature" in raw:
             self._raw["signature"] = delta.text("signature") or self._raw["signature"]
-            known |= {"signature", *self.pieces.noise}
+            known |= {"estimated_tokens", "signature"}
         else:
             self._deltas.append(delta.reading.json(raw, delta.path))
             return []
@@ -213,8 +228,8 @@ class StreamBlock:
         """
         The last chunks; *is_broken* says whether the block did not come to its end.
         """
-        read, rest = DocumentReader(), self.cut.rest()
-        node = ObjectReader(read, self._raw, self._path)
+        rest = self.cut.rest()
+        node = ObjectReader(DocumentReader(), self._raw, self._path)
         if self._deltas:
             node.notes["deltas"] = self._deltas
 
@@ -223,7 +238,7 @@ class StreamBlock:
 
         signature = ""
         if self._kind == "tool_use":
-            metadata = read_call(node).metadata
+            metadata = node.metadata(SOURCE)
             # A call whose input is to come begins with {}; any other input is whole.
             if not (self._is_given or rest or (is_broken and self._arguments == "{}")):
                 rest = self._arguments

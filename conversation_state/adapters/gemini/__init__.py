@@ -88,10 +88,10 @@ Source:
 """
 
 from conversation_state.adapters._export import Export, Lost
-from conversation_state.adapters.gemini._chunks import aload_chunks, load_chunks
 from conversation_state.adapters.gemini._dump import dump, dump_tools
 from conversation_state.adapters.gemini._load import load
 from conversation_state.adapters.gemini._response import load_usage
+from conversation_state.adapters.gemini._stream import aload_chunks, load_chunks
 
 __all__ = [
     "Export",

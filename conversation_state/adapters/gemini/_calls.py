@@ -1,24 +1,33 @@
 """
-Calls of functions and what they returned, as parts of a content.
+Calls of functions and what they returned, as parts of a content; and the calls of a
+stream, which come whole but for those of Vertex AI whose arguments come in pieces, each
+with the path it belongs to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import attrs
 
 from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
 from conversation_state.adapters._notes import list_of, map_of
-from conversation_state.adapters._reading import is_list, is_map
+from conversation_state.adapters._reading import (
+    DocumentReader,
+    ObjectReader,
+    is_list,
+    is_map,
+)
 from conversation_state.adapters.gemini._parts import (
-    SKIP_SIGNATURE,
     SOURCE,
-    WRAPPERS,
     CasedObject,
     cased_key,
     kind_of,
     object_of,
     read_part,
+    snake_case,
     text_of,
     write_media,
 )
@@ -26,12 +35,17 @@ from conversation_state.messages import ToolMessage
 from conversation_state.parts import MediaPart, Part, TextPart, UnknownPart
 from conversation_state.tools import ToolCall
 
-__all__ = ["read_call", "read_returned", "write_call", "write_result"]
+__all__ = ["StreamedCalls", "read_call", "read_returned", "write_call", "write_result"]
+
+# What Google has for calls that no Gemini made, whose thoughts it would miss.
+_SKIP_SIGNATURE = "skip_thought_signature_validator"
+
+# The keys under which SDKs put a result that is not an object: Google's
+# own key first, then those of its SDK and of others.
+_WRAPPERS = ("output", "result", "return_value", "content")
 
 
-def read_call(
-    node: CasedObject, made_id: str, index: int | None, *, first: bool
-) -> ToolCall:
+def read_call(node: CasedObject, made_id: str, *, first: bool) -> ToolCall:
     """
     The call at *node*, with *made_id* unless it has one; *first* says whether
     it is the first one in its content.
@@ -58,22 +72,20 @@ def read_call(
     known = {key}
     if first:
         signature = node.key("thoughtSignature")
-        if node.raw.get(signature) == SKIP_SIGNATURE:
+        if node.raw.get(signature) == _SKIP_SIGNATURE:
             known.add(signature)
         elif signature not in node.raw:
             node.notes.setdefault("without", []).append("thoughtSignature")
 
     node.keep(frozenset(known))
     node.keep_within(key, inside, frozenset({"args", "id", "name"}))
-    metadata = node.metadata(SOURCE)
-    return ToolCall(call_id, name, arguments, index=index, metadata=metadata)
+    return ToolCall(call_id, name, arguments, metadata=node.metadata(SOURCE))
 
 
 def _read_object_text(node: CasedObject, key: str) -> str:
-    reading = node.reading
-    problems = reading.count
-    value = reading.json(node.raw[key], f"{node.path}.{key}")
-    return text_of(value) if reading.count == problems else ""
+    problems = node.reading.count
+    value = node.reading.json(node.raw[key], f"{node.path}.{key}")
+    return text_of(value) if node.reading.count == problems else ""
 
 
 def write_call(
@@ -103,24 +115,32 @@ def write_call(
     merge_kept_keys(map_of(notes, "keys"), raw)
     key = cased_key(notes, "thoughtSignature")
     if first and key not in raw and "thoughtSignature" not in without:
-        raw[key] = SKIP_SIGNATURE
+        raw[key] = _SKIP_SIGNATURE
 
     return raw
 
 
-def read_returned(inside: CasedObject, notes: dict[str, Any]) -> tuple[Any, bool]:
+def read_returned(
+    inside: CasedObject, notes: dict[str, Any]
+) -> tuple[str | list[Part], bool]:
     """
     What a function returned, as the content of a message, and whether it is
     an error. How it was written goes into *notes*.
     """
     response = inside.raw.get("response")
+    text: str | None = None
     is_error = False
-    content: list[Part] = []
     if is_map(response):
-        text, is_error, how = _read_response(inside, response)
-        notes.update(how)
-        if text is not None:
-            content.append(TextPart(text))
+        key = next(iter(response)) if len(response) == 1 else ""
+        if key in ("error", *_WRAPPERS) and isinstance(response[key], str):
+            text = inside.reading.text(response, key, f"{inside.path}.response")
+            is_error = key == "error"
+            if key not in {"error", _WRAPPERS[0]}:
+                notes["under"] = key
+        elif response:
+            text = _read_object_text(inside, "response")
+            is_error = _has_error(response)
+            notes["object"] = True
     elif response is not None:
         inside.wrong("response", "an object")
     elif "response" in inside.raw:
@@ -128,44 +148,15 @@ def read_returned(inside: CasedObject, notes: dict[str, Any]) -> tuple[Any, bool
     else:
         notes["no_response"] = True
 
-    parts = inside.raw.get("parts")
-    if is_list(parts):
-        content += [_read_media(part) for part in inside.objects("parts")]
-    elif parts is not None:
-        inside.wrong("parts", "a list or null")
+    if not inside.raw.get("parts") and "parts" in inside.raw:
+        inside.keys["parts"] = inside.raw["parts"]
 
-    if not parts and "parts" in inside.raw:
-        inside.keys["parts"] = parts
+    listed = inside.optional_objects("parts", "a list or null")
+    parts = [_read_media(node) for node in listed]
+    if text is None or parts:
+        return [*([] if text is None else [TextPart(text)]), *parts], is_error
 
-    if len(content) == 1 and isinstance(content[0], TextPart):
-        return content[0].text, is_error
-
-    return content, is_error
-
-
-def _read_response(
-    inside: CasedObject, response: Mapping[str, Any]
-) -> tuple[str | None, bool, dict[str, Any]]:
-    """
-    The text of a *response*, None if it is empty; whether it is an error; and
-    how it was written.
-    """
-    if not response:
-        return None, False, {}
-
-    if len(response) == 1:
-        (key,) = response
-        if key in ("error", *WRAPPERS) and isinstance(response[key], str):
-            path = f"{inside.path}.response"
-            text = inside.reading.text(response, key, path)
-            usual = key in {"error", WRAPPERS[0]}
-            return text, key == "error", {} if usual else {"under": key}
-
-    return _read_object_text(inside, "response"), _is_error(response), {"object": True}
-
-
-def _is_error(response: Mapping[str, Any]) -> bool:
-    return response.get("error") is not None and response.get("output") is None
+    return text, is_error
 
 
 def _read_media(node: CasedObject) -> Part:
@@ -176,20 +167,22 @@ def _read_media(node: CasedObject) -> Part:
     return UnknownPart(node.reading.json(node.raw, node.path), source=SOURCE)
 
 
+def _has_error(response: Mapping[str, Any]) -> bool:
+    return response.get("error") is not None and response.get("output") is None
+
+
 def write_result(
     write: PayloadWriter,
     message: ToolMessage,
     path: str,
     notes: Mapping[str, Any],
-    about: tuple[str, str],
+    about: Mapping[str, str],
 ) -> dict[str, Any]:
     """
     The part that *message* is; *about* has the id and the name that are to be
     said in it.
     """
-    fields = zip(("id", "name"), about, strict=True)
-    body: dict[str, Any] = {key: value for key, value in fields if value}
-
+    body: dict[str, Any] = {key: value for key, value in about.items() if value}
     text, parts = _write_content(write, message, path)
     if text is not None or notes.get("no_response") is not True:
         body["response"] = _write_response(text, notes, is_error=message.is_error)
@@ -244,13 +237,182 @@ def _write_response(
 
     if notes.get("object") is True:
         value, why = object_of(text)
-        if value and not why and _is_error(value) is is_error:
+        if value and not why and _has_error(value) is is_error:
             return value
 
     under: Any = notes.get("under")
     if is_error:
         under = "error"
-    elif under not in WRAPPERS:
-        under = WRAPPERS[0]
+    elif under not in _WRAPPERS:
+        under = _WRAPPERS[0]
 
     return {under: text}
+
+
+_MAX_STEPS = 80
+
+_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['([^']*)'\]|\["([^"]*)"\]""")
+_VALUES = ("stringValue", "numberValue", "boolValue", "nullValue")
+
+
+def _get_in_either_case(raw: Any, name: str) -> tuple[str, Any]:
+    key = name if name in raw else snake_case(name)
+    return key, raw.get(key)
+
+
+class StreamedCalls:
+    """
+    The calls of one stream while it is read. *take* gives the next place.
+    """
+
+    def __init__(self, take: Callable[[], int]) -> None:
+        self._take = take
+        self._count = 0
+        self._open: _PartialCall | None = None
+
+    def read(self, node: CasedObject, prefix: str) -> list[ToolCall]:
+        """
+        The calls that are whole with the part at *node*. Ids that are made up
+        begin with *prefix*.
+        """
+        key = node.key("functionCall")
+        if not is_map(node.raw[key]):
+            return [self._read_whole_call(node, prefix)]
+
+        body = node.inside(key)
+        calls: list[ToolCall] = []
+        if self._open is not None and body.raw.get("name"):
+            calls = self.end(prefix, node.reading, node.path)
+
+        if self._open is None and any(
+            _get_in_either_case(body.raw, name)[1]
+            for name in ("partialArgs", "willContinue")
+        ):
+            self._open = _PartialCall()
+
+        if self._open is None:
+            calls.append(self._read_whole_call(node, prefix))
+        elif self._open.add(node, body):
+            calls += self.end(prefix, node.reading, node.path)
+
+        return calls
+
+    def end(self, prefix: str, reading: DocumentReader, path: str) -> list[ToolCall]:
+        partial, self._open = self._open, None
+        if partial is None:
+            return []
+
+        node = CasedObject(reading, partial.whole(), path)
+        return [self._read_whole_call(node, prefix)]
+
+    def _read_whole_call(self, node: CasedObject, prefix: str) -> ToolCall:
+        first, made_id = not self._count, f"{prefix}_call_{self._count}"
+        self._count += 1
+        call = read_call(node, made_id, first=first)
+        return attrs.evolve(call, index=self._take())
+
+
+class _PartialCall:
+    """
+    A call while it comes in pieces.
+
+    Source:
+        Vertex AI's ``streamFunctionCallArguments``: the name comes first, then
+        arguments by their JSON paths, long texts in pieces, and at last a
+        piece that does not say ``willContinue``.
+    """
+
+    def __init__(self) -> None:
+        self._part: dict[str, Any] = {}
+        self._body: dict[str, Any] = {}
+        # By path: the pieces of a text, or another value.
+        self._args: dict[tuple[str | int, ...], Any] = {}
+
+    def add(self, part: ObjectReader, body: ObjectReader) -> bool:
+        """
+        Add a piece, *body* in *part*; whether it is the last one.
+        """
+        known = frozenset({"functionCall", "function_call"})
+        self._part.update(part.reading.rest(part.raw, known, part.path))
+        args, _ = _get_in_either_case(body.raw, "partialArgs")
+        more, continues = _get_in_either_case(body.raw, "willContinue")
+        self._body |= body.reading.rest(body.raw, frozenset({args, more}), body.path)
+        for piece in body.optional_objects(args, "a list or null"):
+            self._add_argument(piece)
+
+        return not continues
+
+    def _add_argument(self, piece: ObjectReader) -> None:
+        key, path = _get_in_either_case(piece.raw, "jsonPath")
+        steps = _parse_path(path) if isinstance(path, str) else ()
+        if not steps:
+            piece.wrong(key, "a path of names and numbers, as $.a[0].b")
+            return
+
+        for name in _VALUES:
+            key, value = _get_in_either_case(piece.raw, name)
+            if value is None:
+                continue
+
+            if is_map(value) or is_list(value):
+                piece.wrong(key, "a text, a number, true or false")
+            elif name != "stringValue":
+                value = piece.reading.json(value, f"{piece.path}.{key}")
+                self._args[steps] = None if name == "nullValue" else value
+            else:
+                before = self._args.get(steps)
+                if not isinstance(before, list):
+                    before = self._args[steps] = []
+
+                before.append(piece.text(key))
+
+    def whole(self) -> dict[str, Any]:
+        args = self._body.get("args")
+        root: dict[str, Any] = dict(args) if is_map(args) else {}
+        for steps, value in self._args.items():
+            whole = "".join(value) if isinstance(value, list) else value
+            _set_at_path(root, steps, whole)
+
+        return {**self._part, "functionCall": {**self._body, "args": root}}
+
+
+def _parse_path(path: str) -> tuple[str | int, ...]:
+    """
+    What *path*, of RFC 9535's simplest kind, leads through; () if it is invalid.
+    """
+    steps: list[str | int] = []
+    at = 1
+    while path.startswith("$") and at < len(path):
+        found = _STEP.match(path, at)
+        if found is None:
+            return ()
+
+        name = next(group for group in found.groups() if group is not None)
+        steps.append(int(name) if found[2] else name)
+        at = found.end()
+
+    named = steps and isinstance(steps[0], str)
+    return tuple(steps) if named and len(steps) <= _MAX_STEPS else ()
+
+
+def _set_at_path(inside: Any, steps: tuple[str | int, ...], value: Any) -> None:
+    """
+    Put *value* to where *steps* lead from *inside*, a map. What has no place
+    there, for example a tenth item of a list of two, is put at its end.
+    """
+    for step, then in zip(steps, (*steps[1:], None), strict=True):
+        fresh: Any = value if then is None else [] if isinstance(then, int) else {}
+        at: Any
+        if isinstance(inside, list):
+            at = step if isinstance(step, int) else len(inside)
+            if at >= len(inside):
+                at = len(inside)
+                inside.append(fresh)
+        else:
+            at = str(step)
+            inside.setdefault(at, fresh)
+
+        if then is None or not isinstance(inside[at], (dict, list)):
+            inside[at] = fresh
+
+        inside = inside[at]

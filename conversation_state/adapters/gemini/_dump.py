@@ -165,12 +165,12 @@ class GeminiWriter(PayloadWriter):
 
         is_named = message.tool_call_id != notes.get("made_id")
         is_named = is_named and (call is None or call.is_named)
-        about = (message.tool_call_id if is_named else "", name)
+        about = {"id": message.tool_call_id if is_named else "", "name": name}
         raw = write_result(self, message, path, notes, about)
         follows = self._last == "tool" and notes.get("apart") is not True
         keys = map_of(notes, "content")
         self._add_user_parts([raw], notes, keys, "tool", follows=follows)
-        if call is not None and not about[0]:
+        if call is not None and not about["id"]:
             place = len(self._contents[-1]["parts"]) - 1
             self._results.setdefault(call.name, []).append((call.at, place))
 

@@ -22,7 +22,6 @@ from conversation_state.adapters.gemini._parts import (
     SOURCE,
     CasedObject,
     kind_of,
-    placed,
     read_part,
     simplify_content,
 )
@@ -73,6 +72,11 @@ def load(payload: Any) -> tuple[Message, ...]:
 
 
 class GeminiLoader(MessageLoader):
+    def __init__(self) -> None:
+        super().__init__()
+        # How much of what was mended is noted with the messages before.
+        self._noted = 0
+
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
         node = CasedObject(self, payload, "$")
         if "contents" in payload:
@@ -110,13 +114,11 @@ class GeminiLoader(MessageLoader):
         if instruction is None:
             return []
 
-        mended_before, path = len(self.mended), f"$.{key}"
-        notes = payload.notes
+        path, notes = f"$.{key}", payload.notes
         if isinstance(instruction, str):
             notes["plain"] = True
             text = payload.text(key)
-            note_mended(payload, mended_before)
-            return [SystemMessage(text, metadata=payload.metadata(SOURCE))]
+            return [SystemMessage(text, metadata=self._make_metadata(payload))]
 
         node, problems = payload.inside(key), self.count
         if "role" in node.raw:
@@ -129,12 +131,10 @@ class GeminiLoader(MessageLoader):
             return []
 
         if not all(isinstance(part, TextPart) for part in parts):
-            raw = {key: self.json(instruction, path)}
-            return [self._make_unknown(raw, mended_before, path)]
+            return [self._make_unknown({key: self.json(instruction, path)}, path)]
 
-        note_mended(node, mended_before)
         content = simplify_content(parts)
-        return [SystemMessage(content, metadata=node.metadata(SOURCE))]
+        return [SystemMessage(content, metadata=self._make_metadata(node))]
 
     def history(self, raws: Sequence[Any], path: str) -> list[Message]:
         messages: list[Message] = []
@@ -176,41 +176,54 @@ class GeminiLoader(MessageLoader):
             node.wrong("role", "user, model or function")
             return []
 
-        problems, mended_before = self.count, len(self.mended)
+        problems, self._noted = self.count, len(self.mended)
         messages: list[Message]
         if info or role == "model":
             messages = [self._load_answer(node, prefix, info)]
         elif role in _ASKING:
             messages = self._load_user_content(node, prefix)
         else:
-            messages = [self._make_unknown(self.json(raw, path), mended_before, path)]
+            messages = [self._make_unknown(self.json(raw, path), path)]
 
         return messages if self.count == problems else []
 
-    def _make_unknown(self, raw: Any, mended_before: int, path: str) -> UnknownMessage:
-        node = CasedObject(self, {}, path)
-        note_mended(node, mended_before)
-        return UnknownMessage(raw, source=SOURCE, metadata=node.metadata(SOURCE))
+    def _make_metadata(self, node: CasedObject, within: str = "") -> Mapping[str, Any]:
+        """
+        The metadata of a message with what was noted on *node*, and what was mended
+        since the message before it: paths relative to *within*, or to the node's.
+        """
+        if len(self.mended) > self._noted:
+            note_mended(node, self._noted, within)
+            self._noted = len(self.mended)
+
+        return node.metadata(SOURCE)
+
+    def _make_unknown(self, raw: Any, path: str) -> UnknownMessage:
+        metadata = self._make_metadata(CasedObject(self, {}, path))
+        return UnknownMessage(raw, source=SOURCE, metadata=metadata)
 
     def _load_answer(
         self, node: CasedObject, prefix: str, info: ResponseChoice | None
     ) -> AssistantMessage:
-        mended_before = len(self.mended)
         node.keep(_CONTENT)
-        parts: list[Part] = []
+        parts: list[Any] = []
         calls: list[ToolCall] = []
         places: list[int] = []
         for at, inside in enumerate(_list_parts(node, noted=info is None)):
             if kind_of(inside.raw) == "functionCall":
                 made = f"{prefix}_call_{len(calls)}"
-                calls.append(read_call(inside, made, None, first=not calls))
+                calls.append(read_call(inside, made, first=not calls))
                 places.append(at)
             else:
                 parts.append(read_part(inside, "assistant"))
 
         # Unless the calls come last, parts and calls get their index.
         if places and places[0] < len(parts):
-            parts, calls = _add_indexes(parts, calls, places)
+            others = sorted({*range(len(parts) + len(calls))} - {*places})
+            parts, calls = [
+                [attrs.evolve(one, index=at) for one, at in zip(each, its, strict=True)]
+                for each, its in ((parts, others), (calls, places))
+            ]
 
         for call in calls:
             is_made = "made_id" in notes_of(call.metadata, SOURCE)
@@ -225,15 +238,19 @@ class GeminiLoader(MessageLoader):
             node.notes.update(info.notes)
             fields["response"] = info.meta
 
-        note_mended(node, mended_before)
         content = simplify_content(parts)
+        # The text "" would be no part beside calls.
         if calls and content == "" and parts:
             content = parts
 
-        metadata = node.metadata(SOURCE)
+        metadata = self._make_metadata(node)
         return AssistantMessage(content, tool_calls=calls, metadata=metadata, **fields)
 
     def _load_user_content(self, node: CasedObject, prefix: str) -> list[Message]:
+        """
+        Messages of the user, and results of functions. The first one has the notes on
+        the content.
+        """
         role = node.raw.get("role")
         if "role" not in node.raw:
             node.notes["without"] = ["role"]
@@ -243,55 +260,41 @@ class GeminiLoader(MessageLoader):
         node.keep(_CONTENT)
         messages: list[Message] = []
         parts: list[Part] = []
-        mended_before = len(self.mended)
         for at, inside in enumerate(_list_parts(node)):
             if kind_of(inside.raw) != "functionResponse":
                 parts.append(read_part(inside, "user"))
                 continue
 
             if parts:
-                messages.append(
-                    self._make_user_message(node, parts, mended_before, messages)
-                )
-                parts, mended_before = [], len(self.mended)
+                messages.append(self._make_user_message(node, parts, messages))
+                parts = []
 
+            before = messages[-1] if messages else None
             made = f"{prefix}_result_{at}"
-            messages.append(
-                self._load_result(inside, node, made, mended_before, messages)
-            )
-            mended_before = len(self.mended)
+            messages.append(self._load_result(inside, node, made, before))
 
         if parts or not messages:
-            messages.append(
-                self._make_user_message(node, parts, mended_before, messages)
-            )
+            messages.append(self._make_user_message(node, parts, messages))
 
         return messages
 
     def _make_user_message(
-        self,
-        node: CasedObject,
-        parts: list[Part],
-        mended_before: int,
-        before: list[Message],
+        self, node: CasedObject, parts: list[Part], before: list[Message]
     ) -> Message:
-        about = CasedObject(self, {}, node.path)
         if before:
-            about.notes["joined"] = True
-        else:
-            about.notes, about.keys = node.notes, node.keys
+            node = CasedObject(self, {}, node.path)
+            node.notes["joined"] = True
 
-        note_mended(about, mended_before)
-        return UserMessage(simplify_content(parts), metadata=about.metadata(SOURCE))
+        content = simplify_content(parts)
+        return UserMessage(content, metadata=self._make_metadata(node))
 
     def _load_result(
-        self,
-        part: CasedObject,
-        node: CasedObject,
-        made: str,
-        mended_before: int,
-        before: list[Message],
+        self, part: CasedObject, node: CasedObject, made: str, before: Message | None
     ) -> Message:
+        """
+        The result in *part*, which stands behind the message *before* in the content
+        *node*; *made* is its id if no call has it.
+        """
         key = part.key("functionResponse")
         inside = part.inside(key)
         name = inside.optional("name")
@@ -302,8 +305,7 @@ class GeminiLoader(MessageLoader):
         content, is_error = read_returned(inside, part.notes)
         part.keep(frozenset({key}))
         part.keep_within(key, inside, _RESULT)
-
-        if not before:
+        if before is None:
             # Both may note keys that were missing.
             without = [*part.notes.get("without", ()), *node.notes.get("without", ())]
             part.notes.update(node.notes)
@@ -312,16 +314,15 @@ class GeminiLoader(MessageLoader):
 
             if node.keys:
                 part.notes["content"] = node.keys
-        elif not isinstance(before[-1], ToolMessage):
+        elif not isinstance(before, ToolMessage):
             part.notes["joined"] = True
 
-        note_mended(part, mended_before, node.path)
         return ToolMessage(
             content,
             tool_call_id=call_id,
             tool_name=name,
             is_error=is_error,
-            metadata=part.metadata(SOURCE),
+            metadata=self._make_metadata(part, node.path),
         )
 
     def _resolve_call_id(self, inside: CasedObject, made: str, name: str) -> str:
@@ -358,19 +359,6 @@ def _list_parts(node: CasedObject, *, noted: bool = True) -> list[CasedObject]:
         node.keys["parts"] = None if node.raw["parts"] is None else []
 
     return list(node.optional_objects("parts", "a list of parts"))
-
-
-def _add_indexes(
-    parts: list[Part], calls: list[ToolCall], places: list[int]
-) -> tuple[list[Part], list[ToolCall]]:
-    """
-    *parts* and *calls*, with their index; *places* are those of the calls.
-    """
-    others = sorted({*range(len(parts) + len(calls))} - {*places})
-    return (
-        [placed(p, at) for p, at in zip(parts, others, strict=True)],
-        [attrs.evolve(c, index=at) for c, at in zip(calls, places, strict=True)],
-    )
 
 
 def _would_join(before: Message, message: Message) -> bool:

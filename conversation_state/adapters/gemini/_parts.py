@@ -1,6 +1,6 @@
 """
 The parts of a content that are not calls, and the parts they are here; and what
-both directions need: keys in two cases, media, base64, and objects as JSON text.
+both directions need: keys in two cases, base64, and objects as JSON text.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ import base64
 import re
 from collections.abc import Mapping
 from typing import Any
-
-import attrs
 
 from conversation_state._canonical import dump as dump_json
 from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
@@ -36,20 +34,11 @@ from conversation_state.parts import (
 )
 
 __all__ = [
-    "SKIP_SIGNATURE",
     "SOURCE",
-    "WRAPPERS",
     "CasedObject",
     "cased_key",
-    "encoded",
-    "encoding_of",
-    "is_given",
-    "is_plain",
     "kind_of",
-    "media_of",
-    "mime_of",
     "object_of",
-    "placed",
     "read_part",
     "simplify_content",
     "snake_case",
@@ -61,13 +50,6 @@ __all__ = [
 
 # The name of the format: of its notes, and the source of its unknown parts.
 SOURCE = "gemini"
-
-# What Google has for calls that no Gemini made, whose thoughts it would miss.
-SKIP_SIGNATURE = "skip_thought_signature_validator"
-
-# The keys under which SDKs put a result that is not an object: Google's
-# own key first, then those of its SDK and of others.
-WRAPPERS = ("output", "result", "return_value", "content")
 
 _CAPITAL = re.compile("[A-Z]")
 
@@ -103,10 +85,6 @@ _OTHER = {
         "usageMetadata",
     )
 }
-
-
-def is_given(raw: Mapping[str, Any], key: str) -> bool:
-    return raw.get(key) is not None or raw.get(_OTHER.get(key, key)) is not None
 
 
 class CasedObject(ObjectReader):
@@ -150,37 +128,6 @@ class CasedObject(ObjectReader):
 
 def cased_key(notes: Mapping[str, Any], name: str) -> str:
     return _OTHER[name] if _OTHER[name] in list_of(notes, "snake") else name
-
-
-# Media
-
-
-def media_of(media_type: str) -> type[MediaPart]:
-    """
-    What content of *media_type* is: a file, unless it can be seen or heard.
-    """
-    return MEDIA_CLASSES.get(media_type.partition("/")[0].lower(), FilePart)
-
-
-def mime_of(part: MediaPart) -> str:
-    """
-    The media type of *part*; without one, its kind with any subtype.
-    """
-    return part.media_type or ("" if isinstance(part, FilePart) else f"{part.kind}/*")
-
-
-def encoded(data: bytes, alphabet: object = "") -> str:
-    if alphabet == "urlsafe":
-        return base64.urlsafe_b64encode(data).decode()
-
-    return encode_base64(data)
-
-
-def encoding_of(text: str, data: bytes) -> dict[str, str]:
-    if text == encoded(data):
-        return {}
-
-    return {"base64": "urlsafe"} if text == encoded(data, "urlsafe") else {"text": text}
 
 
 # Objects, of which our model has the text
@@ -247,41 +194,6 @@ def kind_of(raw: Mapping[str, Any]) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def is_plain(raw: Mapping[str, Any]) -> bool:
-    """
-    Whether a part is nothing but a text, perhaps marked as a thought.
-    """
-    return all(
-        key == "text"
-        or value is None
-        or (key == "thought" and (value is True or value is False))
-        for key, value in raw.items()
-    )
-
-
-def read_part(node: CasedObject, role: str) -> Part:
-    """
-    The part at *node*, in a message of *role*; not a call, nor its result.
-    """
-    kind = kind_of(node.raw)
-    thought = role == "assistant" and node.raw.get("thought") is True
-    part: Part | None = None
-    if kind == "text" or (not kind and thought and node.raw.get("text") is None):
-        part = _read_thought(node) if thought else _read_text(node)
-    elif kind in _SLOTS:
-        part = _read_media(node, kind)
-
-    if part is None:
-        return UnknownPart(node.reading.json(node.raw, node.path), source=SOURCE)
-
-    return part
-
-
-def placed(part: Part, at: int) -> Part:
-    made: Any = part
-    return attrs.evolve(made, index=at)  # type: ignore[no-any-return]
-
-
 def simplify_content(parts: list[Part]) -> str | list[Part]:
     """
     *parts* as the content of a message: one plain text is not a list.
@@ -293,10 +205,26 @@ def simplify_content(parts: list[Part]) -> str | list[Part]:
     return parts or ""
 
 
-def _read_text(node: CasedObject) -> Part:
-    text = node.text("text")
-    node.keep(frozenset({"text"}))
-    return TextPart(text, metadata=node.metadata(SOURCE))
+def read_part(node: CasedObject, role: str) -> Part:
+    """
+    The part at *node*, in a message of *role*; not a call, nor its result.
+    """
+    kind = kind_of(node.raw)
+    is_thought = role == "assistant" and node.raw.get("thought") is True
+    part: Part | None = None
+    if is_thought and (kind == "text" or (not kind and node.raw.get("text") is None)):
+        part = _read_thought(node)
+    elif kind == "text":
+        text = node.text("text")
+        node.keep(frozenset({"text"}))
+        part = TextPart(text, metadata=node.metadata(SOURCE))
+    elif kind in _SLOTS:
+        part = _read_media(node, kind)
+
+    if part is None:
+        return UnknownPart(node.reading.json(node.raw, node.path), source=SOURCE)
+
+    return part
 
 
 def _read_thought(node: CasedObject) -> Part:
@@ -315,6 +243,17 @@ def _read_thought(node: CasedObject) -> Part:
     return ReasoningPart(text, signature, metadata=node.metadata(SOURCE))
 
 
+def _media_class(media_type: str) -> type[MediaPart]:
+    return MEDIA_CLASSES.get(media_type.partition("/")[0].lower(), FilePart)
+
+
+def _encode(data: bytes, alphabet: object = "") -> str:
+    if alphabet == "urlsafe":
+        return base64.urlsafe_b64encode(data).decode()
+
+    return encode_base64(data)
+
+
 def _read_media(node: CasedObject, kind: str) -> Part | None:
     """
     Content by value or by its address; None if that can't be read.
@@ -323,25 +262,26 @@ def _read_media(node: CasedObject, kind: str) -> Part | None:
     inside = node.inside(key)
     slot = inside.key(_SLOTS[kind])
     text = inside.nullable(slot)
-    data = decode_base64(text, urlsafe=True) if kind == "inlineData" else None
-    if not (text if data is None else data):
+    fields: dict[str, Any] = {"url": text}
+    if kind == "inlineData":
+        data = decode_base64(text, urlsafe=True)
+        fields = {"data": data}
+        if data and text == _encode(data, "urlsafe") != _encode(data):
+            node.notes["base64"] = "urlsafe"
+        elif data and text != _encode(data):
+            node.notes["text"] = text
+
+    if not any(fields.values()):
         node.notes.clear()
         return None
 
     typed, named = inside.key("mimeType"), inside.key("displayName")
     media_type = inside.optional(typed)
-    made = media_of(media_type)
-    if made is not FilePart and media_type == f"{made.kind}/*":
-        media_type = ""
-
-    fields: dict[str, Any] = {"media_type": media_type}
+    made = _media_class(media_type)
+    # What `write_media` writes without a media type.
+    is_made_up = made is not FilePart and media_type == f"{made.kind}/*"
+    fields["media_type"] = "" if is_made_up else media_type
     known = {slot, typed}
-    if data is None:
-        fields["url"] = text
-    else:
-        fields["data"] = data
-        node.notes.update(encoding_of(text, data))
-
     if made is FilePart:
         name = inside.if_text(named)
         known.add(named)
@@ -360,15 +300,23 @@ def write_part(write: PayloadWriter, part: Part, path: str) -> dict[str, Any] | 
     """
     notes = write.notes(part, path)
     raw: dict[str, Any]
-    if isinstance(part, TextPart):
+    if isinstance(part, (RefusalPart, TextPart)):
         raw = {"text": part.text}
+        if isinstance(part, RefusalPart):
+            why = "the format has no refusals; it is sent as text"
+            write.lose(path, "refusal", why)
     elif isinstance(part, MediaPart):
         raw = write_media(write, part, path, notes)
     elif isinstance(part, ReasoningPart):
-        raw = _write_thought(write, part, path, notes)
-    elif isinstance(part, RefusalPart):
-        write.lose(path, "refusal", "the format has no refusals; it is sent as text")
-        raw = {"text": part.text}
+        raw = {"text": part.text, "thought": True}
+        if not part.text and "text" in list_of(notes, "without"):
+            del raw["text"]
+
+        if part.signature and not signer_of(part.metadata, SOURCE):
+            raw[cased_key(notes, "thoughtSignature")] = part.signature
+        elif part.signature:
+            why = "signatures are sent only to the provider that created them"
+            write.lose(path, "signature", why)
     elif isinstance(part, UnknownPart):
         return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
     else:
@@ -378,40 +326,29 @@ def write_part(write: PayloadWriter, part: Part, path: str) -> dict[str, Any] | 
     return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
-def _write_thought(
-    write: PayloadWriter, part: ReasoningPart, path: str, notes: Mapping[str, Any]
-) -> dict[str, Any]:
-    raw: dict[str, Any] = {"text": part.text, "thought": True}
-    if not part.text and "text" in list_of(notes, "without"):
-        del raw["text"]
-
-    if part.signature and not signer_of(part.metadata, SOURCE):
-        raw[cased_key(notes, "thoughtSignature")] = part.signature
-    elif part.signature:
-        why = "signatures are sent only to the provider that created them"
-        write.lose(path, "signature", why)
-
-    return raw
-
-
 def write_media(
     write: PayloadWriter, part: MediaPart, path: str, notes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """
     What *part* is in a content, or in what a function returned.
     """
-    data, mime = part.data, mime_of(part)
+    # Without a media type it is its kind with any subtype.
+    media_type = part.media_type
+    if not (media_type or isinstance(part, FilePart)):
+        media_type = f"{part.kind}/*"
+
+    data = part.data
     held = split_data_url(part.url or "", urlsafe=True)
     if held:
-        data, mime = held[0], part.media_type or held[1] or mime
+        data, media_type = held[0], part.media_type or held[1] or media_type
 
-    if media_of(mime) is not type(part):
-        why = f"its media type makes it another kind of media: {mime or 'none'}"
+    if _media_class(media_type) is not type(part):
+        why = f"its media type makes it another kind of media: {media_type or 'none'}"
         write.lose(path, part.kind, why)
 
     inside: dict[str, Any] = {}
-    if mime:
-        inside[cased_key(notes, "mimeType")] = mime
+    if media_type:
+        inside[cased_key(notes, "mimeType")] = media_type
 
     if data is None:
         key = "fileData"
@@ -420,7 +357,7 @@ def write_media(
         key = "inlineData"
         noted: Any = notes.get("text")
         known = isinstance(noted, str) and decode_base64(noted, urlsafe=True) == data
-        inside["data"] = noted if known else encoded(data, notes.get("base64"))
+        inside["data"] = noted if known else _encode(data, notes.get("base64"))
 
     if isinstance(part, ImagePart) and part.detail:
         write.lose(path, "detail", "images have no detail setting in this format")

@@ -27,18 +27,18 @@ from conversation_state.adapters._usage import (
     usage_in,
 )
 from conversation_state.adapters._wire import ResponseChoice
-from conversation_state.adapters.gemini._parts import CasedObject, is_given, snake_case
+from conversation_state.adapters.gemini._parts import CasedObject, snake_case
 from conversation_state.messages import LogProb, ResponseMeta
 from conversation_state.usage import Usage
 
 __all__ = [
-    "CANDIDATE",
+    "LOGPROBS",
     "RESPONSE",
     "find_usage",
     "is_response",
     "load_usage",
     "read_block_reason",
-    "read_logprobs",
+    "read_candidate",
     "read_response",
     "read_usage",
     "take_id",
@@ -54,9 +54,8 @@ RESPONSE = frozenset(
         "usage_metadata",
     }
 )
-CANDIDATE = frozenset(
-    {"content", "finishReason", "finish_reason", "logprobsResult", "logprobs_result"}
-)
+LOGPROBS = frozenset({"logprobsResult", "logprobs_result"})
+_CANDIDATE = LOGPROBS | {"content", "finishReason", "finish_reason"}
 _NOTHING = LogProb("", 0.0)
 
 
@@ -64,8 +63,11 @@ def is_response(payload: Mapping[str, Any]) -> bool:
     """
     Whether *payload* is a response: some have no candidates.
     """
-    keys = ("candidates", "promptFeedback", "usageMetadata")
-    return "candidates" in payload or any(is_given(payload, key) for key in keys)
+    return "candidates" in payload or any(
+        payload.get(spelling) is not None
+        for key in ("promptFeedback", "usageMetadata")
+        for spelling in (key, snake_case(key))
+    )
 
 
 def read_response(
@@ -96,26 +98,36 @@ def read_response(
     results: list[ResponseChoice] = []
     # What is not an object is refused, so each number is right.
     for at, candidate in enumerate(node.objects("candidates")):
-        reason = candidate.optional(candidate.key("finishReason"))
-        kept = read.rest(candidate.raw, CANDIDATE, candidate.path)
+        reason, logprobs, kept = read_candidate(candidate)
         # Its index is its position, nearly always.
         if kept.get("index") == at and kept["index"].__class__ is int:
             del kept["index"]
 
-        logprobs = read_logprobs(candidate, kept)
-        meta = ResponseMeta(reason, None if at else usage, logprobs, model, response_id)
         content = candidate.raw.get("content")
         results.append(
             ResponseChoice(
                 {} if content is None else content,
                 f"{candidate.path}.content",
                 f"{prefix}_{at}" if at else prefix,
-                meta,
+                ResponseMeta(
+                    reason, None if at else usage, logprobs, model, response_id
+                ),
                 without_empty({"response": notes, "candidate": kept}),
             )
         )
 
     return results
+
+
+def read_candidate(
+    candidate: CasedObject,
+) -> tuple[str, tuple[LogProb, ...] | None, dict[str, Any]]:
+    """
+    The reason to finish, the log probabilities, and what no field of ours holds.
+    """
+    reason = candidate.optional(candidate.key("finishReason"))
+    kept = candidate.reading.rest(candidate.raw, _CANDIDATE, candidate.path)
+    return reason, _read_logprobs(candidate, kept), kept
 
 
 def take_id(notes: dict[str, Any]) -> str:
@@ -139,7 +151,7 @@ def read_block_reason(response: CasedObject) -> str:
     return ""
 
 
-def read_logprobs(
+def _read_logprobs(
     candidate: CasedObject, kept: dict[str, Any]
 ) -> tuple[LogProb, ...] | None:
     """
@@ -150,34 +162,33 @@ def read_logprobs(
     if given is None:
         return None
 
-    problems = candidate.reading.count
+    read = candidate.reading
+    problems = read.count
     node = candidate.inside(key)
     chosen = _get_list(node, "chosenCandidates")
-    tops = _get_list(node, "topCandidates")
     results: list[LogProb] = []
-    likeliest: Any
-    for at, (one, top) in enumerate(zip_longest(chosen, tops)):
-        path = f"{node.path}.chosenCandidates[{at}]"
-        likeliest = ()
+    # More of the second list than of the first one is checked, too.
+    for at, (one, top) in enumerate(
+        zip_longest(chosen, _get_list(node, "topCandidates"))
+    ):
+        where = f"{node.path}.topCandidates[{at}]"
+        likeliest: list[LogProb] = []
         if is_map(top):
-            here = CasedObject(
-                candidate.reading, top, f"{node.path}.topCandidates[{at}]"
-            )
             likeliest = [
-                _read_logprob(candidate.reading, other, f"{here.path}.candidates[{i}]")
-                for i, other in enumerate(_get_list(here, "candidates"))
+                _read_logprob(read, other, f"{where}.candidates[{number}]")
+                for number, other in enumerate(
+                    _get_list(CasedObject(read, top, where), "candidates")
+                )
             ]
         elif top is not None:
-            candidate.reading.wrong(
-                f"{node.path}.topCandidates[{at}]", top, "an object"
-            )
+            read.wrong(where, top, "an object")
 
         if at < len(chosen):
-            found = _read_logprob(candidate.reading, one, path)
+            found = _read_logprob(read, one, f"{node.path}.chosenCandidates[{at}]")
             results.append(LogProb(found.token, found.logprob, None, tuple(likeliest)))
 
-    if candidate.reading.count == problems:
-        kept[key] = candidate.reading.json(given, node.path)
+    if read.count == problems:
+        kept[key] = read.json(given, node.path)
 
     return tuple(results)
 

@@ -14,6 +14,9 @@ from collections.abc import (
 )
 from typing import Any
 
+import attrs
+
+from conversation_state.adapters._export import is_empty_value
 from conversation_state.adapters._notes import notes_of, with_notes, without_empty
 from conversation_state.adapters._reading import (
     DocumentReader,
@@ -30,39 +33,31 @@ from conversation_state.adapters._streaming import (
     make_text_chunk,
     part_chunks,
 )
+from conversation_state.adapters.gemini._calls import StreamedCalls
 from conversation_state.adapters.gemini._parts import (
     SOURCE,
     CasedObject,
-    is_plain,
     kind_of,
-    placed,
     read_part,
     simplify_content,
+    text_of,
 )
 from conversation_state.adapters.gemini._response import (
-    CANDIDATE,
+    LOGPROBS,
     RESPONSE,
     find_usage,
     read_block_reason,
-    read_logprobs,
+    read_candidate,
+    read_usage,
     take_id,
 )
-from conversation_state.adapters.gemini._stream_calls import StreamedCalls
-from conversation_state.adapters.gemini._stream_metadata import StreamNotes, StreamUsage
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import AudioPart, Part, ReasoningPart, TextPart
 from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
 
 __all__ = ["aload_chunks", "load_chunks"]
-
-_CONTENT = frozenset({"parts", "role"})
-# Keys that many events repeat, or have empty.
-_AGAIN = ("groundingMetadata", "safetyRatings")
-# The path to a piece of text, and which other keys may differ.
-_PATH = (("candidates", "usageMetadata"), ("content", *_AGAIN), ("parts",), ("text",))
-# What has neither a head nor an end, so that pieces of it can be joined.
-_BARE_SOUND = ("audio/l16", "audio/pcm")
 
 
 def load_chunks(
@@ -119,9 +114,151 @@ def aload_chunks(
     events: AsyncIterable[Any], *, choice: int = 0
 ) -> AsyncIterator[AssistantMessage]:
     """
-    What `load_chunks` gives, of events that are waited for.
+    The async twin of `load_chunks`.
     """
     return achunks_of(GeminiStream(choice), events)
+
+
+_CONTENT = frozenset({"parts", "role"})
+# Keys that many events repeat, or have empty.
+_AGAIN = ("groundingMetadata", "safetyRatings")
+# The path to a piece of text, and which other keys may differ.
+_PATH = (("candidates", "usageMetadata"), ("content", *_AGAIN), ("parts",), ("text",))
+# What has neither a head nor an end, so that pieces of it can be joined.
+_BARE_SOUND = ("audio/l16", "audio/pcm")
+# The parts that come in pieces.
+_TEXTS: dict[str, type[TextPart | ReasoningPart]] = {
+    "text": TextPart,
+    "thought": ReasoningPart,
+}
+# No sum of two counts below it is over 2**63 - 1.
+_HUGE = 2**60
+# What was cited, and what was read. The items of other lists are counted by
+# others, and the last list is whole.
+_LISTS = frozenset(
+    {
+        "citationMetadata",
+        "citation_metadata",
+        "urlContextMetadata",
+        "url_context_metadata",
+    }
+)
+
+
+class _KeptNotes:
+    """
+    Metadata that no field of ours holds, as far as it came.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self._listed: set[tuple[str, str, str]] = set()
+
+    def keep(self, fields: Mapping[str, Any]) -> None:
+        """
+        Keep *fields*: maps are merged, of all else the last value stands
+        that isn't empty.
+        """
+        for name, value in fields.items():
+            before = self.values.get(name)
+            if is_empty_value(value):
+                continue
+
+            if name in _LISTS and isinstance(value, dict):
+                self._add_listed(name, value)
+            elif isinstance(before, dict) and isinstance(value, dict):
+                before.update(value)
+            else:
+                self.values[name] = value
+
+    def has(self, raw: Mapping[str, Any], names: Iterable[str]) -> bool:
+        """
+        Whether the values of *raw* under *names* are empty, or the last ones.
+        """
+        for name in names:
+            value = raw.get(name)
+            if not is_empty_value(value) and value != self.values.get(name):
+                return False
+
+        return True
+
+    def _add_listed(self, name: str, fields: Mapping[str, Any]) -> None:
+        """
+        Keep what is new in the lists of *fields*: an event may have those of its
+        own piece, or of all pieces so far.
+        """
+        kept = self.values.get(name)
+        if not isinstance(kept, dict):
+            kept = self.values[name] = {}
+
+        for key, value in fields.items():
+            listed = kept.get(key, []) if isinstance(value, list) else None
+            if not isinstance(listed, list):
+                kept[key] = value
+                continue
+
+            kept[key] = listed
+            for item in value:
+                known = (name, key, text_of(item))
+                if known not in self._listed:
+                    self._listed.add(known)
+                    listed.append(item)
+
+
+class _LatestUsage:
+    """
+    The usage so far: every event has it, and the last one is right.
+    """
+
+    def __init__(self) -> None:
+        self._usage: Usage | None = None
+        # The block that was read, and the latest one of the same kind, which is read
+        # when it is asked for.
+        self._block: dict[str, Any] = {}
+        self._latest: dict[str, Any] | None = None
+
+    def takes(self, event: Mapping[str, Any]) -> bool:
+        """
+        Whether the usage in *event* has nothing new but counts. It need not be read
+        then.
+        """
+        block: Any = event.get("usageMetadata")
+        if block is None:
+            return True
+
+        before = self._block
+        if block.__class__ is not dict or block.keys() != before.keys():
+            return False
+
+        for key, value in block.items():
+            if value.__class__ is not before[key].__class__:
+                return False
+
+            if value.__class__ is int:
+                if not 0 <= value < _HUGE:
+                    return False
+            elif value != before[key]:
+                return False
+
+        self._latest = block.copy()
+        return True
+
+    def read(self, read: DocumentReader, block: Any, path: str) -> dict[str, Any]:
+        """
+        Read a usage block; what in it is not a count.
+        """
+        usage, left = read_usage(read, block, path)
+        if usage is not None:
+            self._usage, self._latest = usage, None
+            self._block = read.json(block, path)
+
+        return left
+
+    def usage(self) -> Usage | None:
+        if self._latest is not None:
+            self._usage, _ = read_usage(DocumentReader(), self._latest, "$")
+
+        return self._usage
 
 
 class GeminiStream:
@@ -131,10 +268,10 @@ class GeminiStream:
         self._finish_reason = ""
         self._blocked = ""
         self._model = ""
-        self._usage = StreamUsage()
-        self._of_response = StreamNotes()
-        self._of_candidate = StreamNotes()
-        self._of_content = StreamNotes()
+        self._usage = _LatestUsage()
+        self._of_response = _KeptNotes()
+        self._of_candidate = _KeptNotes()
+        self._of_content = _KeptNotes()
         self._mended: dict[str, bool] = {}
         self._next = 0
         self._calls = StreamedCalls(self._take_index)
@@ -162,10 +299,9 @@ class GeminiStream:
 
         make: Callable[[str], AssistantMessage] = make_text_chunk
         if self._index is not None:
-            part_type = TextPart if kind == "text" else ReasoningPart
-            make = part_chunks(part_type, self._index)
+            make = part_chunks(_TEXTS[kind], self._index)
 
-        check = self._usage.quick
+        check = self._usage.takes
         if kind == "thought" or not candidate.keys().isdisjoint(_AGAIN):
             check = self._check_all
 
@@ -177,7 +313,7 @@ class GeminiStream:
         return (
             part.get("thought", True) is True
             and self._of_candidate.has(candidate, _AGAIN)
-            and self._usage.quick(event)
+            and self._usage.takes(event)
         )
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
@@ -205,69 +341,53 @@ class GeminiStream:
     def _read_response(self, event: CasedObject) -> None:
         block, where = find_usage(event.raw)
         # Only the first answer has the usage of all, as in a whole response.
-        usual = where == "$.usageMetadata" and self._usage.quick(event.raw)
+        usual = where == "$.usageMetadata" and self._usage.takes(event.raw)
         if block is not None and not (usual or self._choice):
             left = self._usage.read(event.reading, block, f"{event.path}{where[1:]}")
             if left:
                 self._of_response.values["usage"] = left
 
-        key = event.key("modelVersion")
-        if event.raw.get(key) is not None:
-            self._model = event.text(key) or self._model
-
+        self._model = event.optional(event.key("modelVersion")) or self._model
         self._blocked = read_block_reason(event) or self._blocked
-        kept_keys = event.reading.rest(event.raw, RESPONSE, event.path)
-        self._of_response.keep(kept_keys)
+        self._of_response.keep(event.reading.rest(event.raw, RESPONSE, event.path))
 
     def _read_candidate(self, candidate: CasedObject) -> list[AssistantMessage]:
-        raw = candidate.raw
-        key = candidate.key("finishReason")
-        if raw.get(key) is not None:
-            self._finish_reason = candidate.text(key) or self._finish_reason
-
-        kept: dict[str, Any] = {}
-        logprobs = read_logprobs(candidate, kept)
-        for name, left in kept.items():
+        reason, logprobs, kept = read_candidate(candidate)
+        self._finish_reason = reason or self._finish_reason
+        for name in LOGPROBS & kept.keys():
             # Each event has its own tokens only.
-            self._of_candidate.values.setdefault(name, []).append(left)
+            self._of_candidate.values.setdefault(name, []).append(kept.pop(name))
 
-        kept_keys = candidate.reading.rest(raw, CANDIDATE, candidate.path)
-        kept_keys.pop("index", None)
-        self._of_candidate.keep(kept_keys)
-
+        kept.pop("index", None)
+        self._of_candidate.keep(kept)
         parts: list[Part] = []
         calls: list[ToolCall] = []
-        if raw.get("content") is not None:
-            self._read_content(candidate.inside("content"), parts, calls)
+        if candidate.raw.get("content") is not None:
+            content = candidate.inside("content")
+            if content.raw.get("role") not in ("model", "", None):
+                content.wrong("role", "model")
+
+            kept = content.reading.rest(content.raw, _CONTENT, content.path)
+            self._of_content.keep(kept)
+            for part in content.optional_objects("parts", "a list of parts"):
+                self._read_part(part, parts, calls)
 
         if not (parts or calls or logprobs):
             return []
 
         response = ResponseMeta(logprobs=logprobs) if logprobs else None
-        content = simplify_content(parts)
-        return [AssistantMessage(content, tool_calls=calls, response=response)]
-
-    def _read_content(
-        self, content: CasedObject, parts: list[Part], calls: list[ToolCall]
-    ) -> None:
-        raw = content.raw
-        if raw.get("role") not in ("model", "", None):
-            content.wrong("role", "model")
-
-        self._of_content.keep(content.reading.rest(raw, _CONTENT, content.path))
-        for part in content.optional_objects("parts", "a list of parts"):
-            self._read_part(part, parts, calls)
+        given = simplify_content(parts)
+        return [AssistantMessage(given, tool_calls=calls, response=response)]
 
     def _read_part(
         self, node: CasedObject, parts: list[Part], calls: list[ToolCall]
     ) -> None:
         raw = node.raw
         kind = kind_of(raw)
-        if kind == "text" and is_plain(raw):
-            thought = raw.get("thought") is True
-            text = raw["text"]
-            if isinstance(text, str):
-                self._add_text("thought" if thought else "text", text, parts)
+        if kind == "text" and _is_plain(raw):
+            if isinstance(raw["text"], str):
+                kind = "thought" if raw.get("thought") is True else "text"
+                self._add_text(kind, raw["text"], parts)
             else:
                 node.wrong("text", "a text")
         elif kind == "functionCall":
@@ -292,7 +412,7 @@ class GeminiStream:
 
         piece = self._cut.next(text)
         if piece:
-            parts.append(self._make_text_part(piece))
+            parts.append(_TEXTS[kind](piece, index=self._index))
 
     def _add_part(self, part: Part, parts: list[Part]) -> None:
         """
@@ -314,22 +434,17 @@ class GeminiStream:
                 return
 
         self._close_open_part(parts)
-        parts.append(placed(part, self._take_index()))
+        made: Any = part
+        parts.append(attrs.evolve(made, index=self._take_index()))
 
     def _take_index(self) -> int:
         self._next += 1
         return self._next - 1
 
-    def _make_text_part(self, text: str) -> Part:
-        if self._open == "text":
-            return TextPart(text, index=self._index)
-
-        return ReasoningPart(text, index=self._index)
-
     def _close_open_part(self, parts: list[Part]) -> None:
         rest = self._cut.rest()
         if rest:
-            parts.append(self._make_text_part(rest))
+            parts.append(_TEXTS[self._open](rest, index=self._index))
 
         if self._cut.is_mended:
             self._mended["text"] = True
@@ -362,6 +477,18 @@ class GeminiStream:
             response=ResponseMeta(reason, usage, None, self._model, response_id),
             metadata=metadata,
         )
+
+
+def _is_plain(raw: Mapping[str, Any]) -> bool:
+    """
+    Whether a part is nothing but a text, perhaps marked as a thought.
+    """
+    return all(
+        key == "text"
+        or value is None
+        or (key == "thought" and (value is True or value is False))
+        for key, value in raw.items()
+    )
 
 
 def _find_single(items: Any) -> Mapping[str, Any]:
