@@ -260,7 +260,7 @@ class TestLaws:
         def refuse(chunks):
             raise ConcatError("chunk", None, chunks[0], 0)
 
-        monkeypatch.setattr("conversation_state.testing._value_laws.concat", refuse)
+        monkeypatch.setattr("conversation_state.testing.laws.concat", refuse)
         with pytest.raises(AssertionError, match="refused, though it is whole"):
             laws.concat_of_one_is_itself(AssistantMessage("a"))
 

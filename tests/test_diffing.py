@@ -49,7 +49,7 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
-from conversation_state.testing import _diff_laws, laws, strategies
+from conversation_state.testing import _state_laws, laws, strategies
 from conversation_state.testing import strategies as our
 from tests.recorded import is_large
 from tests.states import rebuild_state
@@ -404,7 +404,7 @@ class TestLaws:
                     patched.setattr(Diff, lie["verb"], lie["to"])
                 else:
                     changed = lambda a, b: attrs.evolve(diff(a, b), **lie)  # noqa: E731
-                    patched.setattr(_diff_laws, "diff", changed)
+                    patched.setattr(_state_laws, "diff", changed)
 
                 with pytest.raises(AssertionError) as raised:
                     law(*states)

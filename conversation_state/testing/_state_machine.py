@@ -174,13 +174,6 @@ class AggregatorMachine(RuleBasedStateMachine):
         state = Aggregator.new(id=name, messages=added)
         return self._check_added(StateModel(state, name, None, name), state, *added)
 
-    @rule(target=states, before=states, message=messages())
-    def add(self, before: StateModel, message: Message) -> StateModel:
-        """
-        One message of any kind.
-        """
-        return self._check_added(before, before.state.add(message), message)
-
     @rule(target=states, before=states, text=texts())
     def add_texts(self, before: StateModel, text: str) -> StateModel:
         """
@@ -207,38 +200,31 @@ class AggregatorMachine(RuleBasedStateMachine):
             before, state, AssistantMessage(tool_calls=calls), result
         )
 
-    @rule(target=states, before=states, added=st.lists(messages(), max_size=3))
-    def extend(self, before: StateModel, added: list[Message]) -> StateModel:
+    @rule(
+        target=states,
+        before=states,
+        added=st.lists(messages(), max_size=3),
+        times=st.integers(1, 20),
+    )
+    def extend(
+        self, before: StateModel, added: list[Message], times: int
+    ) -> StateModel:
         """
         Several messages, or none, which is the same state.
         """
+        added *= times
         state = before.state.extend(added)
         assert added or state is before.state, "nothing added made another state"
         return self._check_added(before, state, *added)
 
-    @rule(
-        target=states,
-        before=states,
-        message=messages(),
-        times=st.integers(1, 70),
-        at_once=st.booleans(),
-    )
-    def repeat(
-        self,
-        before: StateModel,
-        message: Message,
-        times: int,
-        at_once: bool,  # noqa: FBT001 - drawn
-    ) -> StateModel:
+    @rule(target=states, before=states, message=messages(), times=st.integers(1, 70))
+    def add(self, before: StateModel, message: Message, times: int) -> StateModel:
         """
-        One message many times, across the borders of the log's blocks.
+        One message, or the same one many times, across the borders of the log's blocks.
         """
         state = before.state
-        if at_once:
-            state = state.extend([message] * times)
-        else:
-            for _ in range(times):
-                state = state.add(message)
+        for _ in range(times):
+            state = state.add(message)
 
         return self._check_added(before, state, *[message] * times)
 
@@ -282,20 +268,15 @@ class AggregatorMachine(RuleBasedStateMachine):
 
         return self._check_state(before.add(state, ledger={key: (usage, model, time)}))
 
-    @rule(target=states, before=states)
-    def fork(self, before: StateModel) -> StateModel:
-        """
-        A fork from the end.
-        """
-        return self._check_fork(before, before.state.fork(), len(before.entries))
-
     @rule(target=states, before=states, data=st.data())
-    def fork_earlier(self, before: StateModel, data: st.DataObject) -> StateModel:
+    def fork(self, before: StateModel, data: st.DataObject) -> StateModel:
         """
-        A fork from anywhere.
+        A fork from the end, or from anywhere.
         """
-        at = data.draw(st.integers(0, len(before.entries)), "at")
-        return self._check_fork(before, before.state.fork(at=at), at)
+        end = len(before.entries)
+        at = data.draw(st.none() | st.integers(0, end), "at")
+        fork = before.state.fork(at=at)
+        return self._check_fork(before, fork, end if at is None else at)
 
     @rule(target=states, before=states, other=states)
     def join(self, before: StateModel, other: StateModel) -> StateModel:
@@ -353,10 +334,7 @@ class AggregatorMachine(RuleBasedStateMachine):
 
     @rule(target=states, before=states, source=states, far=st.booleans())
     def join_turn(
-        self,
-        before: StateModel,
-        source: StateModel,
-        far: bool,  # noqa: FBT001 - drawn
+        self, before: StateModel, source: StateModel, far: bool
     ) -> StateModel:
         """
         Any state's turn into any other, here or from *far* away; once more
@@ -369,11 +347,7 @@ class AggregatorMachine(RuleBasedStateMachine):
 
     @rule(target=states, before=states, source=states, label=texts(), far=st.booleans())
     def merge(
-        self,
-        before: StateModel,
-        source: StateModel,
-        label: str,
-        far: bool,  # noqa: FBT001 - drawn
+        self, before: StateModel, source: StateModel, label: str, far: bool
     ) -> StateModel:
         """
         Any state's checkpoint into any other, here or from *far* away.
@@ -384,12 +358,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         return self._check_joined(before, merged, source.added())
 
     @rule(target=states, before=states, label=texts(), far=st.booleans())
-    def restore(
-        self,
-        before: StateModel,
-        label: str,
-        far: bool,  # noqa: FBT001 - drawn
-    ) -> StateModel:
+    def restore(self, before: StateModel, label: str, far: bool) -> StateModel:
         """
         A state from its checkpoint, to go on from.
         """
@@ -420,12 +389,7 @@ class AggregatorMachine(RuleBasedStateMachine):
         return self._check_joined(to, before.state.rollback(to.state), ledger)
 
     @rule(target=states, before=states, share=st.floats(0, 1), by_id=st.booleans())
-    def go_back(
-        self,
-        before: StateModel,
-        share: float,
-        by_id: bool,  # noqa: FBT001 - drawn
-    ) -> StateModel:
+    def go_back(self, before: StateModel, share: float, by_id: bool) -> StateModel:
         """
         Back to an earlier place in the state itself: the whole ledger stays.
         """

@@ -181,11 +181,7 @@ class TimelineMachine(RuleBasedStateMachine):
         filtered=st.booleans(),
     )
     def begin(
-        self,
-        state: int,
-        label: str,
-        limit: int | None,
-        filtered: bool,  # noqa: FBT001 - drawn
+        self, state: int, label: str, limit: int | None, filtered: bool
     ) -> _TimelineModel:
         """
         One moment to start from.
@@ -276,7 +272,7 @@ class TimelineMachine(RuleBasedStateMachine):
         state: int,
         label: str,
         group: str | None,
-        stay: bool,  # noqa: FBT001 - drawn
+        stay: bool,
         data: st.DataObject,
     ) -> _TimelineModel:
         """

@@ -11,50 +11,46 @@ true of them (`laws`), and comparing states with a model step by step
 (`machines`).
 """
 
-from conversation_state.testing.strategies._chunks import chunks
-from conversation_state.testing.strategies._diffs import diffs, relatives
+from conversation_state.testing.strategies._histories import (
+    diffs,
+    message_trees,
+    moments,
+    relatives,
+    timelines,
+)
 from conversation_state.testing.strategies._messages import (
     assistant_messages,
-    envelopes,
-    log_probs,
-    messages,
-    response_metas,
-    system_messages,
-    tool_messages,
-    unknown_messages,
-    user_messages,
-)
-from conversation_state.testing.strategies._parts import (
     audio_parts,
+    envelopes,
     file_parts,
     image_parts,
+    log_probs,
     media_parts,
+    messages,
     parts,
     reasoning_parts,
     refusal_parts,
+    response_metas,
+    system_messages,
     text_parts,
     tool_calls,
+    tool_messages,
+    unknown_messages,
     unknown_parts,
+    user_messages,
     video_parts,
 )
 from conversation_state.testing.strategies._states import (
     aggregators,
     checkpoints,
-    entries,
-    ledger_entries,
-    turns,
-)
-from conversation_state.testing.strategies._stores import (
     collected,
     damages,
+    entries,
     heads,
+    ledger_entries,
     receipts,
+    turns,
     windows,
-)
-from conversation_state.testing.strategies._timelines import (
-    message_trees,
-    moments,
-    timelines,
 )
 from conversation_state.testing.strategies._tools import (
     documents,
@@ -65,6 +61,7 @@ from conversation_state.testing.strategies._tools import (
 )
 from conversation_state.testing.strategies._transcripts import (
     broken_transcripts,
+    chunks,
     is_accepted,
     transcripts,
 )

@@ -1,13 +1,14 @@
 """
-Messages, and what they are made of besides parts.
+Parts, tool calls, messages, and what messages are made of besides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic
 
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
+from hypothesis.strategies import DrawFn, SearchStrategy
 
 from conversation_state.messages import (
     AssistantMessage,
@@ -20,16 +21,24 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import Part
-from conversation_state.testing.strategies._parts import (
-    build_class,
-    foreign_fields,
-    parts,
-    tool_calls,
+from conversation_state.parts import (
+    KINDS,
+    AudioPart,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
 )
 from conversation_state.testing.strategies._values import (
     ROLES,
     Fields,
+    T,
+    json_values,
     metadata,
     once,
     rarely,
@@ -43,23 +52,263 @@ from conversation_state.tools import ToolCall
 
 __all__ = [
     "assistant_messages",
+    "audio_parts",
+    "build_class",
     "envelopes",
+    "file_parts",
+    "foreign_fields",
+    "image_parts",
     "log_probs",
+    "media_parts",
     "messages",
+    "parts",
+    "reasoning_parts",
+    "refusal_parts",
     "response_metas",
     "system_messages",
+    "text_parts",
+    "tool_calls",
     "tool_messages",
     "unknown_messages",
+    "unknown_parts",
     "user_messages",
+    "video_parts",
 ]
+
+
+@once
+def _part_positions() -> SearchStrategy[int | None]:
+    return st.none() | st.integers(0, 40) | st.just(2**63 - 1)
+
+
+@once
+def _part_fields() -> SearchStrategy[Fields]:
+    """
+    What all parts may have; mostly nothing.
+    """
+    fields = st.fixed_dictionaries(
+        {},
+        optional={
+            "metadata": metadata(),
+            "index": _part_positions(),
+            "unknown": unknown_fields(),
+        },
+    )
+    return rarely(st.just({}), fields)
+
+
+class _Recipe(Generic[T]):
+    """
+    A class, and where its arguments come from.
+    """
+
+    # Not an attrs class: Hypothesis would show its fields, which fill pages, and warn
+    # about the length.
+    __slots__ = ("fields", "kind")
+
+    def __init__(
+        self, kind: Callable[..., T], fields: tuple[SearchStrategy[Fields], ...]
+    ) -> None:
+        self.kind = kind
+        self.fields = fields
+
+    def __repr__(self) -> str:
+        return self.kind.__name__
+
+
+@st.composite
+def _field_values(draw: DrawFn, recipe: _Recipe[T]) -> T:
+    drawn = [draw(some) for some in recipe.fields]
+    return recipe.kind(**{name: some[name] for some in drawn for name in some})
+
+
+def build_class(
+    kind: Callable[..., T], *fields: SearchStrategy[Fields], **own: SearchStrategy[Any]
+) -> SearchStrategy[T]:
+    """
+    What *kind* makes of all *fields* and its *own*.
+    """
+    return _field_values(_Recipe(kind, (st.fixed_dictionaries(own), *fields)))
+
+
+@once
+def text_parts() -> SearchStrategy[TextPart]:
+    """
+    Text parts; shrink to an empty text and nothing else.
+    """
+    return build_class(TextPart, _part_fields(), text=texts())
+
+
+def _media_parts(
+    kind: Callable[..., T], media_type: str, **own: SearchStrategy[Any]
+) -> SearchStrategy[T]:
+    urls = st.one_of(
+        st.just("https://example.com/a"),
+        st.just("data:text/plain;base64,aGk="),
+        texts(min_size=1),
+    )
+    content = st.one_of(
+        st.fixed_dictionaries({"url": urls}),
+        st.fixed_dictionaries({"data": st.binary(min_size=1, max_size=64)}),
+    )
+    types = st.one_of(st.just(""), st.just(media_type), texts(max_size=8))
+    return build_class(kind, content, _part_fields(), media_type=types, **own)
+
+
+@once
+def image_parts() -> SearchStrategy[ImagePart]:
+    """
+    Images, by url or by data; shrink to a short url.
+    """
+    details = st.sampled_from(["", "low", "high", "auto"]) | texts(max_size=6)
+    return _media_parts(ImagePart, "image/png", detail=details)
+
+
+@once
+def audio_parts() -> SearchStrategy[AudioPart]:
+    """
+    Sound, by url or by data; shrinks to a short url.
+    """
+    return _media_parts(AudioPart, "audio/wav")
+
+
+@once
+def video_parts() -> SearchStrategy[VideoPart]:
+    """
+    Video, by url or by data; shrinks to a short url.
+    """
+    return _media_parts(VideoPart, "video/mp4")
+
+
+@once
+def file_parts() -> SearchStrategy[FilePart]:
+    """
+    Files, by url or by data, with a name or without; shrink to a short url.
+    """
+    return _media_parts(FilePart, "application/pdf", name=texts(max_size=12))
+
+
+@once
+def media_parts() -> SearchStrategy[MediaPart]:
+    """
+    Images, sound, video and files; shrink to images.
+    """
+    return st.one_of(image_parts(), audio_parts(), video_parts(), file_parts())
+
+
+@once
+def reasoning_parts() -> SearchStrategy[ReasoningPart]:
+    """
+    Reasoning, signed or not; shrinks to an empty text without a signature.
+    """
+    signatures = texts(max_size=12)
+    return build_class(
+        ReasoningPart, _part_fields(), text=texts(), signature=signatures
+    )
+
+
+@once
+def refusal_parts() -> SearchStrategy[RefusalPart]:
+    """
+    Refusals; shrink to an empty text.
+    """
+    return build_class(RefusalPart, _part_fields(), text=texts())
+
+
+def foreign_fields(key: str, known: Iterable[str]) -> SearchStrategy[Fields]:
+    """
+    JSON objects of foreign formats, and their format; those without one are of
+    no *known* kind.
+    """
+    taken = frozenset(known)
+    words: SearchStrategy[Any] = st.one_of(
+        st.sampled_from(["hologram", "unknown", "Text", ""]),
+        texts(max_size=8),
+        json_values(max_leaves=2),
+    )
+
+    def raws(words: SearchStrategy[Any]) -> SearchStrategy[Fields]:
+        rest = metadata().map(lambda rest: {k: rest[k] for k in rest if k != key})
+        return build_class(
+            Fields, rest, st.fixed_dictionaries({}, optional={key: words})
+        )
+
+    newer = words.filter(lambda word: not isinstance(word, str) or word not in taken)
+    sources = st.sampled_from(["openai", "anthropic"]) | texts(min_size=1, max_size=8)
+    return st.one_of(
+        st.fixed_dictionaries({"raw": raws(newer), "source": st.just("")}),
+        st.fixed_dictionaries(
+            {"raw": raws(st.sampled_from(sorted(taken)) | words), "source": sources}
+        ),
+    )
+
+
+@once
+def unknown_parts() -> SearchStrategy[UnknownPart]:
+    """
+    Parts of kinds that this version doesn't know: a newer one's (no source), or a
+    provider's, which may go by a name that we use for something else; shrink to an
+    empty object without a source.
+    """
+    return build_class(UnknownPart, foreign_fields("type", KINDS), _part_fields())
+
+
+@once
+def parts(*, role: str = "assistant") -> SearchStrategy[Part]:
+    """
+    Parts of every kind that a message of *role* may hold; an assistant's may hold any;
+    shrink to text parts.
+    """
+    if role == "system":
+        return text_parts()
+
+    kinds: list[SearchStrategy[Part]] = [text_parts(), media_parts(), unknown_parts()]
+    if role == "assistant":
+        kinds += [reasoning_parts(), refusal_parts()]
+
+    return st.one_of(kinds)
+
+
+@once
+def tool_calls(
+    *, ids: SearchStrategy[str] | None = None, names: SearchStrategy[str] | None = None
+) -> SearchStrategy[ToolCall]:
+    """
+    Calls, whose arguments are JSON or any other text.
+
+    Args:
+        ids: Where ids come from; by default any text, "" included.
+
+        names: Where names come from; likewise.
+
+    Shrink to empty texts.
+    """
+    arguments = (
+        st.sampled_from(["", "{}", '{"city": "Bern"}', '{"city": "Be']) | texts()
+    )
+    fields = st.fixed_dictionaries(
+        {},
+        optional={
+            "index": _part_positions(),
+            "type": st.just("custom") | texts(max_size=8),
+            "metadata": metadata(),
+            "unknown": unknown_fields(),
+        },
+    )
+    return build_class(
+        ToolCall,
+        rarely(st.just({}), fields),
+        id=texts(max_size=12) if ids is None else ids,
+        name=texts(max_size=12) if names is None else names,
+        arguments=arguments,
+    )
 
 
 @once
 def log_probs(*, max_top: int = 2) -> SearchStrategy[LogProb]:
     """
-    Log probabilities of tokens, with up to *max_top* likelier ones.
-
-    Shrink to the empty token at 0.
+    Log probabilities of tokens, with up to *max_top* likelier ones; shrink to the empty
+    token at 0.
     """
     tops = st.lists(log_probs(max_top=0), max_size=max_top) if max_top else st.just([])
     return st.builds(
@@ -74,9 +323,7 @@ def log_probs(*, max_top: int = 2) -> SearchStrategy[LogProb]:
 @once
 def response_metas() -> SearchStrategy[ResponseMeta]:
     """
-    What a provider reports about a response.
-
-    Shrink to nothing reported.
+    What a provider reports about a response; shrink to nothing reported.
     """
     reasons = st.sampled_from(["", "stop", "tool_calls", "interrupted"])
     return st.builds(
@@ -120,9 +367,7 @@ def _message_contents(role: str) -> SearchStrategy[str | Sequence[Part]]:
 @once
 def system_messages() -> SearchStrategy[SystemMessage]:
     """
-    Instructions for the model.
-
-    Shrinks to an empty text and nothing else.
+    Instructions for the model; shrinks to an empty text and nothing else.
     """
     return build_class(
         SystemMessage, _common_fields(), content=_message_contents("system")
@@ -132,9 +377,8 @@ def system_messages() -> SearchStrategy[SystemMessage]:
 @once
 def user_messages() -> SearchStrategy[UserMessage]:
     """
-    Messages of users: texts, and parts of every kind a user may send.
-
-    Shrinks to an empty text and nothing else.
+    Messages of users: texts, and parts of every kind a user may send; shrinks to an
+    empty text and nothing else.
     """
     return build_class(UserMessage, _common_fields(), content=_message_contents("user"))
 
@@ -191,10 +435,9 @@ def tool_messages(
 @once
 def unknown_messages() -> SearchStrategy[UnknownMessage]:
     """
-    Messages of kinds that this version doesn't know: a newer one's (no source), or
-    a provider's, whose role may be one of ours.
-
-    Shrink to an empty object without a source.
+    Messages of kinds that this version doesn't know: a newer one's (no source), or a
+    provider's, whose role may be one of ours; shrink to an empty object without a
+    source.
     """
     return build_class(UnknownMessage, foreign_fields("role", ROLES), _common_fields())
 
@@ -202,9 +445,7 @@ def unknown_messages() -> SearchStrategy[UnknownMessage]:
 @once
 def messages() -> SearchStrategy[Message]:
     """
-    Messages of all five kinds.
-
-    Shrink to a user's empty text.
+    Messages of all five kinds; shrink to a user's empty text.
     """
     return st.one_of(
         user_messages(),
@@ -218,9 +459,8 @@ def messages() -> SearchStrategy[Message]:
 @once
 def envelopes() -> SearchStrategy[Envelope]:
     """
-    What the messages of one turn share.
-
-    Shrink to fewer and emptier fields; ids that are not drawn are new ones.
+    What the messages of one turn share; shrink to fewer and emptier fields; ids that
+    are not drawn are new ones.
     """
     fields: SearchStrategy[Fields] = st.fixed_dictionaries(
         {},

@@ -80,9 +80,8 @@ def _parameter_schemas(
 @once
 def parameters() -> SearchStrategy[Parameter]:
     """
-    Parameters of every type, up to four levels of them.
-
-    Shrink to an optional text without a description.
+    Parameters of every type, up to four levels of them; shrink to an optional text
+    without a description.
     """
     return _parameter_schemas(st.booleans(), 3)
 
@@ -112,9 +111,8 @@ def _json_schemas() -> SearchStrategy[dict[str, Any]]:
 @once
 def tool_infos() -> SearchStrategy[ToolInfo]:
     """
-    Tools that take nothing, parameters, none of them, or what a JSON Schema says.
-
-    Shrink to one named "city" that takes nothing.
+    Tools that take nothing, parameters, none of them, or what a JSON Schema says;
+    shrink to one named "city" that takes nothing.
     """
     takes = st.one_of(
         st.none(),
@@ -144,10 +142,8 @@ def tool_infos() -> SearchStrategy[ToolInfo]:
 @once
 def documents() -> SearchStrategy[Document]:
     """
-    Documents, some with what a search says of them, some with something else in
-    its place.
-
-    Shrink to empty ones.
+    Documents, some with what a search says of them, some with something else in its
+    place; shrink to empty ones.
     """
     search_fields = st.fixed_dictionaries(
         {},
@@ -188,9 +184,7 @@ def _make_document(fields: dict[str, Any], search_fields: dict[str, Any]) -> Doc
 @once
 def placeholders() -> SearchStrategy[Placeholder]:
     """
-    Places for messages.
-
-    Shrink to a required one, of "0".
+    Places for messages; shrink to a required one, of "0".
     """
     return st.builds(Placeholder, texts(min_size=1, max_size=8), st.booleans())
 
@@ -198,10 +192,8 @@ def placeholders() -> SearchStrategy[Placeholder]:
 @once
 def templates(*, max_size: int = 3) -> SearchStrategy[Template]:
     """
-    Templates of up to *max_size* items, in any syntax; what their messages say
-    need not be right in it.
-
-    Shrink to nothing, in Python's syntax.
+    Templates of up to *max_size* items, in any syntax; what their messages say need not
+    be right in it; shrink to nothing, in Python's syntax.
     """
     items = st.lists(messages() | placeholders(), max_size=max_size)
     return st.builds(

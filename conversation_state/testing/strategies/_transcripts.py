@@ -1,10 +1,11 @@
 """
-Conversations a provider accepts, and conversations it refuses.
+Conversations a provider accepts, conversations it refuses, and messages in chunks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import attrs
 from hypothesis import strategies as st
@@ -17,17 +18,34 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
+from conversation_state.parts import AudioPart, Part, TextPart
 from conversation_state.testing.strategies._messages import (
     assistant_messages,
+    parts,
+    response_metas,
     system_messages,
+    text_parts,
+    tool_calls,
     tool_messages,
     user_messages,
 )
-from conversation_state.testing.strategies._parts import tool_calls
-from conversation_state.testing.strategies._values import once
+from conversation_state.testing.strategies._values import (
+    Fields,
+    metadata,
+    once,
+    rarely,
+    texts,
+    timestamps,
+    usages,
+)
 from conversation_state.tools import ToolCall
 
-__all__ = ["broken_transcripts", "is_accepted", "transcripts"]
+__all__ = [
+    "broken_transcripts",
+    "chunks",
+    "is_accepted",
+    "transcripts",
+]
 
 
 def is_accepted(conversation: Iterable[Message]) -> bool:
@@ -63,36 +81,28 @@ def is_accepted(conversation: Iterable[Message]) -> bool:
     return True
 
 
-@attrs.frozen
-class _Speakers:
-    """
-    What transcripts are drawn from.
-    """
-
-    systems: SearchStrategy[SystemMessage]
-    users: SearchStrategy[UserMessage]
-    answers: SearchStrategy[AssistantMessage]
-    calls: SearchStrategy[list[ToolCall]]
-    results: SearchStrategy[ToolMessage]
+_NO_CALLS: SearchStrategy[list[ToolCall]] = st.just([])
+_ANY_ID = st.just("0")
 
 
 @st.composite
 def _build_transcript(
-    draw: DrawFn, min_size: int, max_size: int, speakers: _Speakers
+    draw: DrawFn, min_size: int, max_size: int
 ) -> tuple[Message, ...]:
     transcript: list[Message] = []
     seen: set[str] = set()
+    answers = assistant_messages(calls=_NO_CALLS)
     size = draw(st.integers(min_size, max_size))
-    transcript += draw(st.lists(speakers.systems, max_size=min(2, size)))
+    transcript += draw(st.lists(system_messages(), max_size=min(2, size)))
     while len(transcript) < size:
         kind = draw(st.sampled_from(["user", "assistant", "calls"]))
         if kind == "user":
-            transcript.append(draw(speakers.users))
+            transcript.append(draw(user_messages()))
         elif kind == "assistant":
-            transcript.append(draw(speakers.answers))
+            transcript.append(draw(answers))
         else:
             made: list[ToolCall] = []
-            for call in draw(speakers.calls):
+            for call in draw(st.lists(tool_calls(), min_size=1, max_size=3)):
                 name = call.id
                 while not name or name in seen:
                     name = f"{name}{len(seen)}"
@@ -100,7 +110,7 @@ def _build_transcript(
                 seen.add(name)
                 made.append(attrs.evolve(call, id=name))
 
-            transcript.append(draw(speakers.answers).replace(tool_calls=made))
+            transcript.append(draw(answers).replace(tool_calls=made))
             # At the very end, an agent may have been stopped before its tools were
             # done. If there is no room for the results, it always was.
             answered = draw(st.permutations(made))
@@ -109,7 +119,7 @@ def _build_transcript(
                 answered = answered[: draw(st.integers(least, len(made)))]
 
             for call in answered[: size - len(transcript)]:
-                result = draw(speakers.results)
+                result = draw(tool_messages(call_ids=_ANY_ID))
                 transcript.append(
                     result.replace(tool_call_id=call.id, tool_name=call.name)
                 )
@@ -136,14 +146,7 @@ def transcripts(
 
     Shrink to fewer messages, and these to a user's empty text.
     """
-    speakers = _Speakers(
-        system_messages(),
-        user_messages(),
-        assistant_messages(calls=st.just([])),
-        st.lists(tool_calls(), min_size=1, max_size=3),
-        tool_messages(call_ids=st.just("0")),
-    )
-    return _build_transcript(min_size, max_size, speakers)
+    return _build_transcript(min_size, max_size)
 
 
 def _draw_result(draw: DrawFn, messages: list[Message]) -> int:
@@ -290,3 +293,107 @@ def _end_conversation(max_size: int) -> SearchStrategy[tuple[Message, ...]]:
         )
 
     return transcripts(max_size=max_size).map(answered)
+
+
+@once
+def _split_texts(role: str) -> SearchStrategy[Part]:
+    """
+    Parts that often continue each other.
+    """
+    index = st.sampled_from([None, None, 0, 1])
+    sound = st.builds(
+        AudioPart,
+        data=st.binary(min_size=1, max_size=4),
+        media_type=st.sampled_from(["", "audio/wav", "audio/mpeg"]),
+        index=index,
+    )
+    text = st.builds(TextPart, texts(max_size=4), index=index, metadata=_build_notes())
+    return text if role == "system" else st.one_of(text, sound, parts(role=role))
+
+
+@once
+def _build_notes() -> SearchStrategy[Fields]:
+    """
+    Metadata under few keys, so that it meets.
+    """
+    value = st.one_of(st.none(), st.integers(0, 2), texts(max_size=2))
+    value = st.one_of(value, st.lists(value, max_size=2))
+    value = st.one_of(value, st.dictionaries(st.sampled_from("ab"), value, max_size=2))
+    met = st.dictionaries(st.sampled_from("ab"), value, max_size=2)
+    return rarely(st.just({}), met | metadata())
+
+
+@once
+def _call_pieces() -> SearchStrategy[ToolCall]:
+    """
+    Calls in pieces, with few ids and indexes and one name.
+    """
+    return st.builds(
+        ToolCall,
+        id=st.sampled_from(["", "", "a", "b"]),
+        name=st.sampled_from(["", "", "search"]),
+        arguments=st.sampled_from(["", '{"q', '": 1}']) | texts(max_size=4),
+        index=st.sampled_from([0, 0, 1, None]),
+        metadata=_build_notes(),
+    )
+
+
+@st.composite
+def _build_chunks(draw: DrawFn, role: str, max_size: int) -> tuple[Message, ...]:
+    name = draw(st.sampled_from(["", "ann"]))
+    kinds: dict[str, Any] = {
+        "assistant": AssistantMessage,
+        "system": SystemMessage,
+        "tool": ToolMessage,
+        "user": UserMessage,
+    }
+    # Only one chunk of a tool result may hold media of one kind.
+    pieces = text_parts() if role == "tool" else _split_texts(role)
+    content = rarely(texts(max_size=6), st.lists(pieces, max_size=3))
+    chunks: list[Message] = []
+    for _ in range(draw(st.integers(1, max_size))):
+        fields: dict[str, Any] = {"content": draw(content)}
+        if draw(st.integers(0, 4)) == 0:
+            fields["name"] = name
+            fields["metadata"] = draw(_build_notes())
+            fields["timestamp"] = draw(st.none() | timestamps())
+
+        if role == "assistant":
+            fields["tool_calls"] = draw(
+                rarely(st.just([]), st.lists(_call_pieces(), max_size=3))
+            )
+            fields["response"] = draw(rarely(st.none(), _build_metadata()))
+        elif role == "tool":
+            fields["tool_call_id"] = "call"
+            fields["tool_name"] = draw(st.sampled_from(["", "search"]))
+            fields["is_error"] = draw(st.booleans())
+
+        chunks.append(kinds[role](**fields))
+
+    return tuple(chunks)
+
+
+@once
+def _build_metadata() -> SearchStrategy[Any]:
+    """
+    The metadata of a chunk; counts are small enough to be added.
+    """
+    small = st.none() | usages(max_count=2**40)
+    return st.builds(
+        lambda meta, usage: attrs.evolve(meta, usage=usage), response_metas(), small
+    )
+
+
+@once
+def chunks(
+    *, role: str = "assistant", max_size: int = 6
+) -> SearchStrategy[tuple[Message, ...]]:
+    """
+    The chunks of one message of *role*, at least one: `concat` takes them.
+
+    Pieces meet in all ways: the same index and another one, with an id and
+    without, adjacent and apart.
+
+    Shrink to one empty message.
+    """
+    return _build_chunks(role, max_size)

@@ -70,9 +70,8 @@ def rarely(usual: SearchStrategy[T], rare: SearchStrategy[T]) -> SearchStrategy[
 @once
 def texts(*, min_size: int = 0, max_size: int | None = None) -> SearchStrategy[str]:
     """
-    Any text that UTF-8 can carry: empty, NUL, beyond the BMP; no surrogates.
-
-    Shrinks to shorter texts, and to zeros: "", "0", "00".
+    Any text that UTF-8 can carry: empty, NUL, beyond the BMP; no surrogates; shrinks to
+    shorter texts, and to zeros: "", "0", "00".
     """
     return st.text(st.characters(codec="utf-8"), min_size=min_size, max_size=max_size)
 
@@ -80,9 +79,7 @@ def texts(*, min_size: int = 0, max_size: int | None = None) -> SearchStrategy[s
 @once
 def uuids() -> SearchStrategy[UUID]:
     """
-    UUIDs of any version, the nil one included.
-
-    Shrink to those with more zeros.
+    UUIDs of any version, the nil one included; shrink to those with more zeros.
     """
     return st.integers(0, 2**128 - 1).map(lambda number: UUID(int=number))
 
@@ -90,10 +87,8 @@ def uuids() -> SearchStrategy[UUID]:
 @once
 def timestamps() -> SearchStrategy[datetime]:
     """
-    Aware datetimes of any year; offsets go down to the microsecond, as
-    Python's do.
-
-    Shrink to 2000-01-01 00:00 UTC.
+    Aware datetimes of any year; offsets go down to the microsecond, as Python's do;
+    shrink to 2000-01-01 00:00 UTC.
     """
     day = timedelta(days=1) - timedelta(microseconds=1)
     # Python refuses an offset of a whole day.
@@ -107,10 +102,8 @@ def timestamps() -> SearchStrategy[datetime]:
 @once
 def json_values(*, max_leaves: int = 6) -> SearchStrategy[Any]:
     """
-    Any JSON value, as plain dicts, lists and scalars: integers of 64
-    bits with sign or without, finite floats, nesting.
-
-    Shrinks to scalars, and these to null.
+    Any JSON value, as plain dicts, lists and scalars: integers of 64 bits with sign or
+    without, finite floats, nesting; shrinks to scalars, and these to null.
     """
     scalars = st.one_of(
         st.none(),
@@ -134,9 +127,7 @@ def json_values(*, max_leaves: int = 6) -> SearchStrategy[Any]:
 @once
 def metadata(*, max_size: int = 3) -> SearchStrategy[Fields]:
     """
-    What a caller may give as *metadata*: plain dicts of JSON values.
-
-    Shrinks to {}.
+    What a caller may give as *metadata*: plain dicts of JSON values; shrinks to {}.
     """
     return st.dictionaries(texts(max_size=6), json_values(), max_size=max_size)
 
@@ -154,9 +145,8 @@ _NAMES = (
 @once
 def unknown_fields(*, max_size: int = 2) -> SearchStrategy[Fields]:
     """
-    Fields that a newer version may write: names that no field of ours has.
-
-    Shrinks to {}.
+    Fields that a newer version may write: names that no field of ours has; shrinks to
+    {}.
     """
     names = st.one_of(
         st.sampled_from(["since_v2", "new", "Content"]),
@@ -173,9 +163,7 @@ def prompt_tokens_details(
     *, max_count: int = MAX_COUNT
 ) -> SearchStrategy[PromptTokensDetails]:
     """
-    Breakdowns of a prompt's tokens.
-
-    Shrink to zeros.
+    Breakdowns of a prompt's tokens; shrink to zeros.
     """
     counts = st.integers(0, max_count)
     return st.builds(PromptTokensDetails, audio_tokens=counts, cached_tokens=counts)
@@ -186,9 +174,7 @@ def completion_tokens_details(
     *, max_count: int = MAX_COUNT
 ) -> SearchStrategy[CompletionTokensDetails]:
     """
-    Breakdowns of a completion's tokens.
-
-    Shrink to zeros.
+    Breakdowns of a completion's tokens; shrink to zeros.
     """
     counts = st.integers(0, max_count)
     return st.builds(
