@@ -14,9 +14,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from contextvars import copy_context
 from functools import partial
-from importlib import import_module
 from typing import Any, ParamSpec, Self, TypeVar
 
+import attrs
+
+from conversation_state._lazy import open_later
 from conversation_state._persistent import Log
 from conversation_state._waiting import require_anyio
 from conversation_state._wording import describe_type, describe_value
@@ -93,38 +95,26 @@ def _call_function(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwarg
 
 def import_lazily(
     package: str, modules: Mapping[str, str], *, extra: str, needs: Collection[str]
-) -> Callable[[str], Any]:
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """
-    A ``__getattr__`` for a *package*: names that are imported when they are first
-    used, since they are subclasses of the host's classes.
-
-    Args:
-        package: The name of the package.
-
-        modules: The modules of the names.
-
-        extra: The extra that brings the host.
-
-        needs: The packages of the host: if one of them is missing, the name
-            raises a `MissingExtraError`.
+    ``__getattr__`` and ``__dir__`` for a *package*: the names of *modules* are imported
+    when they are first used, since they are subclasses of the host's classes. If one
+    of the packages that the host *needs* is missing, a name raises a
+    `MissingExtraError` with the *extra* that brings it.
     """
+    homes = {name: f"{package}.{module}" for name, module in modules.items()}
+    get_attribute, list_names = open_later(package, homes)
 
     def get(name: str) -> Any:
-        if name not in modules:
-            msg = f"module {package!r} has no attribute {name!r}"
-            raise AttributeError(msg)
-
         try:
-            module = import_module(f"{package}.{modules[name]}")
+            return get_attribute(name)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in needs:
                 raise
 
             raise MissingExtraError(f"{package}.{name}", extra) from error
 
-        return getattr(module, name)
-
-    return get
+    return get, list_names
 
 
 class StoreHost:
@@ -235,6 +225,7 @@ def check_trimmer(trimmer: object, parameter: str) -> Trimmer:
     return trimmer
 
 
+@attrs.define(eq=False)
 class RollingTrimmer:
     """
     A trimmer that is given its previous view with each call, so that a summary
@@ -242,42 +233,35 @@ class RollingTrimmer:
 
     Thread-safe: the last view is a single reference. A previous view of another
     conversation does no harm, because its summaries match nothing here.
-
-    Attributes:
-        trimmer: The trimmer.
-
-        last: The last view; None before the first.
     """
 
-    __slots__ = ("_previous", "last", "trimmer")
-
-    def __init__(self, trimmer: Trimmer) -> None:
-        self.trimmer = trimmer
-        self.last: TrimContext | None = None
-        self._previous: TrimContext | tuple[Message, ...] | None = None
+    trimmer: Trimmer
+    last: TrimContext | None = attrs.field(default=None, init=False)
+    _previous: TrimContext | tuple[Message, ...] | None = attrs.field(
+        default=None, init=False
+    )
 
     def __call__(self, messages: Aggregator | Iterable[Message], /) -> TrimContext:
         try:
-            return self._remember_view(self.trimmer(messages, previous=self._previous))
+            view = self.trimmer(messages, previous=self._previous)
         except BaseException as error:
             self._remember_summaries(error)
             raise
+
+        self.last = self._previous = view
+        return view
 
     async def acall(self, messages: Aggregator | Iterable[Message], /) -> TrimContext:
         """
         As a call of the trimmer, for steps that have to be awaited.
         """
-        previous = self._previous
         try:
-            view = await self.trimmer.acall(messages, previous=previous)
-            return self._remember_view(view)
+            view = await self.trimmer.acall(messages, previous=self._previous)
         except BaseException as error:
             self._remember_summaries(error)
             raise
 
-    def _remember_view(self, view: TrimContext) -> TrimContext:
-        self.last = view
-        self._previous = view
+        self.last = self._previous = view
         return view
 
     def _remember_summaries(self, error: BaseException) -> None:

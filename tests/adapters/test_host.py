@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 import pytest
 
+from conversation_state import _lazy
 from conversation_state.adapters import _host
 from conversation_state.adapters._host import run_in_thread
 from conversation_state.errors import MissingExtraError
@@ -401,8 +402,8 @@ class TestScopes:
         assert calls < 110  # one in each round is this test's
 
 
-get = _host.import_lazily(
-    "package", {"Session": "_session"}, extra="agents", needs={"agents", "openai"}
+get, _ = _host.import_lazily(
+    __name__, {"Session": "_session"}, extra="agents", needs={"agents", "openai"}
 )
 
 
@@ -422,8 +423,8 @@ class TestImportLazily:
         """
         A name is that of its module.
         """
-        modules = {"package._session": SimpleNamespace(Session="the class")}
-        monkeypatch.setattr(_host, "import_module", modules.__getitem__)
+        modules = {f"{__name__}._session": SimpleNamespace(Session="the class")}
+        monkeypatch.setattr(_lazy, "import_module", modules.__getitem__)
 
         assert "the class" == get("Session")
 
@@ -431,7 +432,7 @@ class TestImportLazily:
         """
         Another name is not an attribute.
         """
-        with pytest.raises(AttributeError, match="'package' has no attribute 'Other'"):
+        with pytest.raises(AttributeError, match="has no attribute 'Other'"):
             get("Other")
 
     @pytest.mark.parametrize("missing", ["agents", "openai.types"])
@@ -440,7 +441,7 @@ class TestImportLazily:
         Where the host is not installed, the error says which extra brings it.
         """
         error = ModuleNotFoundError("missing", name=missing)
-        monkeypatch.setattr(_host, "import_module", fail_with(error))
+        monkeypatch.setattr(_lazy, "import_module", fail_with(error))
 
         with pytest.raises(MissingExtraError, match=r"conversation-state\[agents\]"):
             get("Session")
@@ -451,7 +452,7 @@ class TestImportLazily:
         Another module that is missing is no matter of the extra.
         """
         error = ModuleNotFoundError("missing", name=missing)
-        monkeypatch.setattr(_host, "import_module", fail_with(error))
+        monkeypatch.setattr(_lazy, "import_module", fail_with(error))
 
         with pytest.raises(ModuleNotFoundError) as raised:
             get("Session")

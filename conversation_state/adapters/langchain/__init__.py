@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Export", "Lost", "StoreChatMessageHistory", "dump", "load", "trimmed"]
 
 
-__getattr__ = import_lazily(
+__getattr__, __dir__ = import_lazily(
     __name__,
     {"StoreChatMessageHistory": "_history"},
     extra="langchain",

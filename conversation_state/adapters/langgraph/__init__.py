@@ -45,7 +45,7 @@ __all__ = [
     "load",
 ]
 
-__getattr__ = import_lazily(
+__getattr__, __dir__ = import_lazily(
     __name__,
     {
         "ConversationStateSaver": "_saver",
@@ -55,7 +55,3 @@ __getattr__ = import_lazily(
     extra="langgraph",
     needs={"langchain_core", "langgraph"},
 )
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

@@ -78,35 +78,19 @@ LEDGER = b"l"
 
 
 class StoredCheckpoint(NamedTuple):
-    """
-    A checkpoint as it is stored.
-
-    Attributes:
-        namespace: The namespace of its graph or subgraph in the thread.
-
-        id: Its id.
-
-        parent: The id of its parent; "" for the first one.
-
-        skeleton: The checkpoint without its values.
-
-        metadata: Its metadata.
-
-        channels: The location of the value of each channel.
-
-        hold: The messages that its record holds, which are the value of one of its
-            channels.
-
-        versions: The versions of its channels, if they need not be decoded.
-    """
-
+    # The namespace of its graph or subgraph in the thread.
     namespace: str
     id: str
+    # The id of its parent; "" for the first one.
     parent: str
+    # The checkpoint without its values.
     skeleton: TypedBytes
     metadata: TypedBytes
+    # The location of the value of each channel.
     channels: dict[str, bytes]
+    # The messages that its record holds, which are the value of one of its channels.
     hold: Hold | None = None
+    # The versions of its channels, if they need not be decoded.
     versions: Mapping[str, Any] | None = None
 
     def packed(self) -> bytes:

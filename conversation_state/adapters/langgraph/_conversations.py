@@ -62,18 +62,13 @@ class _MessageSnapshot:
     is only loaded. Each turn compares all messages of a thread, and waits for memory
     for most of that time: so a snapshot keeps only the fields that are compared, and
     shares empty values.
-
-    Attributes:
-        kind: The class of the message; None until the fields are made.
-
-        fields: Its fields.
-
-        extra: Its fields that the class does not declare.
     """
 
     __slots__ = ("_changeable", "_fields_set", "_message", "extra", "fields", "kind")
 
+    # The class of the message; None until the fields are made.
     kind: type[BaseMessage] | None
+    # Its fields, and those that the class does not declare.
     fields: dict[str, Any]
     extra: dict[str, Any]
     _changeable: tuple[str, ...]
@@ -158,15 +153,6 @@ class _SnapshotColumns(NamedTuple):
 
     Comparing waits for memory for most of its time, and the lists save reading each
     snapshot. They are never changed, but replaced.
-
-    Attributes:
-        snapshots: The snapshots.
-
-        kinds: The class of each.
-
-        fields: The fields of each.
-
-        extras: The fields of each that its class does not declare.
     """
 
     snapshots: Log[_MessageSnapshot]
@@ -267,12 +253,7 @@ _UNKNOWN = None, None
 
 class Conversation(NamedTuple):
     """
-    A list of messages.
-
-    Attributes:
-        entries: The messages as ours, with their identities.
-
-        snapshots: The messages as LangChain's, one for each entry.
+    A list of messages: as ours, with their identities, and as LangChain's.
     """
 
     entries: Log[Entry] = Log()

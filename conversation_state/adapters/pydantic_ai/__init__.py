@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     from conversation_state.adapters.pydantic_ai._backend import StoreBackend
     from conversation_state.adapters.pydantic_ai._processor import (
         TrimmedRequests,
-        Trims,
         ahistory_processor,
         history_processor,
     )
@@ -85,7 +84,6 @@ __all__ = [
     "Lost",
     "StoreBackend",
     "TrimmedRequests",
-    "Trims",
     "ahistory_processor",
     "dump",
     "history_processor",
@@ -94,12 +92,11 @@ __all__ = [
 ]
 
 
-__getattr__ = import_lazily(
+__getattr__, __dir__ = import_lazily(
     __name__,
     {
         "StoreBackend": "_backend",
         "TrimmedRequests": "_processor",
-        "Trims": "_processor",
         "ahistory_processor": "_processor",
         "history_processor": "_processor",
     },

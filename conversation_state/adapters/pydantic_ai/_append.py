@@ -32,14 +32,8 @@ _FEW = 20  # one message of Pydantic AI rarely becomes more messages of ours
 
 class HistoryEntry(NamedTuple):
     """
-    One message of Pydantic AI's in a history.
-
-    Attributes:
-        id: Its entry's identity.
-
-        parent: The identity of the previous entry, None for the first.
-
-        data: The message as plain JSON.
+    One message of Pydantic AI's in a history: the identities of its entry and of the
+    previous one, and the message as plain JSON.
     """
 
     id: str

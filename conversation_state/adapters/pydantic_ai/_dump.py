@@ -77,19 +77,13 @@ def dump_data(messages: Iterable[Message]) -> tuple[list[Any], tuple[Lost, ...]]
 
 class MessageGroups(NamedTuple):
     """
-    Our messages, grouped into Pydantic AI's.
-
-    Attributes:
-        starts: The position of the first message of each.
-
-        data: Each as plain JSON.
-
-        lacks_instructions: Whether a request has the instructions of an earlier
-            one that is missing.
+    Our messages, grouped into Pydantic AI's: the position of the first message of each,
+    and each as plain JSON.
     """
 
     starts: list[int]
     data: list[Any]
+    # Whether a request has the instructions of an earlier one that is missing.
     lacks_instructions: bool
 
 

@@ -9,15 +9,16 @@ import dataclasses
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import attrs
 from pydantic_ai.capabilities import AbstractCapability
 
 from conversation_state._waiting import run_in_anyio_thread
 from conversation_state._wording import describe_type
 from conversation_state.adapters._host import RollingTrimmer, check_trimmer
 from conversation_state.adapters._notes import notes_of
-from conversation_state.adapters.pydantic_ai._dump import as_objects, dump_data
+from conversation_state.adapters.pydantic_ai._dump import dump
 from conversation_state.adapters.pydantic_ai._load import as_data, load_after
 from conversation_state.adapters.pydantic_ai._notes import SOURCE
 from conversation_state.errors import InvalidTranscriptError
@@ -29,22 +30,15 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext
     from pydantic_ai.tools import RunContext
 
-__all__ = ["TrimmedRequests", "Trims", "ahistory_processor", "history_processor"]
+__all__ = ["TrimmedRequests", "ahistory_processor", "history_processor"]
 
 
-class Trims(Protocol):
-    """
-    **Protocol:** a callable that makes a view of messages: a `Trimmer`, or a
-    function such as ``partial(trim, budget=...)``.
-    """
-
-    def __call__(self, messages: Sequence[Message], /) -> TrimContext: ...
-
-
+# A `Trimmer`, or a function such as ``partial(trim, budget=...)``.
+_Trims: TypeAlias = Callable[[Sequence[Message]], TrimContext]
 History: TypeAlias = "list[ModelMessage]"
 
 
-def history_processor(trimmer: Trims) -> Callable[[History], History]:
+def history_processor(trimmer: _Trims) -> Callable[[History], History]:
     """
     A history processor that shows the model the view of *trimmer*.
 
@@ -100,7 +94,7 @@ def ahistory_processor(
     return process
 
 
-def _make_rolling(trimmer: Trims) -> Trims:
+def _make_rolling(trimmer: _Trims) -> _Trims:
     if not callable(trimmer):
         msg = (
             f"trimmer: expected a Trimmer, got {describe_type(trimmer)}; make one "
@@ -129,7 +123,7 @@ class TrimmedRequests(AbstractCapability[Any]):
         into a model's window, and does not persist its changes.
     """
 
-    trimmer: Trims
+    trimmer: _Trims
 
     def __post_init__(self) -> None:
         self._trims = _make_rolling(self.trimmer)
@@ -165,28 +159,19 @@ class TrimmedRequests(AbstractCapability[Any]):
         return None
 
 
+@attrs.define(eq=False)
 class _LoadedMessage:
     """
     Our messages for one `ModelMessage`, valid while its parts are the same.
-
-    Attributes:
-        messages: The messages.
-
-        at: The part of the request for each of them; -1 for none.
-
-        in_part: Copies of the `ModelMessage` with some of its parts, by the positions
-            of the kept `messages`.
     """
 
-    __slots__ = ("at", "in_part", "messages", "parts")
-
-    def __init__(
-        self, messages: list[Message], at: list[int], parts: Sequence[Any]
-    ) -> None:
-        self.messages = messages
-        self.at = at
-        self.parts = tuple(parts)
-        self.in_part: dict[tuple[int, ...], Any] = {}
+    messages: list[Message]
+    # The part of the request for each of them; -1 for none.
+    at: list[int]
+    parts: tuple[Any, ...]
+    # Copies of the `ModelMessage` with some of its parts, by the positions of the kept
+    # `messages`.
+    in_part: dict[tuple[int, ...], Any] = attrs.Factory(dict)
 
     def is_of(self, message: Any) -> bool:
         parts = message.parts
@@ -237,7 +222,7 @@ class _LoadCache:
             notes = notes_of(one.metadata, SOURCE)
             at.append(-1 if "empty" in notes else notes.get("at", place))
 
-        loaded = _LoadedMessage(group, at, message.parts)
+        loaded = _LoadedMessage(group, at, tuple(message.parts))
         key, found = id(message), self._found
 
         def forget(ref: weakref.ref[Any]) -> None:
@@ -300,7 +285,7 @@ class _HistoryView:
             if self._is_owned(owner, element.message):
                 run.append((at, element.message))
             else:
-                kept += as_objects(dump_data([element.message])[0])
+                kept += dump([element.message]).payload
 
         kept += self._rebuild_message(last, run)
         if not self._given:
@@ -337,8 +322,8 @@ class _HistoryView:
             return [original]
 
         if original.kind == "response":
-            (made,) = as_objects(dump_data([message for _, message in run])[0])
-            return [made]
+            whole: list[Any] = dump([message for _, message in run]).payload
+            return whole
 
         # The same copy is returned each time, so that the next call recognises it and
         # does not count it again.
@@ -352,7 +337,7 @@ class _HistoryView:
                 place = loaded.at[at]
                 parts.append((place, original.parts[place]))
             else:
-                (made,) = as_objects(dump_data([message])[0])
+                (made,) = dump([message]).payload
                 parts.append((loaded.at[at], made.parts[0]))
 
         parts.sort(key=lambda placed: placed[0])
