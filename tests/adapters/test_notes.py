@@ -142,47 +142,15 @@ def conversation(given):
     ]
 
 
+# The names of all notes that an adapter reads or writes, and of what may be in one.
 NOTE_NAMES = st.sampled_from(
-    [
-        "aside",
-        "audio",
-        "block",
-        "bare",
-        "blocks",
-        "choice",
-        "class",
-        "cut",
-        "deltas",
-        "done",
-        "empty",
-        "extra",
-        "fields",
-        "file",
-        "format",
-        "invalid",
-        "item",
-        "keys",
-        "made_id",
-        "mended",
-        "more",
-        "odd",
-        "pieces",
-        "plain",
-        "raw",
-        "response",
-        "role",
-        "shape",
-        "signed",
-        "snake",
-        "source",
-        "text",
-        "top",
-        "turn",
-        "under",
-        "usage",
-        "without",
-        "zeros",
-    ]
+    sorted(
+        name
+        for path in Path(adapters.__path__[0]).rglob("*.py")
+        for name in re.findall(
+            r'\bnotes(?:\[|\.\w+\(|, )"(\w+)"', path.read_text(encoding="utf-8")
+        )
+    )
 )
 NOTES = st.dictionaries(
     NOTE_NAMES,

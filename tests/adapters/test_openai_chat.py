@@ -3,7 +3,6 @@ Chat Completions and its dialects: what all adapters promise, and real traffic.
 """
 
 import base64
-import json
 from contextlib import suppress
 from typing import ClassVar
 
@@ -141,18 +140,3 @@ class TestRecorded:
 
         invalid = [("invalid_response#0", ["$"])]
         assert (invalid if is_large(recordings) else []) == refused
-
-    def test_streams(self, recordings):
-        """
-        The usage of a stream is in one of its events, or in none.
-        """
-        for path in sorted((recordings / "streams" / "openai_chat").glob("*.sse")):
-            events = [
-                json.loads(line.removeprefix("data: "))
-                for line in path.read_text(encoding="utf-8").splitlines()
-                if line.startswith("data: {")
-            ]
-
-            usages = [usage for event in events if (usage := load_usage(event))]
-
-            assert len(usages) == (0 if "error" in events[-1] else 1)

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state.adapters import openai_chat, openai_responses
-from conversation_state.errors import DecodeError
 from conversation_state.testing.strategies import json_values, texts
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import problem_paths
@@ -47,6 +46,21 @@ def rename(adapter, block):
         return block
 
     return {named(adapter, key): rename(adapter, value) for key, value in block.items()}
+
+
+def load_noted(adapter, block) -> Any:
+    """
+    The usage of a response with *block*, and what of it is noted with the message.
+    """
+    made: Any
+    if adapter is CHAT:
+        (made,) = chat_several({"choices": [{"message": answer()}], "usage": block})
+        noted = chat_notes(made)
+    else:
+        (made,) = responses_several(responses_response(usage=block))
+        noted = responses_notes(made)
+
+    return made.response.usage, noted.get("response", {}).get("usage", {})
 
 
 def sample_usage(prompt=9, completion=0, total=None, *, details=(), **extra):
@@ -260,18 +274,9 @@ class TestLoadUsage:
             if type(value) is int and 0 <= value < 2**63
         }
 
-        made: Any
-        if adapter is CHAT:
-            (made,) = chat_several({"choices": [{"message": answer()}], "usage": block})
-            noted = chat_notes(made)
-        else:
-            (made,) = responses_several(responses_response(usage=block))
-            noted = responses_notes(made)
+        usage, left = load_noted(adapter, block)
 
-        left = noted.get("response", {}).get("usage", {})
-        assert (
-            Usage(9, extra=counts) == adapter.load_usage(block) == made.response.usage
-        )
+        assert Usage(9, extra=counts) == adapter.load_usage(block) == usage
         assert {*others} == {*counts, *left}
 
     @EACH
@@ -303,22 +308,7 @@ class TestLoadUsage:
         kept beside the usage.
         """
         block = rename(adapter, {"prompt_tokens": 9, **block})
-        made: Any
-        if adapter is CHAT:
-            (made,) = chat_several({"choices": [{"message": answer()}], "usage": block})
-            noted = chat_notes(made)
-        else:
-            (made,) = responses_several(responses_response(usage=block))
-            noted = responses_notes(made)
-            left = rename(adapter, left)
+        usage, noted = load_noted(adapter, block)
 
-        assert Usage(9, extra=counts) == made.response.usage
-        assert left == noted.get("response", {}).get("usage", {})
-
-    @EACH
-    def test_no_object(self, adapter):
-        """
-        Usage that is not an object is refused, with an error that says so.
-        """
-        with pytest.raises(DecodeError, match=r"is 3; expected an object$"):
-            adapter.load_usage({"usage": 3})
+        assert Usage(9, extra=counts) == usage
+        assert rename(adapter, left) == noted
