@@ -31,8 +31,6 @@ from conversation_state.cli._options import max_line_option
 from conversation_state.cli._page import page, serve, tree
 from conversation_state.cli._transfer import export, import_
 
-__all__ = ["cli"]
-
 
 class _SectionedGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's

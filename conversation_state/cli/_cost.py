@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from conversation_state.aggregator import Aggregator
-    from conversation_state.counting import Cost, CostLine
+    from conversation_state.counting import Cost
     from conversation_state.store import Store
-
-__all__ = ["cost"]
 
 _NO_MODEL = "(no model recorded)"
 
@@ -64,11 +62,28 @@ def cost(store: Store, *, name: str, lines: bool, as_json: bool) -> None:
 
     if bill.cost.lines and lines:
         heading = ("TIME", "TOKENS", "COST", "MODEL")
-        print_table(heading, [_format_line(line) for line in bill.cost.lines])
+        rows = [
+            (
+                f"{line.at:%Y-%m-%d %H:%M}" if line.at else "(unknown)",
+                f"{line.usage.total_tokens:,}",
+                "unknown" if line.amount is None else format_dollars(line.amount),
+                line.model or _NO_MODEL,
+            )
+            for line in bill.cost.lines
+        ]
+        print_table(heading, rows)
     elif bill.cost.lines:
         heading = ("ENTRIES", "TOKENS", "COST", "MODEL")
-        by_model = bill.cost.by_model
-        print_table(heading, [_format_model(*each) for each in by_model.items()])
+        rows = [
+            (
+                f"{len(each.lines):,}",
+                f"{each.usage.total_tokens:,}",
+                _format_amount(each.total, is_complete=not each.unpriced),
+                model or _NO_MODEL,
+            )
+            for model, each in bill.cost.by_model.items()
+        ]
+        print_table(heading, rows)
 
     total = _format_amount(bill.cost.total, is_complete=bill.is_complete)
     click.echo(f"Total: {total}")
@@ -88,24 +103,6 @@ def _compute_bill(state: Aggregator) -> _Bill:
         0
         if is_recorded
         else sum(message.role == "assistant" for message in state.messages),
-    )
-
-
-def _format_line(line: CostLine) -> tuple[str, ...]:
-    return (
-        f"{line.at:%Y-%m-%d %H:%M}" if line.at else "(unknown)",
-        f"{line.usage.total_tokens:,}",
-        "unknown" if line.amount is None else format_dollars(line.amount),
-        line.model or _NO_MODEL,
-    )
-
-
-def _format_model(model: str, cost: Cost) -> tuple[str, ...]:
-    return (
-        f"{len(cost.lines):,}",
-        f"{cost.usage.total_tokens:,}",
-        _format_amount(cost.total, is_complete=not cost.unpriced),
-        model or _NO_MODEL,
     )
 
 

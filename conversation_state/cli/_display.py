@@ -30,15 +30,6 @@ from conversation_state.cli._exit import escape_controls
 from conversation_state.cli._input import InputConversation
 from conversation_state.cli.replay import Drop, Replay
 
-__all__ = [
-    "ProgressBar",
-    "ReplayRow",
-    "describe_drop",
-    "progress",
-    "render_report",
-    "replay_json",
-]
-
 # Below the table: the drops of each conversation, if there are no more than this,
 # and at most so many problems of all of them.
 _MAX_TRIMS_SHOWN = 5

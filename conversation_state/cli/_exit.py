@@ -26,24 +26,6 @@ from conversation_state.errors import (
     StaleHeadError,
 )
 
-__all__ = [
-    "BROKEN",
-    "BROKEN_PIPE",
-    "FAILED",
-    "DeclinedError",
-    "RefusedError",
-    "escape_controls",
-    "exit_on_error",
-    "exit_on_output_error",
-    "is_stdout_terminal",
-    "open_closed_streams",
-    "page_output",
-    "paint",
-    "print_error",
-    "print_line",
-    "print_table",
-]
-
 # A check failed, or a question was answered with no.
 BROKEN = 1
 

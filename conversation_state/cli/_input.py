@@ -22,15 +22,6 @@ from conversation_state.codec import from_data
 from conversation_state.errors import ConversationStateError, DecodeError, Problem
 from conversation_state.messages import Message
 
-__all__ = [
-    "STANDARD_INPUT",
-    "InputConversation",
-    "UnreadableInput",
-    "read_files",
-    "read_lines",
-    "total_bytes",
-]
-
 STANDARD_INPUT = "-"
 
 # The value of "format" in a document of this library.

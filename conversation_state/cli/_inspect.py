@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from conversation_state.store import Head, NamedHead, Store
     from conversation_state.trimming import TrimContext
 
-__all__ = ["diff", "head_data", "log", "names", "show", "trim"]
-
 
 @store_command(has_pages=True)
 @click.option("--prefix", default="", help="Only names that start with this.")

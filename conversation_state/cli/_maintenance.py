@@ -38,17 +38,6 @@ if TYPE_CHECKING:
     from conversation_state.aggregator import Entry
     from conversation_state.store import Receipt, Store
 
-__all__ = [
-    "annotate",
-    "delete",
-    "erase",
-    "fork",
-    "gc",
-    "label",
-    "rollback",
-    "verify",
-]
-
 _at_option = click.option(
     "--at", metavar="REVISION|LABEL", help="A revision other than the newest."
 )

@@ -34,23 +34,6 @@ if TYPE_CHECKING:
     from conversation_state.store import Head, Store
     from conversation_state.trimming import TrimContext
 
-__all__ = [
-    "ENVIRONMENT",
-    "SavedState",
-    "check_label",
-    "confirm",
-    "find_state",
-    "format_notes",
-    "is_stdin_terminal",
-    "max_line_option",
-    "message_data",
-    "parse_notes",
-    "print_json",
-    "revision_or_label",
-    "store_command",
-    "trim_to",
-]
-
 ENVIRONMENT = "CONVERSATION_STATE_STORE"
 
 # Its value is in bytes.

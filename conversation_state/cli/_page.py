@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     # A command imports this when it runs, so that --help is quick.
     from conversation_state.store import Store
 
-__all__ = ["page", "serve", "tree"]
-
 _MAX_REVISIONS = 1_000
 
 
@@ -71,11 +69,11 @@ def tree(store: Store, *, name: str, limit: int, as_json: bool) -> None:
         return
 
     history = read_history(store, which.name, limit=limit)
-    click.echo(draw_outline(history, paint=_paint_piece))
 
+    def paint_piece(text: str, kind: str) -> str:
+        return paint(escape_controls(text), **_STYLES.get(kind, {}))
 
-def _paint_piece(text: str, kind: str) -> str:
-    return paint(escape_controls(text), **_STYLES.get(kind, {}))
+    click.echo(draw_outline(history, paint=paint_piece))
 
 
 @store_command(has_json=False)

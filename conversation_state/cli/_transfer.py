@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from conversation_state.messages import Message
     from conversation_state.store import Head, Store
 
-__all__ = ["export", "import_"]
-
 IMPORTED = "imported"
 EXTENDED = "extended"
 REPLACED = "replaced"
@@ -401,7 +399,12 @@ def export(
             written.append(f"{data}\n")
             bar.advance(1)
             bar.count(done)
-            _report_lost(each.text, format_name, lost)
+            for detail in lost[:_MAX_REPORTED]:
+                print_error(f"{each.text}: lost in {format_name}: {detail}")
+
+            more = len(lost) - _MAX_REPORTED
+            if more > 0:
+                print_error(f"{each.text}: lost in {format_name}: {more:,} more")
 
     if output == "-":
         for line in written:
@@ -424,16 +427,6 @@ def _dump_state(state: Aggregator, format_name: str) -> tuple[str, Sequence[Lost
     adapter = importlib.import_module(f"conversation_state.adapters.{format_name}")
     exported = adapter.dump(state)
     return json.dumps(exported.payload, ensure_ascii=False), exported.lost
-
-
-def _report_lost(text: str, format_name: str, lost: Sequence[Lost]) -> None:
-    for each in lost[:_MAX_REPORTED]:
-        print_error(f"{text}: lost in {format_name}: {each}")
-
-    if len(lost) > _MAX_REPORTED:
-        print_error(
-            f"{text}: lost in {format_name}: {len(lost) - _MAX_REPORTED:,} more"
-        )
 
 
 def _replace_file(output: str, text: str) -> None:

@@ -17,8 +17,6 @@ from conversation_state.diffing._divergence import Divergence, Pair, pair_equiva
 from conversation_state.diffing._text import format_markdown, format_text
 from conversation_state.usage import Usage
 
-__all__ = ["Diff", "diff"]
-
 # How many common entries are shown, as before the first change of a unified diff.
 _CONTEXT = 3
 

@@ -23,13 +23,6 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import Part, ReasoningPart, TextPart
 
-__all__ = [
-    "Divergence",
-    "Pair",
-    "make_content_key",
-    "pair_equivalent",
-]
-
 I = TypeVar("I", Entry, LedgerEntry)  # noqa: E741 - an item, of either kind
 
 

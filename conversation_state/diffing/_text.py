@@ -42,8 +42,6 @@ from conversation_state.rendering import (
 if TYPE_CHECKING:
     from conversation_state.diffing._diff import Diff
 
-__all__ = ["format_markdown", "format_text"]
-
 # In a terminal, the most characters of a part that are shown, and how many of
 # these come before the first difference.
 _WIDTH = 100

@@ -24,15 +24,6 @@ from conversation_state.pages._markup import (
 from conversation_state.pages._trees import draw_labels
 from conversation_state.tree import MessageTree
 
-__all__ = [
-    "BranchBill",
-    "BranchBills",
-    "compute_bills",
-    "draw_bill",
-    "draw_branch_bills",
-    "draw_cost",
-]
-
 # Further branches, and further models of one branch, share one row.
 _MAX_BRANCHES = 50
 _MAX_MODELS = 50

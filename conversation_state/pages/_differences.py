@@ -37,8 +37,6 @@ from conversation_state.rendering import (
     iterate_blocks,
 )
 
-__all__ = ["draw_columns"]
-
 # The most characters of a part, how many are shown without unfolding it, and how many
 # stand for it until then.
 _MAX_BODY = 10_000

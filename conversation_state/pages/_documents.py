@@ -42,15 +42,6 @@ from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 from conversation_state.trimming import TrimContext
 
-__all__ = [
-    "draw_difference",
-    "draw_fragment",
-    "draw_outline",
-    "make_page",
-    "make_policy",
-    "write_document",
-]
-
 # The newest messages of a state that a notebook shows, the rows of a tree, and the
 # ledger entries whose prices it waits for.
 _MAX_MESSAGES = 50
@@ -237,7 +228,17 @@ def make_page(
     # Once: the sections, the tree and the bill each read it.
     value = _unwrap_timeline(value)
     words = Words(redact=redact)
-    sections, present = _split_value(value)
+    sections: list[Section] = []
+    present: object = None
+    if isinstance(value, History):
+        sections, present = split_history(value), value.state
+    elif isinstance(value, MessageTree):
+        sections, present = split_tree(value), value.present
+    elif isinstance(value, Aggregator):
+        sections, present = [Section("Conversation", value.messages, 1, {})], value
+
+    # A timeline may be one of other values.
+    here = present if isinstance(present, Aggregator) else None
     comparisons, compared = draw_comparisons(value, words)
     content: list[Child] = []
     if view is not None:
@@ -247,7 +248,7 @@ def make_page(
     content += [
         draw_sections(sections, words, view) if sections else _draw_value(value, words),
         *comparisons,
-        *_draw_footer(value, present, words),
+        *_draw_footer(value, here, words),
     ]
     nav = None
     if isinstance(value, (History, MessageTree)):
@@ -255,27 +256,11 @@ def make_page(
 
     return write_document(
         words.line(title),
-        describe_state(present) if present is not None else "",
+        describe_state(here) if here is not None else "",
         nav,
         element("div", {"id": "content"}, content),
         with_tree=nav is not None,
     )
-
-
-def _split_value(value: object) -> tuple[list[Section], Aggregator | None]:
-    if isinstance(value, History):
-        present = value.state
-        return split_history(value), present if isinstance(
-            present, Aggregator
-        ) else None
-
-    if isinstance(value, MessageTree):
-        return split_tree(value), value.present
-
-    if isinstance(value, Aggregator):
-        return [Section("Conversation", value.messages, 1, {})], value
-
-    return [], None
 
 
 def _draw_footer(

@@ -19,15 +19,6 @@ from conversation_state.tree import MessageTree
 if TYPE_CHECKING:
     from conversation_state.store import Head, Store
 
-__all__ = [
-    "History",
-    "HistoryState",
-    "graph_history",
-    "graph_tree",
-    "list_revisions",
-    "read_history",
-]
-
 # How much of a message is looked at for its excerpt, in characters.
 _EXCERPT = 200
 
@@ -266,7 +257,8 @@ def _holds_past(state: Aggregator, past: Aggregator) -> bool:
     if start == len(past):
         return True
 
-    # The newest one first: what goes back behind any goes back behind that.
+    # The newest one first: what goes back behind any goes back behind that, and a long
+    # past need not be read.
     newest = past.entries[-1].id
     if all(one.id != newest for one in state.entries.iterate(start)):
         return False

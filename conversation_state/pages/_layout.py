@@ -12,8 +12,6 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-__all__ = ["MAX_LANES", "Fold", "GraphNode", "GraphRow", "fold_runs", "lay_out"]
-
 # Further branches share the last lane; a page is not wider than this.
 MAX_LANES = 24
 # Fewer states in a row are shown each.
@@ -71,12 +69,17 @@ def fold_runs(nodes: Sequence[GraphNode]) -> list[GraphNode | Fold]:
     runs: dict[Hashable, list[GraphNode]] = {}  # by the newest one's key
     inner: set[Hashable] = set()
     for node in nodes:
-        if not _can_fold(node, children, known):
+        parent = node.parents[0] if len(node.parents) == 1 else None
+        is_marked = node.is_present or node.is_selected or node.is_compared
+        # With more children than one, a state is the first of its branch.
+        if (
+            parent not in known
+            or children[parent] > 1
+            or children[node.key] != 1
+            or node.labels
+            or is_marked
+        ):
             continue
-
-        (parent,) = node.parents
-        if children[parent] > 1:
-            continue  # the first of its branch
 
         run = runs.pop(parent, [])
         run.append(node)
@@ -95,20 +98,6 @@ def fold_runs(nodes: Sequence[GraphNode]) -> list[GraphNode | Fold]:
             folded.append(Fold(node.key, run[0].parents, tuple(reversed(run))))
 
     return folded
-
-
-def _can_fold(
-    node: GraphNode, children: Counter[Hashable], known: set[Hashable]
-) -> bool:
-    return (
-        len(node.parents) == 1
-        and node.parents[0] in known
-        and children[node.key] == 1
-        and not node.labels
-        and not node.is_present
-        and not node.is_selected
-        and not node.is_compared
-    )
 
 
 def lay_out(nodes: Sequence[GraphNode | Fold]) -> Iterator[GraphRow]:
@@ -156,7 +145,10 @@ class _Lanes:
     def place(self, node: GraphNode | Fold) -> GraphRow:
         above = self._waiting.pop(node.key, [])
         for each in above:
-            self._end_line(each)
+            shown = _clamp_lane(each)
+            self._drawn[shown] -= 1
+            if not self._drawn[shown]:
+                del self._drawn[shown]
 
         if node.key in self._main:
             lane = 0
@@ -191,12 +183,6 @@ class _Lanes:
         lanes.append(chosen)
         self._drawn[_clamp_lane(chosen)] += 1
         return chosen
-
-    def _end_line(self, lane: int) -> None:
-        shown = _clamp_lane(lane)
-        self._drawn[shown] -= 1
-        if not self._drawn[shown]:
-            del self._drawn[shown]
 
     def _take_lane(self) -> int:
         # The leftmost one, so that a drawing is as narrow as it can be.

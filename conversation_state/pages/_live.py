@@ -46,16 +46,6 @@ from conversation_state.trimming import (
     trim,
 )
 
-__all__ = [
-    "TRIMMERS",
-    "PageQuery",
-    "draw_name",
-    "draw_names",
-    "dump_state",
-    "link_to",
-    "unquote_name",
-]
-
 # The trimmers that can be chosen.
 TRIMMERS: Mapping[str, tuple[Step, ...]] = {
     "fit": (repair(), fit()),

@@ -12,17 +12,6 @@ from typing import TypeAlias
 from conversation_state._wording import format_count
 from conversation_state.rendering import escape_invisible, escape_line
 
-__all__ = [
-    "Child",
-    "Markup",
-    "Words",
-    "draw_before",
-    "draw_head",
-    "draw_too_large",
-    "element",
-    "join_markup",
-]
-
 # Elements that have no content and no end tag.
 _EMPTY = frozenset({"br", "circle", "input", "link", "meta", "path"})
 # What is shown in the place of a character that must not be shown.

@@ -31,14 +31,6 @@ from conversation_state.pages._transcripts import (
 from conversation_state.tree import MessageTree
 from conversation_state.trimming import TrimContext
 
-__all__ = [
-    "Section",
-    "draw_comparisons",
-    "draw_sections",
-    "split_history",
-    "split_tree",
-]
-
 # The most messages of one section, from its end, and of a page.
 _MAX_IN_SECTION = 500
 _MAX_IN_PAGE = 5_000

@@ -6,8 +6,8 @@ transcript with what is dropped, and why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from conversation_state._wording import describe_value, format_count, shorten_repr
@@ -22,19 +22,6 @@ from conversation_state.pages._markup import (
 )
 from conversation_state.rendering import ContentBlock, format_heading, iterate_blocks
 from conversation_state.trimming import Element, TrimContext
-
-__all__ = [
-    "MAX_SIZE",
-    "CallNames",
-    "ViewBubbles",
-    "check_view",
-    "draw_bars",
-    "draw_figures",
-    "draw_message",
-    "draw_transcript",
-    "draw_view",
-    "draw_views",
-]
 
 # The names of the calls made so far, by their ids.
 CallNames = dict[str, str]
@@ -78,24 +65,19 @@ def draw_message(
     """
     heading = Markup(format_heading(message, names, words.code))
     erased = " cs-erased" if find_erasure(message) is not None else ""
+    blocks = list(islice(iterate_blocks(message, words.code), _MAX_PARTS + 1))
+    if len(blocks) > _MAX_PARTS:
+        blocks[-1] = ContentBlock("more parts, which are not shown", "")
+
     return element(
         "article",
         {"class": f"cs-message cs-{message.role}{erased}{kind}"},
         element("h3", None, heading, element("small", None, f"#{number:,}"), note),
-        [draw_block(block, words) for block in _take_blocks(message, words)],
+        [_draw_block(block, words) for block in blocks],
     )
 
 
-def _take_blocks(message: Message, words: Words) -> Iterable[ContentBlock]:
-    for number, block in enumerate(iterate_blocks(message, words.code)):
-        if number == _MAX_PARTS:
-            yield ContentBlock("more parts, which are not shown", "")
-            return
-
-        yield block
-
-
-def draw_block(block: ContentBlock, words: Words) -> Markup:
+def _draw_block(block: ContentBlock, words: Words) -> Markup:
     """
     One piece of a message: what it is, and its content, folded if it is long.
     """
@@ -109,14 +91,12 @@ def draw_block(block: ContentBlock, words: Words) -> Markup:
         {"class": "cs-code" if block.is_code else "cs-prose", "dir": "auto"},
         body,
     )
+    more = None
     left_out = len(block.body) - _MAX_BODY
-    more = (
-        element(
-            "p", {"class": "cs-part"}, f"… {format_count(left_out, 'more character')}"
-        )
-        if left_out > 0
-        else None
-    )
+    if left_out > 0:
+        rest = f"… {format_count(left_out, 'more character')}"
+        more = element("p", {"class": "cs-part"}, rest)
+
     is_aside = block.label.startswith(("reasoning", "calls "))
     if len(block.body) <= _MAX_UNFOLDED and not block.label.startswith("reasoning"):
         head = element("p", {"class": "cs-part"}, label) if label else None
@@ -181,7 +161,9 @@ def draw_view(
     seen = list(_survey_messages(view, start))
     bubbles = [draw_before(start)]
     names: CallNames = {}
-    last = _find_last_shared(view, previous)
+    # The position of the last message that both views begin with.
+    shared = 0 if previous is None else view.shared_prefix(previous).messages
+    last = view.elements[shared - 1].seq if shared else None
     for reason, group in groupby(seen, lambda each: each.reason):
         messages = list(group)
         if reason:
@@ -201,11 +183,6 @@ def draw_view(
         draw_bars(view),
         element("div", {"class": "cs-transcript"}, bubbles),
     )
-
-
-def _find_last_shared(view: TrimContext, previous: TrimContext | None) -> int | None:
-    shared = 0 if previous is None else view.shared_prefix(previous).messages
-    return view.elements[shared - 1].seq if shared else None
 
 
 def _survey_messages(view: TrimContext, start: int) -> Iterator[_SeenMessage]:
@@ -258,6 +235,17 @@ def draw_figures(
             f"({format_count(shared.tokens, 'token')}) as in the view before"
         )
 
+    budget = None
+    if view.budget is not None:
+        limit = view.budget.effective_input_limit
+        value = min(view.total_tokens, limit)
+        attributes = {"min": 0, "max": limit, "value": value}
+        budget = element(
+            "meter",
+            {**attributes, "aria-label": "tokens of the budget"},
+            f"{view.total_tokens:,} of {limit:,} tokens",
+        )
+
     failures = [
         element("li", None, words.line(str(each.error), 500))
         for each in view.failures[:20]
@@ -266,7 +254,7 @@ def draw_figures(
         "div",
         {"class": "cs-figures"},
         element("p", None, "; ".join(facts), "."),
-        _draw_budget(view),
+        budget,
         element("ul", {"class": "cs-failures"}, failures) if failures else None,
     )
 
@@ -279,23 +267,6 @@ def describe_view(view: TrimContext) -> str:
 
     kept = f"{len(view):,} of {messages}"
     return f"The model sees {kept}, {view.total_tokens:,}{limit} tokens"
-
-
-def _draw_budget(view: TrimContext) -> Markup | None:
-    if view.budget is None:
-        return None
-
-    limit = view.budget.effective_input_limit
-    return element(
-        "meter",
-        {
-            "min": 0,
-            "max": limit,
-            "value": min(view.total_tokens, limit),
-            "aria-label": "tokens of the budget",
-        },
-        f"{view.total_tokens:,} of {limit:,} tokens",
-    )
 
 
 def _draw_kept(each: _SeenMessage, words: Words, names: CallNames) -> Markup:
@@ -436,43 +407,37 @@ def _draw_shapes(view: TrimContext, top: float) -> list[Markup]:
 
     for _, neighbours in groupby(seen, group):
         run = list(neighbours)
-        shapes += _draw_run(run, x, top, scale)
-        x += sum([each.tokens for each in run]) * scale
+        tokens = sum([each.tokens for each in run])
+        shapes += _draw_run(run, tokens, x, top, scale)
+        x += tokens * scale
 
     return shapes
 
 
 def _draw_run(
-    run: Sequence[_SeenMessage], x: float, top: float, scale: float
-) -> list[Markup]:
-    if len(run) == 1:
-        return list(_draw_message_bars(run[0], x, top, scale))
-
-    tokens = sum([each.tokens for each in run])
-    role = run[0].message.role
-    title = f"{run[0].seq + 1} to {run[-1].seq + 1}: {role}, {tokens:,} tokens"
-    colour = _COLOURS.get(role, _OTHER_COLOUR) if run[0].shown else ""
-    return [_draw_bar(x, tokens * scale, colour, title, top=top)]
-
-
-def _draw_message_bars(
-    each: _SeenMessage, x: float, top: float, scale: float
+    run: Sequence[_SeenMessage], tokens: int, x: float, top: float, scale: float
 ) -> Iterator[Markup]:
-    role = each.shown[0].role if each.shown else each.message.role
-    colour = _COLOURS.get(role, _OTHER_COLOUR)
-    width = each.tokens * scale
-    title = f"{each.seq + 1}: {each.message.role}, {each.tokens:,} tokens"
-    if not each.shown:
-        title = f"{title}, {each.reason.split(':')[0]}"
-        yield _draw_bar(x, width, "", title, top=top)
-        return
+    """
+    The bars of one message, or the one bar of several thin ones that are alike.
+    """
+    first, last = run[0], run[-1]
+    role = first.message.role
+    colour = _COLOURS.get(role, _OTHER_COLOUR) if first.shown else ""
+    which = (
+        f"{first.seq + 1}" if first is last else f"{first.seq + 1} to {last.seq + 1}"
+    )
+    title = f"{which}: {role}, {tokens:,} tokens"
+    width = tokens * scale
+    if first is last and not first.shown:
+        title += f", {first.reason.split(':')[0]}"
 
-    if not each.is_changed:
+    if not first.is_changed:
         yield _draw_bar(x, width, colour, title, top=top)
         return
 
-    now = sum([shown.tokens for shown in each.shown])
+    now = sum([shown.tokens for shown in first.shown])
     title += f", now {now:,}"
+    colour = _COLOURS.get(first.shown[0].role, _OTHER_COLOUR)
     yield _draw_bar(x, width, "", title, top=top)
     narrow = min(now * scale, width)
     yield _draw_bar(x, narrow, colour, title, top=top, height=_BAR / 2)

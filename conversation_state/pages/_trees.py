@@ -16,10 +16,8 @@ from conversation_state.pages._layout import (
     fold_runs,
     lay_out,
 )
-from conversation_state.pages._markup import Child, Markup, Words, element, join_markup
+from conversation_state.pages._markup import Child, Markup, Words, element
 from conversation_state.rendering import escape_line
-
-__all__ = ["Painter", "PieceKind", "draw_labels", "draw_tree", "format_tree"]
 
 # What a piece of a line of text is; "" for what has no kind.
 PieceKind: TypeAlias = Literal["", "present", "lanes", "label", "facts", "excerpt"]
@@ -136,6 +134,13 @@ def _draw_row(row: GraphRow, lanes: int, words: Words) -> Markup:
     # Of the live page the shown state is the current one, of others the present.
     here = "page" if node.is_selected else "true" if node.is_present else None
     kind = "cs-row cs-selected" if node.is_selected else "cs-row"
+    comparison = None
+    if node.comparison:
+        # What a screen reader reads out begins with what is seen.
+        label = f"compare {node.title}"
+        attributes = {"class": "cs-compare", "href": node.comparison}
+        comparison = element("a", {**attributes, "aria-label": label}, "compare")
+
     return element(
         "li",
         {"class": kind, "aria-current": here},
@@ -150,7 +155,7 @@ def _draw_row(row: GraphRow, lanes: int, words: Words) -> Markup:
             element("small", None, words.line(node.facts)) if node.facts else None,
             _describe_excerpt(node, words),
         ),
-        _link_comparison(node),
+        comparison,
     )
 
 
@@ -172,16 +177,6 @@ def draw_labels(labels: Sequence[str], words: Words) -> list[Markup]:
         drawn.append(element("small", None, f"and {more}"))
 
     return drawn
-
-
-def _link_comparison(node: GraphNode) -> Markup | None:
-    if not node.comparison:
-        return None
-
-    # What a screen reader reads out begins with what is seen.
-    label = f"compare {node.title}"
-    attributes = {"class": "cs-compare", "href": node.comparison, "aria-label": label}
-    return element("a", attributes, "compare")
 
 
 def _describe_excerpt(node: GraphNode, words: Words) -> Markup | None:
@@ -227,26 +222,18 @@ def _draw_picture(row: GraphRow, lanes: int) -> Markup:
     paths += [_draw_bend(at, middle, _find_centre(lane), _HEIGHT) for lane in row.below]
     lines = element("path", {"d": "".join(paths)}) if paths else None
     is_present = isinstance(row.node, GraphNode) and row.node.is_present
-    dot: Markup
     if isinstance(row.node, Fold):
-        dot = join_markup(
-            [
-                element("circle", {"cx": at, "cy": middle + move, "r": 1.5})
-                for move in (-5, 0, 5)
-            ]
-        )
+        dots = [
+            element("circle", {"cx": at, "cy": middle + move, "r": 1.5})
+            for move in (-5, 0, 5)
+        ]
     else:
-        dot = element(
-            "circle",
-            {
-                "class": "cs-here" if is_present else None,
-                "cx": at,
-                "cy": middle,
-                "r": _RADIUS + (1.5 if is_present else 0),
-            },
-        )
+        kind = "cs-here" if is_present else None
+        radius = _RADIUS + (1.5 if is_present else 0)
+        place = {"cx": at, "cy": middle, "r": radius}
+        dots = [element("circle", {"class": kind, **place})]
 
-    return _wrap_picture(lanes, _HEIGHT, lines, dot)
+    return _wrap_picture(lanes, _HEIGHT, lines, dots)
 
 
 def _draw_tail(row: GraphRow, lanes: int) -> Markup | None:

@@ -30,18 +30,6 @@ from conversation_state.trimming._validity import (
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 from conversation_state.usage import Usage
 
-__all__ = [
-    "AsyncSummarise",
-    "Summarise",
-    "SummaryStep",
-    "acompact",
-    "close_coroutine",
-    "compact",
-    "find_group_boundaries",
-    "read_mark_replaced",
-    "read_replaced",
-]
-
 _MAX_POSITIONS = 4  # listed in an error
 
 Summarise: TypeAlias = Callable[[tuple[Message, ...]], str | Message]

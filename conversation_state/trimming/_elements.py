@@ -13,31 +13,6 @@ from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.aggregator import Entry
 from conversation_state.messages import Message
 
-__all__ = [
-    "BEFORE_USER",
-    "COMPACTED",
-    "INVALID",
-    "MARK",
-    "NO_REPAIRS",
-    "NO_REWRITES",
-    "OVER_BUDGET",
-    "OVER_COUNT",
-    "REMOVED",
-    "Dropped",
-    "DroppedRange",
-    "EarlierSummary",
-    "Edit",
-    "Element",
-    "Repair",
-    "Rewrite",
-    "StepFailure",
-    "add_mark",
-    "check_integer",
-    "check_message",
-    "join_ranges",
-    "read_mark",
-]
-
 OVER_BUDGET, OVER_COUNT, INVALID = "over budget", "over the count", "invalid"
 REMOVED, COMPACTED = "removed", "compacted"
 BEFORE_USER = "before the first user message"

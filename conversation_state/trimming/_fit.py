@@ -34,8 +34,6 @@ from conversation_state.trimming._validity import (
 )
 from conversation_state.trimming._view import Step, TrimContext
 
-__all__ = ["fit", "keep_first_and_last", "keep_last"]
-
 _NO_CUTS: Log[CutPoint] = Log()
 _tokens, _seq = itemgetter(0), itemgetter(1)
 _shown_tokens = attrgetter("shown_tokens")

@@ -44,8 +44,6 @@ from conversation_state.trimming._validity import (
 )
 from conversation_state.trimming._view import Step, TrimContext
 
-__all__ = ["NO_EXCHANGE", "CallExchange", "Position", "repair"]
-
 _NO_RESULT = (
     "There is no result: this call was not answered before the conversation went on."
 )

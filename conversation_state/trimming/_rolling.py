@@ -34,8 +34,6 @@ from conversation_state.trimming._view import (
     find_positions,
 )
 
-__all__ = ["arolling_summary", "rolling_summary"]
-
 
 @attrs.frozen
 class _Rolling(SummaryStep):

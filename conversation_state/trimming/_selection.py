@@ -39,8 +39,6 @@ from conversation_state.trimming._elements import (
 )
 from conversation_state.trimming._validity import START, Survey
 
-__all__ = ["NO_CHANGES", "Selection"]
-
 NO_CHANGES: PMap[int, Edit] = pmap()
 _seq, _stop = itemgetter(0), attrgetter("stop")
 _UNCHANGED = Edit(())

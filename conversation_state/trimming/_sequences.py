@@ -18,8 +18,6 @@ from conversation_state.trimming._elements import COMPACTED, Dropped
 from conversation_state.trimming._selection import Selection
 from conversation_state.trimming._validity import survey_log
 
-__all__ = ["DroppedView", "SharedPrefix", "ShownView", "find_shared_prefix"]
-
 I = TypeVar("I")  # noqa: E741 - an item
 
 

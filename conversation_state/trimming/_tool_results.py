@@ -33,8 +33,6 @@ from conversation_state.trimming._repair import NO_EXCHANGE, CallExchange
 from conversation_state.trimming._selection import Selection
 from conversation_state.trimming._view import Step, TrimContext
 
-__all__ = ["clear_tool_results", "shorten_tool_results"]
-
 _rank = itemgetter(3)
 
 

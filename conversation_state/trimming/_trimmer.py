@@ -21,8 +21,6 @@ from conversation_state.trimming._fit import fit
 from conversation_state.trimming._repair import repair
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 
-__all__ = ["Trimmer", "atrim", "record_summaries", "trim"]
-
 _set = object.__setattr__
 # Without `repair`, a call without a result would drop all that is before it.
 _DEFAULT_STEPS: tuple[Step, ...] = (repair(), fit())

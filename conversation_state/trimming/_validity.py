@@ -25,29 +25,6 @@ from conversation_state.messages import (
 from conversation_state.parts import ReasoningPart
 from conversation_state.trimming._elements import INVALID, StepFailure, check_message
 
-__all__ = [
-    "CALLS_KEEP",
-    "CALLS_KEEP_RESULTS",
-    "DANGLING",
-    "NO_OPEN_CALLS",
-    "PROPERTIES",
-    "REASONING_STAYS",
-    "RESULTS_FOLLOW_CALLS",
-    "START",
-    "STARTS_ON_USER",
-    "SYSTEM_IN_FRONT",
-    "CutPoint",
-    "Flaw",
-    "OpenCalls",
-    "Property",
-    "Survey",
-    "check_pairing",
-    "dropped_failure",
-    "group_boundaries",
-    "no_result_reason",
-    "survey_log",
-]
-
 DANGLING = "dangling call"
 RESULTS_FOLLOW = "results follow their calls"
 CALLS_KEEP = "answered calls keep their results"

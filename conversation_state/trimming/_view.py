@@ -42,8 +42,6 @@ from conversation_state.trimming._validity import (
     survey_log,
 )
 
-__all__ = ["AsyncStep", "Step", "TrimContext", "find_positions"]
-
 
 @final
 @attrs.frozen(repr=False)
