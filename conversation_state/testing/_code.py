@@ -248,9 +248,6 @@ class _Writer:
         return f".add({self.format(message)})"
 
     def _format_view(self, view: TrimContext) -> str:
-        """
-        A view of messages from which some were removed.
-        """
         messages = [each.message for each in view.original.elements]
         arguments = [self.format(messages)]
         if view.budget is not None:

@@ -223,9 +223,6 @@ def _run_backend(subject: Any, options: argparse.Namespace) -> Sequence[LawResul
 
 
 def _format_report(target: str, kind: str, results: Sequence[LawResult]) -> str:
-    """
-    The table, and why laws are broken.
-    """
     width = max([len("law"), *[len(each.law) for each in results]])
     lines = [f"{kind} {target}", "", f"{'law':{width}}  examples  result"]
     lines += [

@@ -294,9 +294,6 @@ def unchanged(*states: Aggregator) -> Generator[None, None, None]:
 
 
 def _comparable_state(state: Aggregator) -> tuple[Any, ...]:
-    """
-    Every property of a state, as plain values.
-    """
     return (
         state.id,
         state.parent_id,

@@ -159,9 +159,6 @@ class AggregatorMachine(RuleBasedStateMachine):
 
     @initialize(target=states)
     def begin(self) -> StateModel:
-        """
-        An empty root to start from.
-        """
         state = Aggregator.new()
         return self._check_state(StateModel(state, state.id, None, state.id))
 
@@ -176,9 +173,6 @@ class AggregatorMachine(RuleBasedStateMachine):
 
     @rule(target=states, before=states, text=texts())
     def add_texts(self, before: StateModel, text: str) -> StateModel:
-        """
-        A prompt and its answer, by the verbs that take texts.
-        """
         state = before.state.add_user_prompt(text).add_assistant_message(text)
         added = UserMessage(text), AssistantMessage(text)
         return self._check_added(before, state, *added)
@@ -192,9 +186,6 @@ class AggregatorMachine(RuleBasedStateMachine):
     def add_tools(
         self, before: StateModel, calls: list[ToolCall], result: ToolMessage
     ) -> StateModel:
-        """
-        Calls and a result.
-        """
         state = before.state.add_tool_call(*calls).add_tool_response(result)
         return self._check_added(
             before, state, AssistantMessage(tool_calls=calls), result
@@ -230,9 +221,6 @@ class AggregatorMachine(RuleBasedStateMachine):
 
     @rule(target=states, before=states, usage=usages(), model=texts(max_size=3))
     def add_usage(self, before: StateModel, usage: Usage, model: str) -> StateModel:
-        """
-        A usage without a key, under a new identity.
-        """
         assert before.state.add_usage(None) is before.state, "None was recorded"
         state = before.state.add_usage(usage, model=model)
         key, *_, time = state.ledger[-1]
@@ -270,9 +258,6 @@ class AggregatorMachine(RuleBasedStateMachine):
 
     @rule(target=states, before=states, data=st.data())
     def fork(self, before: StateModel, data: st.DataObject) -> StateModel:
-        """
-        A fork from the end, or from anywhere.
-        """
         end = len(before.entries)
         at = data.draw(st.none() | st.integers(0, end), "at")
         fork = before.state.fork(at=at)
@@ -280,9 +265,6 @@ class AggregatorMachine(RuleBasedStateMachine):
 
     @rule(target=states, before=states, other=states)
     def join(self, before: StateModel, other: StateModel) -> StateModel:
-        """
-        Any two states, related or not, and once more.
-        """
         both = self._check_joined(before, before.state.join(other.state), other)
         again = both.state.join(other.state, before.state)
         assert again is both.state, "joined twice"
@@ -292,9 +274,6 @@ class AggregatorMachine(RuleBasedStateMachine):
     def join_several(
         self, before: StateModel, one: StateModel, two: StateModel
     ) -> StateModel:
-        """
-        Any three at once, by the function.
-        """
         joined = join(before.state, one.state, two.state)
         return self._check_joined(before, joined, one, two)
 
@@ -359,9 +338,6 @@ class AggregatorMachine(RuleBasedStateMachine):
 
     @rule(target=states, before=states, label=texts(), far=st.booleans())
     def restore(self, before: StateModel, label: str, far: bool) -> StateModel:
-        """
-        A state from its checkpoint, to go on from.
-        """
         state = self._make_checkpoint(before, label, far=far).restore()
         assert state == before.state, "another state was restored"
         return self._check_state(attrs.evolve(before, state=state))

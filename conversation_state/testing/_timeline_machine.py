@@ -183,9 +183,6 @@ class TimelineMachine(RuleBasedStateMachine):
     def begin(
         self, state: int, label: str, limit: int | None, filtered: bool
     ) -> _TimelineModel:
-        """
-        One moment to start from.
-        """
         keep = is_worth_a_step if filtered else None
         timeline = Timeline.begin(state, label, limit=limit, filter=keep)
         nodes = {0: _Node(state, label, None, None)}
@@ -199,9 +196,6 @@ class TimelineMachine(RuleBasedStateMachine):
     def commit(
         self, before: _TimelineModel, state: int, label: str, group: str | None
     ) -> _TimelineModel:
-        """
-        A step, or a state in the place of the present one.
-        """
         return self._check_timeline(self._commit_moment(before, state, label, group))
 
     def _commit_moment(
@@ -322,9 +316,6 @@ class TimelineMachine(RuleBasedStateMachine):
     def amend(
         self, before: _TimelineModel, state: int, label: str | None, data: st.DataObject
     ) -> _TimelineModel:
-        """
-        Another state in the place of any.
-        """
         number = data.draw(st.sampled_from(sorted(before.nodes)))
         node = before.nodes[number]
         timeline = before.timeline.amend(number, state, label)
@@ -339,9 +330,6 @@ class TimelineMachine(RuleBasedStateMachine):
 
     @rule(target=timelines, before=timelines)
     def close_group(self, before: _TimelineModel) -> _TimelineModel:
-        """
-        The next step is one of its own.
-        """
         timeline = before.timeline.close_group()
         if before.opened is None:
             assert timeline is before.timeline, "nothing was open, and it is another"
@@ -363,17 +351,11 @@ class TimelineMachine(RuleBasedStateMachine):
 
     @rule(target=timelines, before=timelines, n=st.integers(0, 4))
     def undo(self, before: _TimelineModel, n: int) -> _TimelineModel:
-        """
-        Some steps back, as far as there are any.
-        """
         up = before.ways_up(before.present)[: n + 1][-1]
         return self._check_timeline(before.moved(before.timeline.undo(n), up))
 
     @rule(target=timelines, before=timelines, n=st.integers(0, 4))
     def redo(self, before: _TimelineModel, n: int) -> _TimelineModel:
-        """
-        Some steps on, each to where it was last, as far as there are any.
-        """
         on = before.present
         for _ in range(n):
             on = before.visited.get(on, on)
@@ -382,9 +364,6 @@ class TimelineMachine(RuleBasedStateMachine):
 
     @rule(target=timelines, before=timelines, label=_LABELS)
     def goto_label(self, before: _TimelineModel, label: str) -> _TimelineModel:
-        """
-        The newest moment with a label, or a refusal.
-        """
         found = [number for number, node in before.nodes.items() if node.label == label]
         if found:
             there = before.timeline.goto(label)
@@ -396,9 +375,6 @@ class TimelineMachine(RuleBasedStateMachine):
 
     @rule(target=timelines, before=timelines, data=st.data())
     def redo_into(self, before: _TimelineModel, data: st.DataObject) -> _TimelineModel:
-        """
-        One step towards any moment, or a refusal.
-        """
         number = data.draw(st.sampled_from(sorted(before.nodes)))
         moment = before.timeline.moments[number - min(before.nodes)]
         return self._redo_moment(before, moment, before.ways_up(number))
@@ -429,9 +405,6 @@ class TimelineMachine(RuleBasedStateMachine):
 
     @rule(target=timelines, before=timelines, data=st.data())
     def goto(self, before: _TimelineModel, data: st.DataObject) -> _TimelineModel:
-        """
-        Any moment that is kept.
-        """
         number = data.draw(st.sampled_from(sorted(before.nodes)))
         there = before.timeline.goto(number)
         if before.opened is not None and number == before.present:

@@ -59,33 +59,21 @@ class MessageTreeMachine(RuleBasedStateMachine):
 
     @initialize(target=states)
     def begin(self) -> _Grown:
-        """
-        An empty state.
-        """
         state = Aggregator.new()
         self._tree = MessageTree.of(state)
         return _Grown(state, ())
 
     @rule(target=states, before=states, text=st.text("ab", max_size=2))
     def grow(self, before: _Grown, text: str) -> _Grown:
-        """
-        One message more.
-        """
         state = before.state.add(UserMessage(text))
         return _Grown(state, (*before.ids, state.entries[-1].id))
 
     @rule(target=states, before=states, tokens=st.integers(0, 3))
     def add_usage(self, before: _Grown, tokens: int) -> _Grown:
-        """
-        One ledger entry more.
-        """
         return _Grown(before.state.add_usage(Usage(tokens)), before.ids)
 
     @rule(target=states, before=states, data=st.data())
     def go_back(self, before: _Grown, data: st.DataObject) -> _Grown:
-        """
-        An earlier state, or a fork of one.
-        """
         length = data.draw(st.integers(0, len(before.ids)))
         if data.draw(st.booleans()):
             return _Grown(before.state.fork(at=length), before.ids[:length])
@@ -103,9 +91,6 @@ class MessageTreeMachine(RuleBasedStateMachine):
 
     @rule(added=states)
     def add(self, added: _Grown) -> None:
-        """
-        One state more in the tree.
-        """
         before, self._tree = self._tree, self._tree.add(added.state)
         # Compared as bytes: if a part that two trees share is changed in place, the
         # trees stay equal.

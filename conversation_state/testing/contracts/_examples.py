@@ -113,9 +113,6 @@ def draw_mostly(
 
 
 def _is_ended(messages: tuple[Message, ...]) -> bool:
-    """
-    Whether all calls have results.
-    """
     calls = [call for each in messages for call in each.tool_calls]
     return len(calls) == sum(isinstance(each, ToolMessage) for each in messages)
 

@@ -62,10 +62,6 @@ class InjectedError(Exception):
 
 
 class _RecordedBlock:
-    """
-    A block that reports its calls.
-    """
-
     def __init__(self, block: Any, on_call: Callable[[Call], None]) -> None:
         self._block = block
         self._on_call = on_call

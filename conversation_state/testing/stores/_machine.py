@@ -1,6 +1,6 @@
 """
 A machine that saves, labels, annotates, forks, steps, goes back, rolls back, joins,
-deletes, collects and erases, compared with a model (`_model`).
+deletes, collects and erases, compared with a model.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, initialize, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.messages import Message
-from conversation_state.testing.stores._model import StoreModel
+from conversation_state.store import ERASED, Store
+from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.strategies import messages, usages
 from conversation_state.tree import MessageTree
 from conversation_state.usage import Usage
@@ -26,46 +27,135 @@ _LABELS = st.sampled_from(["first", "second"])
 _NOTES = st.dictionaries(st.sampled_from("ab"), st.none() | st.integers(0, 9))
 
 
-class StoreMachine(StoreModel):
+class StoreMachine(RuleBasedStateMachine):
     """
-    All verbs of a store in any order, each compared with the model.
+    All verbs of a store in any order, each compared with a model: a dict of all states
+    that were ever saved under each name, and the labels and notes beside it.
+
+    Three stores are over the same rows, as three processes have them; one of them
+    remembers nothing. The test of a backend overrides `opened`.
     """
 
     states = Bundle[Aggregator]("states")
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._saved: dict[str, list[Aggregator]] = {}
+        # The revision that each of them grew from.
+        self._parents: dict[str, list[int | None]] = {}
+        # Notes by name, and by name and revision.
+        self._notes: dict[tuple[str, int | None], dict[str, Any]] = {}
+        # The revisions that labels point to, by name and label, in the order in
+        # which they were given.
+        self._labels: dict[tuple[str, str], int] = {}
+        self._erased: set[str] = set()
+        self._stores = self.opened()
+
+    def opened(self) -> list[Store]:
+        """
+        Three stores over the same rows. To be overridden.
+        """
+        backend = MemoryBackend()
+        return [Store(backend), Store(backend), Store(backend, remembered=0)]
+
+    def _is_same_state(self, state: Aggregator, loaded: Aggregator) -> bool:
+        """
+        Whether what was loaded is what was saved, with tombstones where
+        something was erased.
+        """
+        erased = [each for each in loaded.entries if each.id in self._erased]
+        is_same = self._make_comparable(state) == self._make_comparable(loaded)
+        return is_same and all(ERASED in each.message.metadata for each in erased)
+
+    def _make_comparable(self, state: Aggregator) -> tuple[Any, ...]:
+        """
+        All properties of a state; of erased entries only the id.
+        """
+        erased = self._erased
+        entries = [entry.id if entry.id in erased else entry for entry in state.entries]
+        return entries, list(state.ledger), state._origin
+
+    def _check_name(self, who: int, name: str) -> None:
+        store, saved = self._stores[who], self._saved.get(name)
+        loaded = store.load(name, default=None)
+        if saved is None or loaded is None:
+            assert (saved, loaded) == (None, None), f"{name} is lost, or was not saved"
+            return
+
+        assert self._is_same_state(saved[-1], loaded), "another head was loaded"
+        assert store.latest(name).revision == len(saved), "another number"
+
+    def _remember_saved(
+        self, name: str, state: Aggregator, parent: int | None = None
+    ) -> None:
+        saved = self._saved.setdefault(name, [])
+        # The same state once more is not a new revision.
+        new = self._make_comparable(state)
+        if not saved or self._make_comparable(saved[-1]) != new:
+            parents = self._parents.setdefault(name, [])
+            parents.append(parent or self._find_parent(saved, state))
+            saved.append(state)
+
+    def _find_parent(self, saved: list[Aggregator], state: Aggregator) -> int | None:
+        entries, _, origin = self._make_comparable(state)
+        best, most = 0, -1
+        for number in range(len(saved), 0, -1):
+            there, _, its_origin = self._make_comparable(saved[number - 1])
+            if there != entries[: len(there)]:
+                continue
+
+            if number == len(saved):
+                return number
+
+            if len(there) > most and (there or origin == its_origin):
+                best, most = number, len(there)
+
+        return best or None
+
+    def _set_label(self, name: str, label: str, number: int) -> None:
+        # A label that points there already keeps its position.
+        if self._labels.get((name, label)) != number:
+            self._labels.pop((name, label), None)
+            self._labels[name, label] = number
+
+    def _list_labels(self, name: str, number: int) -> tuple[str, ...]:
+        return tuple(
+            label
+            for (its_name, label), its_number in self._labels.items()
+            if (its_name, its_number) == (name, number)
+        )
+
+    def _set_notes(
+        self, name: str, at: int | None, notes: dict[str, Any]
+    ) -> dict[str, Any]:
+        """
+        The notes that there should be when *notes* are set.
+        """
+        there = self._notes.setdefault((name, at), {})
+        there |= notes
+        for key in [key for key, value in there.items() if value is None]:
+            del there[key]
+
+        return there
+
     @initialize(target=states)
     def begin(self) -> Aggregator:
-        """
-        A root to start from.
-        """
         return Aggregator.new()
 
     @rule(target=states, state=states, message=messages(), times=st.integers(1, 40))
     def extend(self, state: Aggregator, message: Message, times: int) -> Aggregator:
-        """
-        A message, or many.
-        """
         return state.extend([message] * times)
 
     @rule(target=states, state=states, usage=usages())
     def add_usage(self, state: Aggregator, usage: Usage) -> Aggregator:
-        """
-        A usage.
-        """
         return state.add_usage(usage)
 
     @rule(target=states, state=states, data=st.data())
     def fork(self, state: Aggregator, data: st.DataObject) -> Aggregator:
-        """
-        A fork from anywhere.
-        """
         return state.fork(at=data.draw(st.integers(0, len(state))))
 
     @rule(target=states, one=states, two=states)
     def join(self, one: Aggregator, two: Aggregator) -> Aggregator:
-        """
-        Any two.
-        """
         return one.join(two)
 
     @rule(who=_WHO, name=_NAMES, state=states)
@@ -106,16 +196,6 @@ class StoreMachine(StoreModel):
         # States that are loaded after an erasure have tombstones, and so does this one.
         self._remember_saved(name, state)
         return state
-
-    @rule(who=_WHO, name=_NAMES, message=messages())
-    def update(self, who: int, name: str, message: Message) -> None:
-        """
-        An update of the head, by a function of any state.
-        """
-        state = self._stores[who].update(
-            name, lambda state: state.add(message), start=Aggregator.new()
-        )
-        self._remember_saved(name, state)
 
     @rule(
         who=_WHO,
@@ -163,9 +243,6 @@ class StoreMachine(StoreModel):
         notes: dict[str, Any],
         more: Message | None,
     ) -> None:
-        """
-        The head, or the next one, with a label and notes.
-        """
         store = self._stores[who]
         state = store.load(name) if name in self._saved else Aggregator.new()
         if more is not None:
@@ -181,9 +258,6 @@ class StoreMachine(StoreModel):
 
     @rule(who=_WHO, name=_NAMES, label=_LABELS, data=st.data())
     def label(self, who: int, name: str, label: str, data: st.DataObject) -> None:
-        """
-        A label on any revision, which moves there.
-        """
         saved = self._saved.get(name)
         if saved is None:
             return
@@ -196,9 +270,6 @@ class StoreMachine(StoreModel):
 
     @rule(who=_WHO, name=_NAMES, label=_LABELS)
     def unlabel(self, who: int, name: str, label: str) -> None:
-        """
-        A label that goes.
-        """
         expected = self._labels.pop((name, label), None)
         try:
             head = self._stores[who].unlabel(name, label)
@@ -211,9 +282,6 @@ class StoreMachine(StoreModel):
 
     @rule(who=_WHO, name=_NAMES, label=_LABELS)
     def load_label(self, who: int, name: str, label: str) -> None:
-        """
-        The revision with a label.
-        """
         number = self._labels.get((name, label))
         try:
             loaded = self._stores[who].load(name, at=label)
@@ -224,21 +292,6 @@ class StoreMachine(StoreModel):
         assert number is not None, "it is not there"
         saved = self._saved[name][number - 1]
         assert self._is_same_state(saved, loaded), "another state"
-
-    @rule(who=_WHO, name=_NAMES, last=st.integers(0, 3), data=st.data())
-    def load_window(self, who: int, name: str, last: int, data: st.DataObject) -> None:
-        """
-        The newest messages of any revision.
-        """
-        saved = self._saved.get(name)
-        if saved is None:
-            return
-
-        at = data.draw(st.none() | st.integers(1, len(saved)))
-        store = self._stores[who]
-        window, state = store.load(name, at=at, last=last), store.load(name, at=at)
-        assert (window.start, window.length) == (max(len(state) - last, 0), len(state))
-        assert window.entries == state.entries[window.start :], "another window"
 
     @rule(target=states, who=_WHO, name=_NAMES, label=_LABELS, message=messages())
     def step(self, who: int, name: str, label: str, message: Message) -> Aggregator:
@@ -288,30 +341,23 @@ class StoreMachine(StoreModel):
 
         assert self._is_same_state(timeline.present, saved[-1]), "another head"
 
-    @rule(who=_WHO, name=_NAMES, state=states)
-    def replace(self, who: int, name: str, state: Aggregator) -> None:
-        """
-        A save that knows which head it replaces.
-        """
-        saved = self._saved.get(name, [])
-        self._stores[who].save(name, state, expecting=len(saved))
-        self._remember_saved(name, state)
-
     @rule(who=_WHO, name=_NAMES, state=states, data=st.data())
-    def come_late(
+    def replace(
         self, who: int, name: str, state: Aggregator, data: st.DataObject
     ) -> None:
         """
-        A save that expects another head.
+        A save that knows which head it replaces, or expects another one.
         """
-        saved = self._saved.get(name, [])
-        expecting = data.draw(st.integers(0, 9).filter(lambda n: n != len(saved)))
+        number = len(self._saved.get(name, []))
+        expecting = data.draw(st.just(number) | st.integers(0, 9))
         try:
             self._stores[who].save(name, state, expecting=expecting)
         except StaleHeadError:
+            assert expecting != number, "refused, though it is the head"
             return
 
-        raise AssertionError("a head was replaced that was not expected")
+        assert expecting == number, "a head was replaced that was not expected"
+        self._remember_saved(name, state)
 
     @rule(who=_WHO, name=_NAMES, data=st.data())
     def roll_back(self, who: int, name: str, data: st.DataObject) -> None:
@@ -329,32 +375,29 @@ class StoreMachine(StoreModel):
 
     @rule(who=_WHO, name=_NAMES)
     def load(self, who: int, name: str) -> None:
-        """
-        The head.
-        """
         self._check_name(who, name)
 
-    @rule(target=states, who=_WHO, name=_NAMES, data=st.data())
-    def go_back(self, who: int, name: str, data: st.DataObject) -> Aggregator:
+    @rule(target=states, who=_WHO, name=_NAMES, last=st.integers(0, 3), data=st.data())
+    def go_back(
+        self, who: int, name: str, last: int, data: st.DataObject
+    ) -> Aggregator:
         """
-        Any revision, to go on from.
+        Any revision, and the newest of its messages.
         """
         saved = self._saved.get(name)
         if saved is None:
             return Aggregator.new()
 
-        number = data.draw(st.integers(1, len(saved)))
-        loaded = self._stores[who].load(name, at=number)
-        assert self._is_same_state(saved[number - 1], loaded), (
-            "another state was restored"
-        )
-        return loaded
+        store, number = self._stores[who], data.draw(st.integers(1, len(saved)))
+        state = store.load(name, at=number)
+        window = store.load(name, at=number, last=last)
+        assert self._is_same_state(saved[number - 1], state), "another state"
+        assert (window.start, window.length) == (max(len(state) - last, 0), len(state))
+        assert window.entries == state.entries[window.start :], "another window"
+        return state
 
     @rule(who=_WHO, name=_NAMES, new=_NAMES)
     def fork_name(self, who: int, name: str, new: str) -> None:
-        """
-        A fork of a name, which is a new state.
-        """
         store = self._stores[who]
         try:
             store.fork(name, new)
@@ -375,9 +418,6 @@ class StoreMachine(StoreModel):
     def annotate(
         self, who: int, name: str, notes: dict[str, Any], data: st.DataObject
     ) -> None:
-        """
-        Notes on a name, or on one of its revisions.
-        """
         saved = self._saved.get(name)
         if saved is None:
             return
@@ -396,9 +436,6 @@ class StoreMachine(StoreModel):
 
     @rule(who=_WHO, name=_NAMES)
     def delete(self, who: int, name: str) -> None:
-        """
-        A name and its revisions.
-        """
         if self._saved.pop(name, None) is not None:
             self._parents.pop(name)
             self._notes = {k: v for k, v in self._notes.items() if k[0] != name}
@@ -418,9 +455,6 @@ class StoreMachine(StoreModel):
 
     @rule(who=_WHO, name=_NAMES, data=st.data())
     def erase(self, who: int, name: str, data: st.DataObject) -> None:
-        """
-        Any entry of a head.
-        """
         saved = self._saved.get(name)
         if saved and len(saved[-1]):
             at = data.draw(st.integers(0, len(saved[-1]) - 1))

@@ -287,9 +287,6 @@ def _count_interruptions(
 
 
 def _store_steps() -> list[Callable[[Store], object]]:
-    """
-    The steps of a store's life, in order.
-    """
     states = append_turns(CONVERSATION, 3)
     with_image = states[-1].add(UserMessage([ImagePart(data=LARGE)]))
     fork = states[0].fork().add_user_prompt("fork")

@@ -126,10 +126,6 @@ def _draw_aggregators(draw: DrawFn, max_steps: int) -> Aggregator:
 
 
 class _Code:
-    """
-    Writes a state as code, on demand.
-    """
-
     def __init__(self, state: Aggregator) -> None:
         self._state = state
 

@@ -155,42 +155,27 @@ def _draw_result(draw: DrawFn, messages: list[Message]) -> int:
 
 
 def _orphan_result(draw: DrawFn, messages: list[Message]) -> None:
-    """
-    A result whose call is gone, or was never there.
-    """
     at = _draw_result(draw, messages)
     result = messages[at]
     messages[at] = result.replace(tool_call_id=f"{result.tool_call_id}, not made")  # type: ignore[attr-defined]
 
 
 def _remove_result(draw: DrawFn, messages: list[Message]) -> None:
-    """
-    A call in the middle without a result.
-    """
     del messages[_draw_result(draw, messages)]
     messages.append(UserMessage("go on"))
 
 
 def _duplicate_result(draw: DrawFn, messages: list[Message]) -> None:
-    """
-    A result given twice, at once or later.
-    """
     at = _draw_result(draw, messages)
     messages.insert(draw(st.integers(at + 1, len(messages))), messages[at])
 
 
 def _insert_before_result(draw: DrawFn, messages: list[Message]) -> None:
-    """
-    A message between a call and its result.
-    """
     at = _draw_result(draw, messages)
     messages.insert(at, UserMessage("are you done?"))
 
 
 def _delay_result(draw: DrawFn, messages: list[Message]) -> None:
-    """
-    A result that comes after another message.
-    """
     late = messages.pop(_draw_result(draw, messages))
     messages += [UserMessage("are you done?"), late]
 
@@ -213,9 +198,6 @@ def _repeat_call_id(draw: DrawFn, messages: list[Message]) -> None:
 
 
 def _add_late_system_message(draw: DrawFn, messages: list[Message]) -> None:
-    """
-    A system message after other messages.
-    """
     messages.append(UserMessage("hi"))
     messages.insert(draw(st.integers(0, len(messages))), SystemMessage("be brief"))
     messages.append(SystemMessage("be brief"))
