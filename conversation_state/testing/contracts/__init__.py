@@ -21,13 +21,7 @@ from conversation_state.testing.contracts._adapters import (
     AdapterContract,
     check_adapter,
 )
-from conversation_state.testing.contracts._contract import (
-    BrokenLawsError,
-    Contract,
-    LawResult,
-    law,
-    run_laws,
-)
+from conversation_state.testing.contracts._contract import Contract, law, run_laws
 from conversation_state.testing.contracts._counters import (
     CounterContract,
     check_counter,
@@ -36,6 +30,7 @@ from conversation_state.testing.contracts._reducers import (
     ReducerContract,
     check_reducer,
 )
+from conversation_state.testing.contracts._results import BrokenLawsError, LawResult
 from conversation_state.testing.contracts._sessions import (
     Session,
     SessionContract,

@@ -19,17 +19,16 @@ import pytest
 from conversation_state._wording import shorten_repr
 from conversation_state.store import Store
 from conversation_state.store.backend import Backend
-from conversation_state.testing.contracts._contract import (
+from conversation_state.testing.contracts._contract import check_names, read_promise
+from conversation_state.testing.contracts._results import (
     BROKEN,
     DECLARED,
     HOLDS,
     NOT_APPLICABLE,
     NOT_RUN,
     LawResult,
-    check_names,
     find_line,
     raise_broken,
-    read_promise,
 )
 from conversation_state.testing.stores import StoreContract
 

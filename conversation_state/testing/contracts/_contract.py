@@ -1,5 +1,5 @@
 """
-Contracts: laws about a user's function or class, running them, and what came of each.
+Contracts: laws about a user's function or class, and running them.
 
 A contract is a class whose laws are methods. pytest runs them as tests of a subclass;
 `run_laws` runs them one after the other, as a call.
@@ -10,13 +10,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-import traceback
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from pathlib import Path
-from textwrap import indent, wrap
-from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 from unittest import SkipTest
 
@@ -29,22 +25,22 @@ from hypothesis.strategies import SearchStrategy
 from conversation_state._wording import shorten_repr
 from conversation_state.testing._code import format_example
 from conversation_state.testing._comparison import assert_same
+from conversation_state.testing.contracts._results import (
+    BROKEN,
+    DECLARED,
+    HOLDS,
+    NOT_RUN,
+    LawResult,
+    find_line,
+    raise_broken,
+)
 
 __all__ = [
-    "BROKEN",
-    "DECLARED",
-    "HOLDS",
-    "NOT_APPLICABLE",
-    "NOT_RUN",
-    "BrokenLawsError",
     "Contract",
-    "LawResult",
     "call",
     "check_contract",
     "check_names",
-    "find_line",
     "law",
-    "raise_broken",
     "read_promise",
     "run_laws",
     "wait_for",
@@ -52,12 +48,6 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
-
-HOLDS, BROKEN = "holds", "broken"
-DECLARED, NOT_APPLICABLE, NOT_RUN = "declared not to hold", "does not apply", "not run"
-
-_KIT = str(Path(__file__).parent.parent)
-_WIDTH = 88
 
 # Examples are large, drawing them is slow for a small function, and a user may
 # check what a test of their own has drawn.
@@ -69,130 +59,6 @@ _HEALTH_CHECKS = (
 
 # How many examples are tried again after all others.
 _FIRST_EXAMPLES = 8
-
-
-# What came of laws
-
-
-@attrs.frozen
-class LawResult:
-    """
-    What came of one law.
-
-    Attributes:
-        law: Its name.
-
-        promise: What it says.
-
-        result: ``holds``, ``broken``, ``declared not to hold``, ``does not apply``, or
-            ``not run``: the last if another law is broken that comes first.
-
-        examples: How many examples it was held against, simpler ones that also break
-            it included.
-
-        error: What was raised, if it is broken.
-
-        code: The smallest example that breaks it, as Python code.
-
-        line: Where the user's own code raised the error, if it did.
-    """
-
-    law: str
-    promise: str
-    result: str
-    examples: int = 0
-    error: BaseException | None = None
-    code: str = ""
-    line: str = ""
-
-    @property
-    def is_broken(self) -> bool:
-        """
-        Whether it is broken.
-        """
-        return self.result == BROKEN
-
-    def __str__(self) -> str:
-        """
-        Why it is broken, and the example; else its name and result.
-        """
-        if self.error is None:
-            return f"{self.law}: {self.result}"
-
-        what = str(self.error) or "an assertion failed"
-        if not isinstance(self.error, AssertionError):
-            what = f"{type(self.error).__name__}: {self.error}"
-
-        lines = [what, *getattr(self.error, "__notes__", ())]
-        if self.line:
-            lines.append(f"at {self.line}")
-
-        if self.code:
-            lines += ["with", indent(self.code, "  ")]
-
-        promise = wrap(f"{self.law}: {self.promise}", _WIDTH)
-        return "\n".join([*promise, indent("\n".join(lines), "  ")])
-
-
-class BrokenLawsError(AssertionError):
-    """
-    A user's function or class breaks laws of its contract.
-
-    Attributes:
-        subject: What was checked.
-
-        kind: What it was checked as, in the plural: ``reducers``, for example.
-
-        results: What came of each law.
-    """
-
-    def __init__(self, subject: str, kind: str, results: tuple[LawResult, ...]) -> None:
-        # An exception is unpickled by a call with its `args`, so all facts go there.
-        super().__init__(subject, kind, results)
-        self.subject, self.kind, self.results = subject, kind, results
-
-    @property
-    def broken(self) -> tuple[LawResult, ...]:
-        """
-        The laws that are broken.
-        """
-        return tuple([each for each in self.results if each.is_broken])
-
-    def __str__(self) -> str:
-        number = f"{len(self.broken)} of {len(self.results)}"
-        first = f"{self.subject} breaks {number} laws of {self.kind}"
-        return "\n\n".join([first, *map(str, self.broken)])
-
-
-def raise_broken(subject: object, kind: str, results: tuple[LawResult, ...]) -> None:
-    """
-    Raise an error if any of *results* is that of a broken law.
-    """
-    for each in results:
-        if each.is_broken:
-            name = getattr(subject, "__qualname__", None) or shorten_repr(subject)
-            raise BrokenLawsError(str(name), kind, results) from each.error
-
-
-def find_line(raised: TracebackType | None) -> str:
-    """
-    Where the code that was checked raised an error: the innermost line in the file
-    that a contract called; "" if the contract itself raised it.
-    """
-    # The frames after the last one of this kit are the user's, but the innermost ones
-    # may belong to a library that the user's code calls.
-    frames = traceback.extract_tb(raised)
-    while any(each.filename.startswith(_KIT) for each in frames):
-        frames.pop(0)
-
-    for each in reversed(frames):
-        if each.filename == frames[0].filename:
-            return f"{Path(each.filename).name}:{each.lineno}, in {each.name}"
-
-    return ""
-
-
-# Laws and contracts
 
 
 @attrs.frozen
