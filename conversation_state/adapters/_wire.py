@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
+    describe_failure,
     is_list,
     is_map,
 )
@@ -351,6 +352,26 @@ class MessageLoader(DocumentReader):
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
         raise NotImplementedError
+
+    def refuse_document(
+        self, payload: Mapping[str, Any], request: str, response: str, listed: str
+    ) -> None:
+        """
+        Note why *payload* can't be read: as a *request* it would have that key, as a
+        *response* the other one.
+        """
+        if request in payload and response in payload:
+            what = f"has both {request} and {response}; expected one of them"
+            self.problem("$", what)
+        elif payload.get("error") is not None:
+            why = describe_failure(payload["error"])
+            self.problem("$.error", f"is the provider's error: {why}")
+        else:
+            self.problem(
+                "$",
+                f"has neither {request} nor {response}; expected a request, a list of "
+                f"{listed}, or a response",
+            )
 
     def message(self, raw: Any, path: str, prefix: str) -> Message | None:
         """

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from conversation_state.adapters import bubo, openai_chat
 from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.bubo import dump, load
-from conversation_state.adapters.bubo._values import uuid_of
+from conversation_state.adapters.bubo._load import uuid_of
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,

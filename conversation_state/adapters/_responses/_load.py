@@ -10,10 +10,8 @@ from typing import Any
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import (
-    DocumentReader,
     ObjectReader,
     as_sent,
-    describe_failure,
     is_list,
     is_map,
 )
@@ -25,6 +23,7 @@ from conversation_state.adapters._responses._blocks import (
 )
 from conversation_state.adapters._responses._items import PartOrCall, read_item
 from conversation_state.adapters._responses._response import read_response
+from conversation_state.adapters._wire import MessageLoader
 from conversation_state.messages import (
     AssistantMessage,
     LogProb,
@@ -68,16 +67,8 @@ def load(payload: Any) -> tuple[Message, ...]:
         DecodeError:
             If a value is invalid in the format; with every problem and its path.
     """
-    read = ItemLoader()
-    if is_list(payload):
-        read.history(payload, "$")
-    elif is_map(payload):
-        read.document(payload)
-    else:
-        read.wrong("$", payload, "a request, a list of items, or a response")
-
-    read.finish()
-    return tuple(read.messages)
+    expected = "a request, a list of items, or a response"
+    return ItemLoader().load(payload, expected)
 
 
 def load_items(
@@ -102,7 +93,7 @@ def load_items(
     return tuple(read.messages)
 
 
-class ItemLoader(DocumentReader):
+class ItemLoader(MessageLoader):
     """
     One payload while it is read.
 
@@ -121,25 +112,22 @@ class ItemLoader(DocumentReader):
         self._since = 0
         self._calls = dict(calls)
 
-    def document(self, payload: Mapping[str, Any]) -> None:
+    def document(self, payload: Mapping[str, Any]) -> list[Message]:
         node = ObjectReader(self, payload, "$")
-        if "output" in payload and "input" in payload:
-            self.problem("$", "has both input and output; expected one of them")
-        elif "input" in payload:
+        if "input" in payload and "output" not in payload:
             self._load_request(node)
-        elif is_list(payload.get("output")):
+        elif "input" not in payload and is_list(payload.get("output")):
             self._load_response(node)
-        elif payload.get("error") is not None:
-            why = describe_failure(payload["error"])
-            self.problem("$.error", f"is the provider's error: {why}")
-        elif "output" in payload:
-            node.wrong("output", "a list of items")
+        elif (
+            "input" in payload
+            or "output" not in payload
+            or payload.get("error") is not None
+        ):
+            self.refuse_document(payload, "input", "output", "items")
         else:
-            self.problem(
-                "$",
-                "has neither input nor output; expected a request, a list of items, "
-                "or a response",
-            )
+            node.wrong("output", "a list of items")
+
+        return self.messages
 
     def _load_request(self, node: ObjectReader) -> None:
         if node.raw.get("instructions") is not None:
@@ -154,7 +142,7 @@ class ItemLoader(DocumentReader):
         else:
             node.wrong("input", "a text or a list of items")
 
-    def history(self, raws: Sequence[Any], path: str) -> None:
+    def history(self, raws: Sequence[Any], path: str) -> list[Message]:
         for at, raw in enumerate(raws):
             if not is_map(raw):
                 self.wrong(f"{path}[{at}]", raw, "an object")
@@ -162,6 +150,7 @@ class ItemLoader(DocumentReader):
                 self._load_item(ObjectReader(self, raw, f"{path}[{at}]"), f"item_{at}")
 
         self._finish_answer()
+        return self.messages
 
     def _get_item_type(self, item: ObjectReader) -> str:
         # In a request, messages and item references may have no type.

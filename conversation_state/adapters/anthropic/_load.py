@@ -11,7 +11,6 @@ from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import (
     ObjectReader,
     as_sent,
-    describe_failure,
     is_list,
     is_map,
     mended,
@@ -80,26 +79,18 @@ class AnthropicLoader(MessageLoader):
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
         node = ObjectReader(self, payload, "$")
-        if "messages" in payload and "content" in payload:
-            self.problem("$", "has both messages and content; expected one of them")
-        elif "messages" in payload:
-            messages = self._load_system(node)
-            if is_list(payload["messages"]):
-                return messages + self.history(payload["messages"], "$.messages")
+        if ("messages" in payload) is ("content" in payload):
+            self.refuse_document(payload, "messages", "content", "messages")
+            return []
 
-            node.wrong("messages", "a list of messages")
-        elif "content" in payload:
+        if "content" in payload:
             return self._load_response(node)
-        elif payload.get("error") is not None:
-            why = describe_failure(payload["error"])
-            self.problem("$.error", f"is the provider's error: {why}")
-        else:
-            self.problem(
-                "$",
-                "has neither messages nor content; expected a request, a list of "
-                "messages, or a response",
-            )
 
+        messages = self._load_system(node)
+        if is_list(payload["messages"]):
+            return messages + self.history(payload["messages"], "$.messages")
+
+        node.wrong("messages", "a list of messages")
         return []
 
     def _load_system(self, node: ObjectReader) -> list[Message]:

@@ -27,8 +27,7 @@ from conversation_state.adapters._usage import (
     usage_in,
 )
 from conversation_state.adapters.bubo._dump import write_envelopes
-from conversation_state.adapters.bubo._load import BuboLoader
-from conversation_state.adapters.bubo._values import NIL, SOURCE, uuid_of
+from conversation_state.adapters.bubo._load import NIL, SOURCE, BuboLoader, uuid_of
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
 from conversation_state.usage import Usage
 

@@ -5,6 +5,7 @@ From our messages to bubo's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from conversation_state._persistent import thaw
@@ -17,14 +18,14 @@ from conversation_state.adapters._export import (
 )
 from conversation_state.adapters._notes import map_of, notes_of, own_of, write_extra
 from conversation_state.adapters._wire import data_url, encode_base64, parse_data_url
-from conversation_state.adapters.bubo._values import (
+from conversation_state.adapters.bubo._load import (
     AUDIO,
     ENVELOPE,
     NIL,
+    NO_TIME,
     SOURCE,
     format_of,
     media_type_of,
-    written_time,
 )
 from conversation_state.messages import (
     AssistantMessage,
@@ -160,7 +161,7 @@ def _write_envelope(
         raw["sender"] = message.name
 
     if message.timestamp is not None:
-        text, why = written_time(message.timestamp)
+        text, why = _write_time(message.timestamp)
         if text:
             raw["timestamp"] = text
 
@@ -168,6 +169,30 @@ def _write_envelope(
             write.lose(path, "timestamp", why)
 
     return raw | _write_meta(write, message, path, notes)
+
+
+def _write_time(time: datetime) -> tuple[str, str]:
+    """
+    *time* as Go writes it, in milliseconds; and why that is not what it was,
+    "" if it is. No text at all if Go would take it for none.
+    """
+    minute = timedelta(minutes=1)
+    # Messages' times are aware, with a fixed offset.
+    offset = time.utcoffset() or timedelta()
+    why = "times have milliseconds only" if time.microsecond % 1_000 else ""
+    if offset % minute:
+        why = "offsets must be whole minutes"
+        try:
+            # Towards zero: a zone of a whole day is invalid.
+            time = time.astimezone(timezone(int(offset / minute) * minute))
+        except OverflowError:
+            time = NO_TIME
+
+    if time == NO_TIME:
+        return "", "the year 1 means no time in bubo"
+
+    text = time.isoformat(timespec="milliseconds")
+    return text.removesuffix("+00:00") + "Z" * text.endswith("+00:00"), why
 
 
 def _write_meta(

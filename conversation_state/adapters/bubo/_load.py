@@ -1,11 +1,15 @@
 """
-From bubo's messages to ours.
+From bubo's messages to ours; and the constants of the format, in the order it writes
+them, and their values.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from conversation_state.adapters._notes import own_of
 from conversation_state.adapters._reading import (
@@ -19,18 +23,6 @@ from conversation_state.adapters._wire import (
     MessageLoader,
     decode_base64,
     parse_data_url,
-)
-from conversation_state.adapters.bubo._values import (
-    AUDIO,
-    CALL,
-    ENVELOPE,
-    NIL,
-    NO_TIME,
-    SOURCE,
-    format_of,
-    media_type_of,
-    time_of,
-    uuid_of,
 )
 from conversation_state.messages import (
     AssistantMessage,
@@ -50,7 +42,39 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = ["BuboLoader", "load"]
+__all__ = [
+    "AUDIO",
+    "ENVELOPE",
+    "NIL",
+    "NO_TIME",
+    "SOURCE",
+    "BuboLoader",
+    "format_of",
+    "load",
+    "media_type_of",
+    "uuid_of",
+]
+
+# The name of the format: of its notes, and the source of its unknown parts.
+SOURCE = "bubo"
+
+ENVELOPE = ("run_id", "turn_id", "sender", "timestamp", "meta")
+CALL = ("id", "name", "arguments")
+AUDIO = ("data", "format")
+
+# Go's zero values: bubo omits the fields that have them, so they mean "missing".
+NIL = UUID(int=0)
+NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
+
+_HEX = "[0-9a-fA-F]"
+_UUID = re.compile(rf"{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}|{_HEX}{{32}}")
+# All layouts that bubo reads; `fromisoformat` reads others, too. From Python 3.14 on it
+# takes the hour 24 for the next day, which Go refuses.
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d"
+    r"(?:[T ](?!24)\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?",
+    re.ASCII,
+)
 
 _COMMON = frozenset({*ENVELOPE, "type"})
 _RESULT = _COMMON | {"tool_call_id", "tool_name"}
@@ -336,3 +360,64 @@ def _is_refusal(content: str | list[Part]) -> bool:
         and bool(content[0].text)
         and not own_of(content[0].metadata)
     )
+
+
+def uuid_of(text: str) -> UUID | None:
+    """
+    The UUID that *text* is, in one of the forms that Go reads; None if it is
+    none.
+
+    >>> uuid_of("urn:uuid:01890a5d-ac96-774b-bcce-b302099a8057")
+    UUID('01890a5d-ac96-774b-bcce-b302099a8057')
+    """
+    if text[:9].lower() == "urn:uuid:":
+        text = text[9:]
+    elif text.startswith("{") and text.endswith("}"):
+        text = text[1:-1]
+
+    return UUID(text) if _UUID.fullmatch(text) else None
+
+
+def time_of(text: str) -> datetime | None:
+    """
+    The time that *text* is; in UTC without a zone, None if it is invalid.
+
+    >>> print(time_of("2024-02-29 12:30:05.5Z"))
+    2024-02-29 12:30:05.500000+00:00
+    """
+    if not _TIME.fullmatch(text):
+        return None
+
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def media_type_of(format: str) -> str:  # noqa: A002 - bubo's word
+    """
+    The media type of audio in *format*.
+
+    >>> media_type_of("mp3"), media_type_of("wav"), media_type_of("")
+    ('audio/mpeg', 'audio/wav', '')
+    """
+    if format == "mp3":
+        return "audio/mpeg"
+
+    return f"audio/{format}" if format else ""
+
+
+def format_of(media_type: str) -> str:
+    """
+    The format of audio of *media_type*; "" if that is not audio.
+
+    >>> format_of("audio/mpeg"), format_of("audio/wav"), format_of("video/mp4")
+    ('mp3', 'wav', '')
+    """
+    kind, _, subtype = media_type.partition("/")
+    if kind != "audio":
+        return ""
+
+    return "mp3" if subtype == "mpeg" else subtype

@@ -11,7 +11,6 @@ import attrs
 
 from conversation_state.adapters._notes import notes_of, with_notes
 from conversation_state.adapters._reading import (
-    describe_failure,
     is_list,
     is_map,
     note_mended,
@@ -78,35 +77,24 @@ class GeminiLoader(MessageLoader):
         self._noted = 0
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
-        node = CasedObject(self, payload, "$")
-        if "contents" in payload:
-            if "candidates" in payload:
-                what = "has both contents and candidates; expected one of them"
-                self.problem("$", what)
-                return []
-
-            messages = self.system(node)
+        if "contents" in payload and "candidates" not in payload:
+            messages = self.system(CasedObject(self, payload, "$"))
             if is_list(payload["contents"]):
                 return messages + self.history(payload["contents"], "$.contents")
 
-            node.wrong("contents", "a list of contents")
-        elif payload.get("error") is not None:
-            why = describe_failure(payload["error"])
-            self.problem("$.error", f"is the provider's error: {why}")
-        elif is_response(payload):
-            return [
-                message
-                for info in read_response(self, payload)
-                for message in self.content(info.raw, info.path, info.prefix, info)
-            ]
-        else:
-            self.problem(
-                "$",
-                "has neither contents nor candidates; expected a request, a list of "
-                "contents, or a response",
-            )
+            self.wrong("$.contents", payload["contents"], "a list of contents")
+            return []
 
-        return []
+        is_answer = payload.get("error") is None and is_response(payload)
+        if "contents" in payload or not is_answer:
+            self.refuse_document(payload, "contents", "candidates", "contents")
+            return []
+
+        return [
+            message
+            for info in read_response(self, payload)
+            for message in self.content(info.raw, info.path, info.prefix, info)
+        ]
 
     def system(self, payload: CasedObject) -> list[Message]:
         key = payload.key("systemInstruction")
