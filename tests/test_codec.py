@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypedDict
@@ -350,18 +350,6 @@ class TestEncode:
 
         assert {"n": float(number)} == decode(data).metadata
 
-    @pytest.mark.parametrize("digits", [20, 21, 300])
-    def test_integers_of_many_digits(self, digits):
-        """
-        An integer of more than 64 bits is refused, also where a float could hold it.
-        """
-        data = encode(UserMessage("hi", metadata={"n": 0.25})).replace(
-            b"0.25", b"9" * digits
-        )
-
-        with pytest.raises(DecodeError, match="64 bits"):
-            decode(data)
-
     def test_writes_any_sequence_of_messages(self):
         """
         A list and a state's view of its messages are read as a tuple.
@@ -399,15 +387,6 @@ class TestDecode:
         Bytes of any kind, and text.
         """
         assert UserMessage("Zürich") == decode(kind(encode(UserMessage("Zürich"))))
-
-    def test_takes_bytes_that_lie_apart(self):
-        """
-        Also a view whose bytes are not next to each other.
-        """
-        data = encode(UserMessage("Zürich"))
-        spread = b"".join(bytes([each, 0]) for each in data)
-
-        assert UserMessage("Zürich") == decode(memoryview(spread)[::2])
 
     @pytest.mark.parametrize("data", [None, 5, ["a"], object()])
     def test_refuses_what_has_no_bytes(self, data):
@@ -872,16 +851,6 @@ class TestProblems:
             "$.messages[1].parts[2]",
         } == {line.partition(": ")[0] for line in wrong(data)}
 
-    def test_all_lengths(self):
-        """
-        A length is checked though the entries of another one are wrong.
-        """
-        found = wrong(state(messages="none", init_len=9, init_ledger_len=9))
-
-        assert {"$.messages", "$.init_ledger_len"} == {
-            line.partition(": ")[0] for line in found
-        }
-
     def test_at_most_a_hundred(self):
         """
         A hundred are listed, the rest is counted.
@@ -944,17 +913,6 @@ class TestProblems:
             f"$.message.metadata.a{'[0]' * 99}: nested more than 100 levels deep"
             == (found)
         )
-
-    def test_facts(self):
-        """
-        The error has the problems, each with its path.
-        """
-        with pytest.raises(DecodeError) as caught:
-            from_data(document_of(role="user", content=5))
-
-        problem = Problem("$.message.content", "expected a text, got 5")
-        assert (problem,) == caught.value.problems
-        assert isinstance(caught.value, ValueError)
 
 
 class TestUnknown:
@@ -1352,15 +1310,6 @@ class TestHostile:
         is_read_or_refused(data, from_data)
         is_read_or_refused(json.dumps(data), decode)
 
-    @given(st.sampled_from([*_decode.READS]), look_alikes())
-    def test_look_alikes_in_place(self, kind, value):
-        """
-        And what they hold, where it belongs.
-        """
-        data = document(kind, **{kind: value})
-
-        is_read_or_refused(data, from_data)
-
     @given(st.binary() | texts())
     def test_anything(self, data):
         """
@@ -1416,26 +1365,6 @@ class TestHostile:
         assert problem.path.startswith(place)
         assert f"is the same object as at {place}, which holds itself" == problem.what
 
-    def test_long_path(self):
-        """
-        A long path is shown with its beginning and its end.
-        """
-        value: Any = []
-        value.append(value)
-        for number in range(20):
-            value = {f"k{number}_{'x' * 40}": value}
-
-        data = document_of(role="user", content="", metadata=value)
-        with pytest.raises(DecodeError) as caught:
-            from_data(data)
-
-        (problem,) = caught.value.problems
-        start, end = problem.path.split("[...]")
-
-        assert start.startswith(f"$.message.metadata.k19_{'x' * 40}.k18_")
-        assert end.endswith(f".k1_{'x' * 40}.k0_{'x' * 40}[0]")
-        assert 250 == len(start) == len(end)
-
     def test_same_object_in_many_places(self):
         """
         What is in many places, and in none of them in itself, is read.
@@ -1446,28 +1375,6 @@ class TestHostile:
         )
 
         assert UserMessage("", metadata={"x": shared, "y": [shared]}) == from_data(data)
-
-    @pytest.mark.parametrize("shared", [[1, 2], {"a": 1}, [[1], 2], []])
-    def test_same_object_is_looked_at_once(self, shared):
-        """
-        What is in many places is looked at once, whatever there is in it.
-        """
-
-        class Looks:
-            def __getattribute__(self, name):
-                looks.append(name)
-                return object.__getattribute__(self, name)
-
-        looks: list[str] = []
-        if isinstance(shared, dict):
-            shared = {**shared, "look": Looks()}
-        else:
-            shared = [*shared, Looks()]
-
-        structure([shared] * 9, Any)
-
-        # One with the class of an object, and one with that of an array.
-        assert ["__class__"] * 2 == looks
 
     def test_parameters_that_hold_themselves(self):
         """
@@ -1810,23 +1717,6 @@ class TestRegister:
         with pytest.raises(ValueError, match="holds itself"):
             Codec().register(Tree, "tree").encode(tree)
 
-    @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-    def test_refuses_what_json_can_not_represent(self, number):
-        """
-        Before it is written.
-        """
-        with pytest.raises(ValueError, match="JSON can't represent"):
-            self.CODEC.encode(Leaf(number))
-
-    def test_numbers_beyond_64_bits(self):
-        """
-        Are distinguished from floats in classes of users', too.
-        """
-        data = self.CODEC.encode(Leaf(5)).replace(b":5", b":18446744073709551616")
-
-        with pytest.raises(DecodeError, match="more than 64 bits"):
-            self.CODEC.decode(data)
-
     @pytest.mark.parametrize(
         ("cls", "kind", "error", "message"),
         [
@@ -1863,42 +1753,6 @@ class TestRegister:
             Codec().register(Odd, "odd")
 
 
-class Text(str):
-    """
-    A text whose `str` is another text.
-    """
-
-    __slots__ = ()
-
-    def __str__(self):
-        return "wrong"
-
-    def __repr__(self):
-        return "wrong"
-
-
-class Whole(int):
-    """
-    An integer whose `int` is another number.
-    """
-
-    def __int__(self):
-        return 99
-
-    __index__ = __int__
-
-
-class Fraction(float):
-    """
-    A float whose `float` is another number.
-    """
-
-    __slots__ = ()
-
-    def __float__(self):
-        return -1.0
-
-
 class Identifier(UUID):
     pass
 
@@ -1914,21 +1768,20 @@ def enumerated(text):
     return next(iter(StrEnum("Enumerated", {"MEMBER": text})))
 
 
-def oddly(value, text=Text):
+def oddly(value):
     """
-    A JSON value with all it is made of as instances of subclasses.
+    A JSON value with all texts and integers in it as members of enums.
     """
     if isinstance(value, str):
-        return text(value)
+        return enumerated(value)
 
     if isinstance(value, dict):
-        return {text(key): oddly(item, text) for key, item in value.items()}
+        return {enumerated(key): oddly(item) for key, item in value.items()}
 
     if isinstance(value, list):
-        return [oddly(item, text) for item in value]
+        return [oddly(item) for item in value]
 
-    kinds = {int: Whole, float: Fraction}
-    return kinds.get(type(value), lambda same: same)(value)
+    return IntEnum("Whole", {"N": value})["N"] if type(value) is int else value
 
 
 JSON_LIKE = {"key": ["value", 3, 0.5, True, None, {"inner": "text"}], "n": 1}
@@ -2019,32 +1872,20 @@ class TestSubclasses:
     be made: no value exists that can't be written.
     """
 
-    @pytest.mark.parametrize("text", [Text, enumerated], ids=["text", "enum"])
     @pytest.mark.parametrize("number", range(len(MAKERS)))
-    def test_are_made_plain(self, number, text):
+    def test_are_made_plain(self, number):
         """
-        Enums, and texts, numbers, UUIDs and times of any other subclass are
-        kept as what they are without it, in every field.
+        Enums, and UUIDs and times of a subclass, are kept as what they are without it,
+        in every field.
         """
         make = MAKERS[number]
         plain = make(str, lambda value: value, UUID, datetime)
-        odd = make(text, partial(oddly, text=text), Identifier, Time)
+        odd = make(enumerated, oddly, Identifier, Time)
 
         assert plain == odd
         assert repr(plain) == repr(odd)
         assert encode(plain) == encode(odd)
         assert plain == decode(encode(odd))
-
-    @given(json_values())
-    def test_in_any_json(self, value):
-        """
-        Wherever in metadata they are.
-        """
-        plain = UserMessage("", metadata={"value": value})
-        odd = UserMessage("", metadata={"value": oddly(value)})
-
-        assert repr(plain) == repr(odd)
-        assert encode(plain) == encode(odd)
 
     @pytest.mark.parametrize(
         "cls",

@@ -326,34 +326,6 @@ class TestCalibrated:
         assert 1 == len(asked)
         assert 4 == len(message._weights) // 2
 
-    def test_remembers_the_counter_that_it_asks(self):
-        """
-        A message that is counted by the scaled counter first is known to the
-        other one, too.
-        """
-        asked = []
-
-        def slow(message):
-            asked.append(message)
-            return 10
-
-        counter = calibrated(slow, [([UserMessage("ho")], 15)])
-        message = UserMessage("hi")
-        asked.clear()
-
-        assert [15, 10] == [count(message, counter), count(message, slow)]
-        assert 1 == len(asked)
-
-    def test_equal_ratios_are_equal(self):
-        """
-        Twice the same sample adds no information.
-        """
-        sample = ([UserMessage("a" * 40)], 14)
-
-        assert calibrated(by_characters, [sample]) == calibrated(
-            by_characters, [sample, sample]
-        )
-
     @pytest.mark.parametrize(
         ("samples", "expected"),
         [
@@ -504,12 +476,6 @@ class TestTokenBudget:
         assert limit == budget.effective_input_limit
         assert max(limit - used, 0) == budget.available(used)
 
-    def test_counts_zero_as_given(self):
-        """
-        A window of 0 is a window, and leaves nothing.
-        """
-        assert 0 == TokenBudget(context_window=0).effective_input_limit
-
     @pytest.mark.parametrize(
         "reserved",
         [
@@ -555,22 +521,6 @@ class TestTokenBudget:
 
         with pytest.raises(ValueError, match=f"{name} is {wrong!r}"):
             TokenBudget(**fields)
-
-    def test_refuses_negative_use(self):
-        """
-        What is used can't be less than nothing.
-        """
-        with pytest.raises(ValueError, match="used is -5"):
-            TokenBudget(context_window=10).available(-5)
-
-    def test_is_a_value(self):
-        """
-        Budgets of equal numbers are equal, and survive pickling.
-        """
-        budget = TokenBudget(context_window=10, overhead=3)
-
-        assert TokenBudget(context_window=10, overhead=3) == budget
-        assert budget == pickle.loads(pickle.dumps(budget))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pickle
 import socket
 import sys
 from importlib import import_module
-from unittest.mock import Mock
 
 import pytest
 import tiktoken
@@ -410,14 +409,6 @@ class TestOnce:
         assert f"by_encoding({TINY.encode_ordinary!r})" == repr(
             by_encoding(TINY.encode_ordinary)
         )
-
-    def test_shows_mocks(self):
-        """
-        A mock in the place of an encoding is shown like any function.
-        """
-        encode = Mock(return_value=[1])
-
-        assert f"by_encoding({encode!r})" == repr(by_encoding(encode))
 
 
 def test_importing_the_room_loads_no_extra():

@@ -2,15 +2,12 @@
 Documents: the results of a search, kept through JSON.
 """
 
-import copy
 import json
 import math
-import pickle
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,18 +82,6 @@ class TestConstruct:
 
         assert ("", "", {}) == (empty.id, empty.content, dict(empty.metadata))
 
-    def test_texts_are_plain(self):
-        """
-        A subclass of `str` is kept as a plain one.
-        """
-
-        class Text(str):
-            __slots__ = ("note",)
-
-        document = Document(Text("1"), Text("a"))
-
-        assert [str, str] == [type(document.id), type(document.content)]
-
     def test_unknown_by_keyword(self):
         """
         What a newer version wrote is named: it could be taken for metadata.
@@ -123,31 +108,6 @@ class TestConstruct:
         mine["more"] = []
 
         assert Document("1", "", {"tags": ["a"]}) == document
-
-    @pytest.mark.parametrize("field", ["id", "content", "metadata", "score", "new"])
-    def test_is_frozen(self, field):
-        """
-        Nothing can be set, neither on a document nor on one that a verb made.
-        """
-        for document in (EMPTY, EMPTY.with_score(1)):
-            with pytest.raises(AttributeError):
-                setattr(document, field, "")
-
-    @given(documents())
-    def test_is_a_value(self, document):
-        """
-        Equal documents are made of equal things, wherever they come from.
-        """
-        again = Document(
-            document.id, document.content, document.metadata, unknown=document.unknown
-        )
-
-        assert document == again
-        assert hash(document) == hash(again)
-        assert document == pickle.loads(pickle.dumps(document))
-        assert document == copy.deepcopy(document)
-        assert document == attrs.evolve(document)
-        assert document != document.with_extra_info(f"{document.extra_info} more")
 
 
 class TestSaid:

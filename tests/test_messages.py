@@ -4,7 +4,6 @@ Messages: their roles, content and metadata.
 
 import copy
 import os
-import pickle
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -13,7 +12,6 @@ from uuid import UUID
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from conversation_state import (
     AssistantMessage,
@@ -42,15 +40,10 @@ from conversation_state.parts import (
     VideoPart,
 )
 from conversation_state.testing.laws import (
-    copies_are_equal,
-    equal_values_hash_alike,
     replacing_nothing_changes_nothing,
 )
 from conversation_state.testing.strategies import (
-    envelopes,
-    log_probs,
     messages,
-    response_metas,
     texts,
     timestamps,
 )
@@ -619,16 +612,6 @@ class TestLogProb:
 
             assert shown in str(raised.value)
 
-    @given(log_probs(), log_probs())
-    def test_value(self, a, b):
-        """
-        Frozen, hashable, equal by content, and copied.
-        """
-        equal_values_hash_alike(a, b)
-        copies_are_equal(a)
-        with pytest.raises(AttributeError):
-            a.token = "b"
-
 
 class TestResponseMeta:
     def test_defaults(self):
@@ -672,16 +655,6 @@ class TestResponseMeta:
             ResponseMeta(**fields)
 
         assert f"ResponseMeta.{shown}" in str(raised.value)
-
-    @given(response_metas(), response_metas())
-    def test_value(self, a, b):
-        """
-        Frozen, hashable, equal by content, and copied.
-        """
-        equal_values_hash_alike(a, b)
-        copies_are_equal(a)
-        with pytest.raises(AttributeError):
-            a.model = "b"
 
 
 class TestReplace:
@@ -741,22 +714,6 @@ class TestReplace:
 
 
 class TestValue:
-    @given(messages(), messages())
-    def test_equal_values_hash_alike(self, a, b):
-        """
-        Equal messages have equal hashes.
-        """
-        equal_values_hash_alike(a, b)
-        equal_values_hash_alike(a, a.replace())
-
-    @given(messages())
-    def test_copies(self, message):
-        """
-        Copied and pickled, it is equal, and shown the same.
-        """
-        copies_are_equal(message)
-        assert str(message) == str(pickle.loads(pickle.dumps(message)))
-
     @pytest.mark.parametrize("kind", KINDS)
     def test_equal_by_content(self, kind):
         """
@@ -829,17 +786,6 @@ class TestValue:
         assert 5 == len({make_message(kind) for kind in KINDS})
         assert UserMessage("hi") != "hi"
 
-    @given(messages(), st.sampled_from(["name", "run_id", "metadata", "role", "other"]))
-    def test_frozen(self, message, name):
-        """
-        Nothing can be set, deleted or added.
-        """
-        for field in (name, *message._own_fields()):
-            with pytest.raises(AttributeError):
-                setattr(message, field, None)
-            with pytest.raises(AttributeError):
-                delattr(message, field)
-
     @pytest.mark.parametrize("kind", KINDS)
     def test_repr(self, kind):
         """
@@ -850,23 +796,6 @@ class TestValue:
         assert shown.startswith(f"{kind.__name__}(")
         assert shown.endswith(", name='ann')")
         assert "run_id" not in shown
-
-    def test_subclass_of_str(self):
-        """
-        A subclass of `str` is kept as a plain one.
-        """
-
-        class Text(str):
-            __slots__ = ("note",)
-
-        message = make_message(
-            ToolMessage, Text("a"), tool_call_id=Text("1"), name=Text("b")
-        )
-
-        assert [str, str, str] == [
-            type(text) for text in (message.content, message.tool_call_id, message.name)
-        ]
-        assert str is type(ResponseMeta(Text("stop")).finish_reason)
 
 
 EVERYTHING = """
@@ -1116,13 +1045,3 @@ class TestEnvelope:
         assert text == message.text
         assert message.is_error is True
         assert "c1" == message.tool_call_id
-
-    @given(envelopes(), envelopes())
-    def test_value(self, a, b):
-        """
-        Envelopes are frozen, hashable, equal by content, and copied.
-        """
-        equal_values_hash_alike(a, b)
-        copies_are_equal(a)
-        with pytest.raises(AttributeError):
-            a.name = "other"

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from conversation_state import UserMessage
-from conversation_state.errors import MissingVariableError, TemplateError
-from conversation_state.templates import Template
 from conversation_state.templates._bounds import (
-    MAX_CHARACTERS,
     MAX_LEVELS,
     MAX_STEPS,
     MAX_WIDTH,
@@ -31,26 +27,6 @@ class TestMeter:
 
         with pytest.raises(Refused, match="200,000 steps"):
             meter.step()
-
-    def test_characters(self):
-        """
-        As many written characters as there may be, and no more.
-        """
-        meter = Meter()
-        meter.write(MAX_CHARACTERS)
-
-        with pytest.raises(Refused, match="1,000,000 characters"):
-            meter.write(1)
-
-    def test_values(self):
-        """
-        A value in between may be as long as the result.
-        """
-        meter = Meter()
-        meter.make(MAX_CHARACTERS)
-
-        with pytest.raises(Refused, match="1,000,000 characters or items"):
-            meter.make(MAX_CHARACTERS + 1)
 
     @pytest.mark.parametrize("number", [MAX_WIDTH, -MAX_WIDTH, 0])
     def test_width(self, number):
@@ -97,25 +73,3 @@ class TestMeter:
         assert 2 * MAX_LEVELS + 32 == Meter().measure(value)
         with pytest.raises(Refused, match="100 levels deep"):
             Meter().measure([value])
-
-
-class TestErrors:
-    def test_no_path(self):
-        """
-        A missing item of a value without a name is called by its key alone.
-        """
-        with pytest.raises(MissingVariableError) as raised:
-            Template(UserMessage("{{ {}['a'] }}"), syntax="jinja2").format({})
-
-        assert "a" == raised.value.variable
-
-    def test_only_the_beginning(self):
-        """
-        An error shows the beginning of a long template, on one line.
-        """
-        text = f"{' ' * 400}{{{{ a"
-
-        with pytest.raises(TemplateError) as raised:
-            Template(UserMessage(text), syntax="jinja2").format({"a": 1})
-
-        assert "..." == raised.value.template

@@ -574,14 +574,6 @@ class TestKinds:
         assert "can't describe f(): unknown name Json in the type of x[" in problem
         assert "as a class, or as `type Json = ...` (Python 3.12)" in problem
 
-    def test_choice_that_is_no_text(self):
-        """
-        A value that UTF-8 can't represent is reported with its parameter.
-        """
-        assert "can't describe f(): a value of x holds '\\ud800'" in refused(
-            lambda: of_kind(Literal["\ud800"])
-        )
-
     def test_variables_of_bases(self):
         """
         What a base's type variable stands for is known however far away it is.
@@ -1145,18 +1137,6 @@ class TestFromFunction:
 
         assert "f" == tool.name
         assert {"c": INTEGER} == thaw(tool.schema)["properties"]
-
-    def test_partial_of_a_partial(self):
-        """
-        Of what is bound twice, too, whatever wraps it.
-        """
-
-        def f(a: int, b: int, c: int = 3): ...
-
-        inner = wrapped(functools.partial(f, b=2))
-        schema = thaw(ToolInfo.from_function(inner, name="f").schema)
-
-        assert ["a"] == schema["required"]
 
     def test_signature_of_a_decorator(self):
         """

@@ -14,8 +14,6 @@ from conversation_state._persistent import FrozenMap
 from conversation_state.errors import ConversationStateError, InvalidUsageError
 from conversation_state.testing.laws import (
     adding_is_a_commutative_monoid,
-    copies_are_equal,
-    equal_values_hash_alike,
     larger_is_a_semilattice,
 )
 from conversation_state.testing.strategies import (
@@ -305,31 +303,6 @@ class TestMinus:
 
 
 class TestValue:
-    @given(usages(), usages())
-    def test_equal_values_hash_alike(self, a, b):
-        """
-        Equal usages have equal hashes.
-        """
-        equal_values_hash_alike(a, b)
-        equal_values_hash_alike(a, attrs.evolve(a))
-
-    @given(usages() | prompt_tokens_details() | completion_tokens_details())
-    def test_copies(self, value):
-        """
-        Copied and pickled, it is equal.
-        """
-        copies_are_equal(value)
-
-    @pytest.mark.parametrize(("kind", "name"), FIELDS)
-    def test_frozen(self, kind, name):
-        """
-        Nothing can be set or added.
-        """
-        with pytest.raises(AttributeError):
-            setattr(kind(), name, 1)
-        with pytest.raises(AttributeError):
-            kind().other = 1
-
     @given(st.data())
     def test_no_two_fields_are_one(self, data):
         """
