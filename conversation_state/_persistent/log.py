@@ -11,10 +11,9 @@ collector one object to visit instead of one object and a tuple of up to 32
 references, and 80 bytes instead of 240. A cell refers only to versions before
 it, so nothing keeps an abandoned future alive.
 
-Nothing here is ever changed once another version can see it, with one
-exception that no reader can notice: blocks and cells remember folds (see
-`Log.fold`). These are single stores of values that are equal whichever thread computes
-them, so threads may race to make them, and to forget them.
+Nothing here is ever changed once another version can see it, with one exception that
+no reader can notice: blocks and cells remember folds (`Log.fold`). Each is a single
+store of a value that is equal whichever thread computes it, so threads may race.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from itertools import chain, islice
 from operator import index, is_
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
-from conversation_state._persistent.content import are_identical
+from conversation_state._persistent.content import are_identical, count_common
 from conversation_state._persistent.frozen import check_iterable
 from conversation_state._persistent.trunk import (
     BARE,
@@ -38,7 +37,7 @@ from conversation_state._persistent.trunk import (
     with_fold,
     without_fold,
 )
-from conversation_state._wording import format_count, shorten_repr
+from conversation_state._wording import format_count
 from conversation_state.pickling import Maker
 
 __all__ = ["Log"]
@@ -161,8 +160,7 @@ class Log(Sequence[T], Generic[T]):
             log: Any = self
             for _ in range(back):
                 before = log._before
-                if before.__class__ is tuple:
-                    # `before` holds the items up to log's last one.
+                if before.__class__ is tuple:  # the items before log's last one
                     return _make_version(log._trunk, before[: count - full])
 
                 log = before
@@ -186,17 +184,17 @@ class Log(Sequence[T], Generic[T]):
 
         ours, theirs = self._trunk, other._trunk
         if ours is theirs:
-            least = min(self._fill, other._fill)
+            least = ours.full + min(self._fill, other._fill)
             # One log is a later version of the other in the same block, so nothing has
             # to be compared.
-            if self._version_with(least) is other._version_with(least) is not None:
-                return ours.full + least
+            if self.take(least) is other.take(least):
+                return least
 
-            return ours.full + _common_length(self._tail_items(), other._tail_items())
+            return ours.full + count_common(self._tail_items(), other._tail_items())
 
         number = ours.shared(theirs)
         while True:
-            common = _common_length(self._items_of(number), other._items_of(number))
+            common = count_common(self._items_of(number), other._items_of(number))
             if common < WIDTH:
                 return (number << BITS) + common
 
@@ -271,8 +269,7 @@ class Log(Sequence[T], Generic[T]):
         one, at most 32 steps. *step* must be pure, and *key* must stand for
         the same *step* and *start* always.
 
-        The last sixteen keys are remembered; one more, and the first is folded
-        again from the beginning when it is asked for.
+        The last sixteen keys are remembered.
         """
         newer: list[T] = []
         state: S
@@ -300,7 +297,7 @@ class Log(Sequence[T], Generic[T]):
             log = log._before
 
         newer.extend(reversed(log))
-        state = self._fold_trunk(step, start, key)
+        state = self._trunk.fold(step, start, key)
         state = reduce(step, reversed(newer), state)
         self._folds = with_fold(self._folds, (key, state, None))
         return state
@@ -325,28 +322,8 @@ class Log(Sequence[T], Generic[T]):
         if not results:
             return
 
-        at_blocks = islice(results, WIDTH - 1, None, WIDTH)
-        for block, state in zip(self._trunk.blocks(), at_blocks, strict=False):
-            block.folds = with_fold(block.folds, (key, state))
-
+        self._trunk.remember_fold(islice(results, WIDTH - 1, None, WIDTH), key)
         self._folds = with_fold(self._folds, (key, results[-1], None))
-
-    def _fold_trunk(self, step: Callable[[S, T], S], start: S, key: object) -> S:
-        trunk, state = self._trunk, start
-        number = trunk.full >> BITS
-        for block in trunk.blocks_backwards():
-            known = [kept for name, kept in block.folds if name is key or name == key]
-            if known:
-                state = known[0]
-                break
-
-            number -= 1
-
-        for block in trunk.blocks(number):
-            state = reduce(step, block.items, state)
-            block.folds = with_fold(block.folds, (key, state))
-
-        return state
 
     def _push_tail(self) -> Trunk:
         """
@@ -388,24 +365,11 @@ class Log(Sequence[T], Generic[T]):
             items.append(before._last)
             before = before._before
 
-        if len(items) < count:
-            # The items before those were not appended one by one.
+        if len(items) < count:  # the items before those were not appended one by one
             items.extend(before[: len(items) - count - 1 : -1])
 
         items.reverse()
         return items
-
-    def _version_with(self, fill: int) -> object:
-        """
-        The version of this block with *fill* items; None if it is not referenced.
-        """
-        log: Any = self
-        for _ in range(self._fill - fill):
-            log = log._before
-            if log.__class__ is tuple:
-                return None
-
-        return log
 
     def _items_of(self, number: int) -> tuple[T, ...]:
         """
@@ -472,16 +436,13 @@ class Log(Sequence[T], Generic[T]):
 
             return trunk.block(number).items[at & MASK]
 
-        position = shorten_repr(at if at >= 0 else at - end)
-        msg = f"position {position} of a log of {format_count(end, 'item')}"
+        given = at if at >= 0 else at - end
+        msg = f"position {given} of a log of {format_count(end, 'item')}"
         raise IndexError(msg)
 
     def _take_slice(self, at: slice) -> Log[T]:
         start, stop, step = at.indices(len(self))
         if step == 1:
-            if start >= stop:
-                return _EMPTY
-
             log = self.take(stop)
             return _EMPTY.extend(list(log.iterate(start))) if start else log
 
@@ -493,7 +454,8 @@ class Log(Sequence[T], Generic[T]):
     def __reversed__(self) -> Iterator[T]:
         blocks = map(items_of, self._trunk.blocks_backwards())
         return chain(
-            reversed(self._tail_items()), chain.from_iterable(map(reversed, blocks))
+            reversed(self._tail_items()),
+            chain.from_iterable(map(reversed, blocks)),
         )
 
     def __eq__(self, other: object) -> bool:
@@ -531,18 +493,6 @@ def _make_cell(trunk: Trunk, before: Any, last: Any, fill: int) -> Log[Any]:
 
 def _make_version(trunk: Trunk, tail: tuple[Any, ...]) -> Log[Any]:
     return _make_cell(trunk, tail[:-1], tail[-1], len(tail))
-
-
-def _common_length(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
-    least = min(len(a), len(b))
-    if a[:least] == b[:least]:  # at C speed, and identity is asked first
-        return least
-
-    at = 0
-    while a[at] is b[at] or a[at] == b[at]:
-        at += 1
-
-    return at
 
 
 _LOG = Maker("Log", _make_cell)

@@ -1,13 +1,14 @@
 """
 The trunk of a log: full blocks of 32 items in a 32-way trie of plain tuples.
 
-What lives here: the trie, which knows blocks and their numbers. What does
-not: items at the end of a log, versions, folding (`log`).
+What lives here: the trie, which knows blocks and their numbers, and what folds
+gave at each block. What does not: items at the end of a log, and versions (`log`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -167,6 +168,33 @@ class Trunk:
             root = root[0]
 
         return Trunk(count << BITS, shift, _cut_nodes(root, shift - BITS, count - 1))
+
+    def fold(self, step: Callable[[Any, Any], Any], start: Any, key: object) -> Any:
+        """
+        *step* folded over all items; resumed at the last block that remembers it
+        under *key*, and remembered at all blocks behind that.
+        """
+        state, number = start, self.full >> BITS
+        for block in self.blocks_backwards():
+            known = [kept for name, kept in block.folds if name is key or name == key]
+            if known:
+                state = known[0]
+                break
+
+            number -= 1
+
+        for block in self.blocks(number):
+            state = reduce(step, block.items, state)
+            block.folds = with_fold(block.folds, (key, state))
+
+        return state
+
+    def remember_fold(self, results: Iterable[Any], key: object) -> None:
+        """
+        Remember what a fold under *key* gives at the end of each block.
+        """
+        for block, state in zip(self.blocks(), results, strict=False):
+            block.folds = with_fold(block.folds, (key, state))
 
     def shared(self, other: Trunk) -> int:
         """
