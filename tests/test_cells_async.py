@@ -14,7 +14,6 @@ import pytest
 
 from conversation_state import Aggregator, Usage, UserMessage, _waiting, cells
 from conversation_state.cells import _cell
-from conversation_state.cells._versions import Attempts
 from conversation_state.errors import MissingExtraError
 from tests.processes import run_script
 
@@ -37,8 +36,8 @@ def a_turn(lasts_s):
     """
     The turn of a thread that does not get done.
     """
-    turn = Attempts()
-    turn._thread, turn._lasts_s = 0, lasts_s
+    turn = _cell._Attempts()
+    turn._thread, turn.lasts_s = 0, lasts_s
     return turn
 
 

@@ -4,20 +4,96 @@ Cells: reading, swapping and following the current value.
 
 from __future__ import annotations
 
+import time
+from _thread import get_ident
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
-from conversation_state._waiting import TaskWaiter, Waiter, require_anyio, wake_all
+from conversation_state._waiting import (
+    TaskWaiter,
+    Waiter,
+    require_anyio,
+    running_loop,
+    wake_all,
+)
 from conversation_state._wording import shorten_repr
-from conversation_state.cells._versions import Attempts, Version, running_attempts
-from conversation_state.cells._watch import Watch
+from conversation_state.cells._watch import Version, Watch, release_token
 
 __all__ = ["Cell"]
 
 T = TypeVar("T")
 
+# After so many lost races other threads wait, for how long at most, and how long
+# between two looks.
+_MAX_LOST_RACES = 4
+_MAX_WAIT_S = 1.0
+_POLL_S = 0.001
+
+# How often a function may change the cell whose next value it computes.
+_MAX_OWN_CHANGES = 100
+
 _NOTHING_SEEN: Any = object()
+
+
+class _Attempts:
+    """
+    A call of `swap` that lost a race, and its right to go first.
+
+    That right does not stop others from changing the cell: they wait for a
+    while, if they can, and then go on. So no thread starves, and none waits
+    without a limit.
+    """
+
+    __slots__ = ("_lost", "_own", "_start", "_thread", "lasts_s")
+
+    # For how long others wait; set before they can find it as the first.
+    lasts_s: float
+
+    def __init__(self) -> None:
+        self._lost = self._own = 0
+        self._thread = get_ident()
+
+    def begin(self, first: dict[int, _Attempts]) -> None:
+        """
+        Begin another attempt, as the *first* after a few lost races.
+        """
+        if self._lost >= _MAX_LOST_RACES:
+            first.setdefault(0, self)
+
+        self._start = time.monotonic()
+
+    def lose(self, winner: Version[Any]) -> None:
+        """
+        Count a race that was lost to *winner*.
+
+        Raises:
+            RuntimeError: If the function itself made the change too often.
+        """
+        self._lost += 1
+        self._own += winner.during is self
+        # Twice what this attempt took, as the next one may take a bit longer.
+        self.lasts_s = min(2 * (time.monotonic() - self._start) + 0.01, _MAX_WAIT_S)
+        if self._own >= _MAX_OWN_CHANGES:
+            raise RuntimeError(
+                f"can't swap: the function itself changed this cell {self._own} "
+                "times, so that its result was always outdated. Let it return the "
+                "new value and change nothing."
+            )
+
+    def may_be_waited_for(self) -> bool:
+        """
+        Whether this thread may wait for it: not where it runs an event loop, or where
+        its own function swaps, which would wait for itself.
+        """
+        return self._thread != get_ident() and running_loop() is None
+
+
+# The call of `swap` or `aswap` whose function runs here, if it lost a race.
+_running_attempts: ContextVar[_Attempts | None] = ContextVar(
+    "conversation_state.cells", default=None
+)
 
 
 class Cell(Generic[T]):
@@ -53,7 +129,7 @@ class Cell(Generic[T]):
         self._watches: dict[Watch[T], None] = {}
         self._waiters: deque[Waiter] = deque()
         # Empty, or the call that lost too many races, and goes first.
-        self._first: dict[int, Attempts] = {}
+        self._first: dict[int, _Attempts] = {}
 
     @property
     def value(self) -> T:
@@ -81,23 +157,23 @@ class Cell(Generic[T]):
                 If *function* itself changes this cell whenever it is called.
         """
         self._wait_for_first()
-        # The first attempt makes no `Attempts` object, because most swaps meet no
+        # The first attempt makes no `_Attempts` object, because most swaps meet no
         # other.
         version = self._find_newest()
         new = function(version.value)
         if new is version.value or self._try_append(version, new):
             return new
 
-        attempts = Attempts()
+        attempts = _Attempts()
         # Only one call inside: neither a `return` nor, on Python 3.12, a loop's
         # jump back is covered by the `finally` around it.
         try:
             try:
                 new = self._swap_until_done(attempts, function)
             finally:
-                attempts.end(self._first)
-        finally:
-            attempts.end(self._first)  # an interrupt may have ended the other one
+                release_token(self._first, attempts)
+        finally:  # an interrupt may have ended the other one
+            release_token(self._first, attempts)
 
         return new
 
@@ -114,15 +190,15 @@ class Cell(Generic[T]):
                 If *function* itself changes this cell whenever it is called.
         """
         anyio = require_anyio("Cell.aswap")
-        attempts = Attempts()
+        attempts = _Attempts()
         # Only one call inside, see `swap`.
         try:
             try:
                 new = await self._aswap_until_done(attempts, function, anyio)
             finally:
-                attempts.end(self._first)
-        finally:
-            attempts.end(self._first)  # an interrupt may have ended the other one
+                release_token(self._first, attempts)
+        finally:  # an interrupt may have ended the other one
+            release_token(self._first, attempts)
 
         return new
 
@@ -179,19 +255,10 @@ class Cell(Generic[T]):
     def __repr__(self) -> str:
         return f"<Cell: {shorten_repr(self.value)}>"
 
-    def __copy__(self) -> NoReturn:
-        raise TypeError(
-            "can't copy a Cell: a copy would not see later changes. Share the cell "
-            "itself, or copy its value: Cell(cell.value)."
-        )
-
-    def __deepcopy__(self, _memo: Any) -> NoReturn:
-        self.__copy__()
-
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "can't pickle a Cell: it is shared by the threads of one process. Send "
-            "its value, and join or swap in the result here."
+            "can't copy or pickle a Cell: it is one place for all threads of a "
+            "process. Share the cell itself, or use its value: Cell(cell.value)."
         )
 
     def _find_newest(self) -> Version[T]:
@@ -207,14 +274,16 @@ class Cell(Generic[T]):
 
     def _wait_for_first(self) -> None:
         first = self._first.get(0)
-        if first is not None:
-            first.wait()
+        if first is not None and first.may_be_waited_for():
+            until = time.monotonic() + first.lasts_s
+            while self._first.get(0) is first and time.monotonic() < until:
+                time.sleep(_POLL_S)
 
     def _try_append(self, version: Version[T], value: T) -> bool:
         """
         Whether *value* became the successor of *version*; notifies watchers if so.
         """
-        after = Version(value)
+        after = Version(value, _running_attempts.get())
         try:
             try:
                 # Atomic: of all threads that try it, one adds its own version.
@@ -222,10 +291,8 @@ class Cell(Generic[T]):
                     self._version = after
             finally:
                 self._notify_watchers(version, after)
-        finally:
-            self._notify_watchers(
-                version, after
-            )  # an interrupt may have ended the other one
+        finally:  # an interrupt may have ended the other one
+            self._notify_watchers(version, after)
 
         return version.after[0] is after
 
@@ -233,42 +300,32 @@ class Cell(Generic[T]):
         """
         Call the watchers, and wake those that wait, if *after* won. Idempotent.
         """
-        if version.after.get(0) is not after:
+        if not (self._watches or self._waiters) or version.after.get(0) is not after:
             return
 
         try:
-            if self._watches:
-                self._call_watches()
+            interrupt = None
+            # A copy, as callbacks may begin and close watches.
+            for watch in list(self._watches):
+                # Again after an error, which ended one call: others may be pending.
+                while (error := watch._call_pending()) is not None:
+                    interrupt = interrupt or error
+
+            if interrupt is not None:
+                raise interrupt
         finally:  # also after an interrupt in a callback
             if self._waiters:
                 wake_all(self._waiters)
 
-    def _call_watches(self) -> None:
-        interrupt = None
-        # A copy, as callbacks may begin and close watches.
-        for watch in list(self._watches):
-            # The loop goes on after an error, which ended one call: others may be
-            # pending.
-            while True:
-                try:
-                    watch._call_pending()
-                except BaseException as error:  # noqa: BLE001 - the first is raised below
-                    interrupt = interrupt or error
-                else:
-                    break
-
-        if interrupt is not None:
-            raise interrupt
-
-    def _swap_until_done(self, attempts: Attempts, function: Callable[[T], T]) -> T:
+    def _swap_until_done(self, attempts: _Attempts, function: Callable[[T], T]) -> T:
         while True:
             self._wait_for_first()
             attempts.begin(self._first)
-            version, token = self._find_newest(), running_attempts.set(attempts)
+            version, token = self._find_newest(), _running_attempts.set(attempts)
             try:
                 new = function(version.value)
             finally:
-                running_attempts.reset(token)
+                _running_attempts.reset(token)
 
             if new is version.value or self._try_append(version, new):
                 return new
@@ -276,19 +333,21 @@ class Cell(Generic[T]):
             attempts.lose(version.after[0])
 
     async def _aswap_until_done(
-        self, attempts: Attempts, function: Callable[[T], Awaitable[T]], anyio: Any
+        self, attempts: _Attempts, function: Callable[[T], Awaitable[T]], anyio: Any
     ) -> T:
         while True:
             first = self._first.get(0)
             if first is not None and first is not attempts:
-                await first.await_end(self._first, anyio)
+                with anyio.move_on_after(first.lasts_s):
+                    while self._first.get(0) is first:
+                        await anyio.sleep(_POLL_S)
 
             attempts.begin(self._first)
-            version, token = self._find_newest(), running_attempts.set(attempts)
+            version, token = self._find_newest(), _running_attempts.set(attempts)
             try:
                 new = await function(version.value)
             finally:
-                running_attempts.reset(token)
+                _running_attempts.reset(token)
 
             if new is version.value or self._try_append(version, new):
                 return new
