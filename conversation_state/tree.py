@@ -1,5 +1,10 @@
 """
-The tree of all messages that some states have, and which of them is shown.
+A conversation as user interfaces keep it: messages with alternatives, one of which
+is shown.
+
+What lives here: the tree of all messages that some states have, siblings, and the
+way to the message that is shown. What does not: a tree of *states* to undo and redo
+(`timeline`), and drawings of either.
 """
 
 from __future__ import annotations
@@ -7,20 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import attrs
+
 from conversation_state._lazy import draw_fragment, draw_outline
 from conversation_state._persistent import Log, final
 from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import format_count, shorten_repr
-from conversation_state.aggregator import Aggregator, Entry
+from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.messages import Message
 from conversation_state.pickling import Maker
 from conversation_state.timeline import Timeline
-from conversation_state.tree._positions import EntryPosition, TreeLedger, count_known
 from conversation_state.usage import Usage
 
 __all__ = ["MessageTree", "Node"]
-
-_new = object.__new__
 
 # Stands for the parent of first messages: no identity is empty.
 _ROOT = ""
@@ -48,7 +52,59 @@ class Node(NamedTuple):
     children: tuple[str, ...]
 
 
+class _Position(NamedTuple):
+    """
+    Where an entry was first found: in which log, behind how many others, and, for
+    that of a message, in which state.
+    """
+
+    log: Log[Any]
+    position: int
+    state: Any = None
+
+
+class _TreeLedger(NamedTuple):
+    """
+    The ledger of a whole tree: the union of its states' ledgers, and where each entry
+    was found, by identity.
+    """
+
+    entries: Log[LedgerEntry]
+    places: PMap[str, _Position]
+
+    def with_ledger(
+        self, ledger: Log[LedgerEntry], known: Log[LedgerEntry]
+    ) -> _TreeLedger:
+        """
+        The same with what *ledger* has and this lacks; itself if that is nothing.
+        All that is in *known* is here. Costs what *ledger* has besides that.
+        """
+        start = _count_known(ledger, self.places, known.common_prefix(ledger))
+        if start == len(ledger):
+            return self
+
+        new = []
+        places: Any = self.places.evolver()  # whose `in` type checkers don't know
+        for position, entry in enumerate(ledger.iterate(start), start):
+            if entry.id not in places:
+                places[entry.id] = _Position(ledger, position)
+                new.append(entry)
+
+        if not new:
+            return self
+
+        # Where the ledger begins with this one it is taken as it is, so that states
+        # that grow from it share it.
+        entries = self.entries
+        is_longer = entries.common_prefix(ledger) == len(entries)
+        if is_longer and entries.is_shared_start_of(ledger):
+            return _TreeLedger(ledger, places.persistent())
+
+        return _TreeLedger(entries.extend(new), places.persistent())
+
+
 @final
+@attrs.frozen(init=False, eq=False, repr=False)
 class MessageTree:
     """
     The messages of several states of a conversation as a tree: each message once, as
@@ -65,6 +121,19 @@ class MessageTree:
     Made by `MessageTree.of`. Adding a state costs what is new in it, some ten
     microseconds a message.
 
+    Attributes:
+        states: The states that the tree is made of, without those that brought
+            nothing new.
+
+        joined: The entries that stand behind different ones in different states,
+            after a join, by identity: what else they stand behind than in this tree,
+            where each stands where it was first found; None for nothing.
+
+        head: The identity of the entry that is shown last; None if no message is.
+
+        shown: The state that is shown, with its own ledger, not that of the whole
+            tree: one that was added, or the way to the head.
+
     >>> asked = Aggregator.new().add_user_prompt("Where to?")
     >>> first = asked.add_assistant_message("To the sea.")
     >>> again = first.before(first.entries[-1].id).add_assistant_message("Uphill.")
@@ -76,34 +145,18 @@ class MessageTree:
     'To the sea.'
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_children",
-        "_head",
-        "_ids",
-        "_joined",
-        "_ledger",
-        "_places",
-        "_shown",
-        "_states",
-    )
-
-    # What brought something: an entry, or an entry of the ledger.
-    _states: Log[Aggregator]
+    states: Log[Aggregator]
     # The identities of all entries, in the order in which they came.
     _ids: Log[str]
-    _places: PMap[str, EntryPosition]
+    _places: PMap[str, _Position]
     _children: PMap[str, tuple[str, ...]]
-    # Of entries that also stand behind others: those others.
-    _joined: PMap[str, tuple[str | None, ...]]
-    _ledger: TreeLedger
-    _head: str | None
-    # A state that ends with the head: the one that was added, or the path there.
-    _shown: Aggregator
+    joined: PMap[str, tuple[str | None, ...]]
+    _ledger: _TreeLedger
+    head: str | None
+    shown: Aggregator
 
     def __init__(self) -> None:
-        msg = "make trees with MessageTree.of(*states)"
-        raise TypeError(msg)
+        raise TypeError("make trees with MessageTree.of(*states)")
 
     @classmethod
     def of(cls, *states: Aggregator | Timeline[Aggregator]) -> MessageTree:
@@ -126,11 +179,12 @@ class MessageTree:
                 If something else is given.
         """
         if not states:
-            msg = "a tree is made of at least one state; Aggregator.new() is the first"
-            raise ValueError(msg)
+            raise ValueError(
+                "a tree is made of at least one state: Aggregator.new(), say"
+            )
 
         start = Aggregator.new()
-        ledger = TreeLedger(Log(), pmap())
+        ledger = _TreeLedger(Log(), pmap())
         empty = _make_tree(Log(), Log(), pmap(), pmap(), pmap(), ledger, None, start)
         return empty.add(*states)
 
@@ -157,15 +211,8 @@ class MessageTree:
                 tree = tree._add_state(_check_state(given))
 
         # On the way to the last one others were shown.
-        is_known = tree._states is self._states
-        return self._with_head(tree._head, tree._shown) if is_known else tree
-
-    @property
-    def head(self) -> str | None:
-        """
-        The identity of the entry that is shown last; None if no message is shown.
-        """
-        return self._head
+        is_known = tree.states is self.states
+        return self._with_head(tree.head, tree.shown) if is_known else tree
 
     @property
     def present(self) -> Aggregator:
@@ -173,14 +220,7 @@ class MessageTree:
         The state that is shown, to go on from: the one that was added last, or
         the `path` to the head. Its ledger is that of the whole tree.
         """
-        return self._with_ledger(self._shown)
-
-    @property
-    def shown(self) -> Aggregator:
-        """
-        The state that is shown with its own ledger, not that of the whole tree.
-        """
-        return self._shown
+        return self._with_ledger(self.shown)
 
     @property
     def leaves(self) -> tuple[str, ...]:
@@ -197,24 +237,6 @@ class MessageTree:
         O(n).
         """
         return tuple([self.node(each) for each in self._ids])
-
-    @property
-    def joined(self) -> Mapping[str, tuple[str | None, ...]]:
-        """
-        The entries that stand behind different ones in different states, after a
-        join, by identity: what else they stand behind than in this tree, None for
-        nothing.
-
-        In the tree each stands where it was first found.
-        """
-        return self._joined
-
-    @property
-    def states(self) -> Log[Aggregator]:
-        """
-        The states that the tree is made of, without those that brought nothing new.
-        """
-        return self._states
 
     @property
     def total_usage(self) -> Usage:
@@ -260,8 +282,7 @@ class MessageTree:
             LookupError:
                 If the tree has no such entry.
         """
-        # Also for None, which `path` takes: no way leads through the empty state.
-        self._find_place(entry_id)
+        self._find_place(entry_id)  # also for None, which `path` takes
         head: str | None = entry_id
         below: str | None = entry_id
         while below is not None:
@@ -271,8 +292,8 @@ class MessageTree:
             below = next((e for e in children if self._is_on_way(entry_id, e)), None)
 
         # After a join, the same head may be shown with a past without the entry.
-        if head == self._head and (
-            not self._joined or any(each.id == entry_id for each in self._shown.entries)
+        if head == self.head and (
+            not self.joined or any(each.id == entry_id for each in self.shown.entries)
         ):
             return self
 
@@ -297,15 +318,13 @@ class MessageTree:
     def _find_path(self, entry_id: str | None) -> Aggregator:
         # There is a first state: it is kept even if it has no messages.
         if entry_id is None:
-            return self._states[0].rollback(0)
+            return self.states[0].rollback(0)
 
         place = self._find_place(entry_id)
-        return place.state.rollback(place.position + 1)
+        state: Aggregator = place.state
+        return state.rollback(place.position + 1)
 
     def _with_ledger(self, state: Aggregator) -> Aggregator:
-        """
-        *state* with the ledger of the whole tree.
-        """
         ledger = self._ledger.entries
         if ledger is state.ledger:
             return state
@@ -322,7 +341,7 @@ class MessageTree:
         )
         return state.join(bill)
 
-    def _find_place(self, entry_id: str) -> EntryPosition:
+    def _find_place(self, entry_id: str) -> _Position:
         # Asked first, because a list, which has no hash, could not be looked up.
         place = self._places.get(entry_id) if isinstance(entry_id, str) else None
         if place is None:
@@ -333,9 +352,7 @@ class MessageTree:
         return place
 
     def _is_on_way(self, entry_id: str, below: str) -> bool:
-        """
-        Whether the path to *below* has the entry. O(log n), or O(n) after a join.
-        """
+        # O(log n), or O(n) after a join.
         place, position = self._places[below], self._places[entry_id].position
         # Without joins an entry has the same position wherever it stands.
         if position <= place.position and place.log[position].id == entry_id:
@@ -344,25 +361,17 @@ class MessageTree:
         return any(each.id == entry_id for each in place.log.take(place.position))
 
     def _with_head(self, head: str | None, shown: Aggregator) -> MessageTree:
-        if head == self._head and shown == self._shown:
+        if head == self.head and shown == self.shown:
             return self
 
-        return _make_tree(
-            self._states,
-            self._ids,
-            self._places,
-            self._children,
-            self._joined,
-            self._ledger,
-            head,
-            shown,
-        )
+        fields = self.states, self._ids, self._places, self._children, self.joined
+        return _make_tree(*fields, self._ledger, head, shown)
 
     def _add_state(self, state: Aggregator) -> MessageTree:
         entries = state.entries
         head = entries[-1].id if len(entries) else None
-        start = count_known(entries, self._places)
-        ids, children, joined = self._ids, self._children, self._joined
+        start = _count_known(entries, self._places)
+        ids, children, joined = self._ids, self._children, self.joined
         places: Any = self._places.evolver()  # whose `in` type checkers don't know
         for position, entry in enumerate(entries.iterate(start), start):
             parent = _id_before(entries, position)
@@ -375,25 +384,19 @@ class MessageTree:
 
                 continue
 
-            places[entry.id] = EntryPosition(state, position)
+            places[entry.id] = _Position(entries, position, state)
             ids = ids.append(entry.id)
             above = parent or _ROOT
             children = children.set(above, (*children.get(above, ()), entry.id))
 
-        ledger = self._ledger.with_ledger(state.ledger, self._shown.ledger)
-        is_known = ids is self._ids and joined is self._joined
-        if is_known and len(self._states) and ledger is self._ledger:
+        ledger = self._ledger.with_ledger(state.ledger, self.shown.ledger)
+        is_known = ids is self._ids and joined is self.joined
+        if is_known and len(self.states) and ledger is self._ledger:
             return self._with_head(head, state)  # the same in another order
 
         return _make_tree(
-            self._states.append(state),
-            ids,
-            places.persistent(),
-            children,
-            joined,
-            ledger,
-            head,
-            state,
+            self.states.append(state),
+            *(ids, places.persistent(), children, joined, ledger, head, state),
         )
 
     def __eq__(self, other: object) -> bool:
@@ -404,22 +407,19 @@ class MessageTree:
             return NotImplemented
 
         return (
-            self._head == other._head
-            and self._shown == other._shown
+            self.head == other.head
+            and self.shown == other.shown
             and self._ids == other._ids
             and self._children == other._children
-            and self._joined == other._joined
+            and self.joined == other.joined
             and self.nodes == other.nodes
             and self._ledger.entries == other._ledger.entries
         )
 
     def __hash__(self) -> int:
-        return hash((self._head, len(self._ids)))
+        return hash((self.head, len(self._ids)))
 
     def __len__(self) -> int:
-        """
-        How many messages it has.
-        """
         return len(self._ids)
 
     def __bool__(self) -> bool:
@@ -447,7 +447,7 @@ class MessageTree:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is shown may be none of the states: one that brought nothing new.
-        return _TREE, (tuple(self._states), self._head, self._shown)
+        return _TREE, (tuple(self.states), self.head, self.shown)
 
 
 def _id_before(entries: Log[Entry], position: int) -> str | None:
@@ -458,32 +458,13 @@ def _check_state(state: object) -> Aggregator:
     if isinstance(state, Aggregator):
         return state
 
-    msg = (
-        "a tree is made of Aggregators and Timelines of them, got "
-        f"{shorten_repr(state)}"
-    )
-    raise TypeError(msg)
+    expected = "Aggregators and Timelines of them"
+    raise TypeError(f"a tree is made of {expected}, got {shorten_repr(state)}")
 
 
-def _make_tree(  # noqa: PLR0917 - its fields
-    states: Log[Aggregator],
-    ids: Log[str],
-    places: PMap[str, EntryPosition],
-    children: PMap[str, tuple[str, ...]],
-    joined: PMap[str, tuple[str | None, ...]],
-    ledger: TreeLedger,
-    head: str | None,
-    shown: Aggregator,
-) -> MessageTree:
-    tree: MessageTree = _new(MessageTree)
-    tree._states = states
-    tree._ids = ids
-    tree._places = places
-    tree._children = children
-    tree._joined = joined
-    tree._ledger = ledger
-    tree._head = head
-    tree._shown = shown
+def _make_tree(*fields: Any) -> MessageTree:
+    tree = object.__new__(MessageTree)
+    tree.__attrs_init__(*fields)
     return tree
 
 
@@ -494,3 +475,26 @@ def _rebuild_tree(
 
 
 _TREE = Maker("tree.MessageTree", _rebuild_tree)
+
+
+def _count_known(items: Log[Any], places: Mapping[str, Any], known: int = 0) -> int:
+    """
+    How many of the first *items* stand in *places* behind the same ones; no less
+    than *known*.
+    """
+    compared: Log[Any] | None = None
+    common = 0
+    for position in range(len(items) - 1, known - 1, -1):
+        place = places.get(items[position].id)
+        if place is None or place.position != position:
+            continue
+
+        # What has more in common with a log than *items* has parts from *items*
+        # where that log does: a copy of which one item differs is compared once.
+        if compared is None or place.log.common_prefix(compared) <= common:
+            common, compared = place.log.common_prefix(items), place.log
+
+        if common > position:
+            return position + 1
+
+    return known
