@@ -11,9 +11,9 @@ collector one object to visit instead of one object and a tuple of up to 32
 references, and 80 bytes instead of 240. A cell refers only to versions before
 it, so nothing keeps an abandoned future alive.
 
-Nothing here is ever changed once another version can see it, with one exception that
-no reader can notice: blocks and cells remember folds (`Log.fold`). Each is a single
-store of a value that is equal whichever thread computes it, so threads may race.
+Nothing here is changed once another version can see it, but for folds, which blocks
+and cells remember (`Log.fold`): single stores of values that are equal whichever thread
+computes them, so threads may race.
 """
 
 from __future__ import annotations
@@ -98,8 +98,7 @@ class Log(Sequence[T], Generic[T]):
         """
         This log with *item* at its end.
         """
-        # Attributes are set from outside instead of in an `__init__` with
-        # arguments: a third faster, and this line is run for every message.
+        # Not by an `__init__` with arguments: a third faster, and run for every message.
         log: Log[T] = _new(Log)
         fill = self._fill
         if 0 < fill < WIDTH:
@@ -280,9 +279,8 @@ class Log(Sequence[T], Generic[T]):
                     if not newer:
                         return state
 
-                    # A version that is kept for long keeps no result: only this
-                    # one and the one before it do, so that siblings that grow
-                    # from that one find it, too.
+                    # A version that is kept for long keeps no result: only this one and
+                    # the one before it do, so siblings that grow from that find it, too.
                     if older is not None:
                         older._folds = without_fold(older._folds, key)
 
@@ -443,6 +441,9 @@ class Log(Sequence[T], Generic[T]):
     def _take_slice(self, at: slice) -> Log[T]:
         start, stop, step = at.indices(len(self))
         if step == 1:
+            if start >= stop:
+                return _EMPTY
+
             log = self.take(stop)
             return _EMPTY.extend(list(log.iterate(start))) if start else log
 

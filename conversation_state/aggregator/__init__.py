@@ -13,15 +13,20 @@ bytes (`codec`), disks (`store`).
 """
 
 from conversation_state._persistent import Log
-from conversation_state.aggregator._billing import ledger_union, total_usage
 from conversation_state.aggregator._entries import (
     Entry,
     LedgerEntry,
     Messages,
     response_key,
 )
-from conversation_state.aggregator._state import Aggregator, Checkpoint, join
-from conversation_state.aggregator._turn import Turn
+from conversation_state.aggregator._state import (
+    Aggregator,
+    Checkpoint,
+    join,
+    ledger_union,
+    total_usage,
+)
+from conversation_state.aggregator._value import Turn
 
 __all__ = [
     "Aggregator",

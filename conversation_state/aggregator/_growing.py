@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Self
 from conversation_state._identity import new_entry_id
 from conversation_state._persistent import check_iterable, check_text, check_time
 from conversation_state._wording import shorten_repr
-from conversation_state.aggregator._checks import describe_mismatch
 from conversation_state.aggregator._entries import (
     Entry,
     LedgerEntry,
     current_time,
+    describe_mismatch,
     reported_response,
 )
 from conversation_state.aggregator._value import StateValue

@@ -6,20 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import attrs
 
 from conversation_state._identity import new_uuid_number, number_of_uuid
 from conversation_state._persistent import Log, check_text, final
-from conversation_state._wording import describe_type, format_count, shorten_repr
-from conversation_state.aggregator._checks import (
-    check_entries,
-    check_fork_point,
-    check_identities,
-    check_ledger,
-    check_length,
-    describe_mismatch,
+from conversation_state._wording import (
+    format_count,
+    shorten_repr,
 )
 from conversation_state.aggregator._entries import (
     EMPTY_LEDGER,
@@ -30,10 +25,14 @@ from conversation_state.aggregator._entries import (
     LedgerEntry,
     Messages,
     Union,
+    check_entries,
+    check_fork_point,
+    check_identities,
+    check_ledger,
+    describe_mismatch,
 )
 from conversation_state.aggregator._growing import GrowingState
-from conversation_state.aggregator._turn import Turn
-from conversation_state.aggregator._value import StateOrigin
+from conversation_state.aggregator._value import StateOrigin, Turn
 from conversation_state.messages import Message
 from conversation_state.pickling import Maker
 from conversation_state.usage import Usage
@@ -41,7 +40,7 @@ from conversation_state.usage import Usage
 if TYPE_CHECKING:
     from uuid import UUID
 
-__all__ = ["Aggregator", "Checkpoint", "join"]
+__all__ = ["Aggregator", "Checkpoint", "join", "ledger_union", "total_usage"]
 
 _make = tuple.__new__
 _new = object.__new__
@@ -77,8 +76,7 @@ class Aggregator(GrowingState):
     __slots__ = ()
 
     def __init__(self) -> None:
-        msg = "make states with Aggregator.new(), state.fork() or decode(data)"
-        raise TypeError(msg)
+        raise TypeError("make states with Aggregator.new(), state.fork() or decode")
 
     @classmethod
     def new(
@@ -123,16 +121,9 @@ class Aggregator(GrowingState):
                 If a fork point lies outside of what there is, or an identity
                 occurs twice or is not text.
 
-            TypeError:
-                If *entries* holds something else than `Entry`, or *ledger*
-                than `LedgerEntry`.
-
-            InvalidMessageError:
-                If the message of an entry is not a `Message`.
-
-            InvalidUsageError:
-                If the usage of a ledger entry is not a `Usage`, or the ledger adds
-                up to more than 2**63 - 1 tokens.
+            TypeError, InvalidMessageError, InvalidUsageError:
+                If *entries* or *ledger* holds something else than entries, messages
+                and usages, or the ledger adds up to more than 2**63 - 1 tokens.
         """
         check_entries(entries)
         check_ledger(ledger)
@@ -143,7 +134,7 @@ class Aggregator(GrowingState):
         # after a fork.
         inherited = EMPTY_LEDGER.with_entries(ledger[:init_ledger_len])
         whole = inherited.with_entries(ledger[init_ledger_len:])
-        origin = _make_origin(id, parent_id, root_id, init_len, inherited)
+        origin = StateOrigin.rebuild(id, parent_id, root_id, init_len, inherited)
         return _make_state(origin, whole, EMPTY_LOG.extend(entries))
 
     @classmethod
@@ -173,7 +164,7 @@ class Aggregator(GrowingState):
         """
         check_fork_point(init_len, len(entries), init_ledger_len, len(ledger))
         inherited = Ledger.of(ledger.take(init_ledger_len))
-        origin = _make_origin(id, parent_id, root_id, init_len, inherited)
+        origin = StateOrigin.rebuild(id, parent_id, root_id, init_len, inherited)
         return _make_state(origin, Ledger.of(ledger), entries)
 
     def fork(self, *, at: int | None = None) -> Aggregator:
@@ -190,9 +181,8 @@ class Aggregator(GrowingState):
         """
         log = self._log
         if at is not None:
-            at = index(at)
-            self._check_position("fork at", at)
-            log = log.take(at)
+            self._check_position("fork at", index(at))
+            log = log.take(index(at))
 
         ledger, origin = self._ledger, self._origin
         # The total is kept, because an earlier ledger can be looked up in the log, but
@@ -247,29 +237,32 @@ class Aggregator(GrowingState):
 
         if isinstance(to, Aggregator):
             if not self.is_related_to(to):
-                msg = (
+                raise ValueError(
                     f"can't roll back from {self!r} to {to!r}: they have no entry in "
                     "common; a state can go back to one that it grew from, or that "
                     "grew from the same state"
                 )
-                raise ValueError(msg)
 
             # The joined state has no messages, because the rollback discards those
             # after *to*.
             return to.join(_make_state(self._origin, self._ledger, EMPTY_LOG))
 
-        kept = self._position_after(to) if isinstance(to, str) else check_length(to)
-        self._check_position("roll back to", kept)
-        return self._with_first(kept)
+        if isinstance(to, str):
+            return self._with_first(self._position_after(to))
+
+        if not isinstance(to, SupportsIndex):
+            expected = "a state, a Checkpoint, an entry's id or a number of messages"
+            raise TypeError(describe_mismatch("rollback", expected, to))
+
+        self._check_position("roll back to", index(to))
+        return self._with_first(index(to))
 
     def before(self, entry_id: str) -> Aggregator:
         """
         This state without the entry *entry_id* and all after it.
 
         The whole ledger stays, as in `rollback`. Regenerating an answer,
-        editing a prompt and trying again start here.
-
-        O(n) to find the entry.
+        editing a prompt and trying again start here. O(n) to find the entry.
 
         Raises:
             LookupError:
@@ -291,11 +284,10 @@ class Aggregator(GrowingState):
 
             left -= 1
 
-        msg = (
+        raise LookupError(
             f"no entry of this state has the identity {shorten_repr(entry_id)}; "
             "state.entries lists them"
         )
-        raise LookupError(msg)
 
     def _with_first(self, count: int) -> Aggregator:
         if count == len(self._log):
@@ -303,8 +295,7 @@ class Aggregator(GrowingState):
 
         origin = self._origin
         if count < origin.init_len:
-            # A state that goes back before its fork inherits only the entries that are
-            # left.
+            # Back before its fork, it inherits only the entries that are left.
             origin = origin._replace(init_len=count)
 
         return _make_state(origin, self._ledger, self._log.take(count))
@@ -339,11 +330,8 @@ class Aggregator(GrowingState):
                 log.add_new(other.entries, other.base_log())
                 ledger_log.add_new(other.ledger, other.base_ledger())
             else:
-                msg = (
-                    "join takes Aggregators and Turns, got "
-                    f"{describe_type(other)}; a Checkpoint has merge_into"
-                )
-                raise TypeError(msg)
+                expected = "Aggregators and Turns (a Checkpoint has merge_into)"
+                raise TypeError(describe_mismatch("join", expected, other))
 
         ledger = self._ledger
         if ledger_log.log is not ledger.entries:
@@ -382,28 +370,11 @@ def _make_state(origin: StateOrigin, ledger: Ledger, log: Log[Entry]) -> Aggrega
 _STATE = Maker("aggregator.Aggregator", _make_state)
 
 
-def _make_origin(
-    id: UUID,
-    parent_id: UUID | None,
-    root_id: UUID | None,
-    init_len: int,
-    inherited: Ledger,
-) -> StateOrigin:
-    number = number_of_uuid(id)
-    parent = None if parent_id is None else number_of_uuid(parent_id)
-    # Some formats, such as Bubo's, name a parent but no root.
-    first = number if parent is None else parent
-    root = first if root_id is None else number_of_uuid(root_id)
-    forked = init_len, len(inherited.entries), inherited.total
-    return StateOrigin(number, parent, root, *forked)
-
-
 def join(first: Aggregator, *others: Aggregator | Turn) -> Aggregator:
     """
     The ordered union of states: ``first.join(*others)``.
     """
-    if not isinstance(first, Aggregator):
-        # The most likely mistake is a list of states.
+    if not isinstance(first, Aggregator):  # a list of states, most likely
         raise TypeError(describe_mismatch("join", "Aggregators", first))
 
     return first.join(*others)
@@ -434,8 +405,9 @@ class Checkpoint:
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.state, Aggregator):
-            msg = f"a Checkpoint keeps an Aggregator, got {describe_type(self.state)}"
-            raise TypeError(msg)
+            raise TypeError(
+                describe_mismatch("a Checkpoint", "an Aggregator", self.state)
+            )
 
         label = check_text(self.label, "label", TypeError)
         if label is not self.label:
@@ -478,7 +450,51 @@ class Checkpoint:
         *target* knows the past it was added to.
         """
         if not isinstance(target, Aggregator):
-            expected = "an Aggregator"
-            raise TypeError(describe_mismatch("merge_into", expected, target))
+            raise TypeError(describe_mismatch("merge_into", "an Aggregator", target))
 
         return target.join(self.state.turn)
+
+
+def ledger_union(*states: Aggregator | Turn | Checkpoint) -> Log[LedgerEntry]:
+    """
+    The ledger entries of all *states*, each identity once, in order.
+
+    For branches that were not joined: the tips of a timeline, say. Costs what
+    the states recorded since they parted. Where two hold different usages
+    under one identity, that of the first state stands, as in `join`.
+
+    Raises:
+        TypeError:
+            If something else is given.
+    """
+    union = Union(EMPTY_LEDGER.entries)
+    for state in states:
+        given = state.state if isinstance(state, Checkpoint) else state
+        if not isinstance(given, (Aggregator, Turn)):
+            expected = "Aggregators, Turns or Checkpoints"
+            raise TypeError(describe_mismatch("ledger_union", expected, given))
+
+        union.add(given.ledger)
+
+    return union.log
+
+
+def total_usage(*states: Aggregator | Turn | Checkpoint) -> Usage:
+    """
+    What all *states* cost together: the sum over their `ledger_union`.
+
+    O(ledger entries).
+
+    Raises:
+        TypeError:
+            If something else is given.
+
+        InvalidUsageError:
+            If the total is over 2**63 - 1.
+
+    >>> start = Aggregator.new().add_usage(Usage(100))
+    >>> first, second = start.add_usage(Usage(5)), start.add_usage(Usage(7))
+    >>> total_usage(first, second).total_tokens
+    112
+    """
+    return sum([entry.usage for entry in ledger_union(*states)], NOTHING)
