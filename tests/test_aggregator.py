@@ -1310,7 +1310,7 @@ class TestJoin:
         """
         Anything else is a TypeError.
         """
-        with pytest.raises(TypeError, match=r"join takes Aggregators and Turns .* got "):
+        with pytest.raises(TypeError, match=r"join takes Aggregators .* got "):
             chat("a").join(other)
 
     def test_checkpoint(self):

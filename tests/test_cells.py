@@ -814,7 +814,7 @@ class TestIdentity:
         """
         A cell is neither copied nor pickled; the error says what to do instead.
         """
-        with pytest.raises(TypeError, match="can't copy or pickle a Cell.* value"):
+        with pytest.raises(TypeError, match=r"can't copy or pickle a Cell.* value"):
             verb(Cell(1))
 
     def test_shows_its_value(self):

@@ -98,7 +98,7 @@ class Log(Sequence[T], Generic[T]):
         """
         This log with *item* at its end.
         """
-        # Not by an `__init__` with arguments: a third faster, and run for every message.
+        # An `__init__` with arguments takes a third more, and each message calls this.
         log: Log[T] = _new(Log)
         fill = self._fill
         if 0 < fill < WIDTH:
@@ -280,7 +280,7 @@ class Log(Sequence[T], Generic[T]):
                         return state
 
                     # A version that is kept for long keeps no result: only this one and
-                    # the one before it do, so siblings that grow from that find it, too.
+                    # the one before it do, so siblings that grow from it find it.
                     if older is not None:
                         older._folds = without_fold(older._folds, key)
 
