@@ -35,6 +35,7 @@ __all__ = [
     "is_plain",
     "merge_kept_keys",
     "ordered",
+    "says_nothing",
 ]
 
 
@@ -82,6 +83,13 @@ def is_empty_value(value: Any) -> bool:
     return value is None or (
         isinstance(value, (str, list, tuple, Mapping)) and not value
     )
+
+
+def says_nothing(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(map(says_nothing, value.values()))
+
+    return is_empty_value(value)
 
 
 def merge_kept_keys(keys: Mapping[str, Any], raw: dict[str, Any]) -> dict[str, Any]:
@@ -203,9 +211,9 @@ class PayloadWriter:
             self.lose(path, name, NEWER)
 
         for other, key, kept in other_keys_of(metadata, self.provider):
-            # An empty value such as "refusal": null is kept for its own format only;
-            # without it another format loses nothing.
-            if not is_empty_value(kept):
+            # An empty value such as "refusal": null, also deeper in, is kept for its
+            # own format only; without it another format loses nothing.
+            if not says_nothing(kept):
                 self.lose(path, key, whose(other))
 
         return notes_of(metadata, self.provider)

@@ -20,6 +20,7 @@ from conversation_state.adapters import (
     openai_responses,
     otel,
 )
+from conversation_state.adapters._export import says_nothing
 from conversation_state.adapters._notes import other_keys_of
 from conversation_state.messages import AssistantMessage, Message, ToolMessage
 from conversation_state.testing.strategies import is_accepted, transcripts
@@ -385,7 +386,7 @@ class TestMade:
     def test_keys_of_others(self, source, data):
         """
         A key that only its provider knows is listed with its place, or all that
-        stands in this place is.
+        stands in this place is, unless it says nothing, such as null.
         """
         messages = PROVIDERS[source].load(data.draw(WRITTEN[source]))
         for target, adapter in {**FORMATS, "otel": otel}.items():
@@ -397,7 +398,7 @@ class TestMade:
                 for _, key, kept in other_keys_of(value.metadata, target)
                 if path not in whole
                 and path.partition(".")[0] not in whole
-                and kept not in (None, "", (), {})
+                and not says_nothing(kept)
                 and (path, key) not in listed
             ]
 

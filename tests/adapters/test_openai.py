@@ -125,7 +125,9 @@ class TestDump:
                     "hi",
                     metadata={
                         "conversation_state": {
-                            "anthropic": {"keys": {"cache_control": 1, "b": None}},
+                            "anthropic": {
+                                "keys": {"cache_control": 1, "b": None, "c": {"d": ""}}
+                            },
                             "gemini": "not a note",
                         },
                         "mine": {"keys": {"c": 1}},

@@ -64,6 +64,19 @@ def file(data, **fields):
     return {"type": "file", "file": {"file_data": data, **fields}}
 
 
+def user(block):
+    """
+    A user's message of a block.
+    """
+    return {"role": "user", "content": [block]}
+
+
+BARE = {"name": "f", "arguments": ""}
+PDF = FilePart(data=b"%PDF", media_type="application/pdf", name="a")
+# Mistral's example of thoughts can't be in a system message of ours.
+SYSTEM = {"role": "system", "content": [THINKING, {"type": "text", "text": "a"}]}
+
+
 class TestLoad:
     """
     What our model can represent is in its fields.
@@ -78,7 +91,7 @@ class TestLoad:
                 UserMessage("hi", name="ann"),
             ),
             (
-                {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+                user({"type": "text", "text": "hi"}),
                 UserMessage([TextPart("hi")]),
             ),
             (answer(content="hi"), AssistantMessage("hi")),
@@ -109,59 +122,52 @@ class TestLoad:
                 answer(content=None, tool_calls=[call(name="", type="mcp")]),
                 AssistantMessage(tool_calls=[ToolCall("c1", "", "{}", type="mcp")]),
             ),
+            *[
+                (
+                    answer(content=None, tool_calls=[call(type=kind, function=BARE)]),
+                    AssistantMessage(tool_calls=[ToolCall("c1", "f", "", type=kind)]),
+                )
+                for kind in ("function", "mcp")
+            ],
             (
                 {"role": "tool", "tool_call_id": "c1", "name": "f", "content": "12"},
                 ToolMessage("12", tool_call_id="c1", tool_name="f"),
             ),
+            *[
+                (user(block), UserMessage([part]))
+                for block, part in [
+                    (image(URL, detail="low"), ImagePart(url=URL, detail="low")),
+                    (image(PNG_URL), PICTURE),
+                    (sound("UklGRg==", format="wav"), WAV),
+                    (sound("SUQz", format="mp3"), MP3),
+                    (file(f"data:{PDF.media_type};base64,JVBERg==", filename="a"), PDF),
+                    (file("JVBERg=="), FilePart(data=b"%PDF")),
+                ]
+            ],
+            *[
+                (user(block), UserMessage([UnknownPart(block, source="openai_chat")]))
+                for block in [
+                    {"type": "hologram", "hologram": {"of": "you"}},
+                    {"type": "file", "file": {"file_id": "file-1"}},
+                    {"type": "file", "file_id": "file-1"},
+                    sound("?", format="wav"),
+                    image(""),
+                    {"type": "refusal", "refusal": "a user's"},
+                ]
+            ],
+            (SYSTEM, UnknownMessage(SYSTEM, source="openai_chat")),
         ],
     )
     def test_usual(self, raw, message):
         """
-        What everybody sends needs no notes, and is written as it was.
+        What everybody sends needs no notes, and is written as it was; what our model
+        can't represent is kept as it is.
         """
         export = dump([message])
 
         assert message == one(raw)
         assert {"messages": [raw]} == export.payload
         assert () == export.lost
-
-    @pytest.mark.parametrize("kind", ["function", "mcp"])
-    def test_call_without_arguments(self, kind):
-        """
-        A call whose arguments are empty has its name all the same.
-        """
-        raw = answer(
-            content=None,
-            tool_calls=[call(type=kind, function={"name": "f", "arguments": ""})],
-        )
-
-        message = one(raw)
-
-        assert [("f", "")] == [(it.name, it.arguments) for it in message.tool_calls]
-        assert [raw] == dump([message]).payload["messages"]
-
-    @pytest.mark.parametrize(
-        ("block", "part"),
-        [
-            (image(URL, detail="low"), ImagePart(url=URL, detail="low")),
-            (image(PNG_URL), PICTURE),
-            (sound("UklGRg==", format="wav"), WAV),
-            (sound("SUQz", format="mp3"), MP3),
-            (
-                file("data:application/pdf;base64,JVBERg==", filename="a.pdf"),
-                FilePart(data=b"%PDF", media_type="application/pdf", name="a.pdf"),
-            ),
-            (file("JVBERg=="), FilePart(data=b"%PDF")),
-        ],
-    )
-    def test_media(self, block, part):
-        """
-        A user's media are bytes where bytes were sent, without notes.
-        """
-        raw = {"role": "user", "content": [block]}
-
-        assert UserMessage([part]) == one(raw)
-        assert {"messages": [raw]} == dump([UserMessage([part])]).payload
 
     @pytest.mark.parametrize(
         ("block", "part"),
@@ -182,9 +188,10 @@ class TestLoad:
     )
     def test_media_of_dialects(self, block, part):
         """
-        So are media in another dialect's block or in unusual base64.
+        Media are bytes where bytes were sent, also in another dialect's block or in
+        unusual base64.
         """
-        raw = {"role": "user", "content": [block]}
+        raw = user(block)
 
         message = one(raw)
 
@@ -192,39 +199,6 @@ class TestLoad:
         assert ({"messages": [raw]}, ()) == attrs.astuple(
             dump([message]), recurse=False
         )
-
-    @pytest.mark.parametrize(
-        "block",
-        [
-            {"type": "hologram", "hologram": {"of": "you"}},
-            {"type": "file", "file": {"file_id": "file-1"}},
-            {"type": "file", "file_id": "file-1"},
-            sound("?", format="wav"),
-            image(""),
-            {"type": "refusal", "refusal": "a user's"},
-        ],
-    )
-    def test_unknown_parts(self, block):
-        """
-        What our model can't represent is kept as it is.
-        """
-        message = one({"role": "user", "content": [block]})
-
-        assert UserMessage([UnknownPart(block, source="openai_chat")]) == message
-        assert [block] == dump([message]).payload["messages"][0]["content"]
-
-    def test_system_message_of_more_than_text(self):
-        """
-        Mistral's example of thoughts can't be in a system message of ours, so
-        it is kept whole.
-        """
-        thoughts = [{"type": "thinking", "thinking": [{"type": "text", "text": "…"}]}]
-        raw = {"role": "system", "content": [*thoughts, {"type": "text", "text": "a"}]}
-
-        message = one(raw)
-
-        assert UnknownMessage(raw, source="openai_chat") == message
-        assert [raw] == dump([message]).payload["messages"]
 
     @pytest.mark.parametrize(
         ("raw", "reasoning"),

@@ -301,8 +301,10 @@ def _read_function(body: ObjectReader, key: str) -> tuple[str, str]:
     body.keep(frozenset({"name", key}))
     if key not in body.raw:
         body.notes.setdefault("without", []).append(key)
+    elif body.raw[key] is None:
+        body.keys[key] = None
 
-    return body.text("name"), body.optional(key)
+    return body.text("name"), body.nullable(key)
 
 
 def _is_opaque(body: Any) -> bool:
