@@ -323,9 +323,6 @@ def _is_number(kind: type) -> bool:
 
 
 def _convert_floats(given: Iterable[Any], what: str) -> tuple[float, ...]:
-    """
-    All of *given* as finite floats.
-    """
     values = tuple(given)
     # By type and not by value: an embedding has thousands of floats, of one type.
     kinds = {*map(type, values)}

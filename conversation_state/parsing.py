@@ -126,9 +126,6 @@ def parse(
 def _check_arguments(
     message: object, source: object, path: object, call: object
 ) -> tuple[str | int, ...]:
-    """
-    The steps of *path*, if all arguments are what they should be.
-    """
     if not isinstance(message, Message):
         raise TypeError(f"message is {shorten_repr(message)}; expected a Message")
 
@@ -211,9 +208,6 @@ _CUT_OFF = frozenset(
 def _parse_json(
     message: Message, text: str, at: JsonPath, *, may_be_fenced: bool = False
 ) -> Any:
-    """
-    The JSON that *text* is, or that it has in a fenced block.
-    """
     start, end = _trim_span(text)
     try:
         return load_exactly(text[start:end])

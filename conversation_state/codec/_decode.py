@@ -106,9 +106,6 @@ def _read_state_or_turn(
 def _check_unique(
     reader: CodecReader, ids: list[Any], path: JsonPath, field: str = ""
 ) -> None:
-    """
-    Add each repeated one of *ids* as a problem.
-    """
     if len({*ids}) == len(ids):
         return
 

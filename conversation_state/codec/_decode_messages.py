@@ -201,9 +201,6 @@ class _TaggedShapes(NamedTuple):
 def _read_tagged(
     reader: CodecReader, raw: Any, path: JsonPath, tagged: _TaggedShapes
 ) -> Any:
-    """
-    A part or a message, of a known kind or not.
-    """
     tag, shapes, unknown = tagged
     if not reader.is_object(raw, path) or not reader.has_text(raw, tag, path):
         return None
@@ -300,9 +297,6 @@ _read_new = _readers.MESSAGES["*"]
 def _merge_content_fields(
     reader: CodecReader, given: dict[str, Any], path: JsonPath, kind: Any
 ) -> None:
-    """
-    Replace parts by content: a message has exactly one of the two.
-    """
     if "parts" not in given:
         if "content" not in given and kind is not AssistantMessage:
             reader.problems.add((path, "content"), "missing")
@@ -392,9 +386,6 @@ _MESSAGES = _TaggedShapes(
 
 
 def _read_parameters(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
-    """
-    The parameters of a tool: a JSON Schema, or a `Parameter` for each name.
-    """
     reader.has_foreign_json = True
     if raw.__class__ is dict:
         if raw.get("type").__class__ is str:

@@ -81,18 +81,10 @@ _LEDGER = strict_shape(dict, "entries", after=_read_place, entries=read_ledger)
 
 
 class _OtherState(NamedTuple):
-    """
-    A state that is not an aggregator.
-    """
-
     value: Any
 
 
 class _LogState(NamedTuple):
-    """
-    A state over logs.
-    """
-
     origin: int
     thread: Place | None
     ledger: Place | None
@@ -148,10 +140,6 @@ _LOG_STATE = strict_shape(
 
 
 class _StateReader:
-    """
-    The states of a timeline, while they are made.
-    """
-
     def __init__(
         self, reader: CodecReader, given: dict[str, Any], path: JsonPath
     ) -> None:
@@ -167,9 +155,6 @@ class _StateReader:
         )
 
     def check(self) -> None:
-        """
-        Add the problems of all states.
-        """
         for i, state in enumerate(self._states):
             if isinstance(state, _LogState):
                 self._check_log_state(state, (self._at, i))
@@ -291,9 +276,6 @@ def _check_redo(
     parents: list[int | None],
     path: JsonPath,
 ) -> None:
-    """
-    Add the problems of the targets of `redo`.
-    """
     before = reader.problems.count
     first, steps = given.get("first", 0), {}
     last = first - 1
@@ -409,9 +391,6 @@ def timeline_reader(read_other: ReadOther) -> Read:
 
 
 def _check_bounds(reader: CodecReader, given: dict[str, Any], path: JsonPath) -> None:
-    """
-    Add the problems of limit and present, given the number of moments.
-    """
     moments, limit = given.get("moments"), given.get("limit")
     if moments is None:
         return

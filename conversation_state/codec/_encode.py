@@ -46,9 +46,6 @@ __all__ = ["WRITES", "write_body", "write_with_kind"]
 
 
 def _write_template(template: Template) -> Object:
-    """
-    A template: each item is marked as a message or a placeholder.
-    """
     items: list[Object] = []
     for item in template.items:
         if not isinstance(item, Placeholder):

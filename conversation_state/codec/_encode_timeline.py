@@ -131,10 +131,6 @@ def _place_at(segment: int | None, position: int) -> Place | None:
 
 
 class _PlacedState(NamedTuple):
-    """
-    A state whose logs are written.
-    """
-
     number: int
     state: Aggregator
     thread: Place | None
@@ -142,10 +138,6 @@ class _PlacedState(NamedTuple):
 
 
 class _StateWriter:
-    """
-    The states of a timeline, while they are written.
-    """
-
     def __init__(self, write_with_kind: WriteWithKind) -> None:
         self.written: list[Object] = []
         self.origins: list[Object] = []
@@ -214,9 +206,6 @@ class _StateWriter:
         return self._origins[key]
 
     def _write_other(self, state: Any) -> Object:
-        """
-        A state that is not an aggregator.
-        """
         if type(state) is Timeline:
             msg = "a timeline can't be a state of a timeline"
             raise TypeError(msg)

@@ -275,9 +275,6 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
 
 
 def _usage_of(entry: WithMessage) -> Usage:
-    """
-    The usage that the response of *entry* reports; an empty one without.
-    """
     response = getattr(entry.message, "response", None)
     usage = None if response is None else response.usage
     return _NOTHING if usage is None else usage

@@ -103,10 +103,6 @@ def _load_counter(vocabulary: str) -> MistralCounter:
 
 
 class _Tokenizer(NamedTuple):
-    """
-    A tokenizer, and how many tokens it puts around a text of each role.
-    """
-
     instruct: Any
     user: int
     system: int

@@ -183,9 +183,6 @@ def _date_of(dated: re.Match[str]) -> date | None:
 
 
 def _map_counts(usage: Usage, units: Mapping[str, Any], model: str) -> dict[str, int]:
-    """
-    *usage* under the registry's names.
-    """
     read, written = usage.prompt_tokens_details, usage.completion_tokens_details
     counts = {
         "input_tokens": usage.prompt_tokens,

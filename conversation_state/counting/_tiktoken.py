@@ -132,9 +132,6 @@ def _read_vocabulary(file: VocabularyFile) -> Encoding:
 
 
 def _load_definitions() -> ModuleType:
-    """
-    A copy of tiktoken's own definitions, which no other code sees.
-    """
     try:
         spec = find_spec("tiktoken_ext.openai_public")
         if spec is None or spec.loader is None:
@@ -175,9 +172,6 @@ _ALIASES = {"gpt2": "r50k_base"}
 
 
 def _find_vocabulary(model: str) -> str:
-    """
-    The name of the vocabulary that *model* is, or has.
-    """
     check_model_name(model)
     try:
         from tiktoken.model import (  # noqa: PLC0415 - an extra
@@ -202,9 +196,6 @@ def _find_vocabulary(model: str) -> str:
 
 
 def _find_file(name: str, files: str | os.PathLike[str] | None) -> Path:
-    """
-    The file of the vocabulary *name*.
-    """
     url = _read_definition(name).url
     given = Path(_find_cache() if files is None else files).absolute()
     places = (given,)
@@ -221,9 +212,6 @@ def _find_file(name: str, files: str | os.PathLike[str] | None) -> Path:
 
 
 def _find_cache() -> str:
-    """
-    Where tiktoken keeps what it downloaded.
-    """
     # The variables and the folder are those of `tiktoken.load.read_file_cached`, in its
     # order.
     for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):

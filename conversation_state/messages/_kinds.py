@@ -62,10 +62,6 @@ def _check_content(
 
 @attrs.frozen(init=False, repr=False, eq=False, match_args=False)
 class _ContentMessage(Message):  # type: ignore[override]  # attrs' own init
-    """
-    A message with content.
-    """
-
     _holds: ClassVar[frozenset[str]] = _MEDIA
     __match_args__: ClassVar[tuple[str, ...]] = ("content",)
     # For `copy.replace`. The one that attrs generates, for each class that has

@@ -141,10 +141,6 @@ def _filter_node(name: str, node: Any, *arguments: object) -> nodes.Filter:
 
 
 class _TreeRewriter(NodeTransformer):
-    """
-    Makes a tree call the filters of `Sandbox` that are not Jinja2's.
-    """
-
     # ruff: noqa: N802 - the names of methods are Jinja2's
     def visit_Output(self, node: nodes.Output) -> nodes.Node:
         node.nodes = [

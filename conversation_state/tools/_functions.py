@@ -106,9 +106,6 @@ class _Signature:
         self._parameters = parameters
 
     def schema(self, docstring: Docstring, without: Collection[str]) -> Schema:
-        """
-        All parameters but those in *without*, as JSON Schema.
-        """
         selected = self._select_parameters(without)
         is_open = bool(selected) and selected[-1].kind is Parameter.VAR_KEYWORD
         keywords = selected.pop() if is_open else None
@@ -128,9 +125,6 @@ class _Signature:
     def _add_keywords(
         self, schema: Schema, parameter: Parameter, description: str
     ) -> None:
-        """
-        Let *schema* take what ``**kwargs`` take, too.
-        """
         kind, name = self._resolve_hint(parameter), parameter.name
         if get_origin(kind) is Unpack:
             fields = self._writer.resolve(get_args(kind)[0], name)

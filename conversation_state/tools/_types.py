@@ -304,9 +304,6 @@ class SchemaWriter:
         return found[0] if len(found) == 1 else {"anyOf": found}
 
     def _write_enum_values(self, values: list[Any], kind: Any, at: str) -> Schema:
-        """
-        The schema of one of *values*, in their order.
-        """
         plain = [each.value if isinstance(each, Enum) else each for each in values]
         if not plain or not {*map(type, plain)} <= {*_SCALARS}:
             raise self._unsupported_type(kind, at)

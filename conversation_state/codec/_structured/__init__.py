@@ -185,11 +185,6 @@ def unstructure(value: Any) -> Any:
 
 
 def _find_hook(kind: Any, failed: str) -> Hook:
-    """
-    Raises:
-        TypeError:
-            If *kind* has no hook; the message starts with *failed*.
-    """
     try:
         hook: Hook = _get_converter().get_structure_hook(kind)
     except StructureHandlerNotFoundError as error:
@@ -206,9 +201,6 @@ def _find_hook(kind: Any, failed: str) -> Hook:
 def _run_hook(
     hook: Hook, raw: Any, kind: Any, *, is_closed: bool
 ) -> tuple[Any, Exception | None]:
-    """
-    The result of *hook*, or its error.
-    """
     token = READ_CONTEXT.set(ReadContext(is_closed=is_closed))
     try:
         return hook(raw, kind), None
@@ -235,9 +227,6 @@ def _get_converter() -> Converter:
 
 
 def _make_hook(converter: Converter, kind: Any) -> Hook:
-    """
-    The hook for *kind*, which is not a scalar.
-    """
     if kind is Any or kind is object:
         return lambda raw, _: raw
 
@@ -367,11 +356,6 @@ def _write_scalar(value: str | float | None) -> str | int | float | None:
 
 
 def _write_as_text(value: Any, failed: str) -> str:
-    """
-    Raises:
-        TypeError:
-            With the message *failed*, if it is not written as a text.
-    """
     for kind, text_of in _AS_TEXT.items():
         if isinstance(value, kind):
             return text_of(value)

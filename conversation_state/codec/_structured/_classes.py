@@ -173,9 +173,6 @@ def _raise_missing(name: str, _: Any) -> Never:
 
 
 def _substitute_variables(hint: Any, given: dict[Any, Any]) -> Any:
-    """
-    *hint* with the values in *given* for its type variables.
-    """
     if isinstance(hint, TypeVar):
         return given.get(hint, hint)
 
@@ -212,9 +209,6 @@ def _named_tuple_hook(converter: Converter, cls: Any) -> Hook | None:
 
 
 def _read_own_value(read: Read, raw: Any, kind: Any) -> Any:
-    """
-    A value of this library, of class *kind*.
-    """
     reader = CodecReader()
     value = read(reader, raw, None)
     if reader.problems.count:

@@ -318,9 +318,6 @@ _INTEGER_KEY = re.compile(r"-?(?:0|[1-9]\d{0,4000})", re.ASCII)
 
 
 def _key_reader(converter: Converter, key: Any) -> Hook:
-    """
-    The hook for keys, which are texts in JSON, also those of integers.
-    """
     hook, base = deferred_hook(converter, key), key
     while (inner := unwrap_alias(base)) is not None:
         base = inner
