@@ -3,7 +3,6 @@ Chunks become one message: nothing is lost, and no grouping matters.
 """
 
 import copy
-import pickle
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
@@ -1194,15 +1193,6 @@ class TestConflicts:
             concat(pieces)
 
         assert ("name", "ann", "bob", 2) == caught.value.args
-
-    def test_errors_are_shipped(self):
-        """
-        As all errors of ours.
-        """
-        error = ConcatError("name", "ann", "bob", 2)
-
-        assert error.args == pickle.loads(pickle.dumps(error)).args
-        assert str(error) == str(pickle.loads(pickle.dumps(error)))
 
 
 class TestUnknownMessages:

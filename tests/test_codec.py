@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 
 import attrs
@@ -1588,38 +1588,6 @@ class TestRegister:
             deep = b'{"trees":[' * depth + b"]}" * depth + b"}"
             with suppress(DecodeError):
                 assert isinstance(codec.decode(data + deep), Tree)
-
-    @pytest.mark.parametrize(
-        ("kind", "raw"),
-        [
-            (list[str], "abc"),
-            (list[str], {"a": 1}),
-            (tuple[str, str], "ab"),
-            (tuple[str, str], ["a"]),
-            (frozenset[str], "abc"),
-            (dict[str, int], [["a", 1]]),
-            (Literal[1], True),
-            (Literal[1], 1.0),
-            (int | str, True),
-            (int | None, "5"),
-            (float, "1.5"),
-            (str, 5),
-            (bool, 1),
-            (Colour, "blue"),
-            (Leaf, {"value": 1, "more": 2}),
-            (list[Leaf], [{"value": 1, "more": 2}]),
-        ],
-    )
-    def test_is_strict(self, kind, raw):
-        """
-        A field is read as `structure` reads its type: nothing becomes a value
-        of another type.
-        """
-        cls = attrs.make_class("Holder", {"field": attrs.field(type=kind)})
-        data = document("holder", value={"field": raw})
-
-        with pytest.raises(DecodeError, match=r"\$\.value\.field"):
-            Codec().register(cls, "holder").from_data(data)
 
     @pytest.mark.parametrize(
         ("kind", "value"),

@@ -386,12 +386,6 @@ class TestRead:
 
         assert [{"role": "user"}] == read
 
-    def test_doubt_is_nothing_but_doubt(self):
-        """
-        A reader that fails otherwise is a bug, which no second reading hides.
-        """
-        assert (Doubt, KeyError, ValueError) == DOUBTS
-
 
 def outcome(data):
     """

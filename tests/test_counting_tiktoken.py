@@ -266,18 +266,6 @@ class TestFiles:
 
         assert (str(folder / "nothing.tiktoken"),) == caught.value.places
 
-    def test_the_error_survives_pickling(self):
-        """
-        What is missing is reported in another process, too.
-        """
-        error = MissingVocabularyError("v", "https://example.com/v", ("/a", "/b"))
-
-        back = pickle.loads(pickle.dumps(error))
-
-        assert str(error) == str(back)
-        assert ("v", "https://example.com/v", ("/a", "/b")) == back.args
-        assert ("/a", "/b") == back.places
-
     def test_refuses_another_file(self, folder):
         """
         A file with another digest than tiktoken's is refused, and named.

@@ -312,24 +312,6 @@ class TestPrice:
 
         assert Decimal(0) < price(million(1), name, when=then)
 
-    @pytest.mark.parametrize("hours", [-12, 0, 12])
-    @pytest.mark.parametrize("name", ["at-night", "dated-2024-08-06", "cheaper"])
-    def test_ends_of_the_calendar(self, name, hours, registry):
-        """
-        The last time that there is has a price, and the first one too if the model
-        has no date, in zones too where they can't be converted.
-        """
-        zone = timezone(timedelta(hours=hours))
-        last = datetime.max.replace(tzinfo=zone)
-        state = Aggregator.new().add_usage(million(1), model=name, at=last)
-
-        assert price(million(1), name, when=last) == cost(state).total > 0
-
-        first = datetime.min.replace(tzinfo=zone)
-        state = Aggregator.new().add_usage(million(1), model=name, at=first)
-
-        assert (name != "cheaper") == bool(cost(state).unpriced)
-
     @given(our.usages())
     def test_is_exact_whatever_the_context(self, usage):
         """
@@ -416,13 +398,6 @@ class TestPrice:
         arguments, options = given
         with pytest.raises(TypeError, match=r"takes a Usage|expected the name"):
             price(*arguments, **options)
-
-    def test_refuses_invalid_times(self):
-        """
-        A time stamp in seconds is not a datetime.
-        """
-        with pytest.raises(TypeError, match="expected an aware datetime"):
-            price(Usage(), "gpt-4o", when=1_700_000_000)  # type: ignore[arg-type]
 
     def test_needs_its_extra(self, monkeypatch):
         """

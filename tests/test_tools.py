@@ -18,7 +18,6 @@ from conversation_state._persistent import thaw
 from conversation_state.codec import decode, encode
 from conversation_state.errors import (
     ConversationStateError,
-    InvalidMessageError,
     InvalidToolError,
 )
 from conversation_state.testing.strategies import parameters, texts
@@ -99,21 +98,6 @@ class TestRoom:
 
 
 class TestToolCall:
-    @pytest.mark.parametrize("index", [0, 1, 2**63 - 1, None])
-    def test_index(self, index):
-        """
-        A position in the response, of at most 64 bits with a sign.
-        """
-        assert index == ToolCall("c1", "f", index=index).index
-
-    @pytest.mark.parametrize("index", [-1, 2**63, True, 1.0, "1"])
-    def test_no_index(self, index):
-        """
-        Nothing else is one.
-        """
-        with pytest.raises(InvalidMessageError, match="index"):
-            ToolCall("c1", "f", index=index)
-
     def test_by_keyword(self):
         """
         All but the id, the name and the arguments is named.

@@ -218,18 +218,32 @@ class Plain:
         self.a = a
 
 
-PLACE = {
-    "type": "object",
-    "description": "Somewhere on earth, as GPS has it.",
-    "properties": {
+def array(items: Any = None, **more: Any) -> dict[str, Any]:
+    """
+    The schema of an array of these items.
+    """
+    return {"type": "array", **({} if items is None else {"items": items}), **more}
+
+
+def closed(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
+    """
+    The schema of an object of these properties and no others.
+    """
+    needed = {"required": list(required)} if required else {}
+    schema = {"type": "object", "properties": properties, **needed}
+    return {**schema, "additionalProperties": False, **more}
+
+
+PLACE = closed(
+    {
         "lat": {"type": "number", "description": "Degrees north."},
         "lon": {"type": "number", "description": "Degrees east.", "default": 0.0},
         "hint": {"type": "string", "default": ""},
-        "tags": {"type": "array", "items": {"type": "string"}},
+        "tags": array({"type": "string"}),
     },
-    "required": ["lat"],
-    "additionalProperties": False,
-}
+    "lat",
+    description="Somewhere on earth, as GPS has it.",
+)
 COMFORT = {
     "type": "string",
     "enum": ["second", "first"],
@@ -269,12 +283,7 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
     ),
     (
         list[int] | list[str],
-        {
-            "anyOf": [
-                {"type": "array", "items": INTEGER},
-                {"type": "array", "items": STRING},
-            ]
-        },
+        {"anyOf": [array(INTEGER), array(STRING)]},
         [[1], ["a"]],
         [[1, "a"]],
     ),
@@ -290,47 +299,26 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
     (Colour, {"type": "string", "enum": ["r", "g"]}, ["r"], ["b"]),
     (Size, {"type": "integer", "enum": [1, 9]}, [9], [2, "1"]),
     (Odd, {"enum": ["a", 2.5, None]}, ["a", 2.5, None], ["b"]),
-    (list, {"type": "array"}, [[], [1]], [{}]),
-    (list[int], {"type": "array", "items": INTEGER}, [[1]], [["a"], 1]),
-    (typing.List[int], {"type": "array", "items": INTEGER}, [[1]], [["a"]]),  # noqa: UP006
-    (deque[int], {"type": "array", "items": INTEGER}, [[1]], [["a"]]),
-    (Sequence[int], {"type": "array", "items": INTEGER}, [[1]], [["a"]]),
-    (Iterable[int], {"type": "array", "items": INTEGER}, [[1]], [["a"]]),
-    (Collection[Any], {"type": "array"}, [[1]], [{}]),
-    (tuple[int, ...], {"type": "array", "items": INTEGER}, [[], [1, 2]], [["a"]]),
-    (tuple, {"type": "array"}, [[1]], [1]),
+    (list, array(), [[], [1]], [{}]),
+    (list[int], array(INTEGER), [[1]], [["a"], 1]),
+    (typing.List[int], array(INTEGER), [[1]], [["a"]]),  # noqa: UP006
+    (deque[int], array(INTEGER), [[1]], [["a"]]),
+    (Sequence[int], array(INTEGER), [[1]], [["a"]]),
+    (Iterable[int], array(INTEGER), [[1]], [["a"]]),
+    (Collection[Any], array(), [[1]], [{}]),
+    (tuple[int, ...], array(INTEGER), [[], [1, 2]], [["a"]]),
+    (tuple, array(), [[1]], [1]),
     (
         tuple[int, str],
-        {
-            "type": "array",
-            "prefixItems": [INTEGER, STRING],
-            "items": False,
-            "minItems": 2,
-            "maxItems": 2,
-        },
+        array(prefixItems=[INTEGER, STRING], items=False, minItems=2, maxItems=2),
         [[1, "a"]],
         [[1], [1, "a", 2], ["a", 1]],
     ),
-    (tuple[()], {"type": "array", "items": False, "maxItems": 0}, [[]], [[1]]),
-    (
-        set[int],
-        {"type": "array", "items": INTEGER, "uniqueItems": True},
-        [[1, 2]],
-        [[1, 1]],
-    ),
-    (frozenset, {"type": "array", "uniqueItems": True}, [[1]], [[1, 1]]),
-    (
-        type("MySet", (set,), {}),
-        {"type": "array", "uniqueItems": True},
-        [[1]],
-        [[1, 1]],
-    ),
-    (
-        AbstractSet[str],
-        {"type": "array", "items": STRING, "uniqueItems": True},
-        [["a"]],
-        [["a", "a"]],
-    ),
+    (tuple[()], array(items=False, maxItems=0), [[]], [[1]]),
+    (set[int], array(INTEGER, uniqueItems=True), [[1, 2]], [[1, 1]]),
+    (frozenset, array(uniqueItems=True), [[1]], [[1, 1]]),
+    (type("MySet", (set,), {}), array(uniqueItems=True), [[1]], [[1, 1]]),
+    (AbstractSet[str], array(STRING, uniqueItems=True), [["a"]], [["a", "a"]]),
     (dict, {"type": "object"}, [{}, {"a": 1}], [[]]),
     (
         dict[str, int],
@@ -387,13 +375,13 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
     ),
     (
         list[Annotated[str, msgspec.Meta(pattern="^a", max_length=2)]],
-        {"type": "array", "items": {**STRING, "pattern": "^a", "maxLength": 2}},
+        array({**STRING, "pattern": "^a", "maxLength": 2}),
         [["ab"]],
         [["b"], ["abc"]],
     ),
     (
         Annotated[list[int], msgspec.Meta(min_length=1)],
-        {"type": "array", "items": INTEGER, "minItems": 1},
+        array(INTEGER, minItems=1),
         [[1]],
         [[], ["a"]],
     ),
@@ -404,30 +392,19 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
         ["a"],
     ),
     (Place, PLACE, [{"lat": 1}, {"lat": 1, "hint": "a"}], [{}, {"lat": 1, "made": 1}]),
-    (
-        Fixed,
-        {
-            "type": "object",
-            "properties": {"size": INTEGER},
-            "additionalProperties": False,
-            "required": ["size"],
-        },
-        [{"size": 1}],
-        [{}, {"size": "a"}],
-    ),
+    (Fixed, closed({"size": INTEGER}, "size"), [{"size": 1}], [{}, {"size": "a"}]),
     (
         Leg,
-        {
-            "type": "object",
-            "properties": {
+        closed(
+            {
                 "start": PLACE,
                 "end": {"anyOf": [PLACE, STRING]},
                 "seats": {"type": "integer", "default": 1},
-                "notes": {"type": "array", "items": STRING},
+                "notes": array(STRING),
             },
-            "required": ["end", "start"],
-            "additionalProperties": False,
-        },
+            "end",
+            "start",
+        ),
         [{"start": {"lat": 1}, "end": "a", "seats": 2}],
         [{"start": {"lat": 1}, "end": "a", "cost": 2}, {"end": "a"}],
     ),
@@ -436,17 +413,16 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
         {
             "anyOf": [
                 PLACE,
-                {
-                    "type": "array",
-                    "description": "From and to.",
-                    "prefixItems": [
+                array(
+                    description="From and to.",
+                    prefixItems=[
                         {"type": "integer", "description": "low: The lowest."},
                         {"type": "integer", "description": "high", "default": 9},
                     ],
-                    "items": False,
-                    "minItems": 1,
-                    "maxItems": 2,
-                },
+                    items=False,
+                    minItems=1,
+                    maxItems=2,
+                ),
             ]
         },
         [[1], [1, 2], {"lat": 1}],
@@ -454,31 +430,22 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
     ),
     (
         More,
-        {
-            "type": "object",
-            "properties": {
+        closed(
+            {
                 "speed": {"type": "number"},
                 "colour": {"type": "string", "enum": ["r", "g"]},
                 "deep": {"type": "boolean"},
                 "wide": {"type": "boolean"},
             },
-            "required": ["deep", "speed"],
-            "additionalProperties": False,
-        },
+            "deep",
+            "speed",
+        ),
         [{"speed": 1, "deep": True}],
         [{"deep": True}, {"speed": 1}],
     ),
     (
         Record,
-        {
-            "type": "object",
-            "properties": {
-                "number": INTEGER,
-                "places": {"type": "array", "items": PLACE},
-            },
-            "required": ["number"],
-            "additionalProperties": False,
-        },
+        closed({"number": INTEGER, "places": array(PLACE)}, "number"),
         [{"number": 1, "places": [{"lat": 1}]}],
         [{"number": "a"}],
     ),

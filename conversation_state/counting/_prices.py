@@ -120,11 +120,6 @@ def price_of(usage: Usage, model: str, found: FoundModel, when: datetime) -> Dec
     from genai_prices.types import Usage as TheirUsage  # noqa: PLC0415 - an extra
 
     provider, info = found
-    try:
-        when.astimezone(UTC)
-    except OverflowError:  # on the calendar's first or last day
-        when = when.replace(tzinfo=UTC)
-
     _check_existed(model, info, when)
     units = _load_units()
     counts = _map_counts(usage, units, model)
