@@ -14,7 +14,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Mapping
-from datetime import UTC
+from datetime import UTC, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -54,6 +54,7 @@ from conversation_state.testing import (
     check_summariser,
     check_trimming_step,
 )
+from conversation_state.testing._code import USUAL_TIME
 from conversation_state.testing.contracts import (
     AdapterContract,
     CounterContract,
@@ -212,15 +213,6 @@ def with_messages(change):
     return replace_messages
 
 
-def in_utc(message):
-    at = message.timestamp
-    # Years 1 and 9999 have times without one in UTC.
-    if at is None or at.year in {1, 9999}:
-        return message
-
-    return message.replace(timestamp=at.astimezone(UTC))
-
-
 def times_in_utc(state):
     ledger = [
         entry._replace(at=entry.at.astimezone(UTC))
@@ -248,21 +240,6 @@ def systems_first(state):
     return rebuild_state(state, entries=entries)
 
 
-class Instructed:
-    """
-    Keeps the system message of the first conversation for all others.
-    """
-
-    def __init__(self):
-        self.system = None
-
-    def __call__(self, state):
-        if len(state) and state[0].role == "system":
-            self.system = self.system or state[0]
-
-        return state.add(self.system) if self.system else state
-
-
 class Lengthening:
     """
     Keeps the largest length that it has seen.
@@ -285,17 +262,9 @@ REDUCERS = {
         ),
         {"keeps messages", "keeps identities"},
     ),
-    "puts messages in UTC": (
-        with_messages(in_utc),
-        {"keeps messages", "keeps identities"},
-    ),
     "puts the ledger in UTC": (times_in_utc, {"keeps the bill"}),
     "drops unknown fields": (
         with_messages(lambda message: message.replace(unknown={})),
-        {"keeps messages", "keeps identities"},
-    ),
-    "drops metadata": (
-        with_messages(lambda message: message.replace(metadata={})),
         {"keeps messages", "keeps identities"},
     ),
     "drops models": (
@@ -309,7 +278,6 @@ REDUCERS = {
         {"keeps messages", "keeps identities"},
     ),
     "records responses again": (recorded_again, {"counts responses once"}),
-    "keeps the first system message": (Instructed(), {"is pure"}),
     "keeps the largest length": (Lengthening(), {"is pure"}),
     "returns nothing": (lambda _state: None, {"takes every state"}),
     "fails for an empty state": (
@@ -331,10 +299,6 @@ REDUCERS = {
     "knows states by address": (remembered, {"same on copies"}),
     "ends the program": (lambda _state: sys.exit(0), {"takes every state"}),
     "reminds now and then": (sampled, {"is pure"}),
-    "begins another conversation": (
-        lambda state: Aggregator.new().add_user_prompt(f"After {len(state)}"),
-        {"stays related"},
-    ),
 }
 
 
@@ -472,21 +436,6 @@ class TestCheckReducer:
         assert message.startswith("TestCheckReducer.test_error.<locals>.fails br")
         assert "  ValueError: no more\n  than that\n  at test_contr" in message
         assert ", in fails\n  with\n" in message
-
-    def test_no_blob(self):
-        """
-        The code that reproduces an example is Python, not Hypothesis's encoding of
-        it, which is on by default where a CI server is seen.
-        """
-
-        def fails(state):
-            raise ValueError("no more")
-
-        with pytest.raises(BrokenLawsError) as caught:
-            check_reducer(fails, settings=settings(FEW, print_blob=True))
-
-        assert "  ValueError: no more\n  at test_contr" in str(caught.value)
-        assert "reproduce_failure" not in str(caught.value)
 
     def test_interrupt(self):
         """
@@ -641,9 +590,7 @@ COUNTERS = {
         lambda message: by_characters(message) + message.text.index("<|end"),
         {"counts every message"},
     ),
-    "is negative": (lambda message: -len(message.text), {"counts every message"}),
     "gives a float": (lambda message: len(message.text) / 4, {"counts every message"}),
-    "gives nothing": (lambda _message: None, {"counts every message"}),
     "fails for an unknown message": (
         lambda message: len(message.content),
         {"counts every message"},
@@ -693,31 +640,6 @@ class TestCheckCounter:
         Each fault breaks the law that forbids it, whatever else it breaks.
         """
         assert breaks(check_counter, fault, laws, CounterContract)
-
-    @pytest.mark.parametrize(
-        ("counter", "law"),
-        [
-            (first_text, "is additive"),
-            (COUNTERS["ignores calls"][0], "counts what is sent"),
-        ],
-    )
-    def test_examples(self, counter, law):
-        """
-        The examples of laws about texts are messages that can be pasted.
-        """
-        others = {*CounterContract.laws} - {law}
-        with pytest.raises(BrokenLawsError) as caught:
-            check_counter(counter, settings=FEW, without=others)
-
-        names = dict[str, Any]()
-        exec(caught.value.broken[0].code, names)
-        drawn = {each: names[each] for each in CounterContract.laws[law].examples}
-        contract = CounterContract()
-        contract.counter = counter
-
-        assert drawn.keys() <= {"message", "messages"}
-        with pytest.raises(AssertionError):
-            contract.laws[law].check(contract, **drawn)
 
     def test_declared(self):
         """
@@ -815,12 +737,6 @@ STEPS = {
     ),
     "views other messages": (
         lambda view: TrimContext.of(list(view.messages), view.budget),
-        {"shows the same conversation"},
-    ),
-    "forgets the budget": (
-        lambda view: TrimContext.of(
-            Aggregator.new(messages=view.original.messages)
-        ).remove([each.seq for each in view.dropped]),
         {"shows the same conversation"},
     ),
     "shows what was dropped": (lambda view: view.original, {"brings nothing back"}),
@@ -963,10 +879,6 @@ SUMMARISERS = {
             "\n".join(each.content.upper() for each in messages[:1])
             + str([each.response.id for each in messages if each.role == "assistant"])
         ),
-        {"takes every conversation"},
-    ),
-    "takes texts only": (
-        lambda messages: "About " + messages[0].content,
         {"takes every conversation"},
     ),
     "may be blank": (
@@ -1299,21 +1211,6 @@ class Registry(Data):
         return row
 
 
-class Padding(Data):
-    """
-    Notes the length of the longest conversation.
-    """
-
-    def __init__(self):
-        self.length = 0
-
-    def dump(self, messages):
-        export = super().dump(messages)
-        self.length = max(self.length, len(export.payload["messages"]))
-        export.payload["length"] = self.length
-        return export
-
-
 class Accumulating(Lines):
     """
     Keeps what was lost, for all conversations.
@@ -1326,26 +1223,6 @@ class Accumulating(Lines):
         export = super().dump(messages)
         self.lost += export.lost
         return Exported(export.payload, tuple(self.lost))
-
-
-def merged_users(rows):
-    """
-    Neighbours of users as one, with the texts of both.
-    """
-    merged = list[Any]()
-    for row in rows:
-        if merged and row["role"] == "user" == merged[-1]["role"]:
-            texts = [
-                {"type": "text", "text": part["text"]}
-                for each in (merged[-1], row)
-                for part in each.get("parts") or [{"text": each.get("content", "")}]
-                if "text" in part
-            ]
-            merged[-1] = {"role": "user", "parts": texts}
-        else:
-            merged.append(row)
-
-    return merged
 
 
 def parsed_as_floats(calls):
@@ -1381,16 +1258,11 @@ ADAPTERS = {
         reading_unknown(bools_to_integers),
         {"loses nothing in silence"},
     ),
-    "turns 1.0 into 1": (
-        reading_unknown(floats_to_integers),
-        {"loses nothing in silence"},
-    ),
     "swaps parallel calls": (
         writing_calls(lambda calls: calls[::-1]),
         {"keeps order"},
     ),
     "accumulates losses": (Accumulating(), {"is pure"}),
-    "merges users without images": (arranging(merged_users), {"keeps order"}),
     "reads integers as floats": (
         writing_calls(parsed_as_floats),
         {"loses nothing in silence"},
@@ -1426,34 +1298,15 @@ ADAPTERS = {
         writing_texts(lambda text: text.strip(" ")),
         {"loses nothing in silence"},
     ),
-    "converts line ends": (
-        writing_texts(lambda text: text.replace("\r\n", "\n")),
-        {"loses nothing in silence"},
-    ),
-    "removes NUL": (
-        writing_texts(lambda text: text.replace("\0", "")),
-        {"loses nothing in silence"},
-    ),
     "cuts off long texts": (
         writing_texts(lambda text: text[:4_096]),
         {"loses nothing in silence"},
     ),
     "joins texts": (writing_parts(joined_texts), {"loses nothing in silence"}),
-    "puts texts first": (
-        writing_parts(
-            lambda parts: sorted(parts, key=lambda part: part["type"] != "text")
-        ),
-        {"loses nothing in silence"},
-    ),
     "keeps names of tools": (Registry(), {"keeps order"}),
-    "notes the largest length": (Padding(), {"is pure"}),
     "empties the list": (Emptying(), {"is pure"}),
     "gives tuples as keys": (
         with_export(lambda export: export._replace(payload={(1,): export.payload})),
-        {"dumps every conversation"},
-    ),
-    "gives the payload only": (
-        with_export(lambda export: export.payload),
         {"dumps every conversation"},
     ),
     "loses in silence": (Silent(), {"loses nothing in silence"}),
@@ -1670,14 +1523,6 @@ def naming(change):
     return Changed
 
 
-def composed(value):
-    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
-
-
-def integers_to_floats(value):
-    return float(value) if type(value) is int else value
-
-
 class KeepsAHundred(MemorySession):
     def add_items(self, items):
         super().add_items(items)
@@ -1728,41 +1573,9 @@ class ReadsOnce(MemorySession):
         self.all_rows[self.name] = list(self.rows[self.name])
 
 
-class ReadsMore(MemorySession):
-    """
-    Keeps what it has read, and reads what was added since.
-    """
-
-    def __init__(self, rows, name):
-        super().__init__(rows, name)
-        self.known = list[str]()
-
-    def get_items(self, limit=None):
-        self.known += self.rows.get(self.name, [])[len(self.known) :]
-        first = 0 if limit is None else max(len(self.known) - limit, 0)
-        return [json.loads(row) for row in self.known[first:]]
-
-    def pop_item(self):
-        self.known = []
-        return super().pop_item()
-
-    def clear_session(self):
-        self.known = []
-        super().clear_session()
-
-
 SESSIONS = {
-    "reads what is added only": (ReadsMore, {"is opened again"}),
     "turns True into 1": (
         adding(lambda item: change_leaves(item, bools_to_integers)),
-        {"keeps items"},
-    ),
-    "turns 1 into 1.0": (
-        adding(lambda item: change_leaves(item, integers_to_floats)),
-        {"keeps items"},
-    ),
-    "composes letters": (
-        adding(lambda item: change_leaves(item, composed)),
         {"keeps items"},
     ),
     "drops null": (
@@ -1777,14 +1590,6 @@ SESSIONS = {
                 {key: item[key] for key in ("role", "content")}
                 if "content" in item
                 else item
-            )
-        ),
-        {"keeps items"},
-    ),
-    "cuts off long texts": (
-        adding(
-            lambda item: change_leaves(
-                item, lambda each: each[:4_096] if isinstance(each, str) else each
             )
         ),
         {"keeps items"},
@@ -1942,6 +1747,41 @@ def run_code(code):
     return names["value"]
 
 
+CODES = {
+    "tuple": ((1,), "(1,)"),
+    "pair": ((1, 1), "(1, 1)"),
+    "nested": ((1, [2]), "(1, [2])"),
+    "repeated": (((1,),) * 3, "((1,),) * 3"),
+    "infinity": ({"a": (float("inf"),)}, "{'a': (float('inf'),)}"),
+    "no number": ([float("nan")], "[float('nan')]"),
+    "decimal": (Decimal(1), "Decimal('1')"),
+    "time": (timedelta(1), "datetime.timedelta(days=1)"),
+    "long text": ("Where to? " * 100, "'Where to? ' * 100"),
+    "other text": ("a" * 80, repr("a" * 80)),
+    "view": (
+        TrimContext.of([UserMessage("a"), UserMessage("b")]).remove(0),
+        "TrimContext.of([UserMessage('a'), UserMessage('b')]).remove([0])",
+    ),
+    "keys": (
+        Aggregator.new().add_usage(Usage(1), key="a", at=USUAL_TIME).fork(),
+        "Aggregator.new().add_usage(Usage(1), key='a').fork()",
+    ),
+    "new identities": (
+        Aggregator.new().add_usage(Usage(2), at=USUAL_TIME),
+        "Aggregator.new().add_usage(Usage(2))",
+    ),
+    "long state": (
+        Aggregator.new(messages=[UserMessage("a" * 40)] * 3)
+        .fork()
+        .add_usage(Usage(2), model="gpt-5", at=USUAL_TIME),
+        (
+            f"(\n    Aggregator.new()\n    .extend([UserMessage('{'a' * 40}')] * 3)\n"
+            "    .fork()\n    .add_usage(Usage(2), model='gpt-5')\n)"
+        ),
+    ),
+}
+
+
 class TestFormatCode:
     @given(messages())
     @example(AssistantMessage([]))
@@ -1982,12 +1822,6 @@ class TestFormatCode:
         """
         assert repr(value) == format_code(value)
 
-    def test_decimal(self):
-        """
-        Code with a decimal number imports its class.
-        """
-        assert Decimal(1) == run_code(format_example({"value": Decimal(1)}))
-
     @pytest.mark.parametrize("values", [[1, True, 1.0], [0.0, -0.0, 0.0]])
     def test_kinds(self, values):
         """
@@ -2001,68 +1835,17 @@ class TestFormatCode:
         assert repr(values) == format_code(values)
         assert repr(values) == repr([each.metadata["x"] for each in made])
 
-    def test_keys(self):
-        """
-        Keys that were given are in the code, new identities are not.
-        """
-        state = Aggregator.new().add_usage(Usage(1), key="a").add_usage(Usage(2))
-        code = format_code(state)
-
-        assert "key='a'" in code
-        assert 1 == code.count("key=")
-
-    def test_long(self):
-        """
-        Long values have a line for each verb; what is repeated is written once.
-        """
-        state = Aggregator.new(messages=[UserMessage("a" * 40)] * 3).fork()
-        state = state.add_user_prompt("b" * 40)
-        expected = (
-            "(\n"
-            "    Aggregator.new()\n"
-            f"    .extend([UserMessage('{'a' * 40}')] * 3)\n"
-            "    .fork()\n"
-            f"    .add_user_prompt('{'b' * 40}')\n"
-            ")"
-        )
-
-        assert expected == format_code(state)
-
     @pytest.mark.parametrize(
-        ("value", "code"),
-        [
-            ((1,), "(1,)"),
-            ((1, [2]), "(1, [2])"),
-            (((1,),) * 3, "((1,),) * 3"),
-            ((), "()"),
-            ({"a": (float("inf"),)}, "{'a': (float('inf'),)}"),
-            ("Where to? " * 100, "'Where to? ' * 100"),
-            ("a" * 80, repr("a" * 80)),
-        ],
+        ("value", "code"), [pytest.param(*row, id=what) for what, row in CODES.items()]
     )
-    def test_plain(self, value, code):
+    def test_code(self, value, code):
         """
-        Tuples stay tuples, what no literal is for is called, and long texts of one
-        part are short.
+        Tuples stay tuples, what no literal is for is called, what is repeated is
+        written once, given keys are there and new identities are not, and long states
+        have a line for each verb.
         """
         assert code == format_code(value)
-        assert value == eval(code)
-
-    def test_no_number(self):
-        """
-        What is not a number is made as such.
-        """
-        assert "float('nan')" == format_code(float("nan"))
-
-    def test_views(self):
-        """
-        A view is made with its budget and without what was removed.
-        """
-        view = TrimContext.of([UserMessage("a"), UserMessage("b")]).remove(0)
-
-        assert (
-            "TrimContext.of([UserMessage('a'), UserMessage('b')]).remove([0])"
-        ) == format_code(view)
+        run_code(format_example({"value": value}))
 
     def test_in_tests(self):
         """

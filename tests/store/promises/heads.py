@@ -3,8 +3,6 @@ Promises about heads: of two writers, none loses what it saved.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import pytest
@@ -200,26 +198,6 @@ class HeadPromises(StoreCase):
 
         assert states[-1] == after
         assert before.entries[0] is after.entries[0]
-
-    def test_update(self, store):
-        """
-        Any number of threads may update one name; no update is lost.
-        """
-        store.save("chat", Aggregator.new())
-
-        def add_prompts(who):
-            for i in range(5):
-                store.update(
-                    "chat", partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
-                )
-
-        with ThreadPoolExecutor(4) as threads:
-            list(threads.map(add_prompts, range(4)))
-
-        texts = [message.text for message in store.load("chat")]
-        assert {f"{who} {i}" for who in range(4) for i in range(5)} == {*texts}
-        assert 20 == len(texts)
-        assert 21 == store.latest("chat").revision
 
     def test_update_starts(self, store):
         """

@@ -266,19 +266,3 @@ class NotePromises(StoreCase):
 
         assert {"a": "x" * 10_000} == store.notes("chat")
         assert 1 == store.latest("chat").revision
-
-    def test_removed_notes_are_gone(self, reopen, tmp_path):
-        """
-        A note that was removed is in no file after a vacuum.
-        """
-        secret = "tr0ub4dor-and-3"
-        store = reopen(None)
-        store.save("chat", CONVERSATION, notes={"who": secret})
-        store.annotate("chat", {"who": secret})
-        store.annotate("chat", {"who": None})
-        store.annotate("chat", {"who": "nobody"}, at=1)
-        store.collect_garbage(vacuum=True)
-        files = [path for path in tmp_path.rglob("*") if path.is_file()]
-
-        assert [] == [path for path in files if secret.encode() in path.read_bytes()]
-        assert {"who": "nobody"} == store.latest("chat").notes

@@ -5,16 +5,13 @@ Promises about states: what is saved is loaded, and only what is new written.
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
 
 from conversation_state.messages import UserMessage
 from conversation_state.store import Store
 from conversation_state.testing.stores import RecordingBackend
-from conversation_state.testing.strategies import aggregators
 from conversation_state.usage import Usage
 from tests.store.promises.case import (
     CONVERSATION,
-    FOR_EXAMPLES,
     StoreCase,
     append_turns,
 )
@@ -24,29 +21,6 @@ class SavingPromises(StoreCase):
     """
     What is saved is loaded, and only what is new is written.
     """
-
-    # Half as many examples as usual, because each backend runs this test.
-    @settings(FOR_EXAMPLES, max_examples=settings().max_examples // 2)
-    @given(aggregators(), aggregators())
-    def test_any_state_comes_back(self, store, state, next_one):
-        """
-        Any state that is saved is loaded as an equal one, in this store and in others,
-        and still after another state took its place.
-        """
-        name = f"chat {state.id}"
-        head = store.save(name, state)
-        other = self.other(store)
-
-        assert state == store.load(name) == other.load(name)
-
-        second = store.save(name, next_one, expecting=head)
-
-        assert next_one == store.load(name) == other.load(name)
-        assert state == store.load(name, at=head) == other.load(name, at=1)
-        assert () == store.verify()
-        # verify() reads all names, so that of an earlier example would cost time.
-        store.delete(name)
-        assert second.digest == head.digest or state != next_one
 
     def test_every_state_is_restorable(self, store):
         """
@@ -100,23 +74,6 @@ class SavingPromises(StoreCase):
         store.save("chat", CONVERSATION)
 
         assert CONVERSATION is store.load("chat")
-
-    def test_reopened(self, tmp_path):
-        """
-        What was saved is there when the store is opened again.
-        """
-        if not self.is_kept:
-            pytest.skip("this backend keeps nothing when it is closed")
-
-        states = append_turns(CONVERSATION, 5)
-        with Store(self.backend(tmp_path)) as store:
-            for state in states:
-                store.save("chat", state)
-
-        with Store(self.backend(tmp_path)) as store:
-            assert states == [store.load("chat", at=i) for i in range(1, 6)]
-            assert states[-1] == store.load("chat")
-            assert () == store.verify()
 
     @pytest.mark.parametrize("length", [10, 1_000])
     def test_writes_what_is_new(self, watched, calls, length):
