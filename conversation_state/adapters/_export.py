@@ -193,6 +193,15 @@ class PayloadWriter:
 
             yield message, path
 
+    def lose_tool_name(self, message: ToolMessage, path: str, called: str) -> None:
+        """
+        List the tool's name of a result, in formats that have it in the call only, if
+        that has another name, *called*.
+        """
+        if message.tool_name not in {"", called}:
+            why = "the tool's name is in the call, which is missing or has another"
+            self.lose(path, "tool_name", why)
+
     def lose_error_flag(self, message: ToolMessage, path: str) -> None:
         if message.is_error:
             why = "the format has no flag for a failed call; only the text can say it"

@@ -18,6 +18,7 @@ from conversation_state._persistent import EMPTY_MAP
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.adapters._notes import RESERVED, own_of, with_notes
 from conversation_state.errors import DecodeError, Problem
+from conversation_state.parts import UnknownPart
 
 __all__ = [
     "DocumentReader",
@@ -410,6 +411,14 @@ class ObjectReader:
             self.wrong(key, expected)
 
         return iter(())
+
+    def as_unknown(self, source: str, index: int | None = None) -> UnknownPart:
+        """
+        The object as a part that the format *source* keeps as it is.
+        """
+        raw = self.reading.json(self.raw, self.path)
+        metadata = self.metadata(source)
+        return UnknownPart(raw, source=source, index=index, metadata=metadata)
 
     def metadata(
         self, source: str, own: Mapping[str, Any] = EMPTY_MAP

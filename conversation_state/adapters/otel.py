@@ -323,10 +323,8 @@ class _AttributeWriter:
 
     def _write_result(self, message: ToolMessage, path: str) -> dict[str, Any]:
         self.write.lose_error_flag(message, path)
-        if message.tool_name not in {"", self._tools.get(message.tool_call_id)}:
-            why = "the tool's name is in the call, which is missing or has another"
-            self.write.lose(path, "tool_name", why)
-
+        called = self._tools.get(message.tool_call_id, "")
+        self.write.lose_tool_name(message, path, called)
         response: Any = message.content
         if not isinstance(response, str):
             response = self._write_parts(message, path)

@@ -149,12 +149,7 @@ def read_block(
     if kind in _MEDIA_READERS:
         part = _MEDIA_READERS[kind](block, role, index)
 
-    if part is None:
-        raw = block.reading.json(block.raw, block.path)
-        metadata = block.metadata(SOURCE)
-        return UnknownPart(raw, source=SOURCE, index=index, metadata=metadata)
-
-    return part
+    return part or block.as_unknown(SOURCE, index)
 
 
 def _keep_logprobs(block: ObjectReader, logprobs: list[LogProb] | None) -> None:

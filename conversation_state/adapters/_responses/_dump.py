@@ -368,9 +368,8 @@ def _write_result_item(
     }
     if notes.get("named") is True and message.tool_name:
         raw["name"] = message.tool_name
-    elif message.tool_name and (call is None or call.name != message.tool_name):
-        why = "the tool's name is in the call, which is missing or has another"
-        write.lose(path, "tool_name", why)
+    else:
+        write.lose_tool_name(message, path, call.name if call else "")
 
     write.lose_error_flag(message, path)
     raw["output"] = _write_content(write, message, path, notes)

@@ -85,8 +85,7 @@ def read_item(
     if kind == "reasoning" and _is_readable(item.raw):
         return _read_blocks(item, "reasoning", index, logprobs)
 
-    raw = item.reading.json(item.raw, item.path)
-    return [UnknownPart(raw, source=SOURCE, index=index)]
+    return [item.as_unknown(SOURCE, index)]
 
 
 def _is_readable(raw: Mapping[str, Any]) -> bool:
@@ -234,9 +233,7 @@ def read_item_block(
 
     if not _is_reasoning_text(block.raw):
         block.notes["under"] = where
-        raw = block.reading.json(block.raw, block.path)
-        metadata = block.metadata(SOURCE)
-        return UnknownPart(raw, source=SOURCE, index=index, metadata=metadata)
+        return block.as_unknown(SOURCE, index)
 
     kind, text = block.text("type"), block.text("text")
     # Without these notes `dump` writes a block of type "summary_text" in the summary,

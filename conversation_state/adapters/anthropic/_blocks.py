@@ -175,12 +175,7 @@ def read_part(block: ObjectReader, role: str, index: int | None = None) -> Part:
     if kind in _MEDIA and role != "assistant":
         found = _read_media(block, kind)
 
-    if found is None:
-        raw = block.reading.json(block.raw, block.path)
-        metadata = block.metadata(SOURCE)
-        return UnknownPart(raw, source=SOURCE, index=index, metadata=metadata)
-
-    return found
+    return found or block.as_unknown(SOURCE, index)
 
 
 def _read_media(block: ObjectReader, kind: str) -> Part | None:

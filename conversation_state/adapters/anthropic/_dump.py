@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conversation_state._persistent import check_iterable
 from conversation_state.adapters._export import (
     Export,
     PayloadWriter,
@@ -84,7 +83,6 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
         conversation may begin with the assistant.
     """
     write = AnthropicWriter(system_on_top=system_on_top)
-    check_iterable(messages, "messages", "a list of Messages")
     for message, path in write.each(messages):
         match message:
             case AssistantMessage():
@@ -139,10 +137,7 @@ class AnthropicWriter(PayloadWriter):
         elif notes.get("is_error") is False:
             raw["is_error"] = False
 
-        if message.tool_name and message.tool_name != self._tools.get(call_id):
-            why = "the tool's name is in the call, which is missing or has another"
-            self.lose(path, "tool_name", why)
-
+        self.lose_tool_name(message, path, self._tools.get(call_id, ""))
         merge_kept_keys(map_of(notes, "keys"), raw)
         piece = make_piece(path, [(path, raw)], notes)
         self.turns.result(piece, late=notes.get("late") is True)

@@ -38,7 +38,6 @@ from conversation_state.parts import (
     Part,
     RefusalPart,
     TextPart,
-    UnknownPart,
 )
 from conversation_state.tools import ToolCall
 
@@ -298,19 +297,15 @@ class BuboLoader(MessageLoader):
         elif kind == "audio" and role == "user":
             part = self._read_audio(node)
 
-        if part is None:
-            found: Any = self.json(raw, path) or {}
-            part = UnknownPart(found, source=SOURCE)
-
-        return part
+        return part or node.as_unknown(SOURCE)
 
     def _read_image(self, node: ObjectReader) -> Part | None:
         url = node.text("image_url")
-        node.keep(frozenset({"image_url", "type"}))
         # Valid in bubo, and no `ImagePart`, which has a URL or bytes.
         if not url:
             return None
 
+        node.keep(frozenset({"image_url", "type"}))
         data, media_type = parse_data_url(url) or (None, "")
         return ImagePart(
             url=None if data else url,

@@ -169,14 +169,9 @@ def read_parts(node: ObjectReader, key: str) -> list[Part]:
         elif kind in _MEDIA and _MEDIA[kind][1].kind in _HELD[key]:
             found = _read_medium(part, kind, key)
 
-        parts.append(found or _keep_unknown(part))
+        parts.append(found or part.as_unknown(SOURCE))
 
     return parts
-
-
-def _keep_unknown(part: ObjectReader) -> UnknownPart:
-    raw: dict[str, Any] = part.reading.json(part.raw, part.path)
-    return UnknownPart(raw, source=SOURCE)
 
 
 def _read_reasoning(part: ObjectReader) -> Part | None:
@@ -248,7 +243,7 @@ def read_old_parts(node: ObjectReader, key: str) -> list[Part]:
         elif kind in _MEDIA:
             found = _read_old_medium(part, kind)
 
-        parts.append(found or _keep_unknown(part))
+        parts.append(found or part.as_unknown(SOURCE))
 
     return parts
 

@@ -160,11 +160,9 @@ def read_returned(
 
 
 def _read_media(node: CasedObject) -> Part:
-    if kind_of(node.raw) != "text":
-        return read_part(node, "tool")
-
     # The text of a result is in its response, not among its parts.
-    return UnknownPart(node.reading.json(node.raw, node.path), source=SOURCE)
+    is_text = kind_of(node.raw) == "text"
+    return node.as_unknown(SOURCE) if is_text else read_part(node, "tool")
 
 
 def _has_error(response: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from conversation_state._persistent import check_iterable, thaw
+from conversation_state._persistent import thaw
 from conversation_state.adapters._export import (
     Export,
     PayloadWriter,
@@ -63,7 +63,6 @@ def dump(messages: Iterable[Message]) -> Export:
         written to the first call of a message.
     """
     write = GeminiWriter()
-    check_iterable(messages, "messages", "a list of Messages")
     for message, path in write.each(messages):
         match message:
             case AssistantMessage():

@@ -221,10 +221,7 @@ def read_part(node: CasedObject, role: str) -> Part:
     elif kind in _SLOTS:
         part = _read_media(node, kind)
 
-    if part is None:
-        return UnknownPart(node.reading.json(node.raw, node.path), source=SOURCE)
-
-    return part
+    return part or node.as_unknown(SOURCE)
 
 
 def _read_thought(node: CasedObject) -> Part:

@@ -23,7 +23,6 @@ from conversation_state.parts import (
     Part,
     ReasoningPart,
     TextPart,
-    UnknownPart,
 )
 from conversation_state.tools import ToolCall
 
@@ -241,8 +240,7 @@ class TranscriptTurn:
             node = ObjectReader(read, raw["image_url"], f"{path}.image_url")
             return ImagePart(url=node.text("url"), detail=node.optional("detail"))
 
-        found: dict[str, Any] = read.json(raw, path)
-        return UnknownPart(found, source=SOURCE)
+        return ObjectReader(read, raw, path).as_unknown(SOURCE)
 
 
 def _read_listed_call(node: ObjectReader, made: str) -> ToolCall:
