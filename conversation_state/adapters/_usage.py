@@ -31,7 +31,6 @@ __all__ = [
 ]
 
 _MAX_COUNT = 2**63 - 1
-_NOTHING = Usage()
 # Categories of `Usage.extra` for the counts in a breakdown, where the category is not
 # the name of the breakdown and that of the count.
 _CATEGORIES: Mapping[str, str] = dict.fromkeys(
@@ -195,16 +194,11 @@ def _make_usage(
     first two; None if their sum is larger than a count can be.
     """
     within, written = details
-    # Most details are all 0; sharing them saves making and checking them.
     try:
         return Usage(
             *counts,
-            PromptTokensDetails(**within)
-            if any(within.values())
-            else _NOTHING.prompt_tokens_details,
-            CompletionTokensDetails(**written)
-            if any(written.values())
-            else _NOTHING.completion_tokens_details,
+            PromptTokensDetails(**within),
+            CompletionTokensDetails(**written),
             extra,
         )
     except InvalidUsageError as found:

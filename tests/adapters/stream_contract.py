@@ -248,10 +248,11 @@ class StreamContract:
     def test_waiting(self, data):
         """
         The chunks of events that are waited for are the same, and so is what
-        goes wrong.
+        goes wrong; nothing is read after the end.
         """
         _, events = data.draw(self.made)
-        ends = st.sampled_from([[], [None], *([each] for each in self.failures)])
+        failures = [[each] for each in self.failures]
+        ends = st.sampled_from([[], [None], ["[DONE]", None], *failures])
         events = [*events[: data.draw(st.integers(0, len(events)))], *data.draw(ends)]
 
         async def source() -> AsyncIterator[Any]:

@@ -6,12 +6,11 @@ import base64
 from functools import partial
 from typing import Any, ClassVar
 
-import anyio
 import pytest
 from hypothesis import strategies as st
 
 from conversation_state.adapters import openai_chat
-from conversation_state.adapters.openai_chat import aload_chunks, dump, load_chunks
+from conversation_state.adapters.openai_chat import dump, load_chunks
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import LogProb
@@ -833,110 +832,82 @@ class TestEnds:
         assert "a" == concat(load_chunks(events)).text
         assert "b" == next(events)["choices"][0]["delta"]["content"]
 
-    def test_after_the_end_in_a_task(self):
-        """
-        Nor is anything in a task; and the stream was not interrupted.
-        """
-
-        async def events():
-            for each in (event(content="a"), "[DONE]", event(content="b")):
-                yield each
-
-        async def main():
-            return concat([chunk async for chunk in aload_chunks(events())])
-
-        message = anyio.run(main)
-
-        assert ("a", "") == (message.text, message.response.finish_reason)
-
-    @pytest.mark.parametrize(
-        ("failure", "reason"),
-        [
-            ({"message": "overloaded", "code": 5}, "overloaded"),
-            ("overloaded", "overloaded"),
-            ({"code": 5}, "no reason given"),
-            (["what"], "no reason given"),
-        ],
+    @table(
+        "last, reason, text",
+        {
+            "with a message": ({"error": {"message": "no room"}}, "no room", "ab"),
+            "with a text": ({"error": "no room"}, "no room", "ab"),
+            "with a code": ({"error": {"code": 5}}, "no reason given", "ab"),
+            "with something else": ({"error": ["what"]}, "no reason given", "ab"),
+            "with a piece, which comes before it": (
+                {**event(content="c"), "error": {"message": "no room"}},
+                *("no room", "abc"),
+            ),
+            "without the key": (
+                {"object": "error", "message": "no room", "code": 500},
+                *("no room", "ab"),
+            ),
+            "in a choice": (
+                {"choices": [{"delta": {}, "error": {"message": "no room"}}]},
+                *("no room", "ab"),
+            ),
+        },
     )
-    def test_provider_fails(self, failure, reason):
+    def test_provider_fails(self, last, reason, text):
         """
-        With the provider's message, after everything before it.
+        Some servers report it in places of their own; all that came before is given.
         """
-        events = [event(content="a"), event(content="b"), {"error": failure}]
+        events = [event(content="a"), event(content="b"), last]
         chunks, error = given_before(events, ProviderStreamError)
 
-        assert reason in str(error)
-        assert {"error": failure} == error.event
-        assert "ab" == concat(chunks).text
+        assert reason == error.reason
+        assert last == error.event
+        assert text == concat(chunks).text
         assert "interrupted" == concat(chunks).response.finish_reason
 
-    def test_provider_fails_with_a_piece(self):
-        """
-        What comes with the error comes before it.
-        """
-        last = {**event(content="b", reason="error"), "error": {"message": "no"}}
-        chunks, _ = given_before([event(content="a"), last], ProviderStreamError)
 
-        assert "ab" == concat(chunks).text
-        assert "error" == concat(chunks).response.finish_reason
-
-    @pytest.mark.parametrize(
-        "failure",
-        [
-            {"object": "error", "message": "no room", "code": 500},
-            {"choices": [{"delta": {}, "error": {"message": "no room"}}]},
-        ],
-    )
-    def test_provider_fails_elsewhere(self, failure):
-        """
-        Some servers report it in other places.
-        """
-        chunks, error = given_before([event(content="a"), failure], ProviderStreamError)
-
-        assert "no room" == error.reason
-        assert "a" == concat(chunks).text
+WRONG_DELTAS: list[tuple[str, Any]] = [
+    ("audio.transcript", {"transcript": 5}),
+    ("audio.data", {"data": 5}),
+    ("audio.data", {"data": "????"}),
+    ("audio", 5),
+    ("content", 5),
+    ("role", "user"),
+    ("reasoning", {}),
+    ("refusal", 5),
+    ("function_call", 5),
+    ("tool_calls", {}),
+]
+WRONG_CALLS: list[tuple[str, Any]] = [
+    ("", 5),
+    (".index", {"index": -1}),
+    (".id", {"index": 0, "id": 5}),
+    (".function.arguments", call(0, {})),
+    (".function", {"index": 0, "function": []}),
+]
 
 
 class TestRefuses:
     @pytest.mark.parametrize(
         ("wrong", "path"),
         [
-            (None, "$[1]"),
-            (b"data: {}", "$[1]"),
-            ({"choices": {}}, "$[1].choices"),
-            ({"choices": [5]}, "$[1].choices[0]"),
-            ({"choices": [{"delta": []}]}, "$[1].choices[0].delta"),
-            ({"choices": [{"message": {}}]}, "$[1].choices[0]"),
-            ({"choices": [{"text": "b"}]}, "$[1].choices[0]"),
-            (event(audio={"transcript": 5}), "$[1].choices[0].delta.audio.transcript"),
-            (event(audio={"data": 5}), "$[1].choices[0].delta.audio.data"),
-            (event(audio={"data": "????"}), "$[1].choices[0].delta.audio.data"),
-            ({"choices": [], "model": 5}, "$[1].model"),
-            ({"usage": {"prompt_tokens": -1}}, "$[1].usage.prompt_tokens"),
-            (event(content=5), "$[1].choices[0].delta.content"),
-            (event(role="user"), "$[1].choices[0].delta.role"),
-            (event(reasoning={}), "$[1].choices[0].delta.reasoning"),
-            (event(refusal=5), "$[1].choices[0].delta.refusal"),
-            (event(audio=5), "$[1].choices[0].delta.audio"),
-            (event(tool_calls={}), "$[1].choices[0].delta.tool_calls"),
-            (event(tool_calls=[5]), "$[1].choices[0].delta.tool_calls[0]"),
-            (
-                event(tool_calls=[{"index": -1}]),
-                "$[1].choices[0].delta.tool_calls[0].index",
+            (None, ""),
+            (b"data: {}", ""),
+            ({"choices": {}}, ".choices"),
+            ({"choices": [5]}, ".choices[0]"),
+            ({"choices": [{"message": {}}]}, ".choices[0]"),
+            ({"choices": [{"text": "b"}]}, ".choices[0]"),
+            ({"choices": [], "model": 5}, ".model"),
+            ({"usage": {"prompt_tokens": -1}}, ".usage.prompt_tokens"),
+            *(
+                (event(**{path.partition(".")[0]: wrong}), f".choices[0].delta.{path}")
+                for path, wrong in WRONG_DELTAS
             ),
-            (
-                event(tool_calls=[{"index": 0, "id": 5}]),
-                "$[1].choices[0].delta.tool_calls[0].id",
+            ({"choices": [{"delta": []}]}, ".choices[0].delta"),
+            *(
+                (event(tool_calls=[wrong]), f".choices[0].delta.tool_calls[0]{path}")
+                for path, wrong in WRONG_CALLS
             ),
-            (
-                event(tool_calls=[call(0, {})]),
-                "$[1].choices[0].delta.tool_calls[0].function.arguments",
-            ),
-            (
-                event(tool_calls=[{"index": 0, "function": []}]),
-                "$[1].choices[0].delta.tool_calls[0].function",
-            ),
-            (event(function_call=5), "$[1].choices[0].delta.function_call"),
         ],
     )
     def test_what_is_no_event(self, wrong, path):
@@ -946,23 +917,18 @@ class TestRefuses:
         """
         chunks, error = given_before([event(content="a"), wrong], DecodeError)
 
-        assert path == error.problems[0].path
+        assert f"$[1]{path}" == error.problems[0].path
         assert "a" == concat(chunks).text
 
     def test_all_of_an_event(self):
         """
-        All problems with an event are reported at once.
+        All problems with an event are reported at once, and what can be read of it is
+        given before.
         """
-        _, error = given_before([event(role="user", content=5)], DecodeError)
-
-        assert 2 == len(error.problems)
-
-    def test_the_rest_of_the_event(self):
-        """
-        What can be read is given first.
-        """
+        _, both = given_before([event(role="user", content=5)], DecodeError)
         chunks, _ = given_before([event(content="a", role="model")], DecodeError)
 
+        assert 2 == len(both.problems)
         assert "a" == concat(chunks).text
 
 
