@@ -25,7 +25,8 @@ from conversation_state import (
 )
 from conversation_state.parallel import fan_out
 from conversation_state.pickling import find_maker
-from conversation_state.testing import STRATEGIES, register
+from conversation_state.testing import register
+from conversation_state.testing.strategies import STRATEGIES
 from conversation_state.tools import ToolChoice
 
 register()

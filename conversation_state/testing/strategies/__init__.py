@@ -11,6 +11,13 @@ true of them (`laws`), and comparing states with a model step by step
 (`machines`).
 """
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any, get_args, get_origin, get_type_hints
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
 from conversation_state.testing.strategies._histories import (
     diffs,
     message_trees,
@@ -132,3 +139,34 @@ __all__ = [
     "video_parts",
     "windows",
 ]
+
+
+def _list_strategies() -> dict[type, Callable[[], SearchStrategy[Any]]]:
+    """
+    The function for each class of this library that one of them makes: a strategy
+    is found by the type in its annotation.
+    """
+    found: dict[type, Callable[[], SearchStrategy[Any]]] = {}
+    for name in __all__:
+        make = globals()[name]
+        for made in get_args(get_type_hints(make)["return"]):
+            cls = get_origin(made) or made
+            # Of a text or a tuple there are others than those that are made here.
+            if cls.__module__.partition(".")[0] == "conversation_state":
+                found[cls] = make
+
+    return found
+
+
+def _register() -> None:
+    for cls, make in STRATEGIES.items():
+        # Made when it is first asked for: each is made of many others.
+        st.register_type_strategy(cls, partial(_call, make))
+
+
+def _call(make: Callable[[], SearchStrategy[Any]], _cls: object) -> Any:
+    return make()
+
+
+STRATEGIES = _list_strategies()
+_register()
