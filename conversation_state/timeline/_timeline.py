@@ -12,8 +12,7 @@ from conversation_state._persistent.maps import PMap, pmap
 from conversation_state._wording import shorten_repr
 from conversation_state.pickling import Maker
 from conversation_state.timeline._moments import Moment
-from conversation_state.timeline._moves import _MovableTimeline
-from conversation_state.timeline._reader import NO_MOMENT, Options
+from conversation_state.timeline._moves import NO_MOMENT, MovableTimeline, Options
 
 __all__ = ["Timeline"]
 
@@ -30,7 +29,7 @@ _NO_TARGETS: PMap[int, int] = pmap()
 
 
 @final
-class Timeline(_MovableTimeline[S]):
+class Timeline(MovableTimeline[S]):
     """
     An undo tree of states, one of which is the present one.
 
