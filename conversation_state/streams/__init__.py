@@ -20,7 +20,7 @@ from conversation_state.streams._making import (
     merge_named,
     pipe,
 )
-from conversation_state.streams._sender import Sender
+from conversation_state.streams._pipe import Sender
 from conversation_state.streams._stream import Stream, StreamReader
 
 __all__ = [

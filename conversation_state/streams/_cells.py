@@ -29,6 +29,7 @@ __all__ = [
     "SET_ITEM",
     "Ended",
     "Fault",
+    "ProcessBound",
     "Source",
     "StreamCell",
     "calling",
@@ -39,6 +40,7 @@ __all__ = [
     "make_bare_cell",
     "make_broken_off_fault",
     "raise_by_value",
+    "raise_mark",
     "take_item",
     "without_our_frames",
 ]
@@ -189,11 +191,44 @@ def raise_by_value(error: BaseException) -> NoReturn:
         del error  # it holds this frame
 
 
+def raise_mark(mark: Any, end: type[Exception]) -> NoReturn:
+    """
+    Raise what a reader gets at *mark*: a fault's error, or *end* at the end.
+    """
+    if mark is END:
+        raise end
+
+    error, context = mark.error, mark.context
+    try:
+        # All readers share the error object; with its own traceback it is the same for
+        # each of them.
+        raise error.with_traceback(mark.traceback)
+    finally:
+        BaseException.__setattr__(error, "__context__", context)
+        # An error keeps alive the frames that it went through, and with them their
+        # local variables.
+        del context, error, mark
+
+
 def is_ended(generator: Any) -> bool:
     """
     Whether an interrupt ended a generator that never ends by itself.
     """
     return generator.gi_frame is None
+
+
+class ProcessBound:
+    """
+    Something that can't be pickled.
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"can't pickle a {type(self).__name__}: it belongs to this process. Send "
+            "what is read from it, and make a stream of that there."
+        )
 
 
 class Source:

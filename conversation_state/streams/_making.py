@@ -14,8 +14,7 @@ from conversation_state.chunks import concat
 from conversation_state.messages import Message
 from conversation_state.streams._cells import StreamCell, without_our_frames
 from conversation_state.streams._derived import Merged
-from conversation_state.streams._pipe import Pipe, PipeSource
-from conversation_state.streams._sender import Sender
+from conversation_state.streams._pipe import Pipe, PipeSource, Sender
 from conversation_state.streams._stream import Stream, stream_from
 
 __all__ = ["acollect", "collect", "merge", "merge_named", "pipe"]

@@ -1,48 +1,60 @@
 """
 Pipes: what one side sends, the other reads.
-
-What lives here: what both sides share, and the end that is read. What does not:
-the end that is written to (`_sender`).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
 from weakref import ref
 
-from conversation_state._waiting import Waiter, wake_all
+from conversation_state._waiting import (
+    TaskWaiter,
+    ThreadWaiter,
+    Waiter,
+    require_anyio,
+    wake_all,
+)
+from conversation_state._wording import shorten_repr
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
     END,
     LAST,
+    Fault,
+    ProcessBound,
     Source,
     StreamCell,
+    fault,
     make_abort_fault,
     make_broken_off_fault,
     take_item,
 )
 
-__all__ = ["Offer", "Pipe", "PipeSource"]
+__all__ = ["Pipe", "PipeSource", "Sender"]
+
+T_contra = TypeVar("T_contra", contravariant=True)
+
+# After so many sends in a row, other tasks may run.
+_MAX_IN_A_ROW = 64
+
+_CLOSED = "can't send: this sender was closed. Nothing comes after the end of a stream."
 
 
-class Offer:
+class _Offer:
     """
     An item that is being sent: first in the queue of senders, then among the items.
-
-    Attributes:
-        is_over: Whether it left the queue, and those that wait for that know.
-
-        waiter: What its sender waits with, if it does.
     """
 
     __slots__ = ("is_over", "item", "waiter")
 
     def __init__(self, item: Any) -> None:
+        # Whether it left the queue, and those that wait for that know.
         self.is_over = False
         self.item = item
-        self.waiter: Waiter | None = None
+        # What its sender waits with, if it does.
+        self.waiter: Any = None
 
 
 class Pipe:
@@ -52,21 +64,6 @@ class Pipe:
     Senders queue up, and only the first may put its item among the items. So
     there is no lock that an interrupt could leave held: a sender leaves the
     queue however it ends, and wakes the next one.
-
-    Attributes:
-        items: Sent and not yet read: offers, at most *capacity* of them. After
-            closing, perhaps a `Fault`, and `END`.
-
-        offers: The queue of senders: what each sends.
-
-        readers: Waiters for items.
-
-        is_aborted: Whether a reader stopped it: senders learn that, and what was
-            sent before can be read.
-
-        is_closed: Whether nothing more will be sent.
-
-        is_deserted: Whether there is no reader any more.
     """
 
     __slots__ = (
@@ -82,11 +79,19 @@ class Pipe:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
+        # Whether a reader stopped it: senders learn that, and what was sent before can
+        # be read.
         self.is_aborted = False
+        # Whether nothing more will be sent.
         self.is_closed = False
+        # Whether there is no reader any more.
         self.is_deserted = False
+        # Sent and not yet read: offers, at most *capacity* of them. After closing,
+        # perhaps a `Fault`, and `END`.
         self.items: deque[Any] = deque()
-        self.offers: deque[Offer] = deque()
+        # The queue of senders: what each sends.
+        self.offers: deque[_Offer] = deque()
+        # Waiters for items.
         self.readers: deque[Waiter] = deque()
         # The pipe watches both ends itself, because Python swallows an interrupt that
         # is raised in a finalizer, and the rest of the finalizer does not run.
@@ -98,7 +103,7 @@ class Pipe:
         """
         self.watched.append(ref(end, lambda _: callback()))
 
-    def accept(self, offer: Offer) -> bool | None:
+    def accept(self, offer: _Offer) -> bool | None:
         """
         Whether an offer in the queue was sent; None if it has to wait.
 
@@ -140,7 +145,7 @@ class Pipe:
         n = len(self.items)
         return n < self.capacity or (not n and bool(self.readers))
 
-    def withdraw(self, offer: Offer) -> None:
+    def withdraw(self, offer: _Offer) -> None:
         """
         Leave the queue, and wake those that wait for that. Idempotent.
         """
@@ -158,9 +163,6 @@ class Pipe:
         offer.is_over = True  # all is done
 
     def wake_sender(self) -> None:
-        """
-        Let the first sender look again.
-        """
         try:
             waiter = self.offers[0].waiter
         except IndexError:
@@ -171,15 +173,14 @@ class Pipe:
 
     def take(self, cell: StreamCell) -> bool:
         """
-        Put the next item into *cell*; whether there was one. For one reader at a
-        time.
+        Whether the next item was put into *cell*. For one reader at a time.
         """
         if not take_item(cell, self.items):
             return False
 
         # An interrupt may leave the offer in the cell: then this is repeated.
         item = cell.item
-        if type(item) is Offer:
+        if type(item) is _Offer:
             cell.item = item.item
 
         return True
@@ -189,9 +190,11 @@ class Pipe:
         End the pipe with *last*. Idempotent.
         """
         try:
-            self._append_end(*last, END)
-        finally:
-            self._append_end(*last, END)  # the first call may have been interrupted
+            self.is_closed = True
+            self._append_last(*last, END)
+        finally:  # the first call may have been interrupted
+            self.is_closed = True
+            self._append_last(*last, END)
 
     def abort(self) -> None:
         """
@@ -201,23 +204,13 @@ class Pipe:
             self.is_aborted = True  # before the end, for `accept` looks after it adds
             self._append_last(make_abort_fault(), END)
 
-    def _append_end(self, *last: Any) -> None:
-        self.is_closed = True
-        self._append_last(*last)
-
     def _append_last(self, *last: Any) -> None:
         # Nothing after the end is read, so it may be there twice.
-        if not self.is_deserted and self._find_newest_item() is not END:
+        if not self.is_deserted and END not in self.items.copy():
             self.items.extend(last)
 
         wake_all(self.readers)
         self._wake_senders()
-
-    def _find_newest_item(self) -> Any:
-        try:
-            return self.items[-1]
-        except IndexError:
-            return None
 
     def break_off(self) -> None:
         """
@@ -293,4 +286,214 @@ class PipeSource(Source):
             pipe.abandon()
 
 
-_CLOSED = "can't send: this sender was closed. Nothing comes after the end of a stream."
+class Sender(ProcessBound, Generic[T_contra]):
+    """
+    The end of a pipe that is written to; made by `pipe`.
+
+    May be used by many threads and tasks at once. As a context manager it is
+    closed at the end of the block; an exception that leaves the block is the
+    last thing its readers get.
+
+    A sender that is dropped without having been closed breaks the stream off:
+    its readers get a `StreamClosedError`, and then the end.
+    """
+
+    __slots__ = ("__weakref__", "_in_a_row", "_pipe")
+
+    def __init__(self, pipe: Pipe) -> None:
+        if not isinstance(pipe, Pipe):
+            raise TypeError("can't call Sender(); use pipe(capacity)")
+
+        self._in_a_row = 0
+        self._pipe = pipe
+        pipe.watch(self, pipe.break_off)
+
+    def send(self, item: T_contra) -> bool:
+        """
+        Whether *item* was sent; False if it can't be read any more: there is no
+        reader, or `Stream.abort` was called.
+
+        Waits while the pipe is full; with capacity 0, until a reader waits for it.
+        If it is interrupted, *item* was sent once at most.
+
+        Raises:
+            StreamClosedError:
+                If this sender was closed.
+        """
+        return self._send_item(item)
+
+    async def asend(self, item: T_contra) -> bool:
+        """
+        Like `send`, without blocking other tasks.
+
+        If it is cancelled while it waits, *item* is not sent.
+        """
+        return await self._asend_item(item)
+
+    def fail(self, error: Exception) -> bool:
+        """
+        Whether *error* was sent; it keeps its place among the items.
+
+        Readers go on after it if they want to, and so may the sender.
+
+        Raises:
+            StreamClosedError:
+                If this sender was closed.
+
+            TypeError:
+                If *error* is not an `Exception`.
+
+            ValueError:
+                If *error* is how Python says the end of an iteration.
+        """
+        return self._send_item(Fault(_check_error(error)))
+
+    async def afail(self, error: Exception) -> bool:
+        """
+        Like `fail`, without blocking other tasks.
+        """
+        return await self._asend_item(Fault(_check_error(error)))
+
+    def close(self) -> None:
+        """
+        End the stream after what was sent. Idempotent.
+
+        Senders that still wait get a `StreamClosedError`.
+        """
+        self._close_pipe()
+
+    async def aclose(self) -> None:
+        """
+        Like `close`, which never waits.
+        """
+        require_anyio()
+        self._close_pipe()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close_pipe(error)
+
+    async def __aenter__(self) -> Self:
+        require_anyio()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close_pipe(error)
+
+    def __del__(self) -> None:
+        pipe = getattr(self, "_pipe", None)
+        if pipe is not None:
+            pipe.break_off()
+
+    def __repr__(self) -> str:
+        pipe = self._pipe
+        state = "deserted" if pipe.is_deserted else "open"
+        state = "aborted" if pipe.is_aborted else state
+        state = "closed" if pipe.is_closed else state
+        waiting = sum(item is not END for item in pipe.items.copy())
+        return f"<Sender: {state}, {waiting} of {pipe.capacity} waiting>"
+
+    def _close_pipe(self, error: BaseException | None = None) -> None:
+        pipe = self._pipe
+        # If no reader can get the error, sending it would only keep its frames alive.
+        if error is None or pipe.is_closed or pipe.is_deserted:
+            pipe.close()
+        else:
+            # The last item is put into a full pipe, too, because leaving a `with` block
+            # must not wait.
+            pipe.close(_make_last_fault(error))
+
+    def _send_item(self, item: Any) -> bool:
+        pipe, offer = self._pipe, _Offer(item)
+        # One call within, see `pull`.
+        try:
+            try:
+                is_sent = _wait_for_room(pipe, offer)
+            finally:
+                pipe.withdraw(offer)
+        finally:
+            if not offer.is_over:  # the first call was interrupted
+                pipe.withdraw(offer)
+
+        return is_sent
+
+    async def _asend_item(self, item: Any) -> bool:
+        anyio = require_anyio()
+        self._in_a_row += 1
+        if self._in_a_row > _MAX_IN_A_ROW:
+            self._in_a_row = 0
+            await anyio.lowlevel.checkpoint()
+
+        pipe, offer = self._pipe, _Offer(item)
+        try:
+            try:
+                is_sent = await self._await_room(offer)
+            finally:
+                pipe.withdraw(offer)
+        finally:
+            if not offer.is_over:
+                pipe.withdraw(offer)
+
+        return is_sent
+
+    async def _await_room(self, offer: _Offer) -> bool:
+        pipe = self._pipe
+        pipe.offers.append(offer)
+        # Nothing is awaited after it was sent: a cancelled sender has not sent.
+        while (is_sent := pipe.accept(offer)) is None:
+            if offer.waiter is None:
+                offer.waiter = TaskWaiter()
+            else:
+                self._in_a_row = 0
+                await offer.waiter.wait()
+                offer.waiter = None  # it can be woken only once
+
+        return is_sent
+
+
+def _wait_for_room(pipe: Pipe, offer: _Offer) -> bool:
+    pipe.offers.append(offer)
+    while (is_sent := pipe.accept(offer)) is None:
+        if offer.waiter is None:
+            # Look again, because room that was made just now woke no waiter.
+            offer.waiter = ThreadWaiter()
+        else:
+            offer.waiter.wait()
+
+    return is_sent
+
+
+def _make_last_fault(error: BaseException) -> Fault:
+    if isinstance(error, Exception):
+        return fault(error)
+
+    why = f"its sender's block was left by {type(error).__name__}"
+    return make_broken_off_fault(why)
+
+
+def _check_error(error: Exception) -> Exception:
+    if not isinstance(error, Exception):
+        raise TypeError(
+            f"can't send {shorten_repr(error)} as an error; expected an instance of "
+            "Exception"
+        )
+
+    if isinstance(error, (StopIteration, StopAsyncIteration)):
+        raise ValueError(  # noqa: TRY004 - its type is fine, its meaning is not
+            f"can't send {type(error).__name__} as an error: readers would take it "
+            "for the end, and lose what follows. Call close() to end the stream."
+        )
+
+    return error

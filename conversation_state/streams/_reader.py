@@ -17,9 +17,11 @@ from conversation_state.streams._cells import (
     END,
     FILLED,
     MARKS,
-    Fault,
+    Ended,
+    ProcessBound,
     StreamCell,
     raise_by_value,
+    raise_mark,
 )
 from conversation_state.streams._pull import pull
 
@@ -36,7 +38,7 @@ CLOSED = (
 )
 
 
-class CellReader(Generic[T_co]):
+class CellReader(ProcessBound, Generic[T_co]):
     """
     A position in a stream, and how to go on from there. See `StreamReader`.
     """
@@ -185,21 +187,14 @@ class CellReader(Generic[T_co]):
 
             if type(item) not in MARKS:
                 return item  # type: ignore[no-any-return]
-            if item is END:
-                raise StopIteration
-            if type(item) is Fault:
+
+            if type(item) is not Ended:
                 break
 
-        error, context = item.error, item.context
         try:
-            # All readers share the error object; with its own traceback it is the same
-            # for each of them.
-            raise error.with_traceback(item.traceback)
-        finally:
-            BaseException.__setattr__(error, "__context__", context)
-            # An error keeps alive the frames that it went through, and with them their
-            # local variables.
-            del cell, context, error, item, self
+            raise_mark(item, StopIteration)
+        finally:  # an error keeps the frames that it went through
+            del cell, item, self
 
     def _wait_for_item(self) -> StreamCell:
         while True:
@@ -249,17 +244,14 @@ class CellReader(Generic[T_co]):
 
             if type(item) not in MARKS:
                 return item  # type: ignore[no-any-return]
-            if item is END:
-                raise StopAsyncIteration
-            if type(item) is Fault:
+
+            if type(item) is not Ended:
                 break
 
-        error, context = item.error, item.context
         try:
-            raise error.with_traceback(item.traceback)
-        finally:
-            BaseException.__setattr__(error, "__context__", context)
-            del cell, context, error, item, self
+            raise_mark(item, StopAsyncIteration)
+        finally:  # an error keeps the frames that it went through
+            del cell, item, self
 
     async def _await_item(self) -> StreamCell:
         while True:

@@ -23,7 +23,12 @@ from conversation_state._waiting import require_anyio
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._async_source import AsyncSource, pumps_ended_by
-from conversation_state.streams._cells import Source, StreamCell, find_sources
+from conversation_state.streams._cells import (
+    ProcessBound,
+    Source,
+    StreamCell,
+    find_sources,
+)
 from conversation_state.streams._derived import (
     Converted,
     Failed,
@@ -47,7 +52,7 @@ V = TypeVar("V")
 _MUTABLE = (Mapping, MappingView, MutableSequence, MutableSet, memoryview)
 
 
-class Stream(Generic[T_co]):
+class Stream(ProcessBound, Generic[T_co]):
     """
     A sequence that is computed while it is read, once for all readers.
 
@@ -261,12 +266,6 @@ class Stream(Generic[T_co]):
     ) -> None:
         await self.aclose()
 
-    def __reduce__(self) -> Any:
-        raise TypeError(
-            "can't pickle a Stream: its source belongs to this process. Read it, and "
-            "pickle what it gave."
-        )
-
     def __repr__(self) -> str:
         return f"<Stream: {'open' if self._cell is not None else 'closed'}>"
 
@@ -350,9 +349,3 @@ class StreamReader(CellReader[T_co]):
             raise StreamClosedError(CLOSED)
 
         return stream_from(cell)
-
-    def __reduce__(self) -> Any:
-        raise TypeError(
-            "can't pickle a StreamReader: its stream belongs to this process. Read it, "
-            "and pickle what it gave."
-        )
