@@ -22,7 +22,7 @@ from conversation_state import Aggregator, UserMessage, encode
 from conversation_state.cells import Cell
 from conversation_state.parallel import fan_out, save_progress
 from conversation_state.parallel._branches import Past, StepBranch
-from conversation_state.parallel._transport import Assignment, run_assignment
+from conversation_state.parallel._workers import Assignment, run_assignment
 
 MESSAGE = UserMessage("When is the next train?")
 BRANCHES = 1_000

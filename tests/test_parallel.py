@@ -1329,12 +1329,6 @@ class TestArguments:
             ((CHAT, [save_progress]), {"timeout_s": -1}, ValueError, "timeout_s is -1"),
             (
                 (CHAT, [save_progress]),
-                {"timeout_s": 10**400},
-                ValueError,
-                "is an integer",
-            ),
-            (
-                (CHAT, [save_progress]),
                 {"timeout_s": float("nan")},
                 ValueError,
                 "timeout_s",
@@ -1567,9 +1561,7 @@ class TestSize:
         """
         long = CHAT.extend([UserMessage("x" * 200)] * 2_000)
         past = parallel._branches.Past(long)
-        branches = [
-            parallel._branches.StepBranch(n, _add_ten, past, None) for n in range(5)
-        ]
+        branches = [parallel._branches.StepBranch(n, _add_ten, past) for n in range(5)]
         dumps, pickled = pickle.dumps, []
 
         def noted(value, *rest):
@@ -1578,8 +1570,8 @@ class TestSize:
 
         monkeypatch.setattr(pickle, "dumps", noted)
         out = [dumps(branch) for branch in branches]
-        assignment = parallel._transport.Assignment(pickle.loads(out[0]))
-        back = dumps(parallel._transport.run_assignment(assignment))
+        assignment = parallel._workers.Assignment(pickle.loads(out[0]))
+        back = dumps(parallel._workers.run_assignment(assignment))
 
         assert [long] == pickled
         assert len(back) < len(encode(long)) / 50
@@ -1621,7 +1613,7 @@ class TestThreads:
         """
         However many have come and gone, the next job finds one.
         """
-        threads = parallel._threads.Threads()
+        threads = parallel._workers.Threads()
         done: SimpleQueue[int] = SimpleQueue()
         for number in range(100):
             threads.submit(partial(done.put, number))
@@ -1677,11 +1669,11 @@ class TestThreads:
             msg = "can't start new thread"
             raise RuntimeError(msg)
 
-        threads = parallel._threads.Threads()
-        monkeypatch.setattr(parallel._threads, "in_worker", none)
+        threads = parallel._workers.Threads()
+        monkeypatch.setattr(parallel._workers, "in_worker", none)
         with pytest.raises(RuntimeError):
             threads.submit(partial(ran.append, "refused"))
-        monkeypatch.setattr(parallel._threads, "in_worker", start)
+        monkeypatch.setattr(parallel._workers, "in_worker", start)
         threads.submit(partial(ran.append, "next"))
         threads.submit(done.set)
 
@@ -1698,8 +1690,8 @@ class TestThreads:
             raise RuntimeError(msg)
 
         ran: list[str] = []
-        monkeypatch.setattr(parallel._threads, "in_worker", none)
-        parallel._threads.call_shielded(partial(ran.append, "called"))
+        monkeypatch.setattr(parallel._workers, "in_worker", none)
+        parallel._workers.call_shielded(partial(ran.append, "called"))
 
         assert ["called"] == ran
 
@@ -1712,7 +1704,7 @@ class TestThreads:
             msg = "can't start new thread"
             raise RuntimeError(msg)
 
-        monkeypatch.setattr(parallel._threads, "in_worker", none)
+        monkeypatch.setattr(parallel._workers, "in_worker", none)
         steps = [partial(add_text, "a")] * 40
         done = fan_out(CHAT, steps, on_error="keep", timeout_s=60)
 
@@ -1745,7 +1737,7 @@ class TestThreads:
             assert go.wait(60)
             return state
 
-        monkeypatch.setattr(parallel._threads, "in_worker", one)
+        monkeypatch.setattr(parallel._workers, "in_worker", one)
         done = fan_out(CHAT, [waits, *[partial(add_text, "a")] * 40])
 
         assert 1 == len(started)

@@ -29,7 +29,7 @@ CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
 
 # What runs where the fan-out was called.
 RUN_MODULES = [
-    f"conversation_state.parallel.{name}" for name in ("_runs", "_joining", "_threads")
+    f"conversation_state.parallel.{name}" for name in ("_runs", "_joining", "_workers")
 ]
 
 

@@ -20,6 +20,8 @@ from functools import partial
 from inspect import isawaitable, iscoroutine
 from typing import Any, NamedTuple
 
+import attrs
+
 from conversation_state._identity import new_entry_id
 from conversation_state._wording import describe_type, describe_value
 from conversation_state.aggregator import Aggregator, LedgerEntry, Turn
@@ -53,6 +55,7 @@ KEY = "result"
 NO_RESULT: CallResult = CallResult()
 
 
+@attrs.define(eq=False)
 class BranchNotes:
     """
     What a running branch has noted so far. Thread-safe.
@@ -65,13 +68,10 @@ class BranchNotes:
         returned: What the step returned, once it has.
     """
 
-    __slots__ = ("_kept", "fork", "inner", "returned")
-
-    def __init__(self, fork: Aggregator) -> None:
-        self.fork = fork
-        self.inner: list[Callable[[], Aggregator]] = []
-        self.returned = NO_RESULT
-        self._kept: list[Aggregator] = []
+    fork: Aggregator
+    inner: list[Callable[[], Aggregator]] = attrs.Factory(list)
+    returned: CallResult = NO_RESULT
+    _kept: list[Aggregator] = attrs.Factory(list)
 
     def add(self, state: Aggregator) -> None:
         """
@@ -194,18 +194,18 @@ def collect_progress(state: Aggregator) -> Iterator[Callable[[], list[Aggregator
         _running.reset(token)
 
 
+@attrs.define(eq=False)
 class Past:
     """
     The state that all branches begin with: pickled once for all of them.
+
+    Attributes:
+        key: The fan-out's identity, also in other processes.
     """
 
-    __slots__ = ("_pickled", "key", "state")
-
-    def __init__(self, state: Aggregator, key: str = "") -> None:
-        self.state = state
-        # The branch's identity, also in other processes.
-        self.key = key or new_entry_id()
-        self._pickled: bytes | None = None
+    state: Aggregator
+    key: str = attrs.Factory(new_entry_id)
+    _pickled: bytes | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._pickled is None:
@@ -233,6 +233,7 @@ class Outcome(NamedTuple):
     error: BaseException | None = None
 
 
+@attrs.define(eq=False)
 class StepBranch:
     """
     A step, and the fork it runs on.
@@ -260,44 +261,22 @@ class StepBranch:
         is_settled: Whether *on_turn* was called with that.
     """
 
-    __slots__ = (
-        "_context",
-        "_past",
-        "ended",
-        "future",
-        "is_settled",
-        "is_taken_over",
-        "is_watched",
-        "notes",
-        "number",
-        "outcome",
-        "step",
-        "submitted",
-    )
-
-    def __init__(
-        self,
-        number: int,
-        step: Callable[[Aggregator], Any],
-        past: Past,
-        context: Context | None,
-    ) -> None:
-        self.number = number
-        self.step = step
-        self.notes: BranchNotes | None = None
-        self.future: Future[Any] | None = None
-        self.submitted = NO_RESULT
-        self.is_watched = False
-        self.is_taken_over = False
-        self.ended: Outcome | None = None
-        self.outcome: Outcome | None = None
-        self.is_settled = False
-        self._past = past
-        self._context = context
+    number: int
+    step: Callable[[Aggregator], Any]
+    _past: Past
+    _context: Context | None = None
+    notes: BranchNotes | None = None
+    future: Future[Any] | None = None
+    submitted: CallResult = NO_RESULT
+    is_watched: bool = False
+    is_taken_over: bool = False
+    ended: Outcome | None = None
+    outcome: Outcome | None = None
+    is_settled: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A context can't be pickled.
-        return StepBranch, (self.number, self.step, self._past, None)
+        return StepBranch, (self.number, self.step, self._past)
 
     @property
     def name(self) -> str:
@@ -305,12 +284,10 @@ class StepBranch:
         The name of its step.
         """
         step: Any = self.step
-        # The class is asked, because a mock has any attribute that it is asked for.
         while isinstance(step, partial):
             step = step.func
 
-        name = getattr(step, "__qualname__", None)
-        return name if isinstance(name, str) else type(step).__qualname__
+        return str(getattr(step, "__qualname__", type(step).__qualname__))
 
     @property
     def key(self) -> str:

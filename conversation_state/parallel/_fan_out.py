@@ -5,7 +5,6 @@ Fanning out: what callers call.
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -18,7 +17,7 @@ from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.aggregator import Aggregator, Turn
 from conversation_state.parallel._branches import Outcome, StepBranch, running_notes
 from conversation_state.parallel._runs import FanOut, FanOutRun
-from conversation_state.parallel._threads import find_interrupt
+from conversation_state.parallel._workers import find_interrupt
 
 __all__ = ["afan_out", "fan_out"]
 
@@ -295,17 +294,11 @@ def _prepare_run(
         )
 
     if timeout_s is not None:
-        _check_time(timeout_s)
+        problem = f"timeout_s is {shorten_repr(timeout_s)}; expected seconds, from 0 on"
+        if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
+            raise TypeError(problem)
+
+        if not timeout_s >= 0:  # NaN is not
+            raise ValueError(problem)
 
     return FanOutRun(state, functions, on_turn)
-
-
-def _check_time(timeout_s: Any) -> None:
-    problem = f"timeout_s is {shorten_repr(timeout_s)}; expected seconds, from 0 on"
-    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
-        raise TypeError(problem)
-
-    # This also refuses NaN, which is not less than 0, and integers that are too large
-    # for a float.
-    if not (0 <= timeout_s <= sys.float_info.max or timeout_s == math.inf):
-        raise ValueError(problem)

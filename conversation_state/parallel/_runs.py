@@ -2,8 +2,7 @@
 Runs: how each branch ended, and the result of all of them together.
 
 What lives here runs where the fan-out was called. What does not: what runs
-where a step runs (`_branches`), and what is sent between the two
-(`_transport`).
+where a step runs (`_branches`), and what is sent between the two (`_workers`).
 """
 
 from __future__ import annotations
@@ -43,17 +42,15 @@ from conversation_state.parallel._branches import (
     running_notes,
 )
 from conversation_state.parallel._joining import join_turns, make_turn
-from conversation_state.parallel._threads import (
-    Threads,
-    call_shielded,
-    find_interrupt,
-    raise_interrupt,
-)
-from conversation_state.parallel._transport import (
+from conversation_state.parallel._workers import (
     Assignment,
     Received,
     Sent,
+    Threads,
+    call_shielded,
     describe_loss,
+    find_interrupt,
+    raise_interrupt,
     run_assignment,
 )
 
@@ -109,19 +106,6 @@ class FanOutRun:
     may cut short is done again in `abandon`, so that the turn of every branch that
     ended reaches *on_turn*, possibly twice.
     """
-
-    __slots__ = (
-        "_base",
-        "_errors",
-        "_is_over",
-        "_left",
-        "_on_turn",
-        "_outer",
-        "_reports",
-        "_state",
-        "_waiters",
-        "branches",
-    )
 
     def __init__(
         self,
@@ -479,9 +463,7 @@ class FanOutRun:
 
         turn, error = sent.outcome
         if turn._state is None:  # came from another process, without its past
-            turn = Turn(
-                turn._number, turn._parent, turn.entries, turn.ledger, self._base
-            )
+            turn = attrs.evolve(turn, state=self._base)
 
         return Outcome(turn, error)
 
