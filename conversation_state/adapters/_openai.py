@@ -35,10 +35,9 @@ __all__ = [
     "content_of",
     "is_octet",
     "is_odd",
-    "note_text",
+    "media_fields",
     "read_logprob_list",
     "text_of",
-    "with_audio_format",
     "write_audio",
     "written_text",
 ]
@@ -134,22 +133,28 @@ def format_of(media_type: str) -> str:
     return _FORMATS.get(media_type) or (subtype if kind == "audio" else "")
 
 
-def with_audio_format(content: Content, word: str, notes: dict[str, Any]) -> Content:
+def media_fields(
+    block: ObjectReader, content: Content, kind: str, text: str, word: str = ""
+) -> dict[str, Any]:
     """
-    *content* with the media type of *word*, OpenAI's name of a format.
+    The fields of a part with *content*, which stood as *text* in a *block* of *kind*.
+
+    *word* is OpenAI's name of the format of audio. What `written_text` and
+    `write_audio` would write in another form is noted.
     """
-    if not word:
-        if content.media_type:
-            notes["without"] = ["format"]
+    if text_of(content, kind) != text:
+        block.notes["text"] = text
 
-        return content
+    media_type = content.media_type
+    if word:
+        media_type = media_type_of(word)
+        # Several words map to one media type; the note keeps the word that was sent.
+        if format_of(media_type) != word:
+            block.notes["format"] = word
+    elif media_type and kind == "input_audio":
+        block.notes["without"] = ["format"]
 
-    media_type = media_type_of(word)
-    # Several words map to one media type; the note keeps the word that was sent.
-    if format_of(media_type) != word:
-        notes["format"] = word
-
-    return content._replace(media_type=media_type)
+    return {"url": content.url, "data": content.data, "media_type": media_type}
 
 
 def written_text(
@@ -173,15 +178,6 @@ def written_text(
 
     is_stated = kind != "input_audio" and content.data is not None
     return text_of(content, kind), content.media_type if is_stated else ""
-
-
-def note_text(block: ObjectReader, content: Content, kind: str, text: str) -> None:
-    """
-    Note *text*, the original form of *content* in a *block* of *kind*, if
-    `text_of` would write another one.
-    """
-    if text_of(content, kind) != text:
-        block.notes["text"] = text
 
 
 def write_audio(

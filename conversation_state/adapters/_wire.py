@@ -14,7 +14,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from conversation_state.adapters._reading import (
     DocumentReader,
@@ -26,7 +26,6 @@ from conversation_state.adapters._reading import (
 from conversation_state.messages import (
     AssistantMessage,
     Message,
-    ResponseMeta,
     SystemMessage,
     ToolMessage,
     UserMessage,
@@ -46,7 +45,6 @@ __all__ = [
     "CallPairing",
     "DuplicateKeyError",
     "MessageLoader",
-    "ResponseChoice",
     "data_url",
     "decode_base64",
     "encode_base64",
@@ -292,18 +290,6 @@ class CallPairing:
             return given
 
         return self.close_next(name) or made_id
-
-
-class ResponseChoice(NamedTuple):
-    """
-    One of the answers in a response: its message, and the metadata.
-    """
-
-    raw: Any
-    path: str
-    prefix: str
-    meta: ResponseMeta
-    notes: dict[str, Any]
 
 
 # The parts that hold each kind of media, and the messages of each role.

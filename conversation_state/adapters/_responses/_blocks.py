@@ -17,9 +17,8 @@ from conversation_state.adapters._openai import (
     Content,
     content_of,
     is_odd,
-    note_text,
+    media_fields,
     read_logprob_list,
-    with_audio_format,
     write_audio,
     written_text,
 )
@@ -176,14 +175,10 @@ def _keep_logprobs(block: ObjectReader, logprobs: list[LogProb] | None) -> None:
         block.keys["logprobs"] = []
 
 
-def _read_media_fields(
-    block: ObjectReader, kind: str, role: str, content: Content, known: frozenset[str]
-) -> dict[str, Any]:
-    block.keep(known)
+def _note_medium(block: ObjectReader, kind: str, role: str, *known: str) -> None:
+    block.keep(frozenset({"type", *known}))
     if not _is_natural(kind, role):
         block.notes["block"] = kind
-
-    return dict(zip(Content._fields, content, strict=True))
 
 
 def _is_natural(kind: str, role: str) -> bool:
@@ -201,9 +196,8 @@ def _read_image(block: ObjectReader, role: str, index: int | None) -> Part | Non
     if content is None:
         return None
 
-    note_text(block, content, "image_url", text)
-    known = frozenset({"detail", "image_url", "type"})
-    fields = _read_media_fields(block, "input_image", role, content, known)
+    fields = media_fields(block, content, "image_url", text)
+    _note_medium(block, "input_image", role, "detail", "image_url")
     fields["detail"] = block.if_text("detail")
     return ImagePart(**fields, index=index, metadata=block.metadata(SOURCE))
 
@@ -224,11 +218,8 @@ def _read_file(block: ObjectReader, role: str, index: int | None) -> Part | None
     if content is None or (key == "file_data" and content.data is None):
         return None
 
-    if key == "file_data":
-        note_text(block, content, "file", text)
-
-    known = frozenset({"filename", key, "type"})
-    fields = _read_media_fields(block, "input_file", role, content, known)
+    fields = media_fields(block, content, "file", text)
+    _note_medium(block, "input_file", role, "filename", key)
     fields["name"] = block.if_text("filename")
     return FilePart(**fields, index=index, metadata=block.metadata(SOURCE))
 
@@ -245,10 +236,8 @@ def _read_audio(block: ObjectReader, role: str, index: int | None) -> Part | Non
         return None
 
     word = inside.if_text("format")
-    note_text(block, content, "input_audio", text)
-    known = frozenset({"input_audio", "type"})
-    content = with_audio_format(content, word, block.notes)
-    fields = _read_media_fields(block, "input_audio", role, content, known)
+    fields = media_fields(block, content, "input_audio", text, word)
+    _note_medium(block, "input_audio", role, "input_audio")
     block.keep_within("input_audio", inside, frozenset({"data", "format"}))
     return AudioPart(**fields, index=index, metadata=block.metadata(SOURCE))
 

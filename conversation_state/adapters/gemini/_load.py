@@ -15,7 +15,7 @@ from conversation_state.adapters._reading import (
     is_map,
     note_mended,
 )
-from conversation_state.adapters._wire import MessageLoader, ResponseChoice
+from conversation_state.adapters._wire import MessageLoader
 from conversation_state.adapters.gemini._calls import read_call, read_returned
 from conversation_state.adapters.gemini._parts import (
     SOURCE,
@@ -24,7 +24,11 @@ from conversation_state.adapters.gemini._parts import (
     read_part,
     simplify_content,
 )
-from conversation_state.adapters.gemini._response import is_response, read_response
+from conversation_state.adapters.gemini._response import (
+    ResponseChoice,
+    is_response,
+    read_response,
+)
 from conversation_state.messages import (
     AssistantMessage,
     Message,

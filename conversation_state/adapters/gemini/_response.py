@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from conversation_state.adapters._notes import without_empty
 from conversation_state.adapters._reading import (
@@ -26,7 +26,6 @@ from conversation_state.adapters._usage import (
     read_usage_block,
     usage_in,
 )
-from conversation_state.adapters._wire import ResponseChoice
 from conversation_state.adapters.gemini._parts import CasedObject, snake_case
 from conversation_state.messages import LogProb, ResponseMeta
 from conversation_state.usage import Usage
@@ -34,6 +33,7 @@ from conversation_state.usage import Usage
 __all__ = [
     "LOGPROBS",
     "RESPONSE",
+    "ResponseChoice",
     "find_usage",
     "is_response",
     "load_usage",
@@ -57,6 +57,18 @@ RESPONSE = frozenset(
 LOGPROBS = frozenset({"logprobsResult", "logprobs_result"})
 _CANDIDATE = LOGPROBS | {"content", "finishReason", "finish_reason"}
 _NOTHING = LogProb("", 0.0)
+
+
+class ResponseChoice(NamedTuple):
+    """
+    One of the answers in a response: its message, and the metadata.
+    """
+
+    raw: Any
+    path: str
+    prefix: str
+    meta: ResponseMeta
+    notes: dict[str, Any]
 
 
 def is_response(payload: Mapping[str, Any]) -> bool:

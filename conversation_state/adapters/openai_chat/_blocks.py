@@ -16,8 +16,7 @@ from conversation_state.adapters._openai import (
     SLOTS,
     Content,
     content_of,
-    note_text,
-    with_audio_format,
+    media_fields,
     write_audio,
     written_text,
 )
@@ -225,15 +224,12 @@ def _read_medium(block: ObjectReader, kind: str, role: str) -> Part | None:
         word = block.if_text("document_name")
 
     block.keep(frozenset(known))
-    note_text(block, content, kind, text)
     if kind != _block_of(_MEDIA[kind].kind, content, role):
         block.notes["block"] = kind
 
-    if kind == "input_audio":
-        content, word = with_audio_format(content, word, block.notes), ""
-
-    fields: dict[str, Any] = dict(zip(Content._fields, content, strict=True))
-    if word:
+    is_audio = kind == "input_audio"
+    fields = media_fields(block, content, kind, text, word if is_audio else "")
+    if word and not is_audio:
         fields["detail" if _MEDIA[kind] is ImagePart else "name"] = word
 
     return _MEDIA[kind](**fields, metadata=block.metadata(SOURCE))
