@@ -235,11 +235,7 @@ class ResponsesStream:
         item: Any = self._output.about(event, to.item)
 
         def emit() -> Chunks:
-            chunks: Chunks = []
-            live: Any = item
-            if to.where:
-                live, chunks = item.block(to.where, number, to.block)
-
+            live, chunks = item.target(to.where, number, to.block)
             if not is_piece:
                 return [*chunks, *live.end(text)]
 
@@ -258,7 +254,7 @@ class ResponsesStream:
         # A piece that waited is not of the latest event, and its block may be done by
         # now.
         if event.reading is self._output.context.reading:
-            self.template.remember(event.raw, _PATH, live.cut, live.chunks())
+            self.template.remember(event.raw, _PATH, live.cut, live.quick_chunks())
 
     def _read_part(self, kind: str, where: str, event: ObjectReader) -> Chunks:
         number, part = _read_part_number(event, where), event.required("part")
@@ -279,7 +275,7 @@ class ResponsesStream:
         item: Any = self._output.about(event, kind)
 
         def emit() -> Chunks:
-            block, chunks = item.block(where, number, named)
+            block, chunks = item.target(where, number, named)
             block.raw = raw
             return [*chunks, *block.end(text)] if isinstance(text, str) else chunks
 
@@ -295,7 +291,7 @@ class ResponsesStream:
         item: Any = self._output.about(event, "message")
 
         def emit() -> Chunks:
-            block, chunks = item.block("content", number, "output_text")
+            block, chunks = item.target("content", number, "output_text")
             block.annotations.append(found)
             return chunks  # type: ignore[no-any-return]
 
@@ -391,7 +387,8 @@ def _error_in(event: Mapping[str, Any]) -> Any:
 def _read_text(event: ObjectReader, key: str) -> str | None:
     text = event.raw.get(key)
     if isinstance(text, str):
-        return text
+        # A plain one, because the chunk of a piece is made without checks.
+        return str(text)
 
     event.wrong(key, "a text")
     return None

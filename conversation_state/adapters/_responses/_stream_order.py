@@ -16,8 +16,8 @@ from conversation_state.adapters._responses._stream_items import (
     StreamContext,
     StreamedCall,
     StreamedItem,
+    StreamedMessage,
 )
-from conversation_state.adapters._responses._stream_messages import StreamedMessage
 from conversation_state.messages import AssistantMessage
 
 __all__ = ["MAX_ITEMS", "OutputOrder"]
@@ -189,7 +189,8 @@ class OutputOrder:
                 for emit in waiting:
                     chunks += emit()
 
-            if item.is_spoken and not item.is_done:
+            # Its place is known, but not the number of places it takes.
+            if isinstance(item, StreamedMessage) and not item.is_done:
                 is_thought = item.type == "reasoning"
                 if current is None or current.index is not None or not is_thought:
                     break
