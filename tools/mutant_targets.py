@@ -112,8 +112,12 @@ MORE_TESTS: dict[str, tuple[str, ...]] = {
     "aggregator": ("tests/test_bills.py", "tests/test_codec.py"),
     "chunks": ("tests/adapters/test_openai_chat_chunks.py", "tests/test_streams.py"),
     "codec": ("tests/store/test_store.py", "tests/test_timeline.py"),
-    "counting": ("tests/test_bills.py", "tests/test_trimming.py"),
+    "counting": (
+        *("tests/test_bills.py", "tests/test_trimming.py", "tests/test_values.py"),
+    ),
+    "documents.py": ("tests/test_values.py",),
     "messages": (
+        "tests/test_values.py",
         *("tests/test_aggregator.py", "tests/test_chunks.py", "tests/test_codec.py"),
         *("tests/test_rendering.py",),
     ),
@@ -121,16 +125,20 @@ MORE_TESTS: dict[str, tuple[str, ...]] = {
         *("tests/test_parallel_processes.py", "tests/test_parallel_interrupts.py"),
     ),
     "parts.py": (
+        "tests/test_values.py",
         "tests/test_messages.py",
         "tests/test_chunks.py",
         "tests/test_codec.py",
     ),
     "tools": (
         *("tests/test_codec_tools.py", "tests/test_tool_calls.py"),
-        *("tests/test_chunks.py", "tests/test_messages.py"),
+        *("tests/test_chunks.py", "tests/test_messages.py", "tests/test_values.py"),
     ),
+    "templates": ("tests/test_values.py",),
     "streams": ("tests/test_streams_interrupts.py",),
-    "usage.py": ("tests/test_aggregator.py", "tests/test_bills.py"),
+    "usage.py": (
+        *("tests/test_aggregator.py", "tests/test_bills.py", "tests/test_values.py"),
+    ),
     "tree": ("tests/test_codec_timeline.py",),
     "timeline": ("tests/test_codec_timeline.py",),
     "trimming": ("tests/test_counting.py",),
