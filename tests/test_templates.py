@@ -290,6 +290,7 @@ class TestJinja2:
             ("{{ []|first }}", "No first item"),
             ("{{ '%*d' % (3, 1) }}", r"width is a \*"),
             ("{{ 1 / 0 }}", "ZeroDivisionError"),
+            ("{{ ([[1]] * 2000)|sum(start=[]) }}", "makes a value of more than"),
             ("a\n{{ 1 }", "line 2"),
             ("{{ n|int(", "unexpected 'end of template'"),
             (

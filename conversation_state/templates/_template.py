@@ -118,7 +118,7 @@ class Placeholder:
         # An iterator is empty when the same variables are used again, and a set has
         # no order. States and views are sized, and no `Sequence`.
         is_sized = isinstance(given, Iterable) and isinstance(given, Sized)
-        if not is_sized or isinstance(given, (Message, str, Mapping, AbstractSet)):
+        if not is_sized or isinstance(given, (str, Mapping, AbstractSet)):
             raise TemplateError(
                 f"{self.key} is {describe_type(given)}; expected a sequence of "
                 "messages",
