@@ -143,28 +143,6 @@ class TestImport:
             tuple(message.text for message in saved(run, name)) for name in heads(run)
         ]
 
-    def test_shared_calls(self, run):
-        """
-        Calls with arguments that are objects, and turns that are calls.
-        """
-        call = {"name": "f", "arguments": {"a": 1}}
-        asked = {"role": "user", "content": "hi"}
-        found = {"role": "tool", "content": {"b": 2}}
-        turn = {"role": "tool_call", "content": json.dumps(call)}
-        path = run.write(
-            *(
-                json.dumps([asked, one, found]) + "\n"
-                for one in ({"role": "assistant", "tool_calls": [call]}, turn)
-            )
-        )
-        run.json("import", path)
-
-        for name in heads(run):
-            (_, made, result) = saved(run, name)
-            assert '{"a": 1}' == made.tool_calls[0].arguments
-            assert made.tool_calls[0].id == result.tool_call_id
-            assert '{"b": 2}' == result.text
-
     def test_system_beside_messages(self, run):
         """
         What stands next to the messages comes first, and what is not text there is
@@ -190,16 +168,6 @@ class TestImport:
         (records,) = run.json("import", "-", data=line(None))
 
         assert "stdin-1" == records["name"]
-
-    def test_several_files(self, run):
-        """
-        Several files are read in order.
-        """
-        paths = [run.write(line(None), name=name) for name in ("a.jsonl", "b.jsonl")]
-
-        records = run.json("import", *paths)
-
-        assert ["a-1", "b-1"] == [each["name"] for each in records]
 
     def test_again(self, run):
         """
@@ -407,17 +375,6 @@ class TestUnreadable:
         assert "1 conversation: 1 imported.\n" == result.stdout
         assert {"a": 1} == heads(run)
 
-    def test_no_file(self, run):
-        """
-        A file that is not there is reported, and the others are saved.
-        """
-        missing = run.folder / "missing.jsonl"
-
-        result = run("import", missing, run.write(line("a")), status=2)
-
-        assert f"{missing}: No such file or directory\n" == result.stderr
-        assert {"a": 1} == heads(run)
-
     @pytest.mark.parametrize("id", ["x" * 501, "a\0b"])
     def test_no_name(self, run, id):
         """
@@ -430,19 +387,6 @@ class TestUnreadable:
         assert f"{path}:2: invalid name; " in result.stderr
         assert {"a": 1, "b": 1} == heads(run)
 
-    def test_long_line(self, run):
-        """
-        A line over ``--max-line`` is skipped.
-        """
-        long = line("long", [{"role": "user", "content": "x" * 1_100_000}])
-        path = run.write(long, line("a"))
-
-        result = run("import", path, "--max-line", 1, status=2)
-
-        assert "--max-line is 1 MiB" in result.stderr
-        assert {"a": 1} == heads(run)
-        run("import", path)
-
     def test_bad_state(self, run):
         """
         What should be a state of ours and is not is reported as such.
@@ -454,19 +398,6 @@ class TestUnreadable:
 
         assert 2 == result.stderr.count("no conversation")
         assert {} == heads(run)
-
-    def test_refused_store(self, run):
-        """
-        A store that can't be opened ends it in one line.
-        """
-        other = run.write("no database, but longer than its first bytes are")
-
-        result = run(
-            "import", run.write(line(), name="b"), url=f"sqlite:///{other}", status=2
-        )
-
-        assert 1 == result.stderr.count("\n")
-        assert "no SQLite database" in result.stderr
 
 
 def state():
@@ -633,18 +564,6 @@ class TestExport:
         assert {"messages"} == {*json.loads(run(*args).stdout)}
         assert "chat" == json.loads(run(*args, "--id").stdout)["id"]
         assert "--id needs" in run("export", "chat", "--id", status=2).stderr
-
-    def test_surrogates(self, run, chat):
-        """
-        Letters are written as letters.
-        """
-        with open_store(run.url) as store:
-            store.save("letters", Aggregator.new().add_user_prompt("käse 芝士 🧀"))
-
-        path = run.folder / "out.json"
-        run("export", "letters", "-o", path, "--format", "openai_chat")
-
-        assert "käse 芝士 🧀" in path.read_text(encoding="utf-8")
 
     def test_few_letters(self, run):
         """
@@ -845,15 +764,3 @@ class TestProcess:
             assert word not in result.stdout.replace(b"2 conversations: 2", b"")
 
         assert result.stdout
-
-    @pytest.mark.skipif(sys.platform == "win32", reason="pipes break differently")
-    def test_broken_pipe(self, run):
-        """
-        If the reader stops, it ends quietly.
-        """
-        path = run.write(*[line(f"chat{number}") for number in range(20)])
-
-        result = run.process("import", "--json", path, closed=True)
-
-        assert (141, "") == (result.returncode, result.stderr)
-        assert [] == run.json("verify")

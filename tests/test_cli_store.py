@@ -327,8 +327,9 @@ class TestAsked:
             (
                 "rollback travel 1",
                 (
-                    "travel is at revision 4, which has the messages of revision 1 again "
-                    "(1 message).\nTo go back: conversation-state rollback travel 3\n"
+                    "travel is at revision 4, which has the messages of revision 1 "
+                    "again (1 message).\n"
+                    "To go back: conversation-state rollback travel 3\n"
                 ),
             ),
             (

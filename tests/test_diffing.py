@@ -12,7 +12,7 @@ from uuid import UUID
 
 import attrs
 import pytest
-from hypothesis import Phase, find, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state import (
@@ -49,7 +49,7 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
-from conversation_state.testing import _state_laws, laws, strategies
+from conversation_state.testing import _state_laws, laws
 from conversation_state.testing import strategies as our
 from tests.recorded import is_large
 from tests.states import rebuild_state
@@ -363,32 +363,6 @@ class TestLaws:
         Differences survive copying and pickling.
         """
         laws.copies_are_equal(found)
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize(
-        "holds",
-        [
-            lambda found: found.same,
-            lambda found: found.entries.both and found.only_a and found.only_b,
-            lambda found: found.entries.changed,
-            lambda found: found.entries.reordered,
-            lambda found: found.ledger.changed,
-            lambda found: found.common > 40 and found.only_a,
-            lambda found: not found and not found.identical,
-        ],
-        ids=["same", "both", "changed", "moved", "paid", "long", "forked"],
-    )
-    def test_reach(self, holds):
-        """
-        Everything that can differ differs in some example.
-        """
-        quick = settings(max_examples=3_000, database=None, phases=[Phase.generate])
-
-        found = find(
-            strategies.diffs(), lambda found: bool(holds(found)), settings=quick
-        )
-
-        assert holds(found)
 
     def test_broken(self, monkeypatch):
         """

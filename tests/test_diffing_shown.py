@@ -253,6 +253,25 @@ class Fragment(HTMLParser):
         return "".join(self.pieces)
 
 
+ROOT = Aggregator.new()
+
+
+def compare(one, other):
+    """
+    The difference of two attempts at one message.
+    """
+    messages = [UserMessage(x) if isinstance(x, str) else x for x in (one, other)]
+    return diff(*[ROOT.fork().add(message) for message in messages])
+
+
+def show(found, name):
+    """
+    What is read of a difference in this format.
+    """
+    shown = getattr(found, name)()
+    return Fragment(shown).text if name == "html" else shown.replace("`", "")
+
+
 def messages_of(found, limit=40):
     """
     The sides' entries after they parted, as many as are shown at most.
@@ -447,18 +466,12 @@ class TestText:
             found.markdown()
         )
         assert "changed, differing in content, name" in Fragment(found.html()).text
-
-    def test_changed_into_another_kind(self):
-        """
-        A role is what differs then.
-        """
-        state = Aggregator.new(messages=[UserMessage("x")])
-        (entry,) = state.entries
-        other = rebuild_state(
-            state, entries=[Entry(entry.id, SystemMessage("x"))], ledger=[]
-        )
-
-        assert str(diff(state, other)).endswith("!   differs in role")
+        (entry,) = list(ROOT.add_user_prompt("x").entries)
+        states = [
+            rebuild_state(ROOT, entries=[Entry(entry.id, message)])
+            for message in (UserMessage("x"), SystemMessage("x"))
+        ]
+        assert str(diff(*states)).endswith("!   differs in role")
 
     def test_recorded_usage(self):
         """
@@ -483,101 +496,48 @@ class TestText:
             "only b recorded 2 tokens (1 ledger entry)"
             == str(diff(a, both)).split("\n")[3]
         )
-
-    def test_order_of_ledgers(self):
-        """
-        Ledger entries in another order are reported.
-        """
-        root = Aggregator.new()
         a, b = root.add_usage(Usage(1), key="a"), root.add_usage(Usage(1), key="b")
+        reordered = str(diff(a.join(b), b.join(a)))
+        assert reordered.endswith("\nthe order of the ledgers differs")
 
-        assert str(diff(a.join(b), b.join(a))).endswith(
-            "\nthe order of the ledgers differs"
-        )
-
-    def test_around_the_difference(self):
-        """
-        Of long texts that begin alike, that is shown where they part.
-        """
-        root = Aggregator.new()
-        start = "word " * 100
-        found = diff(
-            root.fork().add_user_prompt(f"{start}yes{'.' * 200}"),
-            root.fork().add_user_prompt(f"{start}no{'.' * 200}"),
-        )
-        a, b = found.text().split("\n")[3:]
-
-        assert re.fullmatch(r"- user: … (word )+yes\.+… 133 more", a)
-        assert re.fullmatch(r"\+ user: … (word )+no\.+… 132 more", b)
-        assert 140 > len(a)
-
-    @pytest.mark.parametrize("at", [0, 29, 30, 59, 60])
-    def test_from_the_beginning(self, at):
-        """
-        A difference near the beginning is shown with all before it.
-        """
-        root = Aggregator.new()
-        found = diff(
-            root.fork().add_user_prompt(f"{'x' * at}yes{'.' * 200}"),
-            root.fork().add_user_prompt(f"{'x' * at}no{'.' * 200}"),
-        )
-        a, b = found.text().split("\n")[3:]
-
-        assert a.startswith(f"- user: {'x' * at}yes..")
-        assert b.startswith(f"+ user: {'x' * at}no..")
-
-    def test_from_thirty_before(self):
-        """
-        One that is further down, with the thirty characters before it.
-        """
-        root = Aggregator.new()
-        found = diff(
-            root.fork().add_user_prompt(f"{'x' * 61}yes{'.' * 200}"),
-            root.fork().add_user_prompt(f"{'x' * 61}no{'.' * 200}"),
-        )
-        a, b = found.text().split("\n")[3:]
-
-        assert f"- user: … {'x' * 30}yes{'.' * 67}… 133 more" == a
-        assert f"+ user: … {'x' * 30}no{'.' * 68}… 132 more" == b
-
-    def test_one_begins_the_other(self):
-        """
-        Where a text ends that the other begins with, it is shown from its
-        beginning; the other one around that end.
-        """
-        root = Aggregator.new()
-        found = diff(
-            root.fork().add_user_prompt("x" * 200),
-            root.fork().add_user_prompt("x" * 200 + "y" * 200),
-        )
-        a, b = found.text().split("\n")[3:]
-
-        assert f"- user: {'x' * 100}… 100 more" == a
-        assert f"+ user: … {'x' * 30}{'y' * 70}… 130 more" == b
-
-    def test_short_or_long(self):
-        """
-        A hundred characters are shown as they are; of more the beginning, of
-        many parts the first.
-        """
-        root = Aggregator.new()
-        calls = [ToolCall(f"{n}", "f", "1") for n in range(30)]
-        found = diff(
-            root,
-            root.extend(
-                [
-                    UserMessage("x" * 100),
-                    UserMessage("x" * 1_101),
-                    AssistantMessage(tool_calls=calls),
-                ]
+    @pytest.mark.parametrize(
+        ("one", "other", "shown"),
+        [
+            *[
+                (
+                    f"{'x' * at}yes{'.' * 200}",
+                    f"{'x' * at}no{'.' * 200}",
+                    (
+                        f"{'x' * at}yes{'.' * (97 - at)}… {103 + at} more",
+                        f"{'x' * at}no{'.' * (98 - at)}… {102 + at} more",
+                    ),
+                )
+                for at in (0, 29, 30, 59, 60)
+            ],
+            (
+                f"{'x' * 61}yes{'.' * 200}",
+                f"{'x' * 61}no{'.' * 200}",
+                (
+                    f"… {'x' * 30}yes{'.' * 67}… 133 more",
+                    f"… {'x' * 30}no{'.' * 68}… 132 more",
+                ),
             ),
-        )
-        lines = found.text().split("\n")[3:]
+            (
+                "x" * 200,
+                "x" * 200 + "y" * 200,
+                (f"{'x' * 100}… 100 more", f"… {'x' * 30}{'y' * 70}… 130 more"),
+            ),
+            ("x" * 100, "y" * 1_101, ("x" * 100, f"{'y' * 100}… 1,001 more")),
+        ],
+    )
+    def test_excerpts(self, one, other, shown):
+        """
+        A hundred characters of a text: from its beginning, if it differs there or ends
+        where the other goes on, else from thirty before the difference.
+        """
+        lines = compare(one, other).text().split("\n")[3:]
 
-        assert f"+ user: {'x' * 100}" == lines[0]
-        assert f"+ user: {'x' * 100}… 1,001 more" == lines[1]
-        assert "+   calls f as 19: 1" == lines[-2]
-        assert "+   ... 10 more parts" == lines[-1]
+        assert [f"- user: {shown[0]}", f"+ user: {shown[1]}"] == lines
 
     def test_names_of_tools(self):
         """
@@ -904,113 +864,71 @@ class TestAll:
     @pytest.mark.parametrize("name", FORMATS)
     def test_difference_far_down(self, name, length):
         """
-        However long a text is, what differs in it is shown.
+        However long a text is, what differs in it is shown, and marked in HTML; what is
+        cut off and does not differ has no note.
         """
-        root = Aggregator.new()
         start, end = "word " * (length // 5), " and more" * length
-        found = diff(
-            root.fork().add_user_prompt(f"{start}yes{end}"),
-            root.fork().add_user_prompt(f"{start}no{end}"),
-        )
-        shown = getattr(found, name)()
-        text = Fragment(shown).text if name == "html" else shown
+        found = compare(f"{start}yes{end}", f"{start}no{end}")
+        text = show(found, name)
 
-        assert 60_000 > len(shown)
+        assert 60_000 > len(getattr(found, name)())
         assert "word yes and more" in text
         assert "word no and more" in text
         assert "differ, too" not in text
+        assert {"del": ["yes"], "ins": ["no"]} == {
+            mark: [text.strip() for text in texts]
+            for mark, texts in Fragment(found.html()).marked.items()
+        }
+        assert "and an end" in show(compare(start, f"{start}and an end"), name)
 
-    @pytest.mark.parametrize("name", ["markdown", "html"])
-    def test_more_differences_than_are_shown(self, name):
+    @pytest.mark.parametrize(
+        ("name", "longest"), [("markdown", 2_000), ("html", 10_000)]
+    )
+    def test_more_differences_than_are_shown(self, name, longest):
         """
         Where what is cut off differs once more, that is noted.
         """
-        root = Aggregator.new()
         texts = [f"{x}{'word ' * 10_000}{y}{'word ' * 10_000}" for x, y in ("ab", "cd")]
-        found = diff(*[root.fork().add_user_prompt(text) for text in texts])
-        shown = getattr(found, name)()
-        longest = 2_000 if name == "markdown" else 10_000
 
         more = f"... {100_002 - longest:,} more characters, which differ, too"
-        assert 2 == shown.count(more)
+        assert 2 == show(compare(*texts), name).count(more)
 
     @pytest.mark.parametrize("name", FORMATS)
-    def test_one_is_the_others_beginning(self, name):
+    def test_many_parts(self, name):
         """
-        What one text has after the end of the other is shown.
+        Of a message of many parts, those that differ are shown, else the first, with
+        how many there are besides.
         """
-        root = Aggregator.new()
-        found = diff(
-            root.fork().add_user_prompt("word " * 20_000),
-            root.fork().add_user_prompt("word " * 20_000 + "and an end"),
-        )
-
-        assert "and an end" in getattr(found, name)()
-
-    @pytest.mark.parametrize("name", FORMATS)
-    def test_difference_in_a_late_part(self, name):
-        """
-        Of a message of many parts, those that differ are shown.
-        """
-        root = Aggregator.new()
+        most = 20 if name == "text" else 100
         calls = [ToolCall(f"{n}", "f", "1") for n in range(500)]
         other = [*calls[:400], ToolCall("other", "g", "2"), *calls[401:]]
-        found = diff(
-            root.fork().add_tool_call(*calls), root.fork().add_tool_call(*other)
+        text = show(
+            compare(*[AssistantMessage(tool_calls=x) for x in (calls, other)]), name
         )
-        shown = getattr(found, name)()
-        text = Fragment(shown).text if name == "html" else shown.replace("`", "")
+        alone = show(diff(ROOT, ROOT.add_tool_call(*calls)), name)
+        named = [AssistantMessage("so", tool_calls=calls, name=x) for x in "xy"]
 
         assert "calls g as other" in text
         assert "calls f as 400" in text
         assert "parts before" in text
         assert "more parts" in text
+        assert f"... {500 - most} more parts" in alone
+        assert "before" not in show(compare(*named), name)
 
     @pytest.mark.parametrize("name", FORMATS)
-    def test_difference_in_no_part(self, name):
+    def test_refuses_other_options(self, name):
         """
-        Where messages differ in something else, long texts and many parts are shown
-        from the beginning.
+        With an error that says what is expected.
         """
-        root = Aggregator.new()
-        text = "first " + "word " * 20_000
-        calls = [ToolCall(f"{n}", "f", "1") for n in range(500)]
-        messages = [AssistantMessage(text, tool_calls=calls, name=x) for x in "xy"]
-        found = diff(*[root.fork().add(each) for each in messages])
-        shown = getattr(found, name)()
-        text = Fragment(shown).text if name == "html" else shown
+        show_as = getattr(diff(*chat()), name)
 
-        assert "first word" in text
-        assert "before" not in text
+        for wrong in (0, -1, 1.5, "5", None, True):
+            with pytest.raises(ValueError, match="a positive number of messages"):
+                show_as(limit=wrong)
 
-    def test_marks_far_down(self):
-        """
-        Words that differ are marked in the middle of long texts, too.
-        """
-        root = Aggregator.new()
-        start, end = "word " * 10_000, " and more" * 10_000
-        found = diff(
-            root.fork().add_user_prompt(f"{start}yes{end}"),
-            root.fork().add_user_prompt(f"{start}no{end}"),
-        )
-        marked = Fragment(found.html()).marked
-
-        assert {"del": ["yes"], "ins": ["no"]} == {
-            mark: [text.strip() for text in texts] for mark, texts in marked.items()
-        }
-
-    @pytest.mark.parametrize("name", FORMATS)
-    def test_many_parts(self, name):
-        """
-        So is a message of many parts.
-        """
-        root = Aggregator.new()
-        calls = [ToolCall(f"{n}", "f", "1") for n in range(2_000)]
-        shown = getattr(diff(root, root.add_tool_call(*calls)), name)()
-        most = 20 if name == "text" else 100
-
-        assert 50_000 > len(shown)
-        assert f"{2_000 - most:,} more parts" in shown
+        for wrong in ("ab", ("a",), ("a", "b", "c"), ("a", 5), None, {"a": "b"}):
+            with pytest.raises(TypeError, match="two texts, one for each side"):
+                show_as(names=wrong)
 
     @pytest.mark.parametrize("name", FORMATS)
     def test_limit(self, name):
@@ -1026,26 +944,6 @@ class TestAll:
         assert "more message" not in all_of_them
         assert "Thanks." not in one
         assert "Thanks." in all_of_them
-
-    @pytest.mark.parametrize("name", FORMATS)
-    @pytest.mark.parametrize("wrong", [0, -1, 1.5, "5", None, True])
-    def test_refuses_other_limits(self, name, wrong):
-        """
-        With an error that says what is expected.
-        """
-        with pytest.raises(ValueError, match="expected a positive number of messages"):
-            getattr(diff(*chat()), name)(limit=wrong)
-
-    @pytest.mark.parametrize("name", FORMATS)
-    @pytest.mark.parametrize(
-        "wrong", ["ab", ("a",), ("a", "b", "c"), ("a", 5), None, {"a": "b"}]
-    )
-    def test_refuses_other_names(self, name, wrong):
-        """
-        With an error that says what is expected.
-        """
-        with pytest.raises(TypeError, match="expected two texts, one for each side"):
-            getattr(diff(*chat()), name)(names=wrong)
 
     @given(our.diffs())
     @example(diff(*chat()))

@@ -477,28 +477,6 @@ class TestActs:
         assert 4 == store.latest("trip").revision
         assert "x" not in store.names()
 
-    def test_two_tabs_and_a_writer(self, store):
-        """
-        Of two tabs and a program, each has to see what the others did first.
-        """
-        tabs = [connect(store, write=True) for _ in range(2)]
-        fields = {"name": "trip", "at": 2, "label": "x", "note": "x", "new": "x"}
-        statuses = [
-            post(tabs[0], "label", seen=4, **fields).status_code,
-            post(tabs[1], "restore", seen=4, **fields).status_code,
-            post(tabs[0], "note", seen=4, **fields).status_code,
-            post(tabs[0], "note", seen=5, **fields).status_code,
-        ]
-        store.save("trip", store.load("trip").add_user_prompt("Why?"))
-        statuses += [
-            post(tab, "fork", seen=seen, **fields).status_code
-            for tab, seen in [(tabs[0], 5), (tabs[1], 6), (tabs[0], 6)]
-        ]
-
-        assert [303, 303, 409, 303, 409, 303, 400] == statuses
-        assert ("x",) == store.latest("trip", at=2).labels
-        assert "To the sea." == store.load("x")[-1].text
-
     def test_names_with_line_ends(self, store):
         """
         Forms change the ends of lines, but not those of a name.

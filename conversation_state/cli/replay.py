@@ -227,11 +227,7 @@ def bytes_per_state(messages: Sequence[Message]) -> float | None:
 
     state = Aggregator.new()
     kept = [state] * len(measured)
-    # The whole program may be traced, for example by PYTHONTRACEMALLOC.
-    is_ours = not tracemalloc.is_tracing()
-    if is_ours:
-        tracemalloc.start()
-
+    tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         for at, message in enumerate(measured):
@@ -239,8 +235,7 @@ def bytes_per_state(messages: Sequence[Message]) -> float | None:
 
         after, _ = tracemalloc.get_traced_memory()
     finally:
-        if is_ours:
-            tracemalloc.stop()
+        tracemalloc.stop()
 
     return (after - before) / len(kept)
 
