@@ -922,9 +922,9 @@ class TestAll:
         """
         show_as = getattr(diff(*chat()), name)
 
-        for wrong in (0, -1, 1.5, "5", None, True):
+        for number in (0, -1, 1.5, "5", None, True):
             with pytest.raises(ValueError, match="a positive number of messages"):
-                show_as(limit=wrong)
+                show_as(limit=number)
 
         for wrong in ("ab", ("a",), ("a", "b", "c"), ("a", 5), None, {"a": "b"}):
             with pytest.raises(TypeError, match="two texts, one for each side"):

@@ -21,7 +21,6 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
-from conversation_state.parts import ImagePart
 from conversation_state.testing import strategies as our
 from conversation_state.testing.laws import views_add_up
 from conversation_state.tools import ToolCall
@@ -221,14 +220,6 @@ class TestCompact:
         assert (0, 1) == error.seqs
         assert "1 failure>" in repr(view)
 
-    def test_an_image_is_not_nothing(self):
-        """
-        A summary may be a picture.
-        """
-        step = compact([0], lambda _: UserMessage([ImagePart(data=b"GIF89a")]))
-
-        assert () == trim([UserMessage("a")], None, step).failures
-
     def test_reports_the_error_of_a_summariser(self):
         """
         And goes on: the next steps see the view as it was.
@@ -240,15 +231,6 @@ class TestCompact:
         assert history[1:] == view.messages
         assert "no model for 2 messages" == str(view.failures[0].error)
         assert isinstance(view.failures[0].error, OSError)
-
-    def test_reports_an_invalid_text(self):
-        """
-        Half of a surrogate pair is not text, from any source.
-        """
-        view = trim([UserMessage("a")], None, compact([0], lambda _: "\ud800"))
-
-        assert ["a"] == texts(view)
-        assert "surrogate" in str(view.failures[0].error)
 
     def test_does_not_catch_what_ends_a_program(self):
         """
@@ -281,13 +263,8 @@ class TestCompact:
             CompactionError, match="calls at the end have no results yet"
         ):
             trim(history, None, compact(range(4, 6), listing))
-
-    def test_refuses_to_part_a_late_answer(self):
-        """
-        One behind a stranger among the answers belongs to its call, too.
-        """
+        # A late answer behind a stranger belongs to its call, too.
         history = [calls("x"), result("stranger"), result("x")]
-
         with pytest.raises(CompactionError, match="stop at 3, for example"):
             trim(history, None, compact([0], listing))
 
@@ -308,15 +285,6 @@ class TestCompact:
         )
         assert expected == view.dropped
         views_add_up(view)
-
-    def test_unknown_positions_change_nothing(self):
-        """
-        As with `remove`; the summariser is not asked.
-        """
-        context = TrimContext.of([UserMessage("a")])
-
-        assert context is compact([-1, 1, 99], broken)(context)
-        assert context is compact(range(5, 10**15), broken)(context)
 
     def test_a_dropped_summary_is_accounted_for(self):
         """
@@ -345,17 +313,6 @@ class TestCompact:
         assert ["other", "c"] == texts(other)
         views_add_up(other)
 
-    def test_a_repaired_call_can_be_summed_up(self):
-        """
-        With the answer that stands at its position.
-        """
-        history = [calls("x"), UserMessage("a"), UserMessage("b")]
-
-        view = trim(history, None, repair(), compact([0, 1], lambda m: str(len(m))))
-
-        assert ["3", "b"] == texts(view)
-        views_add_up(view)
-
     def test_explains_wrong_arguments(self):
         """
         When the step is made, not when a model was asked.
@@ -369,17 +326,6 @@ class TestCompact:
             compact([1], alisting)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="a function from messages"):
             acompact([1], None)  # type: ignore[arg-type]
-
-    def test_is_a_value(self):
-        """
-        Steps and views with summaries are equal to the same, and pickle.
-        """
-        history = list(map(UserMessage, "abc"))
-        step = compact([1, 0, 1], listing)
-
-        assert compact([0, 1], listing) == step == pickle.loads(pickle.dumps(step))
-        view = trim(history, None, step)
-        assert view == trim(history, None, step) == pickle.loads(pickle.dumps(view))
 
 
 def open_calls(messages):
@@ -545,16 +491,6 @@ class TestAwaited:
         assert ["[a|b]", "[c|d]"] == texts(view)
         assert view == asyncio.run(Trimmer(None, *steps).acall(history))
         assert history[-1:] == asyncio.run(atrim(history, None, keep_last(1))).messages
-
-    def test_takes_a_function_that_answers_at_once(self):
-        """
-        The async form also takes a function that returns at once.
-        """
-        history = [UserMessage("a")]
-
-        assert ["[a]"] == texts(
-            asyncio.run(atrim(history, None, acompact([0], listing)))
-        )
 
     def test_reports_the_error_of_a_summariser(self):
         """
@@ -1049,17 +985,6 @@ class TestRollingSummary:
         )
         with pytest.raises(TypeError, match="use arolling_summary, with atrim"):
             rolling_summary(9, 2, alisting)  # type: ignore[arg-type]
-
-    @pytest.mark.parametrize("numbers", [(-1, 2), (2, -1), ("5", 2), (5, None)])
-    def test_wants_numbers(self, numbers):
-        """
-        The error names the number and the step.
-        """
-        for step in (rolling_summary, arolling_summary):
-            with pytest.raises(
-                ValueError, match=f"of {step.__name__}: expected an integer"
-            ):
-                step(*numbers, listing)  # type: ignore[call-arg]
 
     def test_previous_is_a_view_or_messages(self):
         """

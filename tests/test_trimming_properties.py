@@ -496,16 +496,6 @@ class TestSlack:
         assert history[-1] is view.messages[-1]
         assert 10 >= view.total_tokens
 
-    @pytest.mark.parametrize("slack", [-1, 0.5, "9", None, False])
-    def test_wants_a_number(self, slack):
-        """
-        The error has what was given.
-        """
-        with pytest.raises(
-            ValueError, match="slack of fit: expected an integer from 0 on"
-        ):
-            fit(slack=slack)
-
     def test_asks_only_for_what_is_new(self, monkeypatch):
         """
         Which starts are apart is found once for each, not every turn.

@@ -3,6 +3,8 @@ Steps that keep a number of messages, and that make tool results smaller.
 """
 
 import pickle
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,11 +26,14 @@ from conversation_state.trimming import (
     Dropped,
     Element,
     TrimContext,
+    arolling_summary,
     clear_tool_results,
+    compact,
     fit,
     keep_first_and_last,
     keep_last,
     repair,
+    rolling_summary,
     shorten_tool_results,
     trim,
 )
@@ -107,49 +112,6 @@ class TestKeepLast:
         assert () == view.problems()
         assert expected == view.messages
 
-    def test_lists_why_messages_were_dropped(self):
-        """
-        Beyond the count, or behind something that no provider accepts.
-        """
-        history = [calls("lost"), *map(UserMessage, "abc")]
-
-        view = trim(history, None, keep_last(2))
-
-        reason = "invalid: call lost has no result (entry 0)"
-        assert (Dropped(0, reason), Dropped(1, "over the count")) == view.dropped
-
-    def test_an_answer_made_up_is_not_kept_alone(self):
-        """
-        Where the count begins behind a call, between it and the answer that
-        `repair` put there, both go.
-        """
-        history = [UserMessage("a"), calls("x"), UserMessage("b")]
-
-        view = trim(history, None, repair(), keep_last(2))
-
-        assert history[2:] == list(view.messages)
-
-    def test_may_let_the_system_message_go(self):
-        """
-        Without *keep_system* it is a message like the others.
-        """
-        history = [SystemMessage("s"), UserMessage("a"), UserMessage("b")]
-
-        assert history == trim(history, None, keep_last(2)).messages
-        assert (
-            history[2:] == trim(history, None, keep_last(1, keep_system=False)).messages
-        )
-
-    @pytest.mark.parametrize("n", [0, -1, True, 1.0, "3", None])
-    def test_wants_a_number(self, n):
-        """
-        None at all would be an empty view.
-        """
-        with pytest.raises(
-            ValueError, match="n of keep_last: expected an integer from 1 on, got"
-        ):
-            keep_last(n)
-
 
 class TestKeepFirstAndLast:
     """
@@ -185,40 +147,6 @@ class TestKeepFirstAndLast:
         assert expected == view.messages
         assert () == view.problems()
         views_add_up(view)
-
-    def test_keeps_the_ends(self):
-        """
-        The middle is dropped, for the count.
-        """
-        history = [SystemMessage("s"), *map(UserMessage, "abcdef")]
-
-        view = trim(history, None, keep_first_and_last(2, 1))
-
-        assert "sabf" == "".join(one.text for one in view)
-        assert {"over the count"} == {one.reason for one in view.dropped}
-
-    def test_keeps_no_first_ones_behind_a_flaw(self):
-        """
-        A second answer is not kept, nor what follows it.
-        """
-        history = [UserMessage("a"), calls("x"), result("x"), result("x")]
-        history += map(UserMessage, "bcd")
-
-        view = trim(history, None, keep_first_and_last(5, 1))
-
-        assert [*history[:3], history[-1]] == list(view.messages)
-        assert () == view.problems()
-
-    @pytest.mark.parametrize(("m", "n"), [(-1, 2), (1, 0), ("1", 2), (1, None)])
-    def test_wants_numbers(self, m, n):
-        """
-        The error names the one that is wrong.
-        """
-        name = "m" if n == 2 else "n"
-        with pytest.raises(
-            ValueError, match=f"{name} of keep_first_and_last: expected an"
-        ):
-            keep_first_and_last(m, n)
 
 
 class TestShortenToolResults:
@@ -329,29 +257,6 @@ class TestShortenToolResults:
         assert 20 >= by_characters(twice.messages[1])
         views_add_up(twice)
 
-    def test_leaves_a_marker_alone(self):
-        """
-        Of a result that is nothing but a marker, there is no more to cut.
-        """
-        history = [calls("x"), result("x", "a" * 10**6)]
-
-        view = trim(history, None, shorten_tool_results(0))
-
-        assert "\n[… 1,000,000 characters cut …]\n" == view.messages[1].text
-        assert view is shorten_tool_results(0)(view)
-
-    def test_explains_wrong_arguments(self):
-        """
-        A limit is a number, a marker a text.
-        """
-        with pytest.raises(
-            ValueError,
-            match="shorten_tool_results: expected an integer from 0 on, got -1",
-        ):
-            shorten_tool_results(-1)
-        with pytest.raises(ValueError, match="marker is 7; expected a str"):
-            shorten_tool_results(1, marker=7)  # type: ignore[arg-type]
-
 
 class TestClearToolResults:
     """
@@ -396,25 +301,6 @@ class TestClearToolResults:
         assert ["[cleared]", *["b" * 50] * 3] == [one.text for one in view][1:]
         assert view.messages[1].metadata["conversation_state"]["cleared"] is True
         assert history == view.original.messages
-
-    def test_leaves_what_is_small(self):
-        """
-        A marker that is no smaller than the result would only lose content.
-        """
-        history = [calls("a"), result("a", "ok")]
-        context = TrimContext.of(history)
-
-        assert context is clear_tool_results(keep=0)(context)
-
-    def test_wants_a_number(self):
-        """
-        The error has what was given.
-        """
-        with pytest.raises(
-            ValueError,
-            match="clear_tool_results: expected an integer from 0 on, got 'all'",
-        ):
-            clear_tool_results(keep="all")  # type: ignore[arg-type]
 
 
 class TestRepair:
@@ -658,6 +544,149 @@ class TestReplace:
             context.replace("0", UserMessage("b"))  # type: ignore[arg-type]
 
 
+def lengths(messages):
+    """
+    A summary that can be pickled.
+    """
+    return f"{len(messages)} messages"
+
+
+SECRET = UserMessage([ImagePart(data=b"GIF89a")])
+
+
+@pytest.mark.parametrize(
+    ("history", "limit", "steps", "shown", "dropped"),
+    [
+        pytest.param(
+            [calls("lost"), *map(UserMessage, "abc")],
+            None,
+            [keep_last(2)],
+            ["b", "c"],
+            {0: "invalid: call lost has no result (entry 0)", 1: "over the count"},
+            id="beyond the count, or behind something that no provider accepts",
+        ),
+        pytest.param(
+            [UserMessage("a"), calls("x"), UserMessage("b")],
+            None,
+            [repair(), keep_last(2)],
+            ["b"],
+            {0: "over the count", 1: "over the count"},
+            id="an answer that was made up is not kept without its call",
+        ),
+        pytest.param(
+            [SystemMessage("s"), UserMessage("a"), UserMessage("b")],
+            None,
+            [keep_last(2)],
+            ["s", "a", "b"],
+            {},
+            id="leading system messages are not counted",
+        ),
+        pytest.param(
+            [SystemMessage("s"), UserMessage("a"), UserMessage("b")],
+            None,
+            [keep_last(1, keep_system=False)],
+            ["b"],
+            {0: "over the count", 1: "over the count"},
+            id="or are messages like others",
+        ),
+        pytest.param(
+            [SystemMessage("s"), *map(UserMessage, "abcde")],
+            None,
+            [keep_first_and_last(2, 1)],
+            ["s", "a", "b", "e"],
+            {3: "over the count", 4: "over the count"},
+            id="both ends",
+        ),
+        pytest.param(
+            [calls("x"), result("x", "1"), result("x"), *map(UserMessage, "bc")],
+            None,
+            [keep_first_and_last(5, 1)],
+            ["", "1", "c"],
+            {
+                2: "invalid: call x has a result already (entry 2)",
+                3: "over the count",
+            },
+            id="no first ones behind a flaw",
+        ),
+        pytest.param(
+            [calls("x"), result("x", "a" * 10**6)],
+            None,
+            [shorten_tool_results(0), shorten_tool_results(0)],
+            ["", "\n[… 1,000,000 characters cut …]\n"],
+            {},
+            id="of a marker alone there is no more to cut",
+        ),
+        pytest.param(
+            [calls("a"), result("a", "ok")],
+            None,
+            [clear_tool_results(keep=0)],
+            ["", "ok"],
+            {},
+            id="a marker that is no smaller would only lose content",
+        ),
+        pytest.param(
+            [result("gone"), UserMessage("a" * 1_000)],
+            None,
+            [fit()],
+            ["a" * 1_000],
+            {0: "invalid: result has no call gone before it (entry 0)"},
+            id="without a limit only what is invalid goes",
+        ),
+        pytest.param(
+            [UserMessage("a"), calls("x", "y"), result("x", "1")],
+            100,
+            [fit()],
+            ["a", "", "1"],
+            {},
+            id="calls at the very end may be unanswered",
+        ),
+        pytest.param(
+            [UserMessage("a")],
+            None,
+            [compact([0], lambda _: SECRET)],
+            [""],
+            {0: "compacted"},
+            id="a summary may be a picture",
+        ),
+        pytest.param(
+            [UserMessage("a")],
+            None,
+            [compact([0], lambda _: "\ud800")],
+            ["a"],
+            {},
+            id="half of a surrogate pair is no summary",
+        ),
+        pytest.param(
+            [UserMessage("a")],
+            None,
+            [compact([-1, 1, 99], lengths), compact(range(5, 10**15), lengths)],
+            ["a"],
+            {},
+            id="unknown positions change nothing",
+        ),
+        pytest.param(
+            [calls("x"), UserMessage("a"), UserMessage("b")],
+            None,
+            [repair(), compact([0, 1], lengths)],
+            ["3 messages", "b"],
+            {0: "compacted", 1: "compacted"},
+            id="a repaired call is summed up with its answer",
+        ),
+    ],
+)
+def test_examples(history, limit, steps, shown, dropped):
+    """
+    What is shown, and why the rest is not.
+    """
+    budget = limit and TokenBudget(context_window=limit)
+
+    view = trim(history, budget, *steps)
+
+    assert shown == [message.text for message in view]
+    assert dropped == {each.seq: each.reason for each in view.dropped}
+    views_add_up(view)
+
+
 @pytest.mark.parametrize(
     "step",
     [
@@ -667,13 +696,50 @@ class TestReplace:
         clear_tool_results(keep=1),
         repair(at_end=True),
         fit(slack=7),
+        compact([0, 1], lengths),
+        rolling_summary(9, 2, lengths),
     ],
 )
 def test_steps_are_values(step):
     """
     Every step equals one with the same options, pickles, and has its options in its
-    repr.
+    repr; and so does a view that it made.
     """
     assert step == pickle.loads(pickle.dumps(step))
     assert hash(step) == hash(pickle.loads(pickle.dumps(step)))
     assert "=" in repr(step)
+    history = list(map(UserMessage, "abcdefghijkl"))
+    view = trim(history, None, step)
+    assert view == trim(history, None, step) == pickle.loads(pickle.dumps(view))
+
+
+def test_wants_numbers():
+    """
+    The error names the step and the number that is wrong.
+    """
+    wrong: list[Any] = [
+        *[(keep_last, n, "n of keep_last") for n in (0, -1, True, 1.0, "3", None)],
+        *[(partial(keep_first_and_last, n=2), m, "m of keep_fi") for m in (-1, "1")],
+        (partial(keep_first_and_last, 1), 0, "n of keep_first_and_last"),
+        *[
+            (lambda n: fit(slack=n), n, "slack of fit")
+            for n in (-1, 0.5, "9", None, False)
+        ],
+        (shorten_tool_results, -1, "limit_tokens of shorten_tool_results"),
+        (lambda n: clear_tool_results(keep=n), "all", "keep of clear_tool_results"),
+        *[
+            (partial(step, keep_last=2, summarise=lengths), n, f"of {step.__name__}")
+            for step in (rolling_summary, arolling_summary)
+            for n in (-1, "5", None)
+        ],
+    ]
+    for make, number, named in wrong:
+        with pytest.raises(ValueError, match=f"{named}.*: expected an integer from"):
+            make(number)
+
+    with pytest.raises(ValueError, match="keep_last of rolling_summary: expected"):
+        rolling_summary(5, -1, lengths)
+    with pytest.raises(ValueError, match="marker is 7; expected a str"):
+        shorten_tool_results(1, marker=7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidTranscriptError, match="no user's message"):
+        trim([AssistantMessage("hi")], None, fit(start_on_user=True))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -71,10 +71,6 @@ class UnreadableInput(NamedTuple):
 class _NotTextError(DecodeError): ...
 
 
-def _not_text_error(reason: str) -> _NotTextError:
-    return _NotTextError((Problem("$", reason),))
-
-
 def read_lines(stream: BinaryIO, *, limit: int) -> Iterator[tuple[bytes | None, int]]:
     """
     The lines of *stream*, each with the number of bytes it takes there.
@@ -119,7 +115,10 @@ def read_files(
     for file in files:
         nameless = "line {}" if len(files) == 1 else f"{file}:{{}}"
         try:
-            with _open_file(file) as stream:
+            is_stdin = file == STANDARD_INPUT
+            with (
+                nullcontext(sys.stdin.buffer) if is_stdin else Path(file).open("rb")
+            ) as stream:
                 yield from _read_stream(file, stream, limit, advance, nameless)
         except OSError as error:
             yield UnreadableInput(file, 0, error.strerror or str(error))
@@ -142,13 +141,6 @@ def total_bytes(files: Sequence[str]) -> int | None:
             total += status.st_size
 
     return total
-
-
-def _open_file(file: str) -> AbstractContextManager[BinaryIO]:
-    if file == STANDARD_INPUT:
-        return nullcontext(sys.stdin.buffer)
-
-    return Path(file).open("rb")
 
 
 def _read_stream(
@@ -208,10 +200,22 @@ def _decode_lines(
         if number == 1:
             line = line.removeprefix(_UTF_8_BOM)  # noqa: PLW2901 - no part of it
 
+        yield _decode_line(line)
+
+
+def _decode_line(line: bytes) -> str | DecodeError:
+    reason = ""
+    if line.startswith(_UTF_16_BOMS):
+        reason = "UTF-16 text; save it as UTF-8"
+    elif b"\0" in line:
+        reason = "binary data; expected a line of JSON"
+    else:
         try:
-            yield _decode_line(line)
-        except _NotTextError as error:
-            yield error
+            return line.decode()
+        except UnicodeDecodeError as error:
+            reason = f"no UTF-8 text from byte {error.start + 1} of the line on"
+
+    return _NotTextError((Problem("$", reason),))
 
 
 class _StateMessages(tuple[Message, ...]):  # noqa: SLOT001 - a tuple takes none
@@ -234,8 +238,10 @@ def _load_record(record: Any) -> tuple[Message, ...]:
         if not isinstance(items, list) or any(map(_is_shared_turn, items)):
             return transcripts.load(record)
 
-        system = record.get("system") if isinstance(record, dict) else None
-        return (*_load_system(system), *_load_listed(items))
+        # What stands next to a list of messages comes first.
+        beside = record.get("system") if isinstance(record, dict) else None
+        system = transcripts.load({"system": beside, "messages": []}) if beside else ()
+        return (*system, *_load_listed(items))
     except DecodeError:
         raise
     except ConversationStateError as error:
@@ -250,10 +256,6 @@ def _is_shared_turn(item: Any) -> bool:
         "from" in item
         or ("content" not in item and ("value" in item or "text" in item))
     )
-
-
-def _load_system(system: Any) -> tuple[Message, ...]:
-    return transcripts.load({"system": system, "messages": []}) if system else ()
 
 
 def _load_listed(items: list[Any]) -> tuple[Message, ...]:
@@ -273,17 +275,3 @@ def _describe_problems(error: DecodeError) -> str:
     reason = first.what if first.path == "$" else f"no conversation; {first}"
     reason = f"{reason:.{_MAX_ERROR_LENGTH}}"
     return f"{reason} (and {len(others):,} more)" if others else reason
-
-
-def _decode_line(line: bytes) -> str:
-    if line.startswith(_UTF_16_BOMS):
-        raise _not_text_error("UTF-16 text; save it as UTF-8")
-
-    if b"\0" in line:
-        raise _not_text_error("binary data; expected a line of JSON")
-
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        reason = f"no UTF-8 text from byte {error.start + 1} of the line on"
-        raise _not_text_error(reason) from None

@@ -8,7 +8,7 @@ conversations to files (`_transfer`) and verifying that a store is undamaged
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
     from conversation_state.diffing import Diff
     from conversation_state.store import Head, NamedHead, Store
-    from conversation_state.trimming import TrimContext
 
 
 @store_command(has_pages=True)
@@ -315,6 +314,8 @@ def trim(store: Store, *, name: str, limit: int, as_json: bool) -> None:
     --limit, with tokens estimated as a quarter of the characters. The exit
     status is 1 if no valid view fits.
     """
+    from conversation_state.cli._display import describe_drop
+    from conversation_state.cli.replay import group_drops
     from conversation_state.trimming import TrimContext
 
     which = find_state(store, name)
@@ -322,38 +323,26 @@ def trim(store: Store, *, name: str, limit: int, as_json: bool) -> None:
     whole = TrimContext.of(state).total_tokens
     view = trim_to(limit, state, which.text)
     if as_json:
-        print_json(_view_data(which.head, view, whole, limit))
+        data = {
+            **head_data(which.head),
+            "tokens": whole,
+            "limit_tokens": limit,
+            "kept_tokens": view.total_tokens,
+            "kept": sorted({element.seq + 1 for element in view.elements}),
+            "dropped": [
+                {"number": drop.seq + 1, "reason": drop.reason} for drop in view.dropped
+            ],
+        }
+        print_json(data)
         return
 
-    for line in _describe_view(view, whole, limit):
-        click.echo(line)
+    messages = format_count(len(view.original), "message")
+    click.echo(f"{messages}, {format_count(whole, 'token')}; limit {limit:,}")
+    click.echo(f"kept {len(view):,}, {format_count(view.total_tokens, 'token')}")
+    words = ", ".join(map(describe_drop, group_drops(view.dropped)))
+    click.echo(f"dropped {len(view.dropped):,}{f': {words}' if words else ''}")
+    for failure in view.failures:
+        click.echo(f"{failure.error}")
 
     click.echo()
     _print_transcript(view.messages, None)
-
-
-def _view_data(head: Head, view: TrimContext, whole: int, limit: int) -> dict[str, Any]:
-    return {
-        **head_data(head),
-        "tokens": whole,
-        "limit_tokens": limit,
-        "kept_tokens": view.total_tokens,
-        "kept": sorted({element.seq + 1 for element in view.elements}),
-        "dropped": [
-            {"number": drop.seq + 1, "reason": drop.reason} for drop in view.dropped
-        ],
-    }
-
-
-def _describe_view(view: TrimContext, whole: int, limit: int) -> Iterator[str]:
-    from conversation_state.cli._display import describe_drop
-    from conversation_state.cli.replay import group_drops
-
-    kept, dropped = len(view.messages), len(view.dropped)
-    messages = format_count(len(view.original), "message")
-    yield f"{messages}, {format_count(whole, 'token')}; limit {limit:,}"
-    yield f"kept {kept:,}, {format_count(view.total_tokens, 'token')}"
-    words = ", ".join(map(describe_drop, group_drops(view.dropped)))
-    yield f"dropped {dropped:,}{f': {words}' if words else ''}"
-    for failure in view.failures:
-        yield f"{failure.error}"

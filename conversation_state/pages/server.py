@@ -136,7 +136,9 @@ def make_app(
         ],
     ]
     guard = Middleware(_Guard, token=token, authority=authority)
-    app = Starlette(routes=routes, middleware=[guard])
+    explained = (ConversationStateError, ValueError, _BadRequestError)
+    handlers = dict.fromkeys(explained, _explain_error)
+    app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
     app.state.is_ending = False
     return app
 
@@ -244,39 +246,30 @@ class _Pages:
         self._may_write = may_write
         self._words = Words()
 
-    async def show_names(self, request: Request) -> Response:
+    # Starlette runs these beside the event loop, because they are not async.
+    def show_names(self, request: Request) -> Response:
         prefix = request.query_params.get("prefix", "")
         after = request.query_params.get("after", "")
+        body = draw_names(self._store, self._words, prefix=prefix, after=after)
+        title = Markup("Conversations")
+        return HTMLResponse(
+            write_document(title, "", body, with_tree=False, is_live=True)
+        )
 
-        def draw() -> str:
-            body = draw_names(self._store, self._words, prefix=prefix, after=after)
-            title = Markup("Conversations")
-            return write_document(title, "", body, with_tree=False, is_live=True)
+    def show_name(self, request: Request) -> Response:
+        query = _read_query(request)
+        content = draw_name(self._store, query, self._words, may_write=self._may_write)
+        title = self._words.line(query.name)
+        return HTMLResponse(
+            write_document(title, "", *content, with_tree=True, is_live=True)
+        )
 
-        return await self._run_and_answer(draw)
-
-    async def show_name(self, request: Request) -> Response:
-
-        def draw() -> str:
-            query = _read_query(request)
-            content = draw_name(
-                self._store, query, self._words, may_write=self._may_write
-            )
-            title = self._words.line(query.name)
-            return write_document(title, "", *content, with_tree=True, is_live=True)
-
-        return await self._run_and_answer(draw)
-
-    async def export(self, request: Request) -> Response:
-
-        def dump() -> Response:
-            query = _read_query(request)
-            state = self._store.load(query.name, at=query.at)
-            export = dump_state(state, query.format)
-            headers = {"content-disposition": "attachment; filename=request.json"}
-            return JSONResponse(export.payload, headers=headers)
-
-        return await self._run_and_answer(dump)
+    def export(self, request: Request) -> Response:
+        query = _read_query(request)
+        state = self._store.load(query.name, at=query.at)
+        export = dump_state(state, query.format)
+        headers = {"content-disposition": "attachment; filename=request.json"}
+        return JSONResponse(export.payload, headers=headers)
 
     async def follow(self, request: Request) -> Response:
         """
@@ -321,9 +314,9 @@ class _Pages:
             return _make_refusal(413, "This form is larger than any of this page.")
 
         act = request.url.path.strip("/")
-        return await self._run_and_answer(lambda: self._perform_act(act, form))
+        return await run_in_threadpool(self._perform_act, act, form)
 
-    def _perform_act(self, act: str, form: dict[str, str]) -> str | RedirectResponse:
+    def _perform_act(self, act: str, form: dict[str, str]) -> Response:
         name, at = unquote(form.get("name", "")), _read_number(form.get("at"), "at")
         seen = self._find_seen(name, form)
         if act == "restore":
@@ -363,22 +356,20 @@ class _Pages:
 
         return newest
 
-    async def _run_and_answer(self, draw: Callable[[], str | Response]) -> Response:
-        try:
-            drawn = await run_in_threadpool(draw)
-        except StaleHeadError as error:
-            address = link_to(PageQuery(error.name))
-            link = element(
-                "a", {"href": address}, "Show the newest revision, then try again."
-            )
-            problem = "Another save came first, so nothing was changed. "
-            return HTMLResponse(_write_problem("Changed", problem, link), 409)
-        except NotSavedError as error:
-            return HTMLResponse(_write_problem("Not saved", str(error)), 404)
-        except (ConversationStateError, ValueError, _BadRequestError) as error:
-            return HTMLResponse(_write_problem("Refused", str(error)), 400)
 
-        return drawn if isinstance(drawn, Response) else HTMLResponse(drawn)
+def _explain_error(_request: Request, error: Exception) -> Response:
+    if isinstance(error, StaleHeadError):
+        address = link_to(PageQuery(error.name))
+        link = element(
+            "a", {"href": address}, "Show the newest revision, then try again."
+        )
+        problem = "Another save came first, so nothing was changed. "
+        return HTMLResponse(_write_problem("Changed", problem, link), 409)
+
+    if isinstance(error, NotSavedError):
+        return HTMLResponse(_write_problem("Not saved", str(error)), 404)
+
+    return HTMLResponse(_write_problem("Refused", str(error)), 400)
 
 
 async def _read_form(request: Request) -> dict[str, str] | None:

@@ -64,7 +64,11 @@ class _Rolling(SummaryStep):
         seqs -= {*shown[end:]}
         # If only summaries are left to summarise (or nothing is), another one would
         # lose content and save little in each turn.
-        if all(_is_rolling_summary(selection, seq) for seq in seqs):
+        edits = [selection.changes.get(seq) for seq in seqs]
+        if all(
+            edit and edit.stands_for and read_mark(edit.messages[0]).get("rolling")
+            for edit in edits
+        ):
             return context, ()
 
         return context, tuple(sorted(seqs))
@@ -82,15 +86,6 @@ def _split_newest(selection: Selection, keep_last: int) -> tuple[list[int], int]
         end -= 1
 
     return shown, end
-
-
-def _is_rolling_summary(selection: Selection, seq: int) -> bool:
-    edit = selection.changes.get(seq)
-    return (
-        edit is not None
-        and bool(edit.stands_for)
-        and bool(read_mark(edit.messages[0]).get("rolling"))
-    )
 
 
 def _put_earlier_summary(context: TrimContext, lead: int, stop: int) -> TrimContext:
