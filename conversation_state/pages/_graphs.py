@@ -5,7 +5,7 @@ Which states a value has, and what each grew from.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from conversation_state._lazy import draw_fragment, draw_outline
@@ -148,16 +148,28 @@ def graph_history(history: History) -> list[GraphNode]:
     was joined with them. One without its own past that has messages of another state
     went back to that one, which its facts say.
     """
-    joins = _JoinFinder()
+    known: dict[int | None, Aggregator] = {}
+    # By the identity of an entry: the state that it is the last of.
+    ending: dict[str, int] = {}
     nodes = []
     for each in history.states:
-        origin = joins.find_origin(each)
-        node = _make_node(each, origin.parents, history)
-        if origin.returns_to is not None:
-            back = f"returns to {history.noun} {origin.returns_to}"
-            node = node._replace(facts=f"{node.facts}, {back}")
+        parents: tuple[Hashable, ...] = () if each.parent is None else (each.parent,)
+        state, back = each.state, ""
+        if isinstance(state, Aggregator):
+            past = known.get(each.parent)
+            found = [] if past is None else _find_others(state, past, known, ending)
+            if past is not None and found and _holds_past(state, past):
+                parents = (*parents, *found)
+            elif found:
+                back = f", returns to {history.noun} {found[0]}"
 
-        nodes.append(node)
+            known[each.number] = state
+            # The first that ends there: later ones went back to it, or are forks of it.
+            if len(state):
+                ending.setdefault(state.entries[-1].id, each.number)
+
+        node = _make_node(each, parents, history)
+        nodes.append(node._replace(facts=f"{node.facts}{back}"))
 
     return nodes
 
@@ -188,68 +200,37 @@ def _make_node(
     )
 
 
-class _Origin(NamedTuple):
-    # The numbers of the states it grew from, its own past first.
-    parents: tuple[Hashable, ...]
-    # The number of the state of another branch whose messages it has in the place of
-    # its own past; None if it has its own.
-    returns_to: int | None = None
+def _find_others(
+    state: Aggregator,
+    past: Aggregator,
+    known: Mapping[int | None, Aggregator],
+    ending: Mapping[str, int],
+) -> list[int]:
+    """
+    The states that the messages of *state* come from that are not in its *past*.
+    """
+    start = state.entries.common_prefix(past.entries)
+    others: list[int] = []
+    # What a found state has is not asked for again: its own past is in it.
+    covered: set[str] = set()
+    for position in range(len(state.entries) - 1, start - 1, -1):
+        entry_id = state.entries[position].id
+        found = ending.get(entry_id)
+        if found is None or entry_id in covered:
+            continue
 
+        other = known[found]
+        both = other.entries.common_prefix(past.entries)
+        if both < len(other) == state.entries.common_prefix(other.entries):
+            # All that is left is of that state, as after an undo.
+            others.append(found)
+            break
 
-class _JoinFinder:
-    def __init__(self) -> None:
-        self._states: dict[int | None, Aggregator] = {}
-        # By the identity of an entry: the state that it is the last of.
-        self._ending: dict[str, int] = {}
+        covered |= {one.id for one in other.entries.iterate(both)}
+        if both < len(other.entries):
+            others.append(found)
 
-    def find_origin(self, each: HistoryState) -> _Origin:
-        own: tuple[Hashable, ...] = () if each.parent is None else (each.parent,)
-        state = each.state
-        if not isinstance(state, Aggregator):
-            return _Origin(own)
-
-        origin = _Origin(own)
-        past = self._states.get(each.parent)
-        if past is not None:
-            found = self._find_others(state, past)
-            if found and _holds_past(state, past):
-                origin = _Origin((*own, *found))
-            elif found:
-                origin = _Origin(own, found[0])
-
-        self._states[each.number] = state
-        # The first that ends there: later ones went back to it, or are forks of it.
-        if len(state):
-            self._ending.setdefault(state.entries[-1].id, each.number)
-
-        return origin
-
-    def _find_others(self, state: Aggregator, past: Aggregator) -> list[int]:
-        """
-        The states that the messages of *state* come from that are not in its *past*.
-        """
-        start = state.entries.common_prefix(past.entries)
-        others: list[int] = []
-        # What a found state has is not asked for again: its own past is in it.
-        covered: set[str] = set()
-        for position in range(len(state.entries) - 1, start - 1, -1):
-            entry_id = state.entries[position].id
-            found = self._ending.get(entry_id)
-            if found is None or entry_id in covered:
-                continue
-
-            other = self._states[found]
-            both = other.entries.common_prefix(past.entries)
-            if both < len(other) == state.entries.common_prefix(other.entries):
-                # All that is left is of that state, as after an undo.
-                others.append(found)
-                break
-
-            covered |= {one.id for one in other.entries.iterate(both)}
-            if both < len(other.entries):
-                others.append(found)
-
-        return others
+    return others
 
 
 def _holds_past(state: Aggregator, past: Aggregator) -> bool:
