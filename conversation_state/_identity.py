@@ -53,9 +53,6 @@ class _CountPerThread(threading.local):
 
 
 def _renew_prefix() -> None:
-    """
-    Restart both counters, from values that no other process uses.
-    """
     global _prefix, _next_entry, _next_state  # noqa: PLW0603 - one set a process
     has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
     _prefix = f"{os.urandom(12).hex()}-"

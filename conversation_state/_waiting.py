@@ -77,9 +77,6 @@ def require_anyio(wanted: str = "streams in async code") -> Any:
 
 
 def running_loop() -> Any:
-    """
-    The event loop that runs in this thread, or None.
-    """
     # Code that runs under trio has imported it; asking anyio which loop runs is
     # slower.
     trio = sys.modules.get("trio")
@@ -100,9 +97,7 @@ def running_loop() -> Any:
 
 
 def call_soon(loop: Any, function: Callable[[], object]) -> bool:
-    """
-    Whether *loop* will call *function*; False if it has ended.
-    """
+    # Whether *loop* will call *function*; False if it has ended.
     # A token of trio, or an event loop of asyncio; both raise a RuntimeError at their
     # end, and both may be called from a finalizer or a signal handler.
     soon = getattr(loop, "run_sync_soon", None) or loop.call_soon_threadsafe
@@ -115,12 +110,8 @@ def call_soon(loop: Any, function: Callable[[], object]) -> bool:
 
 
 def spawn(loop: Any, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """
-    Run *function* as a task of *loop*, which runs here.
-
-    It belongs to no nursery. Both kinds of loop cancel such a task when they end;
-    it must raise nothing else.
-    """
+    # Run *function* as a task of *loop*, which runs here. It belongs to no nursery.
+    # Both kinds of loop cancel such a task when they end; it must raise nothing else.
     if hasattr(loop, "create_task"):
         # asyncio refers to its tasks weakly: *function* has to enter a cancel scope
         # of anyio that its caller holds, since that refers to the task.
@@ -178,9 +169,7 @@ class ThreadWaiter(Waiter):
         self._lock.acquire()
 
     def wait(self, timeout_s: float = -1) -> None:
-        """
-        Return once woken, or after *timeout_s* seconds if that is not negative.
-        """
+        # Return once woken, or after *timeout_s* seconds if that is not negative.
         self._lock.acquire(timeout=timeout_s)
 
     def wake(self) -> None:
@@ -211,9 +200,6 @@ class TaskWaiter(Waiter):
 
 
 def wake_all(queue: deque[Waiter]) -> None:
-    """
-    Wake all waiters of a queue, and empty it.
-    """
     for waiter in queue.copy():
         waiter.wake()
         try:  # noqa: SIM105 - quicker than suppress
@@ -249,9 +235,7 @@ class _Worker:
         Thread(target=self._run_jobs, name="conversation_state", daemon=True).start()
 
     def take(self, job: Callable[[], object]) -> bool:
-        """
-        Whether it will run *job*; False if it has ended.
-        """
+        # Whether it will run *job*; False if it has ended.
         if self._job.setdefault(0, job) is not job:
             return False
 
@@ -273,9 +257,6 @@ class _Worker:
                     return
 
     def _try_end(self) -> bool:
-        """
-        Whether it may end: no job was assigned meanwhile.
-        """
         if self._job.setdefault(0, _ended_worker) is not _ended_worker:
             return False
 
@@ -387,10 +368,8 @@ def _make_limiter_variable() -> Any:
 
 
 def _get_shielded_limiter() -> Any:
-    """
-    How many threads this event loop gives to what is shielded, as many as anyio
-    gives to all else. None of those can keep it waiting.
-    """
+    # How many threads this event loop gives to what is shielded, as many as anyio gives
+    # to all else. None of those can keep it waiting.
     variable = _make_limiter_variable()
     limiter = variable.get(None)
     if limiter is None:

@@ -75,10 +75,8 @@ class _TreeLedger(NamedTuple):
     def with_ledger(
         self, ledger: Log[LedgerEntry], known: Log[LedgerEntry]
     ) -> _TreeLedger:
-        """
-        The same with what *ledger* has and this lacks; itself if that is nothing.
-        All that is in *known* is here. Costs what *ledger* has besides that.
-        """
+        # The same with what *ledger* has and this lacks; itself if that is nothing. All
+        # that is in *known* is here. Costs what *ledger* has besides that.
         start = _count_known(ledger, self.places, known.common_prefix(ledger))
         if start == len(ledger):
             return self
@@ -478,10 +476,8 @@ _TREE = Maker("tree.MessageTree", _rebuild_tree)
 
 
 def _count_known(items: Log[Any], places: Mapping[str, Any], known: int = 0) -> int:
-    """
-    How many of the first *items* stand in *places* behind the same ones; no less
-    than *known*.
-    """
+    # How many of the first *items* stand in *places* behind the same ones; no less than
+    # *known*.
     compared: Log[Any] | None = None
     common = 0
     for position in range(len(items) - 1, known - 1, -1):

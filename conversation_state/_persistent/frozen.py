@@ -276,9 +276,6 @@ def freeze_map(
 
 
 def make_map(items: dict[str, Any], kind: type[JsonMap] = SortedJsonMap) -> JsonMap:
-    """
-    A map of *items* that are frozen already, checked as *kind* says.
-    """
     if not items:
         return EMPTY_MAP
 
@@ -366,10 +363,8 @@ class _LazyPath:
 def _freeze_value(
     value: Any, at: Any, error: type[Exception], depth: int, kind: type[JsonMap]
 ) -> Any:
-    """
-    *value* frozen, maps in it as *kind*; *at* is what names it, or the place it is
-    in and its key.
-    """
+    # *value* frozen, maps in it as *kind*; *at* is what names it, or the place it is in
+    # and its key.
     if value is None or value.__class__ is bool:
         return value
 

@@ -324,9 +324,6 @@ class Log(Sequence[T], Generic[T]):
         self._folds = with_fold(self._folds, (key, results[-1], None))
 
     def _push_tail(self) -> Trunk:
-        """
-        The trunk with the full tail as its newest block.
-        """
         block = Block(self._tail_items())
         block.folds = tuple([(key, state) for key, state, _ in self._folds])
         for key, _, older in self._folds:
@@ -336,10 +333,8 @@ class Log(Sequence[T], Generic[T]):
         return self._trunk.push(block)
 
     def _tail_items(self) -> tuple[T, ...]:
-        """
-        The items after the trunk's. Not remembered: a kept version would weigh
-        three times as much once it was read.
-        """
+        # The items after the trunk's. Not remembered: a kept version would weigh three
+        # times as much once it was read.
         if not self._fill:
             return ()
 
@@ -354,9 +349,7 @@ class Log(Sequence[T], Generic[T]):
         return tuple(items)
 
     def _newest_items(self, count: int) -> list[T]:
-        """
-        The last *count* items, all of them after the trunk's. O(count).
-        """
+        # The last *count* items, all of them after the trunk's. O(count).
         items: list[T] = []
         before: Any = self
         while len(items) < count and before.__class__ is Log:
@@ -370,9 +363,7 @@ class Log(Sequence[T], Generic[T]):
         return items
 
     def _items_of(self, number: int) -> tuple[T, ...]:
-        """
-        The items of block *number*, counting the tail as the last block.
-        """
+        # The items of block *number*, counting the tail as the last block.
         full = self._trunk.full >> BITS
         if number < full:
             return self._trunk.block(number).items

@@ -102,9 +102,7 @@ class Trunk:
         return _TRUNK, (self.full, self.shift, self.root)
 
     def push(self, block: Block) -> Trunk:
-        """
-        The trunk with *block* at its end. O(log n): one path is copied.
-        """
+        # The trunk with *block* at its end. O(log n): one path is copied.
         number = self.full >> BITS
         if number >> self.shift:  # the root has no room left
             root = (self.root, _make_path(self.shift, block))
@@ -114,9 +112,6 @@ class Trunk:
         return Trunk(self.full + WIDTH, self.shift, root)
 
     def block(self, number: int) -> Block:
-        """
-        Block *number*, which must exist. O(log n).
-        """
         shift = self.shift
         node: Any = self.root
         while shift:
@@ -126,9 +121,7 @@ class Trunk:
         return node  # type: ignore[no-any-return]
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
-        """
-        All blocks from number *start* on, walked at C speed.
-        """
+        # All blocks from number *start* on, walked at C speed.
         level = self.shift - BITS
         node = self.root
         if start >= self.full >> BITS:
@@ -144,9 +137,7 @@ class Trunk:
         return chain(node[start & MASK :], *reversed(right))
 
     def blocks_backwards(self) -> Iterator[Block]:
-        """
-        All blocks, last first, walked at C speed.
-        """
+        # All blocks, last first, walked at C speed.
         nodes: Iterator[Any] = reversed(self.root)
         for _ in range(BITS, self.shift, BITS):
             nodes = chain.from_iterable(map(reversed, nodes))
@@ -154,9 +145,7 @@ class Trunk:
         return nodes
 
     def take(self, count: int) -> Trunk:
-        """
-        The trunk of the first *count* blocks. O(log n).
-        """
+        # The trunk of the first *count* blocks. O(log n).
         if not count:
             return BARE
 
@@ -170,10 +159,8 @@ class Trunk:
         return Trunk(count << BITS, shift, _cut_nodes(root, shift - BITS, count - 1))
 
     def fold(self, step: Callable[[Any, Any], Any], start: Any, key: object) -> Any:
-        """
-        *step* folded over all items; resumed at the last block that remembers it
-        under *key*, and remembered at all blocks behind that.
-        """
+        # *step* folded over all items; resumed at the last block that remembers it
+        # under *key*, and remembered at all blocks behind that.
         state, number = start, self.full >> BITS
         for block in self.blocks_backwards():
             known = [kept for name, kept in block.folds if name is key or name == key]
@@ -190,19 +177,13 @@ class Trunk:
         return state
 
     def remember_fold(self, results: Iterable[Any], key: object) -> None:
-        """
-        Remember what a fold under *key* gives at the end of each block.
-        """
         for block, state in zip(self.blocks(), results, strict=False):
             block.folds = with_fold(block.folds, (key, state))
 
     def shared(self, other: Trunk) -> int:
-        """
-        How many leading blocks are the same objects here and there.
-
-        A node determines all that comes before it, so where two tries meet is
-        found by bisection on identity.
-        """
+        # How many leading blocks are the same objects here and there. A node determines
+        # all that comes before it, so where two tries meet is found by bisection on
+        # identity.
         most = min(self.full, other.full) >> BITS
         if not most or self.block(most - 1) is other.block(most - 1):
             return most

@@ -92,9 +92,6 @@ def current_time() -> datetime:
 
 
 def reported_response(entry: Entry) -> ResponseMeta | None:
-    """
-    The response of *entry*, if it reports tokens; else None.
-    """
     message = entry.message
     if not isinstance(message, AssistantMessage) or message.response is None:
         return None
@@ -189,11 +186,8 @@ class Ledger(NamedTuple):
 
     @classmethod
     def of(cls, entries: Log[LedgerEntry]) -> Ledger:
-        """
-        The ledger of *entries*, a log that other ledgers may share.
-
-        O(entries since one that was summed here).
-        """
+        # The ledger of *entries*, a log that other ledgers may share. O(entries since
+        # one that was summed here).
         if not entries:
             return EMPTY_LEDGER
 
@@ -204,9 +198,7 @@ class Ledger(NamedTuple):
         return Ledger(self.entries.extend(entries), total)
 
     def find(self, key: str) -> LedgerEntry | None:
-        """
-        The entry with the identity *key*, or None. O(log n).
-        """
+        # The entry with the identity *key*, or None. O(log n).
         for entries in self.entries.fold(_add_to_index, _NO_INDEX, key=_add_to_index):
             if (found := entries.get(key)) is not None:
                 return found
@@ -264,9 +256,6 @@ class Union:
         self._ids: set[str] = set()
 
     def add(self, other: Log[Any]) -> None:
-        """
-        Everything in *other* that is not here yet.
-        """
         diverged = self.log.common_prefix(other)
         if diverged == len(other):
             return
@@ -281,10 +270,6 @@ class Union:
         self._previous = other
 
     def add_new(self, added: Log[Any], base: Log[Any] | None) -> None:
-        """
-        Everything in *added* that is not here yet; nothing of the *base* that it was
-        added to.
-        """
         if added:
             # No added entry is in the base, nor in the part that both logs share.
             diverged = 0 if base is None else self.log.common_prefix(base)
@@ -351,9 +336,6 @@ def _time_error(at: int, problem: str) -> InvalidUsageError:
 
 
 def check_identities(name: str, items: Sequence[Entry] | Sequence[LedgerEntry]) -> None:
-    """
-    That the identities of *items*, which are called *name*, are texts, each once.
-    """
     ids = set(map(id_of, items))
     if len(ids) != len(items):
         msg = f"{name} holds an identity more than once"

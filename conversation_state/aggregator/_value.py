@@ -215,9 +215,6 @@ class StateValue:
     _log: Log[Entry]
 
     def _with_contents(self, *, ledger: Ledger | None = None, log: Log[Entry]) -> Self:
-        """
-        The same state with another log or ledger.
-        """
         state = _new(self.__class__)
         state._origin = self._origin
         state._ledger = self._ledger if ledger is None else ledger
@@ -425,10 +422,8 @@ class StateValue:
         return "\n".join(self._map_ends(_format_line)) or "(no messages)"
 
     def _map_ends(self, show: Callable[[Message], str]) -> list[str]:
-        """
-        What *show* makes of the messages, or, if they are many, of the first and
-        last of them, and between those how many there are. O(log n).
-        """
+        # What *show* makes of the messages, or, if they are many, of the first and last
+        # of them, and between those how many there are. O(log n).
         left_out = len(self) - _FIRST - _LAST
         # A single message takes no more room than the line that would stand for it.
         if left_out <= 1:

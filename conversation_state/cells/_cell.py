@@ -56,9 +56,6 @@ class _Attempts:
         self._thread = get_ident()
 
     def begin(self, first: dict[int, _Attempts]) -> None:
-        """
-        Begin another attempt, as the *first* after a few lost races.
-        """
         if self._lost >= _MAX_LOST_RACES:
             first.setdefault(0, self)
 
@@ -83,10 +80,8 @@ class _Attempts:
             )
 
     def may_be_waited_for(self) -> bool:
-        """
-        Whether this thread may wait for it: not where it runs an event loop, or where
-        its own function swaps, which would wait for itself.
-        """
+        # Whether this thread may wait for it: not where it runs an event loop, or where
+        # its own function swaps, which would wait for itself.
         return self._thread != get_ident() and running_loop() is None
 
 
@@ -280,9 +275,7 @@ class Cell(Generic[T]):
                 time.sleep(_POLL_S)
 
     def _try_append(self, version: Version[T], value: T) -> bool:
-        """
-        Whether *value* became the successor of *version*; notifies watchers if so.
-        """
+        # Whether *value* became the successor of *version*; notifies watchers if so.
         after = Version(value, _running_attempts.get())
         try:
             try:
@@ -297,9 +290,7 @@ class Cell(Generic[T]):
         return version.after[0] is after
 
     def _notify_watchers(self, version: Version[T], after: Version[T]) -> None:
-        """
-        Call the watchers, and wake those that wait, if *after* won. Idempotent.
-        """
+        # Call the watchers, and wake those that wait, if *after* won. Idempotent.
         if not (self._watches or self._waiters) or version.after.get(0) is not after:
             return
 

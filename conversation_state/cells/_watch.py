@@ -124,10 +124,8 @@ class Watch(Generic[T]):
         return f"<Watch: {'closed' if self.is_closed else 'open'}>"
 
     def _call_pending(self) -> BaseException | None:
-        """
-        Call the callback for new versions, unless another call of it runs: the
-        thread of that call looks again. What interrupted the callback, if it did.
-        """
+        # Call the callback for new versions, unless another call of it runs: the thread
+        # of that call looks again. What interrupted the callback, if it did.
         try:
             while self._next_version() is not None:
                 token, acquired = object(), False
@@ -183,8 +181,6 @@ class Watch(Generic[T]):
 
 
 def release_token(place: dict[int, Any], token: object) -> None:
-    """
-    Remove *token* from *place* if it is there. Idempotent.
-    """
+    # Idempotent.
     if place.get(0) is token:
         place.clear()

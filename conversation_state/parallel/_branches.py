@@ -74,28 +74,20 @@ class BranchNotes:
     _kept: list[Aggregator] = attrs.Factory(list)
 
     def add(self, state: Aggregator) -> None:
-        """
-        Keep all that *state* has, if it is one of this conversation.
-        """
         if self._is_ours(state):
             self._kept.append(state)
 
     def list_kept(self) -> list[Aggregator]:
-        """
-        The states that were kept, and what fan-outs that still run have.
-        """
+        # The states that were kept, and what fan-outs that still run have.
         # *inner* is read first: a fan-out that ends is added to the kept states before
         # it is removed from *inner*.
         inner = [so_far() for so_far in list(self.inner)] if self.inner else ()
         return [*self._kept, *filter(self._is_ours, inner)]
 
     def collect(self) -> tuple[Turn, list[tuple[LedgerEntry, LedgerEntry]]]:
-        """
-        What was noted, without the past, and what of it conflicts.
-
-        The messages are those the step returned, or else those it kept. The
-        ledger is what it returned and, behind that, what it kept.
-        """
+        # What was noted, without the past, and what of it conflicts. The messages are
+        # those the step returned, or else those it kept. The ledger is what it returned
+        # and, behind that, what it kept.
         kept = self.list_kept()
         returned = [*filter(self._is_ours, self.returned.values())]
         states, fork = [*returned, *kept], self.fork
@@ -129,9 +121,6 @@ _running: ContextVar[BranchNotes | None] = ContextVar(
 
 
 def running_notes() -> BranchNotes | None:
-    """
-    The notes of the step that runs here; None outside of a fan-out.
-    """
     return _running.get()
 
 
@@ -280,9 +269,6 @@ class StepBranch:
 
     @property
     def name(self) -> str:
-        """
-        The name of its step.
-        """
         step: Any = self.step
         while isinstance(step, partial):
             step = step.func
@@ -291,18 +277,12 @@ class StepBranch:
 
     @property
     def key(self) -> str:
-        """
-        A text that no other branch has, in this or another fan-out.
-        """
         return f"{self._past.key} {self.number}"
 
     def __str__(self) -> str:
         return f"step {self.number} ({self.name})"
 
     def run(self) -> Outcome:
-        """
-        Run the step here.
-        """
         if self._context is None:
             return self._run_step()
 
@@ -311,12 +291,8 @@ class StepBranch:
     async def arun(
         self, find_cancellation: Callable[[BaseException], BaseException | None]
     ) -> Outcome:
-        """
-        Await the step here.
-
-        Raises a cancellation from outside, which *find_cancellation* finds in an
-        error.
-        """
+        # Await the step here. Raises a cancellation from outside, which
+        # *find_cancellation* finds in an error.
         notes = self._begin_notes()
         token = _running.set(notes)
         try:
@@ -352,11 +328,8 @@ class StepBranch:
         return notes
 
     def conclude(self, error: BaseException | None) -> Outcome:
-        """
-        The end of this branch with what it has noted, if it ends with *error*.
-
-        One key with two usages is a failure, too.
-        """
+        # The end of this branch with what it has noted, if it ends with *error*. One
+        # key with two usages is a failure, too.
         if self.notes is None:
             return Outcome(make_turn(self._past.state.fork()), error)
 
@@ -411,9 +384,7 @@ class StepBranch:
 
 
 def add_note(error: BaseException, text: str) -> None:
-    """
-    Add a note to *error*, or nothing if it can't be changed.
-    """
+    # Add a note to *error*, or nothing if it can't be changed.
     with suppress(Exception):
         error.add_note(text)
 

@@ -238,10 +238,8 @@ async def _in_tasks(anyio: Any, run: FanOutRun) -> None:
 
 @contextmanager
 def _unwrap_interrupts() -> Iterator[None]:
-    """
-    Raise an interrupt alone, which trio raises in whatever task runs, and
-    nurseries wrap.
-    """
+    # Raise an interrupt alone, which trio raises in whatever task runs, and nurseries
+    # wrap.
     try:
         yield
     except BaseExceptionGroup as error:

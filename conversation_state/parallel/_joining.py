@@ -24,9 +24,6 @@ def make_turn(
     entries: Log[Any] | None = None,
     ledger: Log[LedgerEntry] | None = None,
 ) -> Turn:
-    """
-    A turn of *fork* with these entries, or an empty one.
-    """
     return Turn(
         fork._origin.number,
         fork._origin.parent,
@@ -39,13 +36,10 @@ def make_turn(
 def collect_new(
     base: Log[Any], logs: Sequence[Log[Any]]
 ) -> tuple[Log[Any], list[tuple[Any, Any]]]:
-    """
-    The entries of *logs* that *base* does not have, by identity, each once and
-    in order; and pairs of different objects under one identity, the first of
-    which is the one in the result.
-
-    O(entries since each log diverged from *base*, or from the log before it).
-    """
+    # The entries of *logs* that *base* does not have, by identity, each once and in
+    # order; and pairs of different objects under one identity, the first of which is
+    # the one in the result. O(entries since each log diverged from *base*, or from the
+    # log before it).
     if len(logs) == 1 and logs[0].common_prefix(base) == len(base):
         return logs[0][len(base) :], []
 
@@ -75,18 +69,13 @@ def collect_new(
 
 
 def is_conflict(recorded: LedgerEntry, entry: LedgerEntry) -> bool:
-    """
-    Whether two ledger entries of one identity can't both be right.
-    """
+    # Whether two ledger entries of one identity can't both be right.
     return recorded.usage != entry.usage or recorded.model != entry.model
 
 
 def describe_conflict(
     branch: str, recorded_by: str, recorded: LedgerEntry, entry: LedgerEntry
 ) -> str:
-    """
-    The error for two conflicting ledger entries.
-    """
     return (
         f"{branch} recorded the key {shorten_repr(entry.id)} with {entry.usage} for "
         f"model {shorten_repr(entry.model)}, but in {recorded_by} it has "
@@ -98,10 +87,8 @@ def describe_conflict(
 def join_turns(
     state: Aggregator, turns: Mapping[B, Turn]
 ) -> tuple[Aggregator, dict[B, InvalidUsageError]]:
-    """
-    *state* with the turn of each branch, and for each branch whose ledger can't
-    be joined as it is, why; its messages are joined all the same.
-    """
+    # *state* with the turn of each branch, and for each branch whose ledger can't be
+    # joined as it is, why; its messages are joined all the same.
     # A join keeps the first usage of a key and raises nothing, so conflicts are looked
     # for here.
     conflicts = _find_conflicts(turns)
@@ -123,10 +110,6 @@ def join_turns(
 
 
 def _find_conflicts(turns: Mapping[B, Turn]) -> dict[B, InvalidUsageError]:
-    """
-    For each branch that recorded another usage under a key than a branch before
-    it, the error.
-    """
     conflicts: dict[B, InvalidUsageError] = {}
     recorded: dict[str, tuple[B, LedgerEntry]] = {}
     for branch, turn in turns.items():
@@ -140,10 +123,8 @@ def _find_conflicts(turns: Mapping[B, Turn]) -> dict[B, InvalidUsageError]:
 
 
 def _join_what_fits(state: Aggregator, turn: Turn) -> Aggregator:
-    """
-    *state* with the messages of *turn*, and of its ledger what the total has
-    room for.
-    """
+    # *state* with the messages of *turn*, and of its ledger what the total has room
+    # for.
     number, parent, past = turn._number, turn._parent, turn._state
     state = state.join(Turn(number, parent, turn.entries, turn.ledger[:0], past))
     for entry in turn.ledger:

@@ -135,9 +135,6 @@ class FanOutRun:
             self._outer.inner.append(self._join_so_far)
 
     def start(self, executor: Any) -> None:
-        """
-        Have all branches run by *executor*, or by threads of our own.
-        """
         if executor is None:
             self._start_threads()
         elif isinstance(executor, ThreadPoolExecutor):
@@ -184,11 +181,8 @@ class FanOutRun:
                 return
 
     def execute(self, branch: StepBranch) -> Outcome:
-        """
-        Run a branch in this process and report its end.
-
-        If the fan-out is over it does not begin.
-        """
+        # Run a branch in this process and report its end. If the fan-out is over it
+        # does not begin.
         if self._is_over:
             return Outcome(make_turn(self._base), CancelledError())
 
@@ -197,13 +191,10 @@ class FanOutRun:
         return outcome
 
     def take_over(self, deadline: float | None = None) -> None:
-        """
-        Run the branches that the executor has not begun.
-
-        A fan-out in a branch may wait in a thread of the same executor, which then
-        has one thread less. The main thread is not one of them, and a worker runs
-        the branches in its place: an interrupt must not come within a future's lock.
-        """
+        # Run the branches that the executor has not begun. A fan-out in a branch may
+        # wait in a thread of the same executor, which then has one thread less. The
+        # main thread is not one of them, and a worker runs the branches in its place:
+        # an interrupt must not come within a future's lock.
         if current_thread() is main_thread():
             in_worker(partial(self._take_over, deadline))
         else:
@@ -225,9 +216,6 @@ class FanOutRun:
                 branch.is_taken_over = False
 
     def wait(self, deadline: float | None) -> None:
-        """
-        Settle all branches, or those that end by *deadline*.
-        """
         while self._settle_reported():
             left_s = -1.0
             if deadline is not None:
@@ -246,9 +234,6 @@ class FanOutRun:
                 waiter.leave()
 
     async def await_(self) -> None:
-        """
-        Settle all branches, in a task.
-        """
         while self._settle_reported():
             waiter = TaskWaiter()
             waiter.enter(self._waiters)
@@ -259,11 +244,8 @@ class FanOutRun:
                 waiter.leave()
 
     def settle(self, branch: StepBranch, outcome: Outcome) -> None:
-        """
-        Take *outcome* as the end of a branch, and call *on_turn*.
-
-        Raises an error that is not an `Exception`, without waiting for other branches.
-        """
+        # Take *outcome* as the end of a branch, and call *on_turn*. Raises an error
+        # that is not an `Exception`, without waiting for other branches.
         if branch.is_settled:
             return
 
@@ -282,21 +264,15 @@ class FanOutRun:
             raise_interrupt(outcome.error)
 
     def give_up(self, make_error: Callable[[StepBranch], Exception]) -> None:
-        """
-        Settle each branch that has not ended, with what it has kept so far.
-
-        A branch that has not begun never begins; one that runs on is reported once
-        more when it ends.
-        """
+        # Settle each branch that has not ended, with what it has kept so far. A branch
+        # that has not begun never begins; one that runs on is reported once more when
+        # it ends.
         if self._left:
             self._cancel_all()
             for branch in self.branches:
                 self.settle(branch, self._get_outcome(branch, make_error))
 
     def abandon(self, error: BaseException) -> None:
-        """
-        Settle each branch of a fan-out that ends with *error*, as `give_up` does.
-        """
         self._rewatch_futures()
         self._cancel_all()
         interrupts: list[BaseException] = []
@@ -314,9 +290,6 @@ class FanOutRun:
             add_note(error, f"on_turn raised {shorten_repr(each)}")
 
     def result(self, on_error: str) -> FanOut:
-        """
-        The state with all branches joined, and what failed.
-        """
         state, conflicts = self._join_all()
         self._release_futures(state)
         failures = []
@@ -364,12 +337,9 @@ class FanOutRun:
             call_shielded(lambda: [future.cancel() for future in futures])
 
     def _rewatch_futures(self) -> None:
-        """
-        Watch each future that was submitted and, because of an interrupt, not watched.
-
-        The interrupt may have left the future locked for good, so another thread
-        watches it, and is waited for a second at most.
-        """
+        # Watch each future that was submitted and, because of an interrupt, not
+        # watched. The interrupt may have left the future locked for good, so another
+        # thread watches it, and is waited for a second at most.
         for branch in self.branches:
             future = branch.future or branch.submitted.get(KEY)
             if future is None or branch.is_watched:
@@ -430,9 +400,7 @@ class FanOutRun:
                 threading.excepthook(threading.ExceptHookArgs(facts))
 
     def _receive_result(self, branch: StepBranch, future: Future[Any]) -> None:
-        """
-        Report the result of a future, unless the branch has reported it itself.
-        """
+        # Report the result of a future, unless the branch has reported it itself.
         if branch.ended is not None:
             return
 
@@ -468,9 +436,6 @@ class FanOutRun:
         return Outcome(turn, error)
 
     def _make_lost_outcome(self, branch: StepBranch, error: BaseException) -> Outcome:
-        """
-        The end of a branch that an executor did not run to its end.
-        """
         nothing = make_turn(self._base)
         if not isinstance(error, Exception):
             return Outcome(nothing, error)

@@ -121,9 +121,6 @@ def find_interrupt(error: BaseException | None) -> BaseException | None:
 
 
 def raise_interrupt(error: BaseException | None) -> None:
-    """
-    Raise what `find_interrupt` finds, if it finds anything.
-    """
     found = find_interrupt(error)
     if found is error and found is not None:
         raise found
@@ -185,9 +182,6 @@ class Assignment:
 
 
 def run_assignment(assignment: Assignment) -> Sent:
-    """
-    Run a branch; what executors call.
-    """
     return Sent(assignment.branch, assignment.execute(assignment.branch))
 
 

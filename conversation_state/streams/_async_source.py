@@ -45,9 +45,7 @@ _closed_here = threading.local()
 
 
 def pumps_ended_by(close: Callable[[], object]) -> list[_Pump]:
-    """
-    The pumps that end while *close* runs, so that a caller can await their end.
-    """
+    # The pumps that end while *close* runs, so that a caller can await their end.
     pumps: list[_Pump] = []
     try:
         try:
@@ -102,9 +100,6 @@ class AsyncSource(Source):
         self._pump.abort()
 
     async def stopped(self) -> None:
-        """
-        Return once the iterator is closed.
-        """
         await self._pump.stopped()
 
     def __del__(self) -> None:
@@ -179,9 +174,6 @@ class _Pump:
         self.waiters: deque[Waiter] = deque()
 
     def ask(self) -> None:
-        """
-        Request the next item, unless it is requested already.
-        """
         if self._task_id and self._task_id == self._current_task_id():
             raise StreamClosedError(CIRCLE)
 
@@ -299,9 +291,7 @@ class _Pump:
             )
 
     def abort(self) -> None:
-        """
-        End here for all readers, and cancel the task. Idempotent.
-        """
+        # Idempotent.
         self._finish_items(make_abort_fault())
         # The end is recorded first, so that a task that starts in between sees it.
         run = self._run
@@ -309,9 +299,6 @@ class _Pump:
             call_soon(run.loop, run.scope.cancel)
 
     def stop(self) -> None:
-        """
-        Cancel the task: there is no reader any more.
-        """
         # A finalizer may call this in any thread, and in the middle of the loop's own
         # code; a cancel scope may be cancelled only between two steps of its loop.
         run = self._run
@@ -323,9 +310,6 @@ class _Pump:
             pumps.append(self)
 
     async def stopped(self) -> None:
-        """
-        Return once the iterator is closed.
-        """
         run = self._run
         if run is None or not run.is_spawned:
             await self._close_iterator()

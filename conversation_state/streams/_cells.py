@@ -98,9 +98,7 @@ FILLED = object()
 
 
 def fault(error: Exception) -> Fault:
-    """
-    An error that was just caught, without the frames of this package.
-    """
+    # An error that was just caught, without the frames of this package.
     error.with_traceback(without_our_frames(error.__traceback__))
     if isinstance(error, (StopIteration, StopAsyncIteration)):
         # It would end the reader's loop instead of reaching them.
@@ -112,16 +110,11 @@ def fault(error: Exception) -> Fault:
 
 
 def make_broken_off_fault(why: str) -> Fault:
-    """
-    What readers get where a stream ended, and its source didn't end it.
-    """
+    # What readers get where a stream ended, and its source didn't end it.
     return Fault(StreamClosedError(f"the stream broke off: {why}"))
 
 
 def make_abort_fault() -> Fault:
-    """
-    What readers get where a stream was aborted.
-    """
     return Fault(
         StreamClosedError("the stream was aborted: abort() stopped its source")
     )
@@ -182,9 +175,6 @@ def _call_on(
 
 
 def raise_by_value(error: BaseException) -> NoReturn:
-    """
-    Raise *error*, which a generator yielded.
-    """
     try:
         raise error
     finally:
@@ -192,9 +182,7 @@ def raise_by_value(error: BaseException) -> NoReturn:
 
 
 def raise_mark(mark: Any, end: type[Exception]) -> NoReturn:
-    """
-    Raise what a reader gets at *mark*: a fault's error, or *end* at the end.
-    """
+    # Raise what a reader gets at *mark*: a fault's error, or *end* at the end.
     if mark is END:
         raise end
 
@@ -211,9 +199,7 @@ def raise_mark(mark: Any, end: type[Exception]) -> NoReturn:
 
 
 def is_ended(generator: Any) -> bool:
-    """
-    Whether an interrupt ended a generator that never ends by itself.
-    """
+    # Whether an interrupt ended a generator that never ends by itself.
     return generator.gi_frame is None
 
 
@@ -275,16 +261,12 @@ class Source:
         """
 
     def upstream(self, state: Any) -> Sequence[StreamCell]:  # noqa: ARG002 - for others
-        """
-        The cells one of which has to be filled before the one whose link has
-        *state*; empty if one of them is.
-        """
+        # The cells one of which has to be filled before the one whose link has *state*;
+        # empty if one of them is.
         return ()
 
     def list_upstream(self, state: Any) -> Sequence[StreamCell]:  # noqa: ARG002 - for others
-        """
-        The cells that the one whose link has *state* is made of, filled or not.
-        """
+        # The cells that the one whose link has *state* is made of, filled or not.
         return ()
 
     def abort(self) -> None:
@@ -294,9 +276,7 @@ class Source:
         """
 
     def release(self, turn: list[int]) -> None:
-        """
-        Release *turn* if it was acquired. Idempotent.
-        """
+        # Idempotent.
         # The order matters: an interrupt between two lines leaves a turn that is still
         # held or a call that can be repeated, and at worst wakes others twice.
         if self.turn.get(0) is turn:
@@ -309,9 +289,6 @@ class Source:
         turn[0] = 0  # all is done
 
     def wake(self) -> None:
-        """
-        Wake the waiters for the turn, which is free now.
-        """
         if self.busy:
             wake_all(self.busy)
 
@@ -342,11 +319,8 @@ class StreamCell:
 
 
 def take_item(cell: StreamCell, items: deque[Any]) -> bool:
-    """
-    Put the next of *items* into *cell*, unless that has one; whether there was one.
-
-    For one reader at a time.
-    """
+    # Put the next of *items* into *cell*, unless that has one; whether there was one.
+    # For one reader at a time.
     if cell.item is EMPTY:
         try:
             # One call, so that no interrupt comes between the two.
@@ -378,12 +352,8 @@ LAST.next = LAST
 
 
 def find_sources(cell: StreamCell) -> list[Source]:
-    """
-    The sources that the list at *cell* comes from and that have not ended.
-
-    Linear in the elements that were read from there on, and in the streams it is
-    made of.
-    """
+    # The sources that the list at *cell* comes from and that have not ended. Linear in
+    # the elements that were read from there on, and in the streams it is made of.
     sources: list[Source] = []
     seen: dict[int, Source] = {}  # by id; the values keep the ids from being reused
     cells = [cell]

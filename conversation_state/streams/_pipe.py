@@ -98,9 +98,6 @@ class Pipe:
         self.watched: list[ref[Any]] = []
 
     def watch(self, end: object, callback: Callable[[], object]) -> None:
-        """
-        Call *callback* when *end* is gone.
-        """
         self.watched.append(ref(end, lambda _: callback()))
 
     def accept(self, offer: _Offer) -> bool | None:
@@ -139,16 +136,12 @@ class Pipe:
         return True
 
     def has_room(self) -> bool:
-        """
-        Whether an item may be sent: always to a reader that waits for one.
-        """
+        # Whether an item may be sent: always to a reader that waits for one.
         n = len(self.items)
         return n < self.capacity or (not n and bool(self.readers))
 
     def withdraw(self, offer: _Offer) -> None:
-        """
-        Leave the queue, and wake those that wait for that. Idempotent.
-        """
+        # Leave the queue, and wake those that wait for that. Idempotent.
         try:  # noqa: SIM105 - quicker than suppress
             self.offers.remove(offer)
         except ValueError:
@@ -172,9 +165,7 @@ class Pipe:
             waiter.wake()
 
     def take(self, cell: StreamCell) -> bool:
-        """
-        Whether the next item was put into *cell*. For one reader at a time.
-        """
+        # Whether the next item was put into *cell*. For one reader at a time.
         if not take_item(cell, self.items):
             return False
 
@@ -186,9 +177,7 @@ class Pipe:
         return True
 
     def close(self, *last: Any) -> None:
-        """
-        End the pipe with *last*. Idempotent.
-        """
+        # Idempotent.
         try:
             self.is_closed = True
             self._append_last(*last, END)
@@ -197,9 +186,7 @@ class Pipe:
             self._append_last(*last, END)
 
     def abort(self) -> None:
-        """
-        End the pipe for both sides, unless it was closed. Idempotent.
-        """
+        # Idempotent.
         if not self.is_closed:
             self.is_aborted = True  # before the end, for `accept` looks after it adds
             self._append_last(make_abort_fault(), END)
@@ -213,16 +200,11 @@ class Pipe:
         self._wake_senders()
 
     def break_off(self) -> None:
-        """
-        End the pipe, whose sender is gone, unless it was closed.
-        """
+        # End the pipe, whose sender is gone, unless it was closed.
         if not self.is_closed:
             self.close(make_broken_off_fault("its sender was dropped without close()"))
 
     def abandon(self) -> None:
-        """
-        Tell senders that the last reader is gone.
-        """
         # The flag is set before the items are cleared: `accept` adds an item and then
         # checks the flag, so one of the two always clears items that no reader can get.
         self.is_deserted = True

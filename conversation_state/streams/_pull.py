@@ -56,9 +56,6 @@ def pull(cell: StreamCell, waiter: Waiter | None, *, block: bool) -> bool:
 def _pull_through(  # noqa: C901 - a stack in place of calls
     cell: StreamCell, waiter: Waiter | None, *, block: bool
 ) -> bool:
-    """
-    The same, of a cell that may have an upstream.
-    """
     # A conversion of a merge of a conversion of ... may be thousands deep, which
     # would be as many calls within each other: so the cells that wait for others
     # are on a stack, each with the cells that may be filled instead.
@@ -111,9 +108,7 @@ def _pull_through(  # noqa: C901 - a stack in place of calls
 
 
 def _pull_leaf(cell: StreamCell, waiter: Waiter | None, *, block: bool) -> bool:
-    """
-    Whether *cell* is filled; False also if it has an upstream.
-    """
+    # Whether *cell* is filled; False also if it has an upstream.
     link = cell.link
     if link is not None and link[1] is None:
         _pull_one(cell, link[0], waiter, block=block)
@@ -124,9 +119,7 @@ def _pull_leaf(cell: StreamCell, waiter: Waiter | None, *, block: bool) -> bool:
 def _pull_one(
     cell: StreamCell, source: Source, waiter: Waiter | None, *, block: bool
 ) -> StreamCell | None:
-    """
-    What `Source.poll` returned; None if it was not called.
-    """
+    # What `Source.poll` returned; None if it was not called.
     turn = [get_ident()]
     following = None
     # What leaves the inner block by a `return`, or by a loop's way back on Python
@@ -179,9 +172,6 @@ def _await_turn(
     *,
     block: bool,
 ) -> None:
-    """
-    Acquire the turn, or enter the queue of waiters for it.
-    """
     me = turn[0]
     if _find_owner(source) == me:
         raise StreamClosedError(_CIRCLE)
@@ -229,9 +219,7 @@ def _wait_for_turn(
 
 
 def _is_turn_lost(source: Source) -> bool:
-    """
-    Whether a thread has the turn that does not run, since it was not forked.
-    """
+    # Whether a thread has the turn that does not run, since it was not forked.
     turn, owner = source.turn.get(0), _find_owner(source)
     for _ in range(2):
         # A thread may release the turn and end in the meantime, so it is looked at
@@ -246,10 +234,8 @@ def _is_turn_lost(source: Source) -> bool:
 
 
 def _is_reading(thread: int) -> bool:
-    """
-    Whether a thread runs and is inside of this package, as all that have a turn
-    are: a thread of the child may have the number of one that was lost.
-    """
+    # Whether a thread runs and is inside of this package, as all that have a turn are:
+    # a thread of the child may have the number of one that was lost.
     frame: FrameType | None = sys._current_frames().get(thread)
     while frame is not None and frame.f_globals.get("__package__") != __package__:
         frame = frame.f_back

@@ -149,9 +149,7 @@ class CellReader(ProcessBound, Generic[T_co]):
             del self  # as in the call
 
     def _find_ask(self) -> Callable[[], list[BaseException] | None] | None:
-        """
-        What gets the next item, if this is the only reader of the cell; else None.
-        """
+        # What gets the next item, if this is the only reader of the cell; else None.
         if _count_holders(self) != _ALONE:
             return None
 

@@ -187,16 +187,11 @@ class ReadySource(Source):
         self.wake()
 
     def _is_cut_next(self) -> bool:
-        """
-        Whether there was an abort, and all that came before it was taken.
-        """
         items = self.box.copy()
         return bool(items) and items[0] is self._cuts.get(0)
 
     def _may_ask(self) -> bool:
-        """
-        Whether the ticket, which was missing, is back.
-        """
+        # Whether the ticket, which was missing, is back.
         if self._asks.gi_running:
             if _is_caller(self._asks):
                 raise StreamClosedError(CIRCLE)
@@ -303,9 +298,7 @@ def _put_error(
     tickets: deque[deque[Any]],
     interrupts: list[str],
 ) -> list[BaseException] | None:
-    """
-    Put what an iterator raised into the box, or return it if it interrupted it.
-    """
+    # Put what an iterator raised into the box, or return it if it interrupted it.
     if isinstance(error, StopIteration):  # the end was lost to an interrupt before
         box.append(END)
     elif isinstance(error, Exception):
@@ -323,9 +316,7 @@ def _put_error(
 def close_iterator(
     closers: deque[Callable[[], object]], closing: dict[int, object]
 ) -> None:
-    """
-    Call what closes an iterator, unless that was done or another call does it.
-    """
+    # Call what closes an iterator, unless that was done or another call does it.
     own = object()
     try:
         if closing.setdefault(0, own) is own:
@@ -447,9 +438,6 @@ class _WorkerJob:
         self._forks = len(FORKS)
 
     def is_running(self) -> bool:
-        """
-        Whether a worker of this process has it.
-        """
         return self.is_begun and not self.is_over and self._forks == len(FORKS)
 
 

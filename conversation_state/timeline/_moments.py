@@ -111,13 +111,10 @@ _MOMENTS = Maker("timeline.Moments", Moments)
 
 
 def _are_equal(ours: Moments[Any], theirs: Moments[Any]) -> bool:
-    """
-    Whether two timelines have equal moments. O(n + the size of the states).
-
-    States of one conversation have nearly everything in common, but a decoded
-    timeline shares no structure with its original. So each pair of states is
-    compared only beyond the states they grew from, which are known to be equal.
-    """
+    # Whether two timelines have equal moments. O(n + the size of the states). States of
+    # one conversation have nearly everything in common, but a decoded timeline shares
+    # no structure with its original. So each pair of states is compared only beyond the
+    # states they grew from, which are known to be equal.
     if len(ours) != len(theirs):
         return False
 

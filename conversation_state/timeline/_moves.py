@@ -300,9 +300,6 @@ class MovableTimeline(Generic[S]):
         return NO_MOMENT if parent is None or parent < self._first else parent
 
     def _find_redo(self, number: int) -> int | None:
-        """
-        The number that `redo` goes to from *number*, or None.
-        """
         target = self._redo_targets.get(number) if self._redo_targets else None
         if target is None:
             at = number + 1 - self._base
@@ -312,9 +309,6 @@ class MovableTimeline(Generic[S]):
         return target
 
     def _find_step_towards(self, into: Moment[S] | str) -> int:
-        """
-        The first step from the present moment towards *into*.
-        """
         present = self._moment.number
         if isinstance(into, Moment):
             step = self._find_moment(into).number
@@ -339,10 +333,8 @@ class MovableTimeline(Generic[S]):
         raise UnknownMomentError(wanted, "is not ahead", _list_moments(self.children()))
 
     def _find_label_ahead(self, label: str) -> int:
-        """
-        The number of the newest moment with *label* that grew from the present
-        one; the number of the present one if no moment did.
-        """
+        # The number of the newest moment with *label* that grew from the present one;
+        # the number of the present one if no moment did.
         found = present = self._moment.number
         # One pass suffices, because a parent comes before its children.
         ahead = {present}
@@ -355,10 +347,6 @@ class MovableTimeline(Generic[S]):
         return found
 
     def _find_moment(self, moment: object) -> Moment[S]:
-        """
-        *moment*, which may be given by its number or its label, as this timeline
-        has it.
-        """
         if isinstance(moment, str):
             return self._find_label(moment)
 
@@ -436,9 +424,7 @@ def _list_moments(moments: Iterable[Moment[Any]]) -> tuple[tuple[int, str], ...]
 def _set_redo_target(
     targets: PMap[int, int], parent: int, child: int
 ) -> PMap[int, int]:
-    """
-    *targets* with *child* as the child of *parent* that was visited last.
-    """
+    # *targets* with *child* as the child of *parent* that was visited last.
     # No entry is needed where `redo` goes by default (`_find_redo`), so a linear
     # history has no map.
     if child == parent + 1:

@@ -303,10 +303,8 @@ class Timeline(MovableTimeline[S]):
         *,
         stay: bool,
     ) -> Timeline[S]:
-        """
-        This timeline with *state* committed on any moment; with *stay*, the present
-        one stays where it is.
-        """
+        # This timeline with *state* committed on any moment; with *stay*, the present
+        # one stays where it is.
         parent = self._moment if on is None else self._find_moment(on)
         opened = self._open
         if group is not None and opened >= self._first:
@@ -353,10 +351,7 @@ class Timeline(MovableTimeline[S]):
     def _replace_moment(
         self, old: Moment[S], state: S, label: str, opened: int
     ) -> Timeline[S]:
-        """
-        This timeline with *state* instead of that of *old*. O(moments since that
-        one).
-        """
+        # O(moments since that one).
         log = self._log
         at = old.number - self._base
         made = Moment(old.number, state, label, old.group, old.parent)
@@ -421,9 +416,6 @@ def _forget_moments(  # noqa: PLR0917 - the fields of a timeline
     kept: int,
     limit: int,
 ) -> tuple[Log[Moment[S]], int, int, PMap[int, int]]:
-    """
-    The fields of a timeline that keeps the moments from number *kept* on.
-    """
     if targets:
         # No other entry leads to a forgotten moment: a child has the larger number.
         for number in range(first, kept):
