@@ -52,8 +52,8 @@ def test_finds_other_bytes():
     A machine whose copies are equal, but are encoded as other bytes, fails.
     """
     few = settings(
-        max_examples=200,
-        stateful_step_count=50,
+        max_examples=500,
+        stateful_step_count=60,
         database=None,
         phases=[Phase.generate],
     )

@@ -5,9 +5,10 @@ States, compared step by step with plain lists; part of `machines`.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 from uuid import UUID
 
 import attrs
@@ -15,11 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
 from conversation_state.aggregator import Aggregator, Checkpoint, Turn, join
-from conversation_state.counting import TokenBudget
 from conversation_state.errors import (
-    BudgetExceededError,
-    CompactionError,
-    InvalidTranscriptError,
     InvalidUsageError,
 )
 from conversation_state.messages import (
@@ -29,12 +26,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.testing._comparison import is_same
-from conversation_state.testing._state_model import StateModel
-from conversation_state.testing.laws import (
-    equal_values_hash_alike,
-    views_add_up,
-    views_fit,
-)
+from conversation_state.testing.laws import equal_values_hash_alike, states_add_up
 from conversation_state.testing.strategies import (
     messages,
     texts,
@@ -45,40 +37,104 @@ from conversation_state.testing.strategies import (
     uuids,
 )
 from conversation_state.tools import ToolCall
-from conversation_state.trimming import (
-    Dropped,
-    Element,
-    Step,
-    TrimContext,
-    clear_tool_results,
-    compact,
-    fit,
-    keep_first_and_last,
-    keep_last,
-    repair,
-    rolling_summary,
-    shorten_tool_results,
-)
 from conversation_state.usage import Usage
 
-__all__ = ["AggregatorMachine"]
+__all__ = ["AggregatorMachine", "StateModel"]
 
 V = TypeVar("V", Aggregator, Turn, Checkpoint)
 
-STEPS: dict[str, Step] = {
-    "keep_last": keep_last(3),
-    "keep_first_and_last": keep_first_and_last(1, 2),
-    "shorten_tool_results": shorten_tool_results(3, marker="…"),
-    "clear_tool_results": clear_tool_results(keep=1, marker="…"),
-    "compact": compact(range(1, 4), lambda given: f"{len(given)} messages"),
-    "repair": repair(at_end=True),
-    "rolling_summary": rolling_summary(20, 2, lambda given: f"{len(given)} messages"),
-    "remove": lambda context: context.remove([0, 2]),
-}
+Recorded: TypeAlias = tuple[Usage, str, datetime | None]
 
 
-def _read_view(view: TrimContext) -> tuple[list[Element], list[Dropped], int]:
-    return list(view.elements), list(view.dropped), view.total_tokens
+@attrs.frozen
+class StateModel:
+    """
+    A state, and everything it should hold.
+
+    Attributes:
+        state: The state.
+
+        id: Its id.
+
+        parent: Its parent's id, or None.
+
+        root: The id of the state that the first of its forks was taken from.
+
+        entries: Its messages, each after the identity of its append.
+
+        ledger: Its usages, their models and times, by identity and in order.
+
+        init_len: How many of *entries* it inherited.
+
+        init_ledger_len: How many of *ledger* it inherited.
+    """
+
+    state: Aggregator
+    id: UUID
+    parent: UUID | None
+    root: UUID
+    entries: list[tuple[str, Message]] = attrs.field(factory=list)
+    ledger: dict[str, Recorded] = attrs.field(factory=dict)
+    init_len: int = 0
+    init_ledger_len: int = 0
+
+    def add(
+        self,
+        state: Aggregator,
+        *,
+        entries: Iterable[tuple[str, Message]] = (),
+        ledger: Mapping[str, Recorded] | None = None,
+    ) -> StateModel:
+        """
+        The model of *state*: this one, with those of *entries* and *ledger* that it
+        lacks.
+        """
+        known = {entry[0] for entry in self.entries}
+        return attrs.evolve(
+            self,
+            state=state,
+            entries=[
+                *self.entries,
+                *[entry for entry in entries if entry[0] not in known],
+            ],
+            # The usage that was recorded first is kept, in its position.
+            ledger=self.ledger | {**(ledger or {}), **self.ledger},
+        )
+
+    def added(self) -> StateModel:
+        """
+        The model of its turn: what was added since the fork.
+        """
+        return attrs.evolve(
+            self,
+            entries=self.entries[self.init_len :],
+            ledger=dict([*self.ledger.items()][self.init_ledger_len :]),
+        )
+
+    def check(self) -> None:
+        """
+        The state is still equal to the lists.
+        """
+        state = self.state
+        assert (state.id, state.parent_id) == (self.id, self.parent), "another state"
+        assert state.root_id == self.root, "of another root"
+        assert state.init_len == self.init_len, "forked elsewhere"
+        assert state.init_ledger_len == self.init_ledger_len, "forked elsewhere"
+        assert [tuple(entry) for entry in state.entries] == self.entries, "messages"
+        ledger = [(entry.id, entry[1:]) for entry in state.ledger]
+        assert ledger == [*self.ledger.items()], "another ledger"
+        total = sum([usage for usage, *_ in self.ledger.values()], Usage())
+        assert state.total_usage == total, f"{state.total_usage}, not {total}"
+        states_add_up(state)
+
+    def equals(self, other: StateModel) -> bool:
+        """
+        Whether the states should be equal.
+        """
+        # Compared as lists: dicts are equal in any order.
+        return [*self.ledger.items()] == [*other.ledger.items()] and attrs.evolve(
+            self, state=other.state
+        ) == other
 
 
 class AggregatorMachine(RuleBasedStateMachine):
@@ -96,7 +152,6 @@ class AggregatorMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._models: list[StateModel] = []
-        self._views: list[tuple[TrimContext, object]] = []
         self._known_ids: set[str] = set()
 
     def carried(self, value: V) -> V:
@@ -400,41 +455,9 @@ class AggregatorMachine(RuleBasedStateMachine):
         ):
             assert one.state.is_related_to(two.state), "they have a past in common"
 
-    @rule(
-        model=states,
-        names=st.lists(st.sampled_from(sorted(STEPS)), max_size=3),
-        limit=st.integers(0, 200),
-        slack=st.integers(0, 50),
-    )
-    def view(self, model: StateModel, names: list[str], limit: int, slack: int) -> None:
-        """
-        Any steps, then a `fit` to any budget: its guarantees hold, every message
-        is accounted for, and every view on the way stays what it is.
-        """
-        view = TrimContext.of(model.state, TokenBudget(context_window=limit))
-        for name in [*names, "fit"]:
-            step = fit(slack=slack) if name == "fit" else STEPS[name]
-            before = view
-            try:
-                view = step(view)
-            except (BudgetExceededError, CompactionError, InvalidTranscriptError):
-                # A step that refuses a view leaves it unchanged, and the next step gets
-                # this view, as in a pipeline.
-                continue
-
-            views_add_up(view)
-            assert list(view.original) == [one for _, one in model.entries], "lost"
-            # Later steps start from this view, and must not change it.
-            self._views.append((view, _read_view(view)))
-            if name == "fit":
-                views_fit(before, view)
-
     def teardown(self) -> None:
         """
-        All states and views that were ever made are what they were.
+        All states that were ever made are what they were.
         """
         for model in self._models:
             model.check()
-
-        for view, seen in self._views:
-            assert _read_view(view) == seen, "a view changed"

@@ -19,8 +19,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import UserMessage
-from conversation_state.testing._state_machine import AggregatorMachine
-from conversation_state.testing._state_model import StateModel
+from conversation_state.testing._state_machine import AggregatorMachine, StateModel
 from conversation_state.testing._timeline_machine import TimelineMachine
 from conversation_state.testing.laws import (
     message_trees_add_up,
