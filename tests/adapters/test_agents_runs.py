@@ -4,7 +4,6 @@ answers.
 """
 
 import asyncio
-import sqlite3
 
 import pytest
 from agents import (
@@ -236,16 +235,6 @@ class TestRun:
             assert 16 == usage.extra["cache_write_tokens"]
             assert 10 == usage.completion_tokens_details.reasoning_tokens
 
-    def test_record_without_ids(self, session, runs):
-        """
-        So it is where the provider gives responses no id.
-        """
-        desk, _ = agent(*ANSWERS, named=False)
-        result = run(runs(desk, "Add.", session))
-        run(session.record(result))
-
-        assert 220 == run(session.record(result)).total_tokens
-
     def test_record_a_failure(self, session, runs):
         """
         The usage of a run before it failed is in the ledger.
@@ -452,27 +441,3 @@ class TestCompaction:
         assert ["All of it."] == [item["content"][0]["text"] for item in items]
         whole_chat = [head for head in history if head.length == 5]
         assert "3 and 7." == run(session.state(at=whole_chat[0]))[-1].text
-
-
-def test_no_locked_database(tmp_path):
-    """
-    A file that is locked for a moment is waited for.
-    """
-    path = tmp_path / "chats.db"
-
-    async def check():
-        async with StoreSession.from_url(f"sqlite:///{path}", "alice") as session:
-            await session.add_items([{"role": "user", "content": "hi"}])
-            other = sqlite3.connect(path, isolation_level=None)
-            other.execute("begin immediate")
-            adding = asyncio.create_task(
-                session.add_items([{"role": "user", "content": "again"}])
-            )
-            await asyncio.sleep(0.05)
-            is_waiting = not adding.done()
-            other.execute("rollback")
-            other.close()
-            await adding
-            return is_waiting, len(await session.get_items())
-
-    assert (True, 2) == run(check())

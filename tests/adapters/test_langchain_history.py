@@ -27,7 +27,6 @@ from conversation_state.errors import (
     DecodeError,
     NotSavedError,
     StaleHeadError,
-    StoreError,
 )
 from conversation_state.messages import UserMessage
 from conversation_state.trimming import (
@@ -226,14 +225,6 @@ class TestState:
         assert 0 == len(asyncio.run(history.astate()))
         assert () == history.store.names()
 
-    def test_is_saved(self, store, history):
-        """
-        It is what the store has.
-        """
-        history.add_user_message("hi")
-
-        assert store.load("chat") == history.state == asyncio.run(history.astate())
-
 
 class TestFork:
     def test_goes_its_own_way(self, history):
@@ -365,26 +356,6 @@ class TestTrimmed:
         assert first == history.messages
         assert [3] == asked
         assert "summary" == history.last_view.messages[0].text
-
-    def test_goes_on_after_a_view_that_failed(self, store):
-        """
-        A summary is made once, also if nothing fitted beside it.
-        """
-        asked = []
-
-        def summarise(messages):
-            asked.append(len(messages))
-            return "summary"
-
-        steps = rolling_summary(5, 1, summarise), fit()
-        view = Trimmer(TokenBudget(context_window=1), *steps)
-        history: Any = History(store, "chat", view=view)
-        history.add_messages([HumanMessage("some words") for _ in range(4)])
-        for _ in range(2):
-            with pytest.raises(BudgetExceededError):
-                _ = history.messages
-
-        assert [3] == asked
 
     def test_what_a_step_makes(self):
         """
@@ -527,14 +498,3 @@ def test_what_langchain_cannot_represent(store, history):
     assert ["a", "b"] == texts(history.messages)
     (lost,) = langchain.dump(history.state.messages).lost
     assert ("messages[1]", "metadata") == (lost.path, lost.what)
-
-
-def test_a_store_that_is_gone(tmp_path):
-    """
-    Errors of the store are the caller's to see.
-    """
-    history = History.from_url(f"sqlite:///{tmp_path}/chats.db", "chat")
-    history.close()
-
-    with pytest.raises(StoreError):
-        history.add_user_message("hi")

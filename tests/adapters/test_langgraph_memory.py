@@ -2,7 +2,6 @@
 What the checkpointer remembers: the newest, and a limited number of it.
 """
 
-from threading import Thread
 from typing import Any
 
 from hypothesis import given
@@ -36,35 +35,6 @@ class TestRememberNewest:
         newest = sorted(places, key=places.__getitem__)[-most:]
 
         assert [(key, values[key]) for key in newest] == list(items.items())
-
-    def test_threads(self):
-        """
-        Threads that remember at the same moment raise nothing, and the limit holds
-        afterwards.
-        """
-        items: dict[int, int] = {}
-        failures: list[BaseException] = []
-
-        def use(first: int) -> None:
-            try:
-                for key in range(first, first + 500):
-                    _conversations.remember_newest(items, key, key, 3)
-                    list(items.values())
-            except BaseException as error:  # noqa: BLE001 - the test lists them
-                failures.append(error)
-
-        threads = [Thread(target=use, args=(1000 * number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-
-        for thread in threads:
-            thread.join()
-
-        _conversations.remember_newest(items, -1, -1, 3)
-
-        assert [] == failures
-        assert 3 == len(items)
-        assert -1 == list(items)[-1]
 
 
 class TestSaver:

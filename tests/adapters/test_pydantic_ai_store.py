@@ -4,9 +4,7 @@ do.
 """
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -535,42 +533,6 @@ class TestStates:
 
         assert few == many
         assert ((6, ["reading"] * 2), (6, ["reading", "writing"]), rows) == few
-
-    def test_writers_at_one_moment(self, tmp_path):
-        """
-        Of two programs that save one conversation at one moment, one is refused,
-        and nothing is lost or doubled.
-        """
-        url = f"sqlite:///{tmp_path}/chats.db"
-        with StoreBackend.from_url(url) as first:
-            asyncio.run(grown(first, 2))
-
-        def save(number):
-            with StoreBackend.from_url(url) as own:
-
-                async def chat():
-                    conversation: Any = await own.load("chat")
-                    together.wait()
-                    conversation.messages += turn(number)
-                    try:
-                        await own.save(conversation)
-                    except ConversationConflict:
-                        return False
-
-                    return True
-
-                return asyncio.run(chat())
-
-        together = Barrier(4, timeout=60)
-        with ThreadPoolExecutor(4) as threads:
-            saved = list(threads.map(save, range(4)))
-
-        assert 1 == sum(saved)
-        with StoreBackend.from_url(url) as last:
-            back: Any = asyncio.run(last.load("chat"))
-
-            assert 6 == len(back.messages)
-            assert () == last.store.verify()
 
     def test_name_of_another_host(self, store):
         """

@@ -27,64 +27,34 @@ class AgentsCase:
     conversations = ITEMS
 
     def host(self, store, key):
-        """
-        A session.
-        """
         return agents.StoreSession(store, key)
 
     def from_url(self, url, key):
-        """
-        A session on a store of its own.
-        """
         return agents.StoreSession.from_url(url, key)
 
     def add(self, host, key, messages):
-        """
-        Add items.
-        """
         asyncio.run(self.aadd(host, key, messages))
 
     async def aadd(self, host, key, messages):
-        """
-        The same from a running loop.
-        """
         await host.add_items(messages)
 
     def read(self, host, key):
-        """
-        All items.
-        """
         return asyncio.run(self.aread(host, key))
 
     async def aread(self, host, key) -> list[Any]:
-        """
-        The same from a running loop.
-        """
         items: list[Any] = await host.get_items()
         return items
 
     def clear(self, host, key):
-        """
-        Clear the session.
-        """
         asyncio.run(self.aclear(host, key))
 
     async def aclear(self, host, key):
-        """
-        The same from a running loop.
-        """
         await host.clear_session()
 
     def name(self, key):
-        """
-        A session's id is the name.
-        """
         return key
 
     def turn(self, number):
-        """
-        A question, a thought and a call, its result, an answer.
-        """
         return [
             self.user_message(f"Question {number}"),
             thought(f"Thought {number}", id=f"rs_{number}", encrypted_content="AAAA"),
@@ -94,9 +64,6 @@ class AgentsCase:
         ]
 
     def user_message(self, text):
-        """
-        A user's item.
-        """
         return {"role": "user", "content": text}
 
 

@@ -37,67 +37,37 @@ class PydanticAICase:
     conversations = histories.map(settled)
 
     def host(self, store, _key):
-        """
-        A backend.
-        """
         return pydantic_ai.StoreBackend(store)
 
     def from_url(self, url, _key):
-        """
-        A backend on a store of its own.
-        """
         return pydantic_ai.StoreBackend.from_url(url)
 
     def add(self, host, key, messages):
-        """
-        Save a conversation with more messages.
-        """
         asyncio.run(self.aadd(host, key, messages))
 
     async def aadd(self, host, key, messages):
-        """
-        The same from a running loop.
-        """
         if messages:
             found = await host.load(key) or Conversation(conversation_id=key)
             found.messages += messages
             await host.save(found)
 
     def read(self, host, key):
-        """
-        The messages of a conversation.
-        """
         return asyncio.run(self.aread(host, key))
 
     async def aread(self, host, key) -> list[Any]:
-        """
-        The same from a running loop.
-        """
         found = await host.load(key)
         return [] if found is None else list(found.messages)
 
     def clear(self, host, key):
-        """
-        Delete a conversation.
-        """
         asyncio.run(self.aclear(host, key))
 
     async def aclear(self, host, key):
-        """
-        The same from a running loop.
-        """
         await host.delete(key)
 
     def name(self, key):
-        """
-        The id, or one made of it.
-        """
         return pydantic_ai.StoreBackend.name_of(key)
 
     def turn(self, number):
-        """
-        A question, a call, its result, an answer.
-        """
         call = ToolCallPart("look_up", {"n": number}, f"call_{number}")
         found = ToolReturnPart(
             "look_up", f"Found {number}", f"call_{number}", timestamp=NEW_YEAR
@@ -110,9 +80,6 @@ class PydanticAICase:
         ]
 
     def user_message(self, text):
-        """
-        A user's prompt.
-        """
         return asks(text)
 
 
