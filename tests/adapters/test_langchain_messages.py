@@ -53,7 +53,6 @@ from tests.adapters.contract import bare as without_notes
 from tests.adapters.kept import lines
 from tests.adapters.langchain import LANGCHAIN_MESSAGES
 from tests.adapters.tables import table
-from tests.processes import run_script
 
 dump, dump_message = _langchain.dump, _langchain.dump_message
 # What is loaded is of many kinds, and a test knows of which.
@@ -714,6 +713,9 @@ class TestResponseIds:
 
         assert expected == loaded.response.id
         assert [given] == dump([loaded]).payload
+        changed = attrs.evolve(loaded.response, id="other")
+        (found,) = dump([loaded.replace(response=changed)]).payload
+        assert "other" == found.response_metadata["id"]
 
     def test_without_usage(self):
         """
@@ -978,18 +980,6 @@ class TestDump:
             ("messages[0].response.usage", "tool_use_prompt_tokens"),
         ] == [(lost.path, lost.what) for lost in dump([message]).lost]
 
-    def test_when_and_where(self):
-        """
-        So are a time, a run and a turn.
-        """
-        message = UserMessage(
-            "hi", run_id=UUID(int=1), turn_id=UUID(int=2), timestamp=datetime.now(UTC)
-        )
-
-        lost = dump([message]).lost
-
-        assert ["run_id", "turn_id", "timestamp"] == [one.what for one in lost]
-
     def test_signatures(self):
         """
         A signed block goes to the provider that signed it, has no provider, or is lost.
@@ -1068,32 +1058,6 @@ class TestDump:
         (found,) = dump([loaded.replace(response=None)]).payload
 
         assert found.usage_metadata is None
-
-    @pytest.mark.parametrize(
-        ("message_id", "fields", "response_id"),
-        [
-            ("run-1", {"id": "chat-1"}, "chat-1"),
-            ("chat-1", {"id": "chat-1"}, "chat-1"),
-            ("run-1", {}, "run-1"),
-            (None, {"id": "chat-1"}, "chat-1"),
-            (None, {}, ""),
-        ],
-    )
-    def test_id_of_a_response(self, message_id, fields, response_id):
-        """
-        The id of a response is that in its metadata or, where integrations put it
-        there, the message's own; both come back as they were.
-        """
-        message = AIMessage(
-            "hi", id=message_id, response_metadata={**fields, "finish_reason": "stop"}
-        )
-        (loaded,) = load([message])
-
-        assert response_id == loaded.response.id
-        assert [message] == list(dump([loaded]).payload)
-        changed = attrs.evolve(loaded.response, id="other")
-        (found,) = dump([loaded.replace(response=changed)]).payload
-        assert "other" == found.response_metadata["id"]
 
     def test_standard_blocks(self):
         """
@@ -1220,23 +1184,3 @@ def _dump_args(call):
 
 def _get_answer(message):
     return (getattr(message, "tool_call_id", ""), getattr(message, "is_error", False))
-
-
-def test_imports_without_langchain():
-    """
-    The module is imported without LangChain, which is missed by name when
-    there is something to convert.
-    """
-    script = (
-        "import sys; sys.modules['langchain_core'] = None\n"
-        "from conversation_state.adapters._langchain import dump\n"
-        "from conversation_state.messages import UserMessage\n"
-        "try:\n"
-        "    dump([UserMessage('hi')])\n"
-        "except ImportError as error:\n"
-        "    print(type(error).__name__, error)\n"
-    )
-    text_of = run_script(script)
-
-    assert text_of.startswith("MissingExtraError")
-    assert "conversation-state[langchain]" in text_of

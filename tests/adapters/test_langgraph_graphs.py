@@ -13,6 +13,8 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.conformance.capabilities import ALL_CAPABILITIES
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -24,10 +26,12 @@ from tests.adapters.langgraph import (
     ChatState,
     echo,
     graph_of,
+    opened,
     rows_of,
     run_turn,
     saver_of,
     texts_of,
+    urls,
 )
 
 
@@ -567,3 +571,36 @@ class TestDelta:
             lengths.append(len(run_turn(builder.compile(saver_of(store)), "a")))
 
         assert [2, 4, 6] == lengths
+
+
+@pytest.mark.parametrize("kind", urls())
+def test_conformance(kind, tmp_path):
+    """
+    In LangGraph's own suite for checkpointers every capability is there and passes, the
+    optional ones as well; none of their tests is left out, and the store is whole after
+    each.
+    """
+    damages: list[object] = []
+
+    @checkpointer_test(name=f"ours on {kind}")
+    async def ours():
+        with opened(kind, tmp_path / str(len(damages))) as (store, _):
+            yield ConversationStateSaver(store)
+            damages.append(store.verify())
+
+    for at in range(len(ALL_CAPABILITIES)):
+        (tmp_path / str(at)).mkdir()
+
+    report = asyncio.run(validate(ours))
+
+    assert {each.value for each in ALL_CAPABILITIES} == {*report.results}
+    for result in report.results.values():
+        assert [] == result.failures
+        assert (True, True, 0, 0) == (
+            *(result.detected, result.passed),
+            *(result.tests_failed, result.tests_skipped),
+        )
+        assert result.tests_passed
+
+    assert "FULL" == report.conformance_level()
+    assert [()] * len(ALL_CAPABILITIES) == damages

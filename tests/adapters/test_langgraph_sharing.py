@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     HumanMessage,
@@ -24,7 +26,7 @@ from langgraph.types import Interrupt, Overwrite, Send
 from conversation_state import Aggregator, TextPart, ToolCall, Usage, UserMessage
 from conversation_state.adapters import anthropic, openai_chat
 from conversation_state.adapters._langchain import load_message
-from conversation_state.adapters.langgraph import _conversations
+from conversation_state.adapters.langgraph import _checkpoints, _conversations
 from conversation_state.documents import Document
 from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.store import open_store
@@ -1110,3 +1112,42 @@ class TestUse:
 
         assert [1, 2, 2.5] == [saver.get_next_version(v) for v in (None, 1, 1.5)]
         assert theirs < ours < others.get_next_version(ours, None)
+
+
+class TestMemory:
+    """
+    What the checkpointer remembers: the newest, and a limited number of it.
+    """
+
+    @given(st.lists(st.tuples(st.integers(0, 9), st.integers())), st.integers(1, 5))
+    def test_newest(self, uses, most):
+        """
+        What is remembered are the keys used last, in that order, each with its last
+        value.
+        """
+        items: dict[int, int] = {}
+        for key, value in uses:
+            _conversations.remember_newest(items, key, value, most)
+
+        values = dict(uses)
+        places = {key: at for at, (key, _) in enumerate(uses)}
+        newest = sorted(places, key=places.__getitem__)[-most:]
+
+        assert [(key, values[key]) for key in newest] == list(items.items())
+
+    def test_limited(self):
+        """
+        However many threads there are, what is remembered of them is limited.
+        """
+        with open_store("memory:") as store:
+            saver = saver_of(store)
+            for number in range(100):
+                messages = [HumanMessage("hi", id=f"{number}")]
+                put(saver, {"messages": messages}, thread=str(number))
+
+            memory = saver._cache._memory
+
+        assert 64 == len(memory.known) == len(memory.recent)
+        assert 16 == len(memory.columns)
+        assert 64 == len(_checkpoints._put_last)
+        assert "99" == list(memory.recent)[-1]
