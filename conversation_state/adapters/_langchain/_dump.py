@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from conversation_state._wording import describe_value
 from conversation_state.adapters._export import Export, PayloadWriter
 from conversation_state.adapters._langchain._blocks import thaw_notes, write_block
 from conversation_state.adapters._langchain._calls import dump_call_block, write_call
@@ -21,7 +20,6 @@ from conversation_state.adapters._langchain._values import (
     make_text_message,
 )
 from conversation_state.adapters._notes import RESERVED, has_own, notes_of
-from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -182,12 +180,9 @@ def _write_unknown(
         raw = decode_value(raw)
 
     name = raw.pop("class", None)
-    if not isinstance(name, str) or name not in CLASSES:
-        msg = (
-            f"{path}.raw['class'] is {describe_value(name)}; expected the name of a "
-            f"class of LangChain's messages, since its source is {SOURCE!r}"
-        )
-        raise InvalidMessageError(msg)
+    if str(name) not in CLASSES:
+        write.lose(path, "class", "is not one of LangChain's messages")
+        return None
 
     return make_message(name, raw)
 
