@@ -59,7 +59,8 @@ def dump_message(message: Message) -> Any:
     """
     *message* as one of LangChain's; None if LangChain does not support it.
     """
-    return _dump_any(PayloadWriter(SOURCE), message, "messages[0]")
+    made = _dump_text_message(message)
+    return made or _dump_any(PayloadWriter(SOURCE), message, "messages[0]")
 
 
 def _dump_any(write: PayloadWriter, message: Message, path: str) -> Any:
