@@ -23,9 +23,6 @@ from openai.types.responses.response_usage import (
 
 
 def says(text, number=1):
-    """
-    A message of the model's.
-    """
     block = ResponseOutputText(type="output_text", text=text, annotations=[])
     return ResponseOutputMessage(
         id=f"msg_{number}",
@@ -37,9 +34,6 @@ def says(text, number=1):
 
 
 def calls(name, call_id="c1", **arguments):
-    """
-    A call of a tool.
-    """
     return ResponseFunctionToolCall(
         id=f"fc_{call_id}",
         call_id=call_id,
@@ -51,9 +45,6 @@ def calls(name, call_id="c1", **arguments):
 
 
 def thinks(number=1):
-    """
-    A thought that only the provider can read.
-    """
     return ResponseReasoningItem(
         id=f"rs_{number}",
         type="reasoning",
@@ -78,9 +69,6 @@ class Scripted(Model):
         return self._answers.pop(0), f"resp_{id(self)}_{number}"
 
     async def get_response(self, system_instructions, input, *args, **kwargs):  # noqa: A002 - the SDK's word
-        """
-        All at once.
-        """
         output, name = self._take_answer(input)
         usage = Usage(requests=1, input_tokens=100, output_tokens=10, total_tokens=110)
         return ModelResponse(
@@ -88,9 +76,6 @@ class Scripted(Model):
         )
 
     async def stream_response(self, system_instructions, input, *args, **kwargs):  # noqa: A002 - the SDK's word
-        """
-        In one event.
-        """
         output, name = self._take_answer(input)
         usage = ResponseUsage(
             input_tokens=100,

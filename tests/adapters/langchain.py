@@ -43,16 +43,10 @@ MEDIA_TYPES = st.sampled_from(["image/png", "audio/wav", ""])
 
 
 def some(**fields):
-    """
-    Dicts that have any of *fields*.
-    """
     return st.fixed_dictionaries({}, optional=fields)
 
 
 def block(kind, **fields):
-    """
-    Blocks of a *kind*, with all of *fields*, and maybe others.
-    """
     more = {"index": st.integers(0, 3), "cache_control": MAPS, "extras": MAPS}
     return st.fixed_dictionaries(
         {"type": st.just(kind), **fields},
@@ -206,9 +200,6 @@ def _draw_repeated_call(draw, kind, call):
 
 
 def made(kind, **fields):
-    """
-    Messages of a *kind* that have all of *fields*.
-    """
     return st.fixed_dictionaries(fields).map(lambda given: kind(**given))
 
 

@@ -34,9 +34,6 @@ WITHOUT = "CONVERSATION_STATE_WITHOUT_POSTGRES"
 
 
 def urls():
-    """
-    What stores there are to test on.
-    """
     return ["memory", "sqlite"] + ["postgres"] * (not os.environ.get(WITHOUT))
 
 
@@ -74,17 +71,11 @@ class ChatState(TypedDict):
 
 
 def echo(state):
-    """
-    A model that repeats the last message, and the number of messages.
-    """
     messages = state["messages"]
     return {"messages": [AIMessage(f"{len(messages)}: {messages[-1].content}")]}
 
 
 def graph_of(saver: Any, node: Any = echo, **options: Any) -> Any:
-    """
-    A graph of one node.
-    """
     builder: Any = StateGraph(ChatState)
     builder.add_node("answer", node)
     builder.add_edge(START, "answer")
@@ -92,32 +83,20 @@ def graph_of(saver: Any, node: Any = echo, **options: Any) -> Any:
 
 
 def run_turn(graph, text, config=CONFIG, **options):
-    """
-    Run a turn; the texts of all messages after it.
-    """
     state = graph.invoke({"messages": [HumanMessage(text)]}, config, **options)
     return [message.content for message in state["messages"]]
 
 
 def texts_of(store, name):
-    """
-    The texts of the conversation under a name.
-    """
     return [message.text for message in store.load(name)]
 
 
 def rows_of(store):
-    """
-    The number of rows in each table.
-    """
     with store._core.backend.reading() as rows:
         return Counter({name: len(rows.scan(name, None, None)) for name in TABLES})
 
 
 def stored_bytes(store):
-    """
-    The number of bytes in records and entries.
-    """
     with store._core.backend.reading() as rows:
         found = [*rows.scan("records", None, None), *rows.scan("entries", None, None)]
 
@@ -125,7 +104,4 @@ def stored_bytes(store):
 
 
 def saver_of(store: Any, **options: Any) -> Any:
-    """
-    A checkpointer on a store.
-    """
     return ConversationStateSaver(store, **options)

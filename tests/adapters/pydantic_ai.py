@@ -43,52 +43,31 @@ PNG = b"\x89PNG\r\n\x1a\n\xff\xfe?>"
 
 
 def settled(messages):
-    """
-    *messages* as ``ModelMessagesTypeAdapter`` gives them back.
-    """
     return ModelMessagesTypeAdapter.validate_json(written(messages))
 
 
 def plain(messages):
-    """
-    *messages* as plain JSON.
-    """
     return ModelMessagesTypeAdapter.dump_python(messages, mode="json")
 
 
 def written(messages):
-    """
-    *messages* as ``ModelMessagesTypeAdapter`` writes them.
-    """
     return ModelMessagesTypeAdapter.dump_json(messages)
 
 
 def asks(text, **fields):
-    """
-    A request with *text*.
-    """
     return ModelRequest(parts=[UserPromptPart(text, timestamp=NEW_YEAR)], **fields)
 
 
 def says(text, **fields):
-    """
-    A response with *text*.
-    """
     return ModelResponse(parts=[TextPart(text)], timestamp=NEW_YEAR, **fields)
 
 
 def calls(*ids, **fields):
-    """
-    A response that calls a clock under each of *ids*.
-    """
     parts = [ToolCallPart("clock", {"zone": "UTC"}, tool_call_id=id) for id in ids]
     return ModelResponse(parts=parts, timestamp=NEW_YEAR, **fields)
 
 
 def answers(*ids, text="noon"):
-    """
-    A request that answers each of *ids*.
-    """
     parts = [ToolReturnPart("clock", text, id, timestamp=NEW_YEAR) for id in ids]
     return ModelRequest(parts=parts)
 

@@ -78,9 +78,6 @@ PARALLEL = [
 
 
 def grown(items, *, at=()):
-    """
-    A state to which *items* were added, cut *at* these places.
-    """
     state = Aggregator.new()
     ends = sorted({min(place, len(items)) for place in at} | {len(items)})
     start = 0

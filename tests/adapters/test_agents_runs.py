@@ -32,24 +32,15 @@ run = asyncio.run
 
 @function_tool
 def add(a: int, b: int) -> int:
-    """
-    The sum of two numbers.
-    """
     return a + b
 
 
 @function_tool(needs_approval=True)
 def book(what: str) -> str:
-    """
-    Book something.
-    """
     return f"{what}: booked."
 
 
 def agent(*answers, **options):
-    """
-    An agent that has tools, and its model.
-    """
     model = Scripted(*answers, named=options.pop("named", True))
     tools = options.pop("tools", [add])
     return Agent("desk", model=model, tools=tools, **options), model
@@ -63,24 +54,15 @@ ANSWERS = (
 
 @pytest.fixture
 def session(store):
-    """
-    A session nothing was added to.
-    """
     return StoreSession(store, "alice")
 
 
 async def whole(desk, prompt, session, **options):
-    """
-    A run that answers at once.
-    """
     options |= {"session": session, "run_config": QUIET}
     return await Runner.run(desk, prompt, **options)
 
 
 async def streamed(desk, prompt, session, **options):
-    """
-    A run that streams.
-    """
     options |= {"session": session, "run_config": QUIET}
     result = Runner.run_streamed(desk, prompt, **options)
     async for _ in result.stream_events():
@@ -403,9 +385,6 @@ class Compacting:
 
         @staticmethod
         async def compact(**_):
-            """
-            One item for the whole conversation.
-            """
 
             class Compacted:
                 output = (

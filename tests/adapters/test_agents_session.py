@@ -48,39 +48,24 @@ run = asyncio.run
 
 @pytest.fixture
 def session(store):
-    """
-    A session nothing was added to.
-    """
     return StoreSession(store, "alice")
 
 
 @pytest.fixture
 def chat(session):
-    """
-    A session with some messages.
-    """
     run(session.add_items(PARALLEL))
     return session
 
 
 def user(text):
-    """
-    An item of a user's.
-    """
     return {"role": "user", "content": text}
 
 
 def contents(items):
-    """
-    The contents of users' items.
-    """
     return [item["content"] for item in items]
 
 
 def texts_of(state):
-    """
-    The texts of a state.
-    """
     return [message.text for message in state]
 
 
@@ -814,9 +799,6 @@ class Reply(SimpleNamespace):
 
 
 def a_run(*ids, **counts):
-    """
-    What a run gives, with a response for each id.
-    """
     counted = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110, **counts}
     return SimpleNamespace(
         raw_responses=[

@@ -35,17 +35,11 @@ class Held:
 
 
 def run(coroutine: Any) -> Any:
-    """
-    As `asyncio.run`, within a minute.
-    """
     return asyncio.run(asyncio.wait_for(coroutine, 60))
 
 
 @pytest.fixture
 def controlled(monkeypatch):
-    """
-    A function that makes a future: the next call ends when that does.
-    """
 
     def make() -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
@@ -57,9 +51,6 @@ def controlled(monkeypatch):
 
 
 async def start(*arguments):
-    """
-    A task that waits for a call.
-    """
     task = asyncio.create_task(run_in_thread(*arguments))
     await asyncio.sleep(0)
     return task
@@ -408,9 +399,6 @@ get, _ = _host.import_lazily(
 
 
 def fail_with(error):
-    """
-    What imports nothing, for *error*.
-    """
 
     def fail(_):
         raise error

@@ -99,9 +99,6 @@ EXPECTED = {
 
 
 def of_plain_state(_store):
-    """
-    The responses as `openai_chat` loads them.
-    """
     state = Aggregator.new([UserMessage("What time is it?")])
     state = state.add_response(*openai_chat.load(RESPONSES[0]))
     state = state.add_tool_response(OurToolMessage("12:00", tool_call_id="call_1"))
@@ -109,9 +106,6 @@ def of_plain_state(_store):
 
 
 def langchain_answers():
-    """
-    The responses as LangChain's integration of OpenAI gives them.
-    """
     calls: list[Any] = [
         {"name": "clock", "args": {}, "id": "call_1", "type": "tool_call"}
     ]
@@ -149,9 +143,6 @@ def langchain_answers():
 
 
 def of_langchain(store):
-    """
-    A LangChain history.
-    """
     first, second = langchain_answers()
     history = StoreChatMessageHistory(store, "chat")
     history.add_messages([HumanMessage("What time is it?"), first])
@@ -168,9 +159,6 @@ class GraphState(TypedDict):
 
 
 def of_langgraph(store):
-    """
-    A graph of LangGraph, with a checkpoint after each step.
-    """
     first, second = langchain_answers()
     steps = [[first], [ToolMessage("12:00", tool_call_id="call_1")], [second]]
     graph = StateGraph(GraphState)
@@ -187,9 +175,6 @@ def of_langgraph(store):
 
 
 def pydantic_ai_history():
-    """
-    The run as Pydantic AI has it.
-    """
     answers = []
     for response in RESPONSES:
         usage = response["usage"]
@@ -222,9 +207,6 @@ def pydantic_ai_history():
 
 
 def of_pydantic_ai(store):
-    """
-    Pydantic AI's conversation store, saved after each message.
-    """
     history = pydantic_ai_history()
 
     async def save():
@@ -239,16 +221,10 @@ def of_pydantic_ai(store):
 
 
 def of_pydantic_ai_messages(_store):
-    """
-    A history of Pydantic AI, loaded into a state.
-    """
     return Aggregator.new(pydantic_ai_adapter.load(pydantic_ai_history()))
 
 
 def of_agents(store):
-    """
-    A session of the Agents SDK, with its run recorded.
-    """
     items: list[Any] = [
         {"role": "user", "content": "What time is it?"},
         {

@@ -44,23 +44,14 @@ COUNTS: Any = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
 
 @pytest.fixture
 def history(store):
-    """
-    A history without messages.
-    """
     return History(store, "chat")
 
 
 def texts(messages):
-    """
-    The texts of LangChain's messages.
-    """
     return [str(message.text) for message in messages]
 
 
 def with_usage(id, **more):
-    """
-    An answer that cost something.
-    """
     fields = {"model_name": "m"}
     return AIMessage(
         "", id=id, usage_metadata={**COUNTS, **more}, response_metadata=fields
@@ -435,16 +426,10 @@ class TestInLangChain:
     """
 
     def model(self, *answers):
-        """
-        A model that gives *answers*, one after the other.
-        """
         responses: Any = [AIMessage(text, usage_metadata=COUNTS) for text in answers]
         return FakeMessagesListChatModel(responses=responses)
 
     def chain(self, model, store, **options):
-        """
-        *model* with histories in *store*.
-        """
         with warnings.catch_warnings():
             # LangChain would have everybody use graphs.
             warnings.simplefilter("ignore")

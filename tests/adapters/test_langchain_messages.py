@@ -62,9 +62,6 @@ bare: Any = without_notes
 
 
 def back(message):
-    """
-    What LangChain gets back, of which nothing was lost.
-    """
     export = dump(load([message]))
 
     assert () == export.lost
@@ -73,9 +70,6 @@ def back(message):
 
 
 def same(ours, theirs):
-    """
-    Whether two of LangChain's messages are the same, in every field.
-    """
     return type(ours) is type(theirs) and ours == theirs
 
 
@@ -235,16 +229,10 @@ WAV = {"data": "aGk=", "format": "wav"}
 
 
 def use(call_id):
-    """
-    A block that says a call once more.
-    """
     return {"type": "tool_use", "id": call_id, "name": "f", "input": {}}
 
 
 def call(call_id, **args):
-    """
-    A call as LangChain has it.
-    """
     return {"id": call_id, "name": "f", "args": args}
 
 
@@ -1084,9 +1072,6 @@ class TestDump:
 
 
 def text_of(message):
-    """
-    *message* as it comes back from LangChain.
-    """
     plain = bare(message)
     if isinstance(plain, UnknownMessage):
         return plain

@@ -30,9 +30,6 @@ class Model:
         return {"messages": [self.answer()]}
 
     def answer(self):
-        """
-        The newest answer.
-        """
         n = self.calls
         metadata: dict[str, Any] = {"model_name": "m"}
         if self.with_ids:
@@ -48,9 +45,6 @@ class Model:
 
 @pytest.fixture(params=[True, False], ids=["ids", "no-ids"])
 def model(request):
-    """
-    A model, with and without ids of its responses.
-    """
     return Model(with_ids=request.param)
 
 

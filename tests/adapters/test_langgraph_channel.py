@@ -29,9 +29,6 @@ class State(TypedDict):
 
 
 def built(*nodes, **options):
-    """
-    A graph whose *nodes* run side by side.
-    """
     builder: Any = StateGraph(State)
     for at, node in enumerate(nodes):
         builder.add_node(f"node{at}", node)
@@ -41,9 +38,6 @@ def built(*nodes, **options):
 
 
 def texts(state):
-    """
-    The texts of the messages.
-    """
     return [message.text for message in state]
 
 

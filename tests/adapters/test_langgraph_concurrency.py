@@ -34,9 +34,6 @@ from tests.interrupts import interrupt_at_each_opcode
 
 
 def meeting(barrier):
-    """
-    A node that waits until all others are there as well.
-    """
 
     def meet(state):
         barrier.wait(timeout=30)
@@ -61,9 +58,6 @@ class _Late(ConversationStateSaver):
 
 
 def both(turn: Any) -> list[Any]:
-    """
-    What comes of two turns at once: texts or errors.
-    """
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(turn, text) for text in ("left", "right")]
         return [future.exception() or future.result() for future in futures]
@@ -116,9 +110,6 @@ class TestTwoRuns:
 
 
 def _write_turns(url, who, count, barrier):
-    """
-    Turns, with those of another process, each run again until it is saved.
-    """
     with ConversationStateSaver.from_url(url) as saver:
         graph = graph_of(saver)
         barrier.wait(timeout=120)

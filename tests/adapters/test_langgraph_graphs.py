@@ -471,9 +471,6 @@ class TestGraphsInGraphs:
 
 
 def extend(old, new):
-    """
-    The messages, and then all that is *new*.
-    """
     return [*old, *(message for each in new for message in each)]
 
 

@@ -39,9 +39,6 @@ WRITE = StoredWrite("~__pregel_pull, a", ID, -3, "messages", TypedBytes("null", 
 
 
 def made():
-    """
-    Keys, records and names of all kinds, in hexadecimal or as they are.
-    """
     found = {
         "thread's layer": keys.layer_key(7),
         "copies": keys.copies_key(70_000),

@@ -51,9 +51,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def put(saver, values, parent=None, *, thread="1", new=None, metadata=None):
-    """
-    Put a checkpoint of those values; its config.
-    """
     checkpoint: Any = empty_checkpoint()
     versions = dict.fromkeys(values, 1)
     checkpoint |= {"channel_values": values, "channel_versions": versions}
@@ -66,9 +63,6 @@ CONFIG_1: Any = {"thread_id": "1", "checkpoint_ns": ""}
 
 
 def got(saver, config):
-    """
-    The values of a checkpoint.
-    """
     return saver.get_tuple(config).checkpoint["channel_values"]
 
 
@@ -257,9 +251,6 @@ class TestPut:
     """
 
     def put_as(self, saver, id, value, thread="1"):
-        """
-        Put a checkpoint of that id; its config.
-        """
         named = {"thread_id": thread, "checkpoint_ns": ""}
         checkpoint = {**empty_checkpoint(), "id": id, "channel_values": {"x": value}}
         return saver.put({"configurable": named}, checkpoint, {}, {"x": 1})

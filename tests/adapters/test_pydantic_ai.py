@@ -65,23 +65,14 @@ from tests.adapters.pydantic_ai import (
 
 
 def without_place(part):
-    """
-    *part*, or a call, wherever it stood.
-    """
     return attrs.evolve(part, index=None)
 
 
 def ours(messages):
-    """
-    *messages*, loaded.
-    """
     return load(messages)
 
 
 def back(messages):
-    """
-    *messages*, loaded and dumped.
-    """
     return dump(load(messages)).payload
 
 
@@ -617,6 +608,22 @@ class TestLoadUsage:
 
         assert usage is not None
         assert {"requests": 2, "tool_calls": 3} == dict(usage.extra)
+
+    def test_predictions(self):
+        """
+        What was predicted is in the details there, and in fields here.
+        """
+        details = {"accepted_prediction_tokens": 2, "rejected_prediction_tokens": 1}
+        usage = load_usage({"output_tokens": 3, "details": {**details, "odd": 4}})
+
+        assert (
+            Usage(
+                completion_tokens=3,
+                completion_tokens_details=CompletionTokensDetails(**details),
+                extra={"odd": 4},
+            )
+            == usage
+        )
 
     def test_nothing(self):
         """

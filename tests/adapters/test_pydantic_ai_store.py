@@ -34,9 +34,6 @@ from tests.adapters.pydantic_ai import asks, calls, says
 
 
 def turn(number, **fields):
-    """
-    A question and an answer.
-    """
     return [
         asks(f"Question {number}", instructions="Be kind."),
         says(f"Answer {number}", **fields),
@@ -44,17 +41,11 @@ def turn(number, **fields):
 
 
 def with_usage(number, **fields):
-    """
-    What a response of the provider's, of that id, cost.
-    """
     usage = RequestUsage(input_tokens=10, output_tokens=number)
     return {"usage": usage, "provider_response_id": f"msg_{number}", **fields}
 
 
 async def grown(backend, turns, conversation_id="chat"):
-    """
-    A conversation that was saved after each of so many turns.
-    """
     conversation = Conversation(conversation_id=conversation_id)
     for number in range(turns):
         conversation.messages += turn(number, **with_usage(number))
@@ -306,9 +297,6 @@ class TestAsTheOwnStore:
 
 
 def dump_of(messages):
-    """
-    The content of *messages*, without the classes that JSON narrows.
-    """
     return [[getattr(part, "content", None) for part in one.parts] for one in messages]
 
 

@@ -48,9 +48,6 @@ from tests.adapters.pydantic_ai import NEW_YEAR, answers, asks, calls, says
 
 
 def within(tokens, *steps, **options):
-    """
-    A trimmer with room for so many tokens.
-    """
     return Trimmer(TokenBudget(context_window=tokens), *steps, **options)
 
 
@@ -71,9 +68,6 @@ def chat(turns, **fields):
 
 
 def is_valid(history):
-    """
-    Whether no provider would refuse *history*.
-    """
     called = set()
     for message in history:
         for part in message.parts:
@@ -86,16 +80,10 @@ def is_valid(history):
 
 
 def processor(trimmer):
-    """
-    A history processor.
-    """
     return history_processor(trimmer)
 
 
 def awaited(trimmer):
-    """
-    One that is awaited.
-    """
     return ahistory_processor(trimmer)
 
 
@@ -143,11 +131,12 @@ class TestHistoryProcessor:
 
     def test_same_each_time(self):
         """
-        A request that is kept in part is the same object each time.
+        A request that is kept in part is the same object each time, and no other's.
         """
-        process, history = processor(within(60)), chat(9)
+        process, history, other = processor(within(60)), chat(9), chat(9)
 
         assert process(history)[0] is process(history)[0]
+        assert other[0].parts[0] is process(other)[0].parts[0]
 
     def test_sees_changes(self):
         """
@@ -376,9 +365,6 @@ class TestHistoryProcessor:
 
 
 def run_turns(agent, turns):
-    """
-    The history after so many turns of an agent.
-    """
 
     async def chat():
         history = None

@@ -150,11 +150,13 @@ def message_classes() -> Mapping[str, type[Any]]:
     return {name: getattr(messages, name) for name in CLASSES}
 
 
+# The names of those classes, without subclasses.
 @cache
 def class_names() -> Mapping[type[Any], str]:
     return {kind: name for name, kind in message_classes().items()}
 
 
+# The class of documents that retrievers return.
 @cache
 def _document_class() -> type[Any]:
     from langchain_core.documents import Document  # noqa: PLC0415 - an extra
@@ -331,6 +333,7 @@ class _Blank(NamedTuple):
     declared: frozenset[str]
 
 
+# A message of each class without content.
 @cache
 def _make_blank(name: str) -> _Blank:
     kind = message_classes()[name]

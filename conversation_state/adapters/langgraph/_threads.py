@@ -26,6 +26,7 @@ __all__ = ["Thread", "WritableThread"]
 _SIZE = 4
 
 
+# The numbers of the layers in a thread's record.
 @lru_cache(maxsize=64)
 def _unpack_layers(value: bytes) -> tuple[int, ...]:
     _, layers = unpack(value)

@@ -24,9 +24,6 @@ class State(TypedDict):
 
 
 def graph_on(saver):
-    """
-    A graph of one node, which adds nothing itself.
-    """
     builder: Any = StateGraph(State)
     builder.add_node("said", lambda _state: None)
     builder.add_edge(START, "said")
@@ -34,9 +31,6 @@ def graph_on(saver):
 
 
 def thread(key):
-    """
-    The config of a thread.
-    """
     return {"configurable": {"thread_id": key}}
 
 
