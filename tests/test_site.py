@@ -93,7 +93,7 @@ class TestListPublicModules:
         """
         modules = list_public_modules()
 
-        assert "conversation_state.store.backends.sqlite" in modules
+        assert "conversation_state.store.backends.memory" in modules
         assert [] == [module for module in modules if "._" in module]
 
 

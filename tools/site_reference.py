@@ -72,8 +72,6 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "store.backend",
         "store.backends",
         "store.backends.memory",
-        "store.backends.sqlite",
-        "store.backends.postgres",
         "store.records",
         "store.schema",
     ],

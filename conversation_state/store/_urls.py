@@ -90,7 +90,7 @@ def _open_memory(url: str, rest: str) -> Backend:
 
 def _open_sqlite(url: str, rest: str) -> Backend:
     # The import is here, so that other stores need no sqlite3.
-    from conversation_state.store.backends.sqlite import (  # noqa: PLC0415 - see above
+    from conversation_state.store.backends._sqlite import (  # noqa: PLC0415 - see above
         SqliteBackend,
         SqliteOptions,
     )
@@ -135,9 +135,11 @@ def _open_sqlite(url: str, rest: str) -> Backend:
 
 def _open_postgres(url: str, _rest: str) -> Backend:
     try:
-        from conversation_state.store.backends.postgres import (  # noqa: PLC0415 - an extra
-            Address,
+        from conversation_state.store.backends._postgres import (  # noqa: PLC0415 - an extra
             PostgresBackend,
+        )
+        from conversation_state.store.backends._postgres_server import (  # noqa: PLC0415 - an extra
+            Address,
         )
     except ImportError as error:
         msg = "a store in PostgreSQL"

@@ -13,7 +13,7 @@ from conversation_state import Aggregator, ImagePart, UserMessage
 from conversation_state.errors import StoreError, UnknownOutcomeError
 from conversation_state.store import Store, open_store
 from conversation_state.store.backend import TABLES
-from conversation_state.store.backends.sqlite._backend import (
+from conversation_state.store.backends._sqlite import (
     SqliteBackend,
     SqliteOptions,
 )

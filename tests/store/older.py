@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from conversation_state.store import schema
 from conversation_state.store.backends._sql import Step
-from conversation_state.store.backends.sqlite._block import SQLITE
+from conversation_state.store.backends._sqlite_block import SQLITE
 from conversation_state.store.schema import Revision, make_sealed
 
 __all__ = [

@@ -23,7 +23,7 @@ from conversation_state import (
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.parts import AudioPart, FilePart, ImagePart, TextPart
 from conversation_state.store import ERASED, open_store
-from conversation_state.store.backends.sqlite._block import SqliteBlock
+from conversation_state.store.backends._sqlite_block import SqliteBlock
 from conversation_state.usage import Usage
 from tests.store.writers import change_own_names
 

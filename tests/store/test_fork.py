@@ -28,7 +28,7 @@ PRELUDE = """
     from conversation_state import Aggregator
     from conversation_state.errors import StoreError
     from conversation_state.store import open_store
-    from conversation_state.store.backends.sqlite import _connection
+    from conversation_state.store.backends import _sqlite_connection as _connection
 
     warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
     signal.alarm(100)
@@ -480,7 +480,7 @@ def test_interrupted_fork(file_url, monkeypatch):
     """
     A fork that never ended does not block others for ever.
     """
-    from conversation_state.store.backends.sqlite import _connection  # noqa: PLC0415 - see above
+    from conversation_state.store.backends import _sqlite_connection as _connection  # noqa: PLC0415 - see above
 
     connections = _connection.connections
     with open_store(file_url) as store:

@@ -11,8 +11,8 @@ import pytest
 from conversation_state import Aggregator
 from conversation_state.errors import StoreError
 from conversation_state.store import Store, open_store
+from conversation_state.store.backends._sqlite_block import SQLITE
 from conversation_state.store.backends.memory import MemoryBackend
-from conversation_state.store.backends.sqlite._block import SQLITE
 from conversation_state.store.schema import Name, make_sealed
 
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
@@ -104,7 +104,7 @@ class TestPostgres:
         Rows are found by their keys, and not by reading the tables.
         """
         pytest.importorskip("psycopg")
-        from conversation_state.store.backends.postgres._block import (  # noqa: PLC0415 - needs psycopg
+        from conversation_state.store.backends._postgres_block import (  # noqa: PLC0415 - needs psycopg
             POSTGRES,
         )
 

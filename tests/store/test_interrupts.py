@@ -140,9 +140,9 @@ def test_each_instruction(prepare, verb, is_kept):
             "conversation_state.store._transaction",
             "conversation_state.store.backends.memory",
             "conversation_state.store.backends._blocks",
-            "conversation_state.store.backends.sqlite._backend",
-            "conversation_state.store.backends.sqlite._block",
-            "conversation_state.store.backends.sqlite._connection",
+            "conversation_state.store.backends._sqlite",
+            "conversation_state.store.backends._sqlite_block",
+            "conversation_state.store.backends._sqlite_connection",
         ],
         only_where_signals_arrive=True,
     )
@@ -183,8 +183,8 @@ def test_each_instruction_of_a_server(pg_url, is_writing, is_kept):
         modules=[
             "conversation_state.store._transaction",
             "conversation_state.store.backends._blocks",
-            "conversation_state.store.backends.postgres._backend",
-            "conversation_state.store.backends.postgres._block",
+            "conversation_state.store.backends._postgres",
+            "conversation_state.store.backends._postgres_block",
         ],
         only_where_signals_arrive=True,
     )

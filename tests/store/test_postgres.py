@@ -9,7 +9,8 @@ from hypothesis import settings
 
 from conversation_state.store import Store
 from conversation_state.store.backend import TABLES
-from conversation_state.store.backends.postgres import Address, PostgresBackend
+from conversation_state.store.backends._postgres import PostgresBackend
+from conversation_state.store.backends._postgres_server import Address
 from conversation_state.testing.stores import StoreMachine
 from tests.store import server as servers
 from tests.store.promises.contract import StorePromises

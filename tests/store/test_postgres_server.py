@@ -23,9 +23,10 @@ from conversation_state import Aggregator, UserMessage
 from conversation_state.errors import MissingExtraError, StoreError, UnknownOutcomeError
 from conversation_state.store import open_store
 from conversation_state.store.backend import ConflictError
+from conversation_state.store.backends import _postgres as _tables
+from conversation_state.store.backends._postgres_block import PostgresBlock
+from conversation_state.store.backends._postgres_server import Address
 from conversation_state.store.backends._sql import STEPS, Step
-from conversation_state.store.backends.postgres import Address, _tables
-from conversation_state.store.backends.postgres._block import PostgresBlock
 from conversation_state.store.schema import SCHEMA_VERSION
 from tests.processes import ROOT, run_script
 from tests.store import injection, older

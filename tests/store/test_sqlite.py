@@ -23,9 +23,9 @@ from conversation_state import Aggregator, UserMessage
 from conversation_state.codec import encode_message
 from conversation_state.errors import StoreError
 from conversation_state.store import Store, open_store
+from conversation_state.store.backends import _sqlite
 from conversation_state.store.backends._sql import STEPS, Step
-from conversation_state.store.backends.sqlite import _backend as _sqlite
-from conversation_state.store.backends.sqlite._backend import (
+from conversation_state.store.backends._sqlite import (
     APPLICATION_ID,
     SqliteBackend,
     SqliteOptions,

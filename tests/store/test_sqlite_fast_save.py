@@ -16,7 +16,7 @@ from conversation_state import (
 )
 from conversation_state.errors import StaleHeadError, StoreError
 from conversation_state.store import Store, open_store
-from conversation_state.store.backends.sqlite._backend import (
+from conversation_state.store.backends._sqlite import (
     SqliteBackend,
     SqliteOptions,
 )

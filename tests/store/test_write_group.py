@@ -13,7 +13,7 @@ import pytest
 from conversation_state import Aggregator
 from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.store import open_store
-from conversation_state.store.backends.sqlite import _connection
+from conversation_state.store.backends import _sqlite_connection as _connection
 from conversation_state.store.records import WriteGroup, reading
 from tests.interrupts import interrupt_at_each_opcode
 

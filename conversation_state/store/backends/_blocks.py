@@ -24,16 +24,6 @@ from weakref import WeakSet, ref
 from conversation_state.store.backend import Key, Row
 from conversation_state.store.schema import SHIFT, TABLES, Name, Revision
 
-__all__ = [
-    "BLOCK_ABANDONED",
-    "OneAtATime",
-    "Permit",
-    "Permits",
-    "SequentialBlock",
-    "check_process",
-    "renew_in_children",
-]
-
 BLOCK_ABANDONED = (
     "this thread began another block meanwhile, in a signal handler for example; "
     "nothing was written, try again"
@@ -59,18 +49,12 @@ class SequentialBlock:
         columns: tuple[str, ...] | None = None,
         limit: int | None = None,
     ) -> list[list[Row]]:
-        """
-        See `Reading`.
-        """
         return [
             self.scan(table, low, high, columns=columns, limit=limit)
             for low, high in ranges
         ]
 
     def scan_heads(self, low: str, high: str | None, limit: int) -> list[Row]:
-        """
-        See `Reading`.
-        """
         found = []
         for row in self.scan("names", low, high, limit=limit):
             name = Name._make(row)
@@ -83,9 +67,6 @@ class SequentialBlock:
         return found
 
     def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
-        """
-        See `Writing`.
-        """
         return sum([self.remove(table, low, high) for low, high in ranges])
 
 
@@ -96,17 +77,13 @@ _NO_ORIGIN = (None,) * len(TABLES["origins"].column_names)
 # A child of `os.fork`
 
 
-class _Renewable(Protocol):
-    def renew(self) -> None: ...
-
-
 # Everything to renew in a child, as long as it is referenced elsewhere.
-_registered: WeakSet[_Renewable] = WeakSet()
+_registered: WeakSet[Any] = WeakSet()
 # The process that they belong to.
 _process = os.getpid()
 
 
-def renew_in_children(thing: _Renewable) -> None:
+def renew_in_children(thing: Any) -> None:
     """
     Have `thing.renew()` called in each child of `os.fork`, as long as it is
     referenced elsewhere.
@@ -182,15 +159,8 @@ class Permits:
 
 
 class _Holder(Protocol):
-    """
-    **Protocol:** a block whose turn it may be.
-    """
-
-    def abandon(self) -> None:
-        """
-        Undo the changes of a block whose end was not reached.
-        """
-        ...
+    # Undoes the changes of a block whose end was not reached.
+    def abandon(self) -> None: ...
 
 
 class OneAtATime:

@@ -12,16 +12,17 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+import attrs
+
 from conversation_state._wording import shorten_repr
 from conversation_state.store.schema import SHIFT, TABLES, Column
-
-__all__ = ["NUMBERS", "STEPS", "Dialect", "Step", "numbers_problem"]
 
 # How many rows give numbers, the last number given, and the largest there are.
 NUMBERS = (
     "SELECT (SELECT count(*) FROM numbers), (SELECT max(last) FROM numbers),"
     " (SELECT max(branch) FROM branches), (SELECT max(number) FROM names)"
 )
+NEW_NUMBER = "UPDATE numbers SET last = last + 1 RETURNING last"
 
 
 def numbers_problem(rows: int, last: object, *there: object) -> list[str]:
@@ -56,9 +57,13 @@ class Step(NamedTuple):
 STEPS: tuple[Step, ...] = ()
 
 
-class Dialect(NamedTuple):
+@attrs.frozen(eq=False)
+class Dialect:
     """
-    How SQL dialects differ.
+    How SQL dialects differ, and their statements.
+
+    Statements are made once for each dialect and table: to look one up takes a tenth of
+    making it, and servers know a statement by its text.
 
     Attributes:
         mark: Stands for a parameter.
@@ -72,7 +77,7 @@ class Dialect(NamedTuple):
     """
 
     mark: str
-    types: tuple[tuple[str, str], ...]
+    types: dict[str, str]
     text_order: str = ""
     small: str = ""
 
@@ -92,36 +97,61 @@ class Dialect(NamedTuple):
     def _define_column(self, column: Column) -> str:
         order = self.text_order if column.type == "text" else ""
         null = "" if column.is_null else " NOT NULL"
-        return f"{column.name} {dict(self.types)[column.type]}{order}{null}"
+        return f"{column.name} {self.types[column.type]}{order}{null}"
 
+    @cache
     def get(self, table: str, columns: tuple[str, ...] | None) -> str:
         """
         One row. Takes the key.
         """
-        return _make_select(self, table, columns)
+        key = TABLES[table].key.name
+        shown = _list_columns(table, columns)
+        return f"SELECT {shown} FROM {table} WHERE {key} = {self.mark}"
 
+    @cache
     def scan(
         self,
         table: str,
         columns: tuple[str, ...] | None,
-        low: Any,
-        high: Any,
-        limit: Any,
-        *,
-        backwards: bool,
+        shape: tuple[bool, bool, bool, bool],
     ) -> str:
         """
-        A range. Takes *low*, *high* and *limit*, those of them that there are.
+        A range. Takes *low*, *high* and *limit*, those of them that there are: *shape*
+        says which, and whether it is read backwards.
         """
-        ends = low is not None, high is not None, limit is not None
-        return _make_range_select(self, table, columns, ends, backwards)
+        is_low, is_high, is_limited, is_backwards = shape
+        where = self._where_range(table, is_low=is_low, is_high=is_high)
+        order = f" ORDER BY {TABLES[table].key.name}{' DESC' * is_backwards}"
+        limit = f" LIMIT {self.mark}" * is_limited
+        return (
+            f"SELECT {_list_columns(table, columns)} FROM {table}{where}{order}{limit}"
+        )
 
-    def scan_heads(self, *, is_high: bool) -> str:
+    @cache
+    def scan_heads(self, is_high: bool) -> str:
         """
         Names from a key on, each with its newest revision and the origin of that.
         Takes *low*, *high* if there is one, and *limit*.
         """
-        return _make_heads_select(self, is_high)
+        columns = [
+            f"{table}.{column}"
+            for table in ("names", "revisions", "origins")
+            for column in TABLES[table].column_names
+        ]
+        where = self._where_range("names", is_low=True, is_high=is_high)
+        # Limited before anything is joined, so that it costs what it gives; ordered
+        # again at the end, since a join may give its rows in any order.
+        return (
+            f"SELECT {', '.join(columns)} FROM"
+            f" (SELECT * FROM names{where} ORDER BY name LIMIT {self.mark}) AS names"
+            " LEFT JOIN revisions ON revisions.revision ="
+            " (SELECT newest.revision FROM revisions AS newest"
+            f" WHERE newest.revision >= names.number * {1 << SHIFT}"
+            f" AND newest.revision < (names.number + 1) * {1 << SHIFT}"
+            " ORDER BY newest.revision DESC LIMIT 1)"
+            " LEFT JOIN origins ON origins.origin = revisions.origin"
+            " ORDER BY names.name"
+        )
 
     def find(self, table: str, column: str) -> str:
         """
@@ -130,12 +160,15 @@ class Dialect(NamedTuple):
         key = TABLES[table].key.name
         return f"SELECT {key} FROM {table} WHERE {column} = {self.mark} ORDER BY {key}"
 
+    @cache
     def add(self, table: str) -> str:
         """
         A row. Takes all of it.
         """
-        return _make_insert(self, table)
+        marks = ", ".join([self.mark] * len(TABLES[table].column_names))
+        return f"INSERT INTO {table} ({_list_columns(table)}) VALUES ({marks})"
 
+    @cache
     def add_if(
         self, table: str, if_exists: tuple[str, ...], if_absent: tuple[str, ...]
     ) -> str:
@@ -144,27 +177,42 @@ class Dialect(NamedTuple):
         else its key is null, which no table takes. Takes the keys, then the
         row.
         """
-        return _make_conditional_insert(self, table, if_exists, if_absent)
+        condition = self.check(if_exists, if_absent).removeprefix("SELECT ")
+        marks = [f"CASE WHEN {condition} THEN {self.mark} END"]
+        marks += [self.mark] * len(TABLES[table].columns)
+        columns = _list_columns(table)
+        return f"INSERT INTO {table} ({columns}) VALUES ({', '.join(marks)})"
+
+    @cache
+    def check(self, if_exists: tuple[str, ...], if_absent: tuple[str, ...]) -> str:
+        """
+        Whether there are rows in the tables *if_exists* and none in *if_absent*.
+        Takes the keys.
+        """
+        # A statement of its own: as a condition of the insertion it takes SQLite
+        # as long as all the rest of a save.
+        conditions = []
+        for others, exists in ((if_exists, "EXISTS"), (if_absent, "NOT EXISTS")):
+            for other in others:
+                key = TABLES[other].key.name
+                conditions.append(
+                    f"{exists} (SELECT 1 FROM {other} WHERE {key} = {self.mark})"
+                )
+
+        return f"SELECT {' AND '.join(conditions)}"
 
     def copy(self, table: str) -> str:
         """
         Many rows, which follow.
         """
-        return f"COPY {table} ({_list_columns(table, None)}) FROM STDIN (FORMAT BINARY)"
+        return f"COPY {table} ({_list_columns(table)}) FROM STDIN (FORMAT BINARY)"
 
     def types_of(self, table: str) -> list[str]:
         """
         The types of a table's columns.
         """
         known = TABLES[table]
-        return [dict(self.types)[each.type] for each in (known.key, *known.columns)]
-
-    def check(self, if_exists: tuple[str, ...], if_absent: tuple[str, ...]) -> str:
-        """
-        Whether there are rows in the tables *if_exists* and none in *if_absent*.
-        Takes the keys.
-        """
-        return _make_condition(self, if_exists, if_absent)
+        return [self.types[each.type] for each in (known.key, *known.columns)]
 
     def set(self, table: str, columns: tuple[str, ...]) -> str:
         """
@@ -178,123 +226,15 @@ class Dialect(NamedTuple):
         """
         Removes a range. Takes *low* and *high*, those of them that there are.
         """
-        where = _make_where_range(
-            self, table, is_low=low is not None, is_high=high is not None
-        )
+        is_low, is_high = low is not None, high is not None
+        where = self._where_range(table, is_low=is_low, is_high=is_high)
         return f"DELETE FROM {table}{where}"
 
+    def _where_range(self, table: str, *, is_low: bool, is_high: bool) -> str:
+        key = TABLES[table].key.name
+        ends = [f"{key} >= {self.mark}"] * is_low + [f"{key} < {self.mark}"] * is_high
+        return f" WHERE {' AND '.join(ends)}" if ends else ""
 
-# Made once for each dialect and table: looking them up costs a tenth of making
-# them, and servers know a statement by its text.
 
-
-def _list_columns(table: str, columns: tuple[str, ...] | None) -> str:
+def _list_columns(table: str, columns: tuple[str, ...] | None = None) -> str:
     return ", ".join(columns or TABLES[table].column_names)
-
-
-@cache
-def _make_select(dialect: Dialect, table: str, columns: tuple[str, ...] | None) -> str:
-    """
-    The statement that reads one row.
-    """
-    key = TABLES[table].key.name
-    shown = _list_columns(table, columns)
-    return f"SELECT {shown} FROM {table} WHERE {key} = {dialect.mark}"
-
-
-@cache
-def _make_range_select(
-    dialect: Dialect,
-    table: str,
-    columns: tuple[str, ...] | None,
-    ends: tuple[bool, bool, bool],
-    backwards: bool,  # noqa: FBT001 - a cache is quicker without keywords
-) -> str:
-    """
-    The statement that reads a range of rows.
-    """
-    is_low, is_high, is_limited = ends
-    where = _make_where_range(dialect, table, is_low=is_low, is_high=is_high)
-    order = f" ORDER BY {TABLES[table].key.name}{' DESC' * backwards}"
-    limit = f" LIMIT {dialect.mark}" * is_limited
-    shown = _list_columns(table, columns)
-    return f"SELECT {shown} FROM {table}{where}{order}{limit}"
-
-
-@cache
-def _make_heads_select(
-    dialect: Dialect,
-    is_high: bool,  # noqa: FBT001 - as above
-) -> str:
-    """
-    The statement that reads names with their newest revisions.
-    """
-    columns = [
-        f"{table}.{column}"
-        for table in ("names", "revisions", "origins")
-        for column in TABLES[table].column_names
-    ]
-    where = _make_where_range(dialect, "names", is_low=True, is_high=is_high)
-    # Limited before anything is joined, so that it costs what it gives; ordered again
-    # at the end, since a join may give its rows in any order.
-    return (
-        f"SELECT {', '.join(columns)} FROM"
-        f" (SELECT * FROM names{where} ORDER BY name LIMIT {dialect.mark}) AS names"
-        " LEFT JOIN revisions ON revisions.revision ="
-        " (SELECT newest.revision FROM revisions AS newest"
-        f" WHERE newest.revision >= names.number * {1 << SHIFT}"
-        f" AND newest.revision < (names.number + 1) * {1 << SHIFT}"
-        " ORDER BY newest.revision DESC LIMIT 1)"
-        " LEFT JOIN origins ON origins.origin = revisions.origin ORDER BY names.name"
-    )
-
-
-@cache
-def _make_insert(dialect: Dialect, table: str) -> str:
-    """
-    The statement that adds a row.
-    """
-    marks = ", ".join([dialect.mark] * len(TABLES[table].column_names))
-    return f"INSERT INTO {table} ({_list_columns(table, None)}) VALUES ({marks})"
-
-
-@cache
-def _make_condition(
-    dialect: Dialect, if_exists: tuple[str, ...], if_absent: tuple[str, ...]
-) -> str:
-    """
-    The statement that asks whether rows exist and are absent.
-    """
-    # A statement of its own: as a condition of the insertion it takes SQLite
-    # as long as all the rest of a save.
-    conditions = []
-    for others, exists in ((if_exists, "EXISTS"), (if_absent, "NOT EXISTS")):
-        for other in others:
-            key = TABLES[other].key.name
-            conditions.append(
-                f"{exists} (SELECT 1 FROM {other} WHERE {key} = {dialect.mark})"
-            )
-
-    return f"SELECT {' AND '.join(conditions)}"
-
-
-@cache
-def _make_conditional_insert(
-    dialect: Dialect, table: str, if_exists: tuple[str, ...], if_absent: tuple[str, ...]
-) -> str:
-    """
-    The statement that adds a row if others exist or are absent.
-    """
-    condition = _make_condition(dialect, if_exists, if_absent).removeprefix("SELECT ")
-    marks = [f"CASE WHEN {condition} THEN {dialect.mark} END"]
-    marks += [dialect.mark] * len(TABLES[table].columns)
-    columns = _list_columns(table, None)
-    return f"INSERT INTO {table} ({columns}) VALUES ({', '.join(marks)})"
-
-
-def _make_where_range(
-    dialect: Dialect, table: str, *, is_low: bool, is_high: bool
-) -> str:
-    key = TABLES[table].key.name
-    ends = [f"{key} >= {dialect.mark}"] * is_low + [f"{key} < {dialect.mark}"] * is_high
-    return f" WHERE {' AND '.join(ends)}" if ends else ""

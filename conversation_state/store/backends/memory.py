@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from conversation_state.errors import StoreError
@@ -27,10 +26,7 @@ _TIMEOUT_S = 30
 
 
 class _TableRows:
-    """
-    The rows of one table: by key, and the keys in order.
-    """
-
+    # By key, and the keys in order.
     def __init__(self, name: str) -> None:
         self.names = TABLES[name].column_names
         self.rows: dict[Any, Row] = {}
@@ -71,12 +67,7 @@ class MemoryBlock(SequentialBlock):
 
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             if error is not None:
                 self.abandon()
@@ -86,9 +77,6 @@ class MemoryBlock(SequentialBlock):
             self._backend.end_block(self)
 
     def abandon(self) -> None:
-        """
-        Take all changes back.
-        """
         self._is_open = False
         _undo_changes(self.undo)
 

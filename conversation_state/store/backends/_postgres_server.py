@@ -16,8 +16,6 @@ from psycopg import pq
 from conversation_state.errors import StoreError, UnknownOutcomeError
 from conversation_state.store.backend import ConflictError
 
-__all__ = ["LACKS_USAGE", "Address", "explain_error", "explain_unreachable"]
-
 _SCHEMA = "conversation_state"
 _URL_FORM = "postgresql+psycopg://user:password@host/database"
 _UNREADABLE = (
@@ -113,7 +111,12 @@ class Address(NamedTuple):
             if value:
                 given[name] = value
 
-        _check_values(prefix, given)
+        for name, value in given.items():
+            if "\0" in value:
+                # libpq would end the value there.
+                msg = f"{name} has U+0000 (%00) in it, which no value can have"
+                raise StoreError(prefix, msg)
+
         own = {name: given.pop(name) for name in _OWN_OPTIONS if name in given}
         schema = own.get("schema", _SCHEMA)
         shown = f"{scheme}://{f'{quote(user)}@' if user else ''}"
@@ -149,9 +152,6 @@ class Address(NamedTuple):
     def _make_conninfo(
         self, given: dict[str, str], synchronous_commit: str | None
     ) -> dict[str, Any]:
-        """
-        The parameters for libpq: those *given*, and timeouts.
-        """
         whole_s = max(2, math.ceil(self.timeout_s))  # libpq's shortest
         milliseconds = max(1, round(self.timeout_s * 1000))
         settings = {
@@ -216,16 +216,6 @@ def _decode_quoted(prefix: str, text: str) -> str:
         # Not the text itself: it may be a password.
         what = "it has bytes after a % that are no UTF-8"
         raise StoreError(prefix, what) from None
-
-
-def _check_values(prefix: str, given: dict[str, str]) -> None:
-    """
-    Raise where libpq would end a value early.
-    """
-    for name, value in given.items():
-        if "\0" in value:
-            msg = f"{name} has U+0000 (%00) in it, which no value can have"
-            raise StoreError(prefix, msg)
 
 
 def _parse_options(prefix: str, query: str) -> dict[str, str]:

@@ -40,19 +40,6 @@ from weakref import ref
 from conversation_state.errors import StoreError
 from conversation_state.store.backends._blocks import renew_in_children
 
-__all__ = [
-    "CANT_OPEN",
-    "DAMAGED",
-    "EXPLANATIONS",
-    "FORKED",
-    "NO_DATABASE",
-    "Connection",
-    "connections",
-    "explain_error",
-    "is_inaccessible",
-    "is_read_only",
-]
-
 # How long a fork waits for other threads' blocks, which take milliseconds unless
 # they read or rewrite a whole store.
 PATIENCE_S = 5.0
@@ -129,19 +116,13 @@ class _Connections:
         self._foreign: frozenset[str] = frozenset()
         renew_in_children(self)
 
-    def list_open(self) -> list[Connection]:
-        """
-        Every connection that is or may be open.
-        """
+    def _list_open(self) -> list[Connection]:
         found = [reference() for reference in list(self.references)]
         return [connection for connection in found if connection is not None]
 
     # Around a fork
 
     def is_fork_near(self) -> bool:
-        """
-        Whether a fork in another thread waits for connections to come back.
-        """
         # The wait is limited, because an interrupt may have kept the fork from
         # completing.
         now, me = time.monotonic(), get_ident()
@@ -149,9 +130,6 @@ class _Connections:
         return any(thread != me and now < until for thread, until in forking)
 
     def wait_for_fork(self) -> None:
-        """
-        Wait until a fork in another thread is over.
-        """
         while self.is_fork_near():
             time.sleep(_POLL_S)
 
@@ -165,7 +143,13 @@ class _Connections:
         me, until = get_ident(), time.monotonic() + PATIENCE_S
         self.forking[me] = until + PATIENCE_S
         while True:
-            in_use = [each for each in self.list_open() if not _close_idle(each)]
+            in_use = []
+            for connection in self._list_open():
+                if _take_from_pool(connection):
+                    connection.close()
+                else:
+                    in_use.append(connection)
+
             # What this thread itself uses stays in use: nothing to wait for.
             is_mine = any(each.user == me for each in in_use)
             if not in_use or is_mine or time.monotonic() >= until:
@@ -174,9 +158,6 @@ class _Connections:
             time.sleep(_POLL_S)
 
     def resume_after_fork(self) -> None:
-        """
-        Let other threads of the parent use connections again.
-        """
         self.forking.pop(get_ident(), None)
 
     def renew(self) -> None:
@@ -184,31 +165,26 @@ class _Connections:
         Note in the child what was open in the parent.
         """
         me = get_ident()
-        for connection in self.list_open():
+        for connection in self._list_open():
             connection.is_inherited = True
             is_idle = _take_from_pool(connection)
             if connection.file_id is None or not (is_idle or connection.user == me):
                 self._is_every_file_refused = True
 
             self._refused.add(connection.file_id)
-            self._keep_alive(connection)
+            # An inherited connection is kept from being closed, even at exit: that
+            # could copy a log that the parent has removed since.
+            self._inherited.append(connection)
+            try:
+                import ctypes  # noqa: PLC0415 - needed in such a child only
+
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+            except (ImportError, AttributeError):
+                pass  # another implementation of Python: the list has to do
 
         self.references.clear()
         self.forking.clear()
         self._foreign |= _list_shared_memory()
-
-    def _keep_alive(self, connection: Connection) -> None:
-        """
-        Keep an inherited connection from being closed, even at exit: that could copy
-        a log that the parent has removed since.
-        """
-        self._inherited.append(connection)
-        try:
-            import ctypes  # noqa: PLC0415 - needed in such a child only
-
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-        except (ImportError, AttributeError):
-            pass  # another implementation of Python: the list has to do
 
     def check_may_open(self, url: str, path: str, file_id: FileId | None) -> None:
         """
@@ -241,25 +217,14 @@ def _take_from_pool(connection: Connection) -> bool:
     """
     Whether a connection was idle; then no thread gets it any more.
     """
-    try:
-        if connection.pool is None:
-            return False
+    if connection.pool is None:
+        return False
 
+    try:
         connection.pool.remove(connection)
     except ValueError:
         return False
 
-    return True
-
-
-def _close_idle(connection: Connection) -> bool:
-    """
-    Whether a connection was idle, and is closed now.
-    """
-    if not _take_from_pool(connection):
-        return False
-
-    connection.close()
     return True
 
 
@@ -332,33 +297,17 @@ EXPLANATIONS = {
 
 
 def explain_error(url: str, error: sqlite3.Error) -> StoreError:
-    """
-    The error that users get for one of SQLite's.
-    """
     code = getattr(error, "sqlite_errorcode", None)
     why = (EXPLANATIONS.get(code) or EXPLANATIONS.get(code & 0xFF)) if code else None
     return StoreError(url, f"{why} ({error})" if why else str(error))
 
 
-def is_read_only(error: sqlite3.Error) -> bool:
-    """
-    Whether SQLite says that a file can't be written.
-    """
-    return _get_primary_code(error) == sqlite3.SQLITE_READONLY
-
-
-def is_inaccessible(error: sqlite3.Error) -> bool:
-    """
-    Whether the file could not be read, whatever is in it.
-    """
-    return _get_primary_code(error) in _INACCESSIBLE
-
-
-def _get_primary_code(error: sqlite3.Error) -> int:
+def get_primary_code(error: sqlite3.Error) -> int:
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-_INACCESSIBLE = {
+# The file could not be read, whatever is in it.
+INACCESSIBLE = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_LOCKED,

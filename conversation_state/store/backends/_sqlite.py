@@ -15,50 +15,41 @@ import sqlite3
 import stat
 import time
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import get_ident
 from typing import NamedTuple
 from weakref import finalize
 
-from conversation_state._persistent import final
 from conversation_state.errors import StoreError
-from conversation_state.store.backend import Row
 from conversation_state.store.backends._blocks import (
     OneAtATime,
     check_process,
     renew_in_children,
 )
 from conversation_state.store.backends._sql import NUMBERS, STEPS, numbers_problem
-from conversation_state.store.backends.sqlite._block import (
+from conversation_state.store.backends._sqlite_block import (
     SQLITE,
     SqliteBlock,
     is_in_transaction,
 )
-from conversation_state.store.backends.sqlite._connection import (
+from conversation_state.store.backends._sqlite_connection import (
     CANT_OPEN,
     DAMAGED,
-    EXPLANATIONS,
+    INACCESSIBLE,
     NO_DATABASE,
     Connection,
     connections,
     explain_error,
-    is_inaccessible,
+    get_primary_code,
 )
 from conversation_state.store.schema import SCHEMA_VERSION
-
-__all__ = ["APPLICATION_ID", "SqliteBackend", "SqliteOptions"]
 
 # "cvst": marks a database as one of ours, also for `file`.
 APPLICATION_ID = 0x63767374
 
 _CONNECTIONS_KEPT = 8
 
-_BUSY_THREAD = (
-    "another thread of this program has been writing for longer than timeout_s; try "
-    "again, or raise it in the URL (?timeout_s=60)"
-)
 # How many pages of 4 kB the write-ahead log gets before it is copied into the file.
 # Consecutive saves rewrite mostly the same pages, so a longer one is copied, and
 # synced, less often. Where each save is synced, that gains nothing, and a log that is
@@ -66,7 +57,6 @@ _BUSY_THREAD = (
 _WAL_PAGES = {"normal": 4000, "full": 250}
 
 
-@final
 class SqliteOptions(NamedTuple):
     """
     The options of a URL.
@@ -84,29 +74,11 @@ class SqliteOptions(NamedTuple):
     mode: str = "rw"
 
 
-# SQLite stores these statements verbatim.
+# SQLite stores these statements verbatim, so `problems` compares them: SQLite itself
+# accepts a table name that differs in case, and loses the table when it rewrites the
+# file.
 _CREATE = (*SQLITE.create(), "CREATE TABLE numbers (last INTEGER NOT NULL)")
 _SCHEMA = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'table'"
-
-
-def _schema_problems(there: Sequence[Row]) -> list[str]:
-    """
-    What is wrong with the schema of a file. SQLite itself accepts a table name that
-    differs in case, and loses the table when it rewrites the file.
-    """
-    names = {statement: statement.split()[2] for statement in _CREATE}
-    missing = [name for each, name in names.items() if (name, name, each) not in there]
-    if not missing:
-        return []
-
-    return [f"the schema is not what was created, at the tables {', '.join(missing)}"]
-
-
-def _create_tables(connection: sqlite3.Connection) -> None:
-    for statement in _CREATE:
-        connection.execute(statement)
-
-    connection.execute("INSERT INTO numbers VALUES (0)")
 
 
 _MAGIC = b"SQLite format 3\0"
@@ -164,7 +136,8 @@ class SqliteBackend:
 
     def _open_pool(self) -> None:
         self._idle: deque[Connection] = deque()
-        self._writers = OneAtATime()
+        # Blocks that write queue up.
+        self.writers = OneAtATime()
         # Closes what is open, when the store is gone or the program ends.
         self._closing = finalize(self, _close_all, self._idle)
 
@@ -193,7 +166,14 @@ class SqliteBackend:
         # SQLite checks larger files. Closing a file releases all locks that the
         # process has on it, those of other stores too, on POSIX systems.
         if 0 < there.st_size < _SMALLEST_FILE:
-            self._check_header()
+            # SQLite itself takes a file of a few bytes for an empty one.
+            try:
+                start = self._path.read_bytes()
+            except OSError as error:
+                raise StoreError(self.url, f"{CANT_OPEN} ({error})") from error
+
+            is_ours = start.startswith(_MAGIC)
+            raise StoreError(self.url, DAMAGED if is_ours else NO_DATABASE)
 
     def _check_links(self, there: os.stat_result) -> None:
         # SQLite finds the log of a file by the file's name: what is saved
@@ -205,17 +185,6 @@ class SqliteBackend:
                 "a store of its own; remove the others, or copy the file and open the "
                 "copy",
             )
-
-    def _check_header(self) -> None:
-        try:
-            start = self._path.read_bytes()
-        except OSError as error:
-            raise StoreError(self.url, f"{CANT_OPEN} ({error})") from error
-
-        # SQLite itself takes a file of a few bytes for an empty one.
-        is_ours = start.startswith(_MAGIC)
-        why = EXPLANATIONS[sqlite3.SQLITE_CORRUPT] if is_ours else NO_DATABASE
-        raise StoreError(self.url, why)
 
     def _open_connection(self) -> Connection:
         connections.check_may_open(self.url, self._file, self._identity)
@@ -264,11 +233,12 @@ class SqliteBackend:
             try:
                 # Another process may have been first.
                 version = self._read_version(connection)
-                if version:
-                    for step in STEPS[version - 1 :]:
-                        step.sqlite(connection)
-                else:
-                    _create_tables(connection)
+                for step in STEPS[version - 1 :] if version else ():
+                    step.sqlite(connection)
+
+                if not version:
+                    for statement in (*_CREATE, "INSERT INTO numbers VALUES (0)"):
+                        connection.execute(statement)
 
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -310,27 +280,7 @@ class SqliteBackend:
 
         return int(version)
 
-    def enter_write_queue(self, block: SqliteBlock) -> None:
-        """
-        Wait until no other thread of this process writes.
-
-        Raises:
-            StoreError:
-                If that takes too long.
-        """
-        if not self._writers.enter(block, self.timeout_s):
-            raise StoreError(self.url, _BUSY_THREAD)
-
-    def leave_write_queue(self, block: SqliteBlock) -> None:
-        """
-        The other end of `enter_write_queue`.
-        """
-        self._writers.leave(block)
-
     def check_same_file(self, *, is_writing: bool) -> None:
-        """
-        Check that the path still names the file that is open.
-        """
         # What is written into a removed file is lost when it is closed, and what
         # is read there is old.
         try:
@@ -374,9 +324,6 @@ class SqliteBackend:
             self.release(connection)
 
     def release(self, connection: Connection) -> None:
-        """
-        The other end of `acquire`.
-        """
         if connection.is_inherited:
             return
 
@@ -407,15 +354,9 @@ class SqliteBackend:
                     beside.chmod(rights)
 
     def reading(self) -> SqliteBlock:
-        """
-        A block that reads.
-        """
         return SqliteBlock(self, is_writing=False)
 
     def writing(self) -> SqliteBlock:
-        """
-        A block that writes.
-        """
         return SqliteBlock(self, is_writing=True)
 
     def scrub(self) -> None:
@@ -427,28 +368,24 @@ class SqliteBackend:
                 If others are in the way for longer than *timeout_s*.
         """
         with self._open_bare_block() as block:
-            if not block.empty_log():
-                raise StoreError(self.url, self._describe_remaining_log())
+            self._empty_log(block)
 
     def vacuum(self) -> None:
         """
-        Rewrite the file, and empty the write-ahead log.
-
-        Raises:
-            StoreError:
-                If others are in the way for longer than *timeout_s*.
+        Rewrite the file, and empty the write-ahead log; as `scrub`.
         """
         with SqliteBlock(self, is_writing=True, has_transaction=False) as block:
             block.run("VACUUM")
-            if not block.empty_log():
-                raise StoreError(self.url, self._describe_remaining_log())
+            self._empty_log(block)
 
-    def _describe_remaining_log(self) -> str:
-        return (
-            "what was removed is still in the log, because others have been reading "
-            f"or copying {self._path.name}-wal for longer than timeout_s; try again "
-            "when they are done"
-        )
+    def _empty_log(self, block: SqliteBlock) -> None:
+        if not block.empty_log():
+            raise StoreError(
+                self.url,
+                "what was removed is still in the log, because others have been "
+                f"reading or copying {self._path.name}-wal for longer than timeout_s; "
+                "try again when they are done",
+            )
 
     def problems(self) -> list[str]:
         """
@@ -465,13 +402,21 @@ class SqliteBackend:
                 numbers = block.run(NUMBERS)
         except StoreError as error:
             cause = error.__cause__
-            if not isinstance(cause, sqlite3.DatabaseError) or is_inaccessible(cause):
+            if (
+                not isinstance(cause, sqlite3.DatabaseError)
+                or get_primary_code(cause) in INACCESSIBLE
+            ):
                 raise
 
             return [str(cause)]
 
         problems = [] if found == [("ok",)] else [str(what) for (what,) in found]
-        problems += _schema_problems(schema)
+        names = {statement: statement.split()[2] for statement in _CREATE}
+        missing = [n for each, n in names.items() if (n, n, each) not in schema]
+        if missing:
+            what = f"at the tables {', '.join(missing)}"
+            problems.append(f"the schema is not what was created, {what}")
+
         return problems + numbers_problem(*numbers[0])
 
     def _open_bare_block(self) -> SqliteBlock:

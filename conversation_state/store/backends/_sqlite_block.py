@@ -8,8 +8,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from conversation_state.errors import StoreError
 from conversation_state.store.backend import ConflictError, Key, Row
@@ -18,46 +17,42 @@ from conversation_state.store.backends._blocks import (
     SequentialBlock,
     check_process,
 )
-from conversation_state.store.backends._sql import Dialect
-from conversation_state.store.backends.sqlite._connection import (
+from conversation_state.store.backends._sql import NEW_NUMBER, Dialect
+from conversation_state.store.backends._sqlite_connection import (
     DAMAGED,
     FORKED,
     Connection,
     explain_error,
-    is_read_only,
+    get_primary_code,
 )
-
-if TYPE_CHECKING:
-    from conversation_state.store.backends.sqlite._backend import SqliteBackend
-from typing import TypeAlias
-
 from conversation_state.store.schema import TABLES
 
-__all__ = [
-    "SQLITE",
-    "AddArguments",
-    "SqliteBlock",
-    "is_entry_row",
-    "is_in_transaction",
-    "is_revision_row",
-    "save_in_one_statement",
-]
+if TYPE_CHECKING:
+    from conversation_state.store.backends._sqlite import SqliteBackend
 
 SQLITE = Dialect(
     "?",
-    (("integer", "INTEGER"), ("text", "TEXT"), ("bytes", "BLOB")),
+    {"integer": "INTEGER", "text": "TEXT", "bytes": "BLOB"},
     small=" WITHOUT ROWID",
+)
+
+# The arguments of `Writing.add`.
+AddArguments: TypeAlias = (
+    "tuple[str, Sequence[Row], Sequence[tuple[str, Key]], Sequence[tuple[str, Key]]]"
 )
 
 
 def is_in_transaction(connection: sqlite3.Connection) -> bool:
-    """
-    Whether a transaction is open.
-    """
     try:
         return connection.in_transaction
     except sqlite3.ProgrammingError:
         return False  # the collector of garbage was there first
+
+
+_BUSY_THREAD = (
+    "another thread of this program has been writing for longer than timeout_s; try "
+    "again, or raise it in the URL (?timeout_s=60)"
+)
 
 
 class SqliteBlock(SequentialBlock):
@@ -76,20 +71,12 @@ class SqliteBlock(SequentialBlock):
         has_transaction: False for statements that must be outside of one.
     """
 
+    # One is made for each verb.
     __slots__ = (
         "__weakref__",
-        "_backend",
-        "_connection",
-        "_entry_row",
-        "_is_bare",
-        "_is_begun",
-        "_is_writing",
-        "_revision_row",
+        *("_backend", "_connection", "_entry_row", "_revision_row"),
+        *("_is_bare", "_is_begun", "_is_writing"),
     )
-
-    _connection: Connection | None
-    _revision_row: AddArguments | None
-    _entry_row: AddArguments | None
 
     def __init__(
         self, backend: SqliteBackend, *, is_writing: bool, has_transaction: bool = True
@@ -98,8 +85,9 @@ class SqliteBlock(SequentialBlock):
         self._is_writing = is_writing
         self._is_bare = not has_transaction
         self._is_begun = self._is_bare or not is_writing
-        self._revision_row = self._entry_row = None
-        self._connection = None
+        self._revision_row: AddArguments | None = None
+        self._entry_row: AddArguments | None = None
+        self._connection: Connection | None = None
 
     def __enter__(self) -> Self:
         backend = self._backend
@@ -107,25 +95,26 @@ class SqliteBlock(SequentialBlock):
         # All of it in here: an interrupt may come as soon as a call has returned.
         try:
             if self._is_writing:
-                backend.enter_write_queue(self)
+                self._wait_for_turn()
 
             backend.check_same_file(is_writing=self._is_writing)
             self._connection = connection = backend.acquire()
             if not (self._is_writing or self._is_bare):
                 connection.execute("BEGIN")
         except BaseException as error:
-            self.end(error)
+            self._end(error)
             raise
 
         return self
 
+    def _wait_for_turn(self) -> None:
+        if not self._backend.writers.enter(self, self._backend.timeout_s):
+            raise StoreError(self._backend.url, _BUSY_THREAD)
+
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: object, error: BaseException | None, trace: object
     ) -> None:
-        self.end(error)
+        self._end(error)
 
     def __del__(self) -> None:
         # Dropped before its end was reached. The connection alone would stay open
@@ -133,7 +122,7 @@ class SqliteBlock(SequentialBlock):
         if getattr(self, "_connection", None) is not None:
             self.abandon()
 
-    def end(self, error: BaseException | None) -> None:
+    def _end(self, error: BaseException | None) -> None:
         """
         Commit, or roll back, and let others go on.
 
@@ -159,14 +148,12 @@ class SqliteBlock(SequentialBlock):
                     backend.release(connection)
             finally:
                 if self._is_writing:
-                    backend.leave_write_queue(self)
+                    backend.writers.leave(self)
 
     def _check_abandoned(
         self, connection: Connection | None, error: BaseException | None
     ) -> None:
-        """
-        Raise the error of a block that lost its connection, or never had one.
-        """
+        # The error of a block that lost its connection, or never had one.
         url = self._backend.url
         if connection is not None:
             if error is None:
@@ -186,7 +173,7 @@ class SqliteBlock(SequentialBlock):
                     return
 
                 if self._entry_row is not None:
-                    save_in_one_statement(
+                    _save_in_one_statement(
                         connection, self._revision_row, self._entry_row
                     )
                     return
@@ -214,17 +201,15 @@ class SqliteBlock(SequentialBlock):
             raise self._explain_error(connection, error) from error
 
     def abandon(self) -> None:
-        """
-        Take back what was done in a block whose end was never reached, because
-        the thread was interrupted between two steps.
-        """
+        # See `OneAtATime`.
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def _explain_error(self, connection: Connection, error: sqlite3.Error) -> Exception:
         # SQLite notices once, when it opens a file, that it may not be written.
-        if is_read_only(error) and self._backend.may_write and connection.was_used:
+        is_read_only = get_primary_code(error) == sqlite3.SQLITE_READONLY
+        if is_read_only and self._backend.may_write and connection.was_used:
             self._backend.reopen()
             connection.is_reusable = False
             return ConflictError("opened when it was not writable")
@@ -259,9 +244,7 @@ class SqliteBlock(SequentialBlock):
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - no secret
 
     def run(self, sql: str) -> list[Row]:
-        """
-        What a statement outside of the tables gives.
-        """
+        # A statement outside of the tables.
         rows: list[Row] = self._execute_statement(sql).fetchall()
         return rows
 
@@ -314,12 +297,13 @@ class SqliteBlock(SequentialBlock):
         limit: int | None = None,
         backwards: bool = False,
     ) -> list[Row]:
-        sql = SQLITE.scan(table, columns, low, high, limit, backwards=backwards)
+        shape = low is not None, high is not None, limit is not None, backwards
+        sql = SQLITE.scan(table, columns, shape)
         parameters = [value for value in (low, high, limit) if value is not None]
         return self._execute_statement(sql, parameters).fetchall()
 
     def scan_heads(self, low: str, high: str | None, limit: int) -> list[Row]:
-        sql = SQLITE.scan_heads(is_high=high is not None)
+        sql = SQLITE.scan_heads(high is not None)
         parameters = [value for value in (low, high, limit) if value is not None]
         return self._execute_statement(sql, parameters).fetchall()
 
@@ -338,11 +322,11 @@ class SqliteBlock(SequentialBlock):
     ) -> None:
         if not self._is_begun:
             if self._revision_row is None:
-                if is_revision_row(table, rows, if_exists, if_absent):
+                if _is_revision_row(table, rows, if_exists, if_absent):
                     self._revision_row = table, rows, if_exists, if_absent
                     return
 
-            elif self._entry_row is None and is_entry_row(table, rows):
+            elif self._entry_row is None and table == _ENTRIES and len(rows) == 1:
                 self._entry_row = table, rows, if_exists, if_absent
                 return
 
@@ -383,45 +367,29 @@ class SqliteBlock(SequentialBlock):
         ).rowcount
 
     def new_number(self) -> int:
-        sql = "UPDATE numbers SET last = last + 1 RETURNING last"
         number: int
-        (number,) = self._execute_statement(sql).fetchone()
+        (number,) = self._execute_statement(NEW_NUMBER).fetchone()
         return number
 
 
-# The arguments of `Writing.add`.
-AddArguments: TypeAlias = (
-    "tuple[str, Sequence[Row], Sequence[tuple[str, Key]], Sequence[tuple[str, Key]]]"
-)
-
-# A row of _REVISIONS, if one exists there and one is absent in _CHANGES; then a row
-# of _ENTRIES.
+# Most saves: a row of _REVISIONS, if one exists there and one is absent in _CHANGES;
+# then a row of _ENTRIES.
 _REVISIONS, _CHANGES, _ENTRIES = "revisions", "changes", "entries"
 
 
-def is_revision_row(
+def _is_revision_row(
     table: str,
     rows: Sequence[Row],
     if_exists: Sequence[tuple[str, Key]],
     if_absent: Sequence[tuple[str, Key]],
 ) -> bool:
-    """
-    Whether these are the arguments of the first row of such a save.
-    """
     if table != _REVISIONS or not len(rows) == len(if_exists) == len(if_absent) == 1:
         return False
 
     return if_exists[0][0] == _REVISIONS and if_absent[0][0] == _CHANGES
 
 
-def is_entry_row(table: str, rows: Sequence[Row]) -> bool:
-    """
-    Whether these are the arguments of the second row of such a save.
-    """
-    return table == _ENTRIES and len(rows) == 1
-
-
-def save_in_one_statement(
+def _save_in_one_statement(
     connection: Any, first: AddArguments, second: AddArguments
 ) -> None:
     """

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
@@ -19,17 +18,15 @@ from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 from conversation_state.errors import StoreError
 from conversation_state.store.backend import Key, Row
 from conversation_state.store.backends._blocks import BLOCK_ABANDONED, Permit
-from conversation_state.store.backends._sql import Dialect
-from conversation_state.store.backends.postgres._server import explain_error
+from conversation_state.store.backends._postgres_server import explain_error
+from conversation_state.store.backends._sql import NEW_NUMBER, Dialect
 
 if TYPE_CHECKING:
-    from conversation_state.store.backends.postgres._backend import PostgresBackend
-
-__all__ = ["POSTGRES", "STRIPES", "Link", "PostgresBlock"]
+    from conversation_state.store.backends._postgres import PostgresBackend
 
 POSTGRES = Dialect(
     "%s",
-    (("integer", "int8"), ("text", "text"), ("bytes", "bytea")),
+    {"integer": "int8", "text": "text", "bytes": "bytea"},
     text_order=' COLLATE "C"',
 )
 
@@ -91,8 +88,6 @@ class Link:
     A connection, and what is known of it.
 
     Attributes:
-        connection: Its own connection.
-
         lock: What psycopg enters while it uses the connection.
 
         stripe: The row of ``gate`` it locks.
@@ -100,26 +95,11 @@ class Link:
         permit: The permit of the block that uses it; None if none does, or its
             thread began another block.
 
-        thread: The thread of the block that uses it, or used it last.
-
-        is_writing: Whether that block writes.
-
-        use: The number of that use.
+        thread: The thread of the block that uses it, or used it last, for the use
+            number *use*; *is_writing* says whether that block writes.
 
         process: The process that made it.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "connection",
-        "is_writing",
-        "lock",
-        "permit",
-        "process",
-        "stripe",
-        "thread",
-        "use",
-    )
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
@@ -151,17 +131,12 @@ class Link:
 
     @property
     def is_awaiting(self) -> bool:
-        """
-        Whether a statement was sent whose answer has not arrived.
-        """
+        # Whether a statement was sent whose answer has not arrived.
         status = self.connection.pgconn.transaction_status
         return status == TransactionStatus.ACTIVE
 
     @property
     def is_lost(self) -> bool:
-        """
-        Whether the connection to the server was lost.
-        """
         status = self.connection.pgconn.transaction_status
         return status == TransactionStatus.UNKNOWN
 
@@ -176,8 +151,6 @@ class PostgresBlock:
     which no two are equal; any other block locks all, and so is alone.
     """
 
-    __slots__ = ("_backend", "_is_begun", "_is_writing", "_link", "_queue")
-
     _link: Link
 
     def __init__(self, backend: PostgresBackend, *, is_writing: bool) -> None:
@@ -190,12 +163,7 @@ class PostgresBlock:
         self._link = self._backend.acquire(is_writing=self._is_writing)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             if error is None and self._is_begun:
                 self._queue.append((_COMMIT, ()))
@@ -208,9 +176,7 @@ class PostgresBlock:
                 self._backend.release(self._link)
 
     def _roll_back_transaction(self) -> None:
-        """
-        Leave the connection as it was, or close it.
-        """
+        # Leave the connection as it was, or close it.
         connection = self._link.connection
         status = connection.pgconn.transaction_status
         if connection.pgconn.pipeline_status != PipelineStatus.OFF:
@@ -259,9 +225,6 @@ class PostgresBlock:
         return self._send_queue()[-1]
 
     def _run_for_each(self, sql: str, each: Sequence[Sequence[Any]]) -> Iterator[Any]:
-        """
-        The cursors of one statement for each list of parameters.
-        """
         for start in range(0, len(each), _PIPELINE_SIZE):
             self._begin_transaction()
             parameters = [
@@ -271,25 +234,23 @@ class PostgresBlock:
             yield from self._send_queue()[-len(parameters) :]
 
     def _send_queue(self) -> list[Any]:
-        """
-        Send all queued statements in one round trip; their cursors.
-        """
+        # In one round trip.
         queue, self._queue = self._queue, []
         try:
             return self._execute_queue(queue)
         except psycopg.Error as error:
             # Its traceback would keep this block, and with it the connection, where
             # psycopg's frames refer to the error: until garbage is collected.
-            raise self._explain_error(
-                error.with_traceback(None), is_committing=queue[-1][0] == _COMMIT
-            ) from error
+            is_committing = self._is_writing and queue[-1][0] == _COMMIT
+            error = error.with_traceback(None)
+            raise self._explain_error(error, is_committing=is_committing) from error
 
     def _explain_error(self, error: psycopg.Error, *, is_committing: bool) -> Exception:
         return explain_error(
             self._backend.url,
             error,
             is_lost=self._link.is_lost,
-            is_committing=is_committing and self._is_writing,
+            is_committing=is_committing,
         )
 
     def _execute_queue(self, queue: list[tuple[str, Sequence[Any]]]) -> list[Any]:
@@ -348,7 +309,8 @@ class PostgresBlock:
         backwards: bool = False,
     ) -> list[Row]:
         low, high = _convert_bound(low), _convert_bound(high)
-        sql = POSTGRES.scan(table, columns, low, high, limit, backwards=backwards)
+        shape = low is not None, high is not None, limit is not None, backwards
+        sql = POSTGRES.scan(table, columns, shape)
         parameters = [value for value in (low, high, limit) if value is not None]
         rows: list[Row] = self._run_statement(sql, parameters).fetchall()
         return rows
@@ -361,7 +323,7 @@ class PostgresBlock:
         columns: tuple[str, ...] | None = None,
         limit: int | None = None,
     ) -> list[list[Row]]:
-        sql = POSTGRES.scan(table, columns, 0, 0, limit, backwards=False)
+        sql = POSTGRES.scan(table, columns, (True, True, limit is not None, False))
         last = [] if limit is None else [limit]
         parameters = [
             [_convert_bound(low), _convert_bound(high), *last] for low, high in ranges
@@ -369,7 +331,7 @@ class PostgresBlock:
         return [cursor.fetchall() for cursor in self._run_for_each(sql, parameters)]
 
     def scan_heads(self, low: str, high: str | None, limit: int) -> list[Row]:
-        sql = POSTGRES.scan_heads(is_high=high is not None)
+        sql = POSTGRES.scan_heads(high is not None)
         ends = _convert_bound(low), _convert_bound(high), limit
         parameters = [value for value in ends if value is not None]
         rows: list[Row] = self._run_statement(sql, parameters).fetchall()
@@ -437,8 +399,7 @@ class PostgresBlock:
 
     def new_number(self) -> int:
         number: int
-        sql = "UPDATE numbers SET last = last + 1 RETURNING last"
-        (number,) = self._run_statement(sql, ()).fetchone()
+        (number,) = self._run_statement(NEW_NUMBER, ()).fetchone()
         return number
 
 
