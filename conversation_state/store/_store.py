@@ -7,6 +7,7 @@ read (`_reading`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Any
 
 from conversation_state._persistent import freeze_map
 from conversation_state._waiting import async_twin, run_in_anyio_thread
-from conversation_state._wording import describe_type, describe_value
+from conversation_state._wording import describe_type, describe_value, shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.store._load import load_newest
@@ -37,6 +38,7 @@ from conversation_state.store._values import (
     check_notes,
     is_expected,
 )
+from conversation_state.store.backends import open_backend
 from conversation_state.timeline import Timeline
 
 # The maximum number of attempts of an update: with sixteen processes that write one
@@ -436,3 +438,43 @@ class Store(RevisionVerbs):
             return 0, start
 
         return newest.head, newest.state
+
+
+def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
+    """
+    The store at *url*; made if it is not there yet.
+
+    - ``chats.db``, or any other path with a dot or a slash in it, is that file;
+      so is a `pathlib.Path`.
+    - ``memory:`` is new each time, and gone with the program.
+    - ``sqlite:///chats.db`` is a file in the current folder, and
+      ``sqlite:////srv/chats.db`` one by its full path; ``%`` and two digits
+      stand for what URLs can't hold. After a ``?`` it takes *synchronous*
+      (``normal`` or ``full``: see `docs/store.md`), *timeout_s* (how long to
+      wait for other processes, 30 by default) and *mode* (``ro`` only reads).
+    - ``postgresql+psycopg://user:password@host/database`` is a schema in a
+      PostgreSQL server (extra ``postgres``). After a ``?`` it takes *schema*,
+      *pool_size*, *timeout_s*, *synchronous_commit*, *mode*, *prepared* (see
+      `docs/postgres.md`) and whatever libpq knows. The password may be left to
+      the places where libpq looks for it.
+
+    Args:
+        url: Where it is.
+
+        remembered: The newest states of how many names stay in memory.
+
+    Raises:
+        StoreError:
+            If it can't be opened, or *url* is not one of these.
+
+        MissingExtraError:
+            If it needs a package that is not installed.
+    """
+    if isinstance(remembered, bool) or not isinstance(remembered, int):
+        msg = (
+            "remembered: expected a number of names, at least 0, got "
+            f"{shorten_repr(remembered)}"
+        )
+        raise TypeError(msg)
+
+    return Store(open_backend(url), remembered=remembered)

@@ -1,5 +1,5 @@
 """
-From a URL to an open store.
+From a URL to what keeps the rows.
 """
 
 from __future__ import annotations
@@ -9,55 +9,17 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
-from conversation_state._wording import describe_type, shorten_repr
+from conversation_state._wording import describe_type
 from conversation_state.errors import MissingExtraError, StoreError
-from conversation_state.store._store import Store
 from conversation_state.store.backend import Backend
 from conversation_state.store.backends.memory import MemoryBackend
 
-__all__ = ["open_store"]
 
-
-def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
-    """
-    The store at *url*; made if it is not there yet.
-
-    - ``chats.db``, or any other path with a dot or a slash in it, is that file;
-      so is a `pathlib.Path`.
-    - ``memory:`` is new each time, and gone with the program.
-    - ``sqlite:///chats.db`` is a file in the current folder, and
-      ``sqlite:////srv/chats.db`` one by its full path; ``%`` and two digits
-      stand for what URLs can't hold. After a ``?`` it takes *synchronous*
-      (``normal`` or ``full``: see `docs/store.md`), *timeout_s* (how long to
-      wait for other processes, 30 by default) and *mode* (``ro`` only reads).
-    - ``postgresql+psycopg://user:password@host/database`` is a schema in a
-      PostgreSQL server (extra ``postgres``). After a ``?`` it takes *schema*,
-      *pool_size*, *timeout_s*, *synchronous_commit*, *mode*, *prepared* (see
-      `docs/postgres.md`) and whatever libpq knows. The password may be left to
-      the places where libpq looks for it.
-
-    Args:
-        url: Where it is.
-
-        remembered: The newest states of how many names stay in memory.
-
-    Raises:
-        StoreError:
-            If it can't be opened, or *url* is not one of these.
-
-        MissingExtraError:
-            If it needs a package that is not installed.
-    """
+def open_backend(url: str | os.PathLike[str]) -> Backend:
+    # See `open_store`.
     address = os.fspath(url) if isinstance(url, os.PathLike) else url
     if not isinstance(address, str):
         msg = f"url: expected a str like sqlite:///chats.db, got {describe_type(url)}"
-        raise TypeError(msg)
-
-    if isinstance(remembered, bool) or not isinstance(remembered, int):
-        msg = (
-            "remembered: expected a number of names, at least 0, got "
-            f"{shorten_repr(remembered)}"
-        )
         raise TypeError(msg)
 
     # Without either it is more likely a scheme: memory, postgres.
@@ -78,7 +40,7 @@ def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
             f"{scheme[:40]!r}", f"invalid URL of a store; expected one of {known}"
         )
 
-    return Store(make(address, rest), remembered=remembered)
+    return make(address, rest)
 
 
 def _open_memory(url: str, rest: str) -> Backend:
