@@ -14,13 +14,10 @@ from conversation_state import Aggregator, Timeline, Usage, decode, encode
 from conversation_state.codec import from_data, to_data
 from conversation_state.errors import DecodeError
 from conversation_state.testing.laws import message_trees_add_up, paths_lead_to_states
-from conversation_state.testing.machines import MessageTreeMachine
 from conversation_state.testing.strategies import aggregators, message_trees, timelines
 from conversation_state.tree import MessageTree
 from tests.processes import count_calls
 from tests.states import rebuild_state
-
-TestTrees = MessageTreeMachine.TestCase
 
 ASKED = Aggregator.new().add_user_prompt("Where to?")
 SEA = ASKED.add_assistant_message("To the sea.").add_usage(Usage(10))

@@ -36,14 +36,12 @@ from conversation_state.testing.contracts._sessions import (
     SessionContract,
     check_session,
 )
-from conversation_state.testing.contracts._steps import (
-    TrimmingStepContract,
-    check_trimming_step,
-)
-from conversation_state.testing.contracts._summarisers import (
+from conversation_state.testing.contracts._trimming import (
     Summariser,
     SummariserContract,
+    TrimmingStepContract,
     check_summariser,
+    check_trimming_step,
 )
 
 if TYPE_CHECKING:

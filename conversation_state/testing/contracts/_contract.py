@@ -64,23 +64,12 @@ _FIRST_EXAMPLES = 8
 @attrs.frozen
 class Law:
     """
-    One law of a contract.
-
-    Attributes:
-        name: The name of its method without ``test_``, in words.
-
-        check: The method: raises if the law is broken by the examples it is given.
-
-        examples: What it is held against: a strategy for each argument, or the name
-            of the contract's attribute that has it.
-
-        is_first: Whether the others are not run if this one is broken.
-
-        is_extra: Whether it is only checked on request.
+    One law of a contract: a method that raises if the examples it is given break it.
     """
 
     name: str
     check: Callable[..., Any]
+    # A strategy for each argument, or the name of the contract's attribute that has it.
     examples: dict[str, SearchStrategy[Any] | str]
     is_first: bool = False
     is_extra: bool = False
