@@ -59,7 +59,6 @@ TESTS: dict[str, tuple[str, ...]] = {
         *("tests/adapters/test_crossing.py", "tests/adapters/test_golden.py"),
         *("tests/adapters/test_stream_pieces.py", "tests/adapters/test_sdk_*.py"),
         *("tests/adapters/test_tools.py", "tests/adapters/test_events.py"),
-        "tests/adapters/test_reading.py",
     ),
     "adapters/_host.py": (
         *("tests/adapters/test_host.py", "tests/adapters/test_agents_session.py"),

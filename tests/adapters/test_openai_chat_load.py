@@ -3,6 +3,7 @@ From Chat Completions to messages.
 """
 
 import json
+import re
 from textwrap import dedent
 
 import attrs
@@ -433,3 +434,30 @@ class TestRefuses:
         """
         with pytest.raises(DecodeError, match="two keys"):
             load([{"role": "user", "x": {chr(0xD800): 1, chr(0xFFFD): 2}}])
+
+    @pytest.mark.parametrize(
+        ("value", "shown"),
+        [
+            *[(None, "null"), (True, "true"), (False, "false"), (5, "5"), (0.5, "0.5")],
+            *[(sign * 2**64, "an integer beyond 64 bits") for sign in (1, -1)],
+            (2**64 - 1, "18446744073709551615"),
+            *[({"a": 1}, "an object"), ([1], "a list"), ((1,), "a list")],
+            ({1}, "a Python set"),
+        ],
+    )
+    def test_in_terms_of_json(self, value, shown):
+        """
+        Values are described in JSON's terms, and what is not JSON by its class.
+        """
+        with pytest.raises(DecodeError, match=f"is {shown}; expected a text"):
+            load([user({"type": "text", "text": value})])
+
+    @pytest.mark.parametrize(
+        ("calls", "shown"), [("a" * 40, "a" * 40), ("a" * 41, "a" * 40 + "...")]
+    )
+    def test_long_texts(self, calls, shown):
+        """
+        A long text is cut.
+        """
+        with pytest.raises(DecodeError, match=re.escape(f"is {shown!r}; expected")):
+            load([answer(tool_calls=calls)])
