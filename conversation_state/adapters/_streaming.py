@@ -35,10 +35,10 @@ from conversation_state.tools import ToolCall
 
 __all__ = [
     "ALONE",
-    "ChangeFilter",
     "PieceTemplate",
     "SurrogateBuffer",
     "achunks_of",
+    "add_rest",
     "add_to",
     "call_chunks",
     "check_event",
@@ -65,7 +65,6 @@ class EventReader(Protocol):
 # OpenAI and its dialects end a stream with this text. It is not JSON, and some parsers
 # of server-sent events pass it on as an event.
 _DONE = "[DONE]"
-_NOTHING = object()
 
 # The problem with an event that an SDK derives from another one, which is missing.
 ALONE = (
@@ -205,57 +204,13 @@ class SurrogateBuffer:
         return self._repair_text(rest) if rest else ""
 
 
-class ChangeFilter:
+def add_rest(notes: dict[str, Any], node: ObjectReader, known: frozenset[str]) -> None:
     """
-    Filters the keys that our model has no field for. Most of them are repeated with
-    every event, and are new only once. A list continues the one in the event before,
-    so it is always new.
+    Add what *node*, of one of several events, has besides the *known* keys to *notes*;
+    nulls change nothing.
     """
-
-    __slots__ = ("_seen",)
-
-    def __init__(self) -> None:
-        self._seen: dict[Any, Any] = {}
-
-    def of(
-        self, node: ObjectReader, known: frozenset[str], kind: object
-    ) -> dict[str, Any]:
-        """
-        All but the *known* keys of *node*, one of a *kind*, as far as they
-        differ from their last values.
-        """
-        news = {
-            key: value
-            for key, value in node.reading.rest(node.raw, known, node.path).items()
-            if value is not None and not self.is_unchanged(key, value, kind)
-        }
-        for key, value in news.items():
-            self._seen[kind, key] = value
-
-        return news
-
-    def is_unchanged(self, key: str, value: object, kind: object) -> bool:
-        """
-        Whether *value* is the last value under *key* of a *kind*, so that it is not
-        a change.
-        """
-        before = self._seen.get((kind, key), _NOTHING)
-        # The classes are compared, too: 1, 1.0 and True are equal in Python but not
-        # in JSON.
-        return (
-            before.__class__ is value.__class__
-            and not isinstance(value, list)
-            and bool(before == value)
-        )
-
-    def add(
-        self,
-        notes: dict[str, Any],
-        node: ObjectReader,
-        known: frozenset[str],
-        kind: object,
-    ) -> None:
-        add_to(notes, self.of(node, known, kind))
+    rest = node.reading.rest(node.raw, known, node.path)
+    add_to(notes, {key: rest[key] for key in rest if rest[key] is not None})
 
 
 def add_to(notes: dict[str, Any], news: Mapping[str, Any]) -> None:
@@ -270,8 +225,7 @@ def add_to(notes: dict[str, Any], news: Mapping[str, Any]) -> None:
         elif isinstance(before, list) and isinstance(value, list):
             before.extend(value)
         else:
-            # Later news are added to this copy. *value* has to stay as it is, because
-            # `ChangeFilter` compares the next one with it.
+            # Later news are added to this copy: *value* is not ours to change.
             notes[key] = value.copy() if isinstance(value, (dict, list)) else value
 
 

@@ -75,7 +75,11 @@ def user(block):
 BARE = {"name": "f", "arguments": ""}
 PDF = FilePart(data=b"%PDF", media_type="application/pdf", name="a")
 # Mistral's example of thoughts can't be in a system message of ours.
-SYSTEM = {"role": "system", "content": [THINKING, {"type": "text", "text": "a"}]}
+SYSTEM = {
+    "role": "developer",
+    "content": [THINKING, {"type": "text", "text": "a"}],
+    "name": None,
+}
 
 
 class TestLoad:

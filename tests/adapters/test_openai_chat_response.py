@@ -91,13 +91,15 @@ class TestResponse:
         """
         Of several answers each is a message, and the usage counts once.
         """
-        choices = [{"index": at, "message": answer(content="hi")} for at in (0, 2)]
+        choices = [{"index": at, "message": answer(content="hi")} for at in (0, 1, 5)]
 
-        first, second = several(response(choices=choices))
+        first, *others = several(response(choices=choices))
 
-        assert (Usage(9, 2), None) == (first.response.usage, second.response.usage)
-        assert {"index": 2} == dict(notes(second)["choice"])
-        assert "choice" not in notes(first)
+        assert Usage(9, 2) == first.response.usage
+        assert [None, None] == [each.response.usage for each in others]
+        assert [None, None, {"index": 5}] == [
+            notes(each).get("choice") for each in (first, *others)
+        ]
 
     def test_price_elsewhere(self):
         """

@@ -20,9 +20,9 @@ from conversation_state.adapters._reading import (
 )
 from conversation_state.adapters._streaming import (
     ALONE,
-    ChangeFilter,
     PieceTemplate,
     achunks_of,
+    add_rest,
     check_event,
     chunks_of,
 )
@@ -128,7 +128,6 @@ class AnthropicStream:
         self._of_response: dict[str, Any] = {}
         self._of_events: dict[str, Any] = {}
         self._others: list[Any] = []
-        self._news = ChangeFilter()
         self._mended: list[str] = []
         self._is_begun = False
         self._is_over = False
@@ -167,7 +166,7 @@ class AnthropicStream:
             if not self._is_begun:
                 read.problem(path, ALONE)
 
-            self._news.add(self._of_events, node, _DERIVED[kind], kind)
+            add_rest(self._of_events, node, _DERIVED[kind])
         elif kind not in _EVENTS:
             self._others.append(read.json(event, path))
         else:
@@ -176,7 +175,7 @@ class AnthropicStream:
             if kind in _OF_RESPONSE:
                 self._keep_of_response(node, _EVENTS[kind])
             else:
-                self._news.add(self._of_events, node, _EVENTS[kind], kind)
+                add_rest(self._of_events, node, _EVENTS[kind])
 
         # What could be read is given, whatever else is wrong.
         yield from chunks

@@ -19,10 +19,10 @@ from conversation_state.adapters._reading import (
 )
 from conversation_state.adapters._streaming import (
     ALONE,
-    ChangeFilter,
     PieceTemplate,
     SurrogateBuffer,
     achunks_of,
+    add_rest,
     add_to,
     check_event,
     checked_choice,
@@ -164,16 +164,16 @@ class ChatStream:
         self._finish_reason = ""
         self._model = ""
         self._usage: Usage | None = None
-        self._news = ChangeFilter()
         self._of_response: dict[str, Any] = {}
         self._of_choice: dict[str, Any] = {}
+        self._of_delta: dict[str, Any] = {}
         self._texts = {key: SurrogateBuffer() for key in _TEXTS}
         self._has_text = False
         self._thinking: dict[str, bool] = {}
         self._mended: dict[str, bool] = {}
         self._error: Any = None
-        self._calls = CallAssembler(self._news)
-        self._audio = AudioAssembler(self._news)
+        self._calls = CallAssembler()
+        self._audio = AudioAssembler()
         self._indexed = IndexedLists()
 
     def _expect_more(self, event: Mapping[str, Any]) -> None:
@@ -224,7 +224,7 @@ class ChatStream:
                 value is None
                 or value == ""
                 or key in ("channel", "role")
-                or (key not in _DELTA and self._news.is_unchanged(key, value, "delta"))
+                or (key not in _DELTA and _is_same(value, self._of_delta.get(key)))
             ):
                 continue
 
@@ -291,7 +291,7 @@ class ChatStream:
         if event.raw.get("model") is not None:
             self._model = event.text("model") or self._model
 
-        self._news.add(self._of_response, event, _RESPONSE, "response")
+        add_rest(self._of_response, event, _RESPONSE)
 
     def _read_choice(self, choice: ObjectReader) -> list[AssistantMessage]:
         raw = choice.raw
@@ -310,7 +310,7 @@ class ChatStream:
             if logprobs:
                 response = ResponseMeta(logprobs=logprobs)
 
-        self._news.add(self._of_choice, choice, _CHOICE, "choice")
+        add_rest(self._of_choice, choice, _CHOICE)
 
         delta = raw.get("delta")
         if is_map(delta):
@@ -355,17 +355,12 @@ class ChatStream:
             content = [*before, *content, *after]
 
         calls = self._calls.read(delta, self._make_id_prefix())
-        fields: dict[str, Any] = {}
         self._read_indexed(delta)
-        keys = self._news.of(delta, _DELTA, "delta")
-        if keys:
-            fields["metadata"] = with_notes(SOURCE, {"keys": keys})
-
-        if not (content or calls or fields or response):
+        add_rest(self._of_delta, delta, _DELTA)
+        if not (content or calls or response):
             return []
 
-        chunk = AssistantMessage(content, tool_calls=calls, response=response, **fields)
-        return [chunk]
+        return [AssistantMessage(content, tool_calls=calls, response=response)]
 
     def _read_indexed(self, delta: ObjectReader) -> None:
         for key in _INDEXED.keys() & delta.raw.keys():
@@ -442,7 +437,7 @@ class ChatStream:
         notes: dict[str, Any] = {
             "response": response,
             "choice": self._of_choice,
-            "keys": self._indexed.rest(),
+            "keys": {**self._of_delta, **self._indexed.rest()},
             "audio": {},
             "mended": [*mended, *self._mended, *self._calls.mended()],
         }
@@ -457,6 +452,16 @@ class ChatStream:
             response=ResponseMeta(reason, self._usage, None, self._model, response_id),
             metadata=metadata,
         )
+
+
+def _is_same(value: object, before: object) -> bool:
+    # The classes are compared, too: 1, 1.0 and True are equal in Python but not in
+    # JSON. A list continues the one in the event before, so it is always new.
+    return (
+        value.__class__ is before.__class__
+        and not isinstance(value, list)
+        and bool(value == before)
+    )
 
 
 def _note_keys(keys: dict[str, bool]) -> Any:

@@ -199,10 +199,8 @@ class ChatLoader(MessageLoader):
 
         if role == "system" and not _is_text(content):
             # Mistral's system messages may contain reasoning, as an example for the
-            # model. The message is kept as a whole, so `dump` would write noted keys
-            # twice.
-            node.notes.clear()
-            node.keys.clear()
+            # model. The message is kept as a whole, without notes on its keys.
+            node = ObjectReader(self, raw, path)
             content, fields = self.json(raw, path), dict[str, Any](source=SOURCE)
             kind = UnknownMessage
 

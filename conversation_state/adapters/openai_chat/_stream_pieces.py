@@ -13,8 +13,9 @@ import attrs
 from conversation_state.adapters._notes import with_notes, without_empty
 from conversation_state.adapters._reading import ObjectReader, is_list, is_map
 from conversation_state.adapters._streaming import (
-    ChangeFilter,
     SurrogateBuffer,
+    add_rest,
+    add_to,
     call_chunks,
 )
 from conversation_state.adapters._wire import decode_base64
@@ -71,6 +72,7 @@ class _ChatCall:
     name: str = ""
     is_custom: bool = False
     is_begun: bool = False
+    keys: dict[str, Any] = attrs.field(factory=dict)  # that the provider adds
     arguments: SurrogateBuffer = attrs.field(factory=SurrogateBuffer)
     brackets: _BracketDepth = attrs.field(factory=_BracketDepth)
 
@@ -90,8 +92,7 @@ class CallAssembler:
     The calls of one stream while it is read, numbered as they are opened.
     """
 
-    def __init__(self, news: ChangeFilter) -> None:
-        self._news = news
+    def __init__(self) -> None:
         self._opened: list[_ChatCall] = []
         self._at: dict[int | str, _ChatCall] = {}
         self._by_id: dict[str, _ChatCall] = {}
@@ -147,13 +148,18 @@ class CallAssembler:
 
     def rest(self) -> list[ToolCall]:
         """
-        The pieces that still wait for the second half of a character.
+        The last pieces: what still waits for the second half of a character, and what
+        the provider adds to calls.
         """
-        pieces = [
-            ToolCall("", "", call.arguments.rest(), index=call.index)
-            for call in self._opened
-        ]
-        return [piece for piece in pieces if piece.arguments]
+        pieces: list[ToolCall] = []
+        for call in self._opened:
+            rest = call.arguments.rest()
+            if rest or call.keys:
+                metadata = with_notes(SOURCE, without_empty({"keys": call.keys}))
+                piece = ToolCall("", "", rest, index=call.index, metadata=metadata)
+                pieces.append(piece)
+
+        return pieces
 
     def mended(self) -> list[str]:
         """
@@ -194,18 +200,17 @@ class CallAssembler:
             self._at[at] = call
 
         call.is_custom = word == "custom"
-        keys = self._news.of(node, _CALL, call.index)
+        add_rest(call.keys, node, _CALL)
+        if inside is not None:
+            within: dict[str, Any] = {}
+            add_rest(within, inside, known)
+            add_to(call.keys, {word: within} if within else {})
+
         if call.made_id and call_id and not call.late_id:
-            call.late_id = keys["id"] = call_id
+            call.late_id = call.keys["id"] = call_id
             self._by_id.setdefault(call_id, call)
 
-        news = self._news.of(inside, known, (call.index, word)) if inside else {}
-        if news:
-            keys[word] = news
-
-        return _make_piece(
-            call, name, arguments, {}, keys, kind=_get_text(node, "type")
-        )
+        return _make_piece(call, name, arguments, {}, kind=_get_text(node, "type"))
 
     def _read_legacy(self, body: ObjectReader, prefix: str) -> ToolCall:
         notes = {}
@@ -215,9 +220,9 @@ class CallAssembler:
             call = self._at[_LEGACY] = self._open_call(None, "", prefix)
             notes = {"under": {_LEGACY: True}}
 
-        keys = self._news.of(body, _FUNCTION, _LEGACY)
+        add_rest(call.keys, body, _FUNCTION)
         arguments = _get_piece(body, "arguments")
-        return _make_piece(call, given_name, arguments, notes, keys)
+        return _make_piece(call, given_name, arguments, notes)
 
     def _find_continued(
         self, at: int | None, call_id: str, name: str
@@ -281,7 +286,6 @@ def _make_piece(
     name: str,
     arguments: str,
     notes: dict[str, Any],
-    keys: dict[str, Any],
     *,
     kind: str = "",
 ) -> ToolCall:
@@ -294,9 +298,6 @@ def _make_piece(
     # Some providers repeat the name with every piece; only the first piece has it here.
     new = name if name != call.name else ""
     call.name = call.name or name
-    if keys:
-        notes = {**notes, "keys": keys}
-
     metadata = with_notes(SOURCE, notes)
     return ToolCall(
         call.id if opens else "",
@@ -309,11 +310,11 @@ def _make_piece(
 
 
 class AudioAssembler:
-    def __init__(self, news: ChangeFilter) -> None:
-        self._news = news
+    def __init__(self) -> None:
         self._repair = SurrogateBuffer()
         self._encoded = ""
         self._keys: dict[str, Any] = {}
+        self._last: dict[str, Any] = {}
         self._transcript: list[str] = []
         # The note that takes what `rest` returns: "keys" as long as no data came, then
         # "audio".
@@ -332,7 +333,11 @@ class AudioAssembler:
             return []
 
         node = ObjectReader(delta.reading, raw, f"{delta.path}.audio")
-        self._news.add(self._keys, node, _AUDIO, "audio")
+        rest: dict[str, Any] = {}
+        add_rest(rest, node, _AUDIO)
+        # Most keys come with every piece, and are new only once.
+        add_to(self._keys, {k: rest[k] for k in rest if self._last.get(k) != rest[k]})
+        self._last |= rest
         if raw.get("transcript") is not None:
             piece = raw["transcript"]
             if isinstance(piece, str):
