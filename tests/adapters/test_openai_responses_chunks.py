@@ -9,17 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conversation_state._persistent import thaw
 from conversation_state.adapters import openai_responses
 from conversation_state.adapters.openai_responses import dump, load, load_chunks
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
-from conversation_state.messages import AssistantMessage, LogProb
-from conversation_state.parts import ReasoningPart, RefusalPart, TextPart, UnknownPart
+from conversation_state.messages import LogProb
+from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.testing.strategies import texts
+from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 from tests import recorded
 from tests.adapters import stream_contract
 from tests.adapters.contract import bare
+from tests.adapters.golden import without_notes
 from tests.adapters.openai_responses import (
     added,
     answer,
@@ -38,11 +41,43 @@ from tests.adapters.openai_responses import (
     thought,
 )
 from tests.adapters.stream_contract import StreamContract, cuts, events_of
+from tests.adapters.tables import table
 
 RECORDED = recorded.streams("openai_responses")
 given_before = partial(stream_contract.given_before, openai_responses)
 
 BEGUN = message()
+
+
+REFUSED = {"type": "refusal", "refusal": "no"}
+CITED = {"type": "url_citation", "url": "https://a.b"}
+HIDDEN = {"type": "hidden", "x": 1}
+SEARCH = {"type": "web_search_call", "id": "ws_1"}
+SUMMARY = {"type": "summary_text", "text": "Hm."}
+CONTENT = {"type": "reasoning_text", "text": "Hm."}
+COMMAND = {
+    "type": "custom_tool_call",
+    "call_id": "c1",
+    "name": "run",
+    "input": "ls -l",
+    "id": "ctc_1",
+}
+ARGUMENTS = '{"q": "\\u00e9"}'
+
+
+def thinking_piece(words, at=0, number=0, **fields):
+    """
+    A piece of a thought's summary.
+    """
+    return piece(words, "reasoning_summary_text", at, number, **fields)
+
+
+def shown(merged):
+    """
+    The parts of *merged* without notes, and its calls.
+    """
+    bare_message = without_notes(merged)
+    return [*bare_message.parts, *bare_message.tool_calls]
 
 
 def list_texts(*events):
@@ -52,27 +87,172 @@ def list_texts(*events):
     return [chunk.text for chunk in list(load_chunks(events))[:-1]]
 
 
-class TestText:
-    def test_pieces(self):
-        """
-        The text of all pieces once, as they come; then the item's other keys at its
-        end, and the response's.
-        """
-        events = [
-            added(BEGUN),
-            piece("Hel"),
-            piece("lo"),
-            event("output_text.done", text="Hello", output_index=0, content_index=0),
-            event("content_part.done", part=text("Hello"), output_index=0),
-            done(message("Hello")),
-            end(message("Hello")),
-        ]
+def own_tool(*pieces):
+    """
+    The events of a provider's own tool, with *pieces* about it, and its item.
+    """
+    kind = pieces[0]["type"].split(".")[1].removesuffix("_code")
+    whole = {"type": kind, "id": "x_1", "result": "iVBORw0KGgo="}
+    return (
+        [
+            added({"type": kind, "id": "x_1", "status": "in_progress"}),
+            *pieces,
+            event(f"{kind}.completed", output_index=0, item_id="x_1"),
+            done(whole),
+        ],
+        [whole],
+    )
 
-        assert ["Hel", "lo", ""] == list_texts(*events)
-        assert answer(message("Hello")) == collected(*events)
+
+class TestWhole:
+    """
+    A stream is its response, and is sent back as one.
+    """
+
+    @table(
+        "events, items",
+        {
+            "pieces of a text, which later events repeat": (
+                [
+                    added(BEGUN),
+                    piece("Hel"),
+                    piece("lo"),
+                    event("output_text.done", text="Hello", output_index=0),
+                    event("content_part.done", part=text("Hello"), output_index=0),
+                    done(message("Hello")),
+                ],
+                [message("Hello")],
+            ),
+            "blocks, whether they are announced or not": (
+                [
+                    added(BEGUN),
+                    piece("a"),
+                    event("content_part.done", part=text("a"), output_index=0),
+                    piece("b", number=1),
+                    event(
+                        "content_part.done",
+                        part=text("b"),
+                        output_index=0,
+                        content_index=1,
+                    ),
+                    piece("n", "refusal", number=2),
+                    piece("o", "refusal", number=2),
+                    event(
+                        "refusal.done", refusal="no", output_index=0, content_index=2
+                    ),
+                    done(message("a", "b", REFUSED)),
+                ],
+                [message("a", "b", REFUSED)],
+            ),
+            "texts of a thought, signed as at its end": (
+                [
+                    added(thought(encrypted_content="begin")),
+                    event("reasoning_summary_part.added", part={**SUMMARY, "text": ""}),
+                    thinking_piece("H"),
+                    thinking_piece("m."),
+                    event("reasoning_summary_text.done", text="Hm.", summary_index=0),
+                    event("reasoning_summary_part.done", part=SUMMARY, summary_index=0),
+                    thinking_piece("Aha!", number=1),
+                    piece("Hm.", "reasoning_text"),
+                    done(
+                        thought("Hm.", "Aha!", content=[CONTENT], encrypted_content="e")
+                    ),
+                    done(call(), 1),
+                ],
+                [
+                    thought("Hm.", "Aha!", content=[CONTENT], encrypted_content="e"),
+                    call(),
+                ],
+            ),
+            "texts of a thought that are announced like those of messages": (
+                [
+                    added(thought()),
+                    event(
+                        "content_part.added",
+                        part={**CONTENT, "text": ""},
+                        output_index=0,
+                    ),
+                    piece("Hm.", "reasoning_text"),
+                    event("content_part.done", part=CONTENT, output_index=0),
+                    done(thought(content=[CONTENT])),
+                    done(call(), 1),
+                ],
+                [thought(content=[CONTENT]), call()],
+            ),
+            "a thought in which not all is text": (
+                [
+                    added(thought()),
+                    thinking_piece("Hm."),
+                    done(thought(summary=[SUMMARY, HIDDEN], encrypted_content="s")),
+                    done(call(), 1),
+                ],
+                [thought(summary=[SUMMARY, HIDDEN], encrypted_content="s"), call()],
+            ),
+            "a thought that is only its signature": (
+                [
+                    added(thought()),
+                    done(thought(encrypted_content="s")),
+                    done(call(), 1),
+                ],
+                [thought(encrypted_content="s"), call()],
+            ),
+            "several texts without pieces": (
+                [done(thought("a", "b")), done(call(), 1)],
+                [thought("a", "b"), call()],
+            ),
+            "arguments, byte for byte": (
+                [
+                    added(call("f", id="fc_1", arguments="")),
+                    asked('{"q":'),
+                    asked(' "\\u00e9"}'),
+                    event(
+                        "function_call_arguments.done",
+                        arguments=ARGUMENTS,
+                        name="f",
+                        output_index=0,
+                    ),
+                    done(call("f", id="fc_1", arguments=ARGUMENTS)),
+                ],
+                [call("f", id="fc_1", arguments=ARGUMENTS)],
+            ),
+            "the input of a custom tool, which is not JSON": (
+                [
+                    added({**COMMAND, "input": ""}),
+                    asked("ls", kind="custom_tool_call_input"),
+                    asked(" -l", kind="custom_tool_call_input"),
+                    event("custom_tool_call_input.done", input="ls -l", output_index=0),
+                    done(COMMAND),
+                ],
+                [COMMAND],
+            ),
+            "what the provider's tools did: a search": own_tool(
+                event("web_search_call.searching", output_index=0)
+            ),
+            "code": own_tool(
+                event("code_interpreter_call_code.delta", delta="1+", output_index=0)
+            ),
+            "an image": own_tool(
+                event(
+                    "image_generation_call.partial_image",
+                    partial_image_b64="iVBO",
+                    partial_image_index=0,
+                    output_index=0,
+                )
+            ),
+        },
+    )
+    def test_is_the_response(self, events, items):
+        """
+        However the items came, and whether the response is repeated at the end or not.
+        """
+        merged = collected(*events, end(*items))
+
+        assert answer(*items) == merged
+        assert shown(answer(*items)) == shown(collected(*events))
+        assert items == dump([merged]).payload["input"]
 
     @pytest.mark.parametrize(
-        "fields",
+        "events",
         [
             [event("output_text.done", text="Hello", output_index=0)],
             [event("content_part.done", part=text("Hello"), output_index=0)],
@@ -83,231 +263,393 @@ class TestText:
             [added(message("Hello"))],
             [end(message("Hello"))],
             [added(BEGUN), piece("Hell"), end(message("Hello"))],
+            [piece("Hel"), done(message(content="Hello"))],
+            [done(message(content="Hello"))],
         ],
     )
-    def test_what_only_the_end_has(self, fields):
+    def test_what_only_the_end_has(self, events):
         """
         Where no pieces came, or not all, the end's text counts.
         """
-        assert "Hello" == collected(*fields).text
+        assert "Hello" == collected(*events).text
 
-    def test_another_end(self):
+    def test_as_it_comes(self):
         """
-        What was given can't be taken back; the text at the end is noted.
+        Pieces are given at once, and what is called before what it is called with.
         """
-        merged = collected(added(BEGUN), piece("Hello"), done(message("Bye")))
-
-        assert "Hello" == merged.text
-        assert text("Bye") == {**notes(merged.parts[0])["done"], "annotations": []}
-        assert "Hello" == dump([merged]).payload["input"][0]["content"][0]["text"]
-
-    def test_blocks(self):
-        """
-        Each block is a part, whether it is announced or not.
-        """
-        refused = {"type": "refusal", "refusal": "no"}
-        events = [
+        spoken_events = [
             added(BEGUN),
-            piece("a"),
-            event("content_part.done", part=text("a"), output_index=0),
-            piece("b", number=1),
-            event("content_part.done", part=text("b"), output_index=0, content_index=1),
-            piece("n", "refusal", number=2),
-            piece("o", "refusal", number=2),
-            event("refusal.done", refusal="no", output_index=0, content_index=2),
-            done(message("a", "b", refused)),
-            end(message("a", "b", refused)),
+            piece("Hel"),
+            piece("lo"),
+            done(message("Hello")),
+        ]
+        called = [added(call("f", arguments="")), asked("{"), asked("}")]
+
+        assert ["Hel", "lo", ""] == list_texts(*spoken_events)
+        assert [("c1", "f", ""), ("", "", "{"), ("", "", "}")] == [
+            (each.id, each.name, each.arguments)
+            for chunk in load_chunks(called)
+            for each in chunk.tool_calls
         ]
 
+
+class TestContent:
+    """
+    Pieces of an item are one part, or one call, in the places of the response.
+    """
+
+    @table(
+        "events, expected",
+        {
+            "pieces without a place are of what came last": (
+                [{"type": "response.output_text.delta", "delta": one} for one in "ab"],
+                [TextPart("ab", index=0)],
+            ),
+            "a character may be cut in two": (
+                [piece("a\ud83d"), piece("\ude00b"), piece("")],
+                [TextPart("a\U0001f600b", index=0)],
+            ),
+            "a thought that breaks off is signed as it began": (
+                [added(thought(encrypted_content="begin")), thinking_piece("Hm")],
+                [ReasoningPart("Hm", "begin", index=0)],
+            ),
+            "two calls at once": (
+                [
+                    added(call("f", arguments="")),
+                    added(call("g", call_id="c2", arguments=""), 1),
+                    asked("1", 0),
+                    asked("2", 1),
+                    asked("3", 0),
+                    asked("4", 1),
+                    done(call("g", call_id="c2", arguments="24"), 1),
+                    done(call("f", arguments="13")),
+                ],
+                [
+                    ToolCall("c1", "f", "13", index=0),
+                    ToolCall("c2", "g", "24", index=1),
+                ],
+            ),
+            "pieces of a call wait until its end has its id": (
+                [asked("{"), asked("}"), done(call(id="fc_1"))],
+                [ToolCall("c1", "f", "{}", index=0)],
+            ),
+            "also if it was announced without one": (
+                [added(call(call_id=None)), asked("{}"), done(call(id="fc_1"))],
+                [ToolCall("c1", "f", "{}", index=0)],
+            ),
+            "or until the end of the response": (
+                [asked("{}"), end(call(id="fc_1"))],
+                [ToolCall("c1", "f", "{}", index=0)],
+            ),
+            "and so do whole arguments": (
+                [
+                    event("function_call_arguments.done", arguments="{}"),
+                    end(call(id="fc_1")),
+                ],
+                [ToolCall("c1", "f", "{}", index=0)],
+            ),
+            "a call that never gets an id is numbered": (
+                [event("in_progress", response=response()), asked("{}")],
+                [ToolCall("resp_1_call_0", "", "{}", index=0)],
+            ),
+            "where ids differ from event to event, places decide": (
+                [
+                    added(message(id="x")),
+                    {**piece("a"), "item_id": "y"},
+                    {**piece("b"), "item_id": "z"},
+                    done(message("ab", id="w")),
+                    end(message("ab", id="v")),
+                ],
+                [TextPart("ab", index=0)],
+            ),
+            "where places are the same, ids decide": (
+                [
+                    added(thought()),
+                    thinking_piece("a", item_id="rs_1"),
+                    done(thought("a")),
+                    added(BEGUN),
+                    piece("b", item_id="msg_1"),
+                    done(message("b")),
+                    end(thought("a"), message("b")),
+                ],
+                [ReasoningPart("a", index=0), TextPart("b", index=1)],
+            ),
+            "an item that is announced twice is given once": (
+                [
+                    *(added(BEGUN), piece("a")),
+                    *(added(BEGUN), piece("a"), done(message("a"))),
+                    *(done(message("a")), end(message("a"))),
+                ],
+                [TextPart("aa", index=0)],
+            ),
+            "after an item that is done, another one may have its place": (
+                [done(call()), done(call("g", call_id="c2"))],
+                [
+                    ToolCall("c1", "f", "{}", index=0),
+                    ToolCall("c2", "g", "{}", index=1),
+                ],
+            ),
+            "pieces with the id of an item that is done are of another one": (
+                [
+                    *(added(BEGUN), piece("a"), done(message("a"))),
+                    *[piece(one, item_id="msg_1", new=one) for one in "bcd"],
+                ],
+                [TextPart("a", index=0), TextPart("bcd", index=1)],
+            ),
+            "after a call that waited, and is done, a piece is of another call": (
+                [
+                    added(BEGUN),
+                    *(added(call(), 1), asked("{", 1), done(call(arguments="{"), 1)),
+                    *(done(message("a")), asked("}", 1)),
+                ],
+                [
+                    TextPart("a", index=0),
+                    ToolCall("c1", "f", "{", index=1),
+                    ToolCall("response_call_2", "", "}", index=2),
+                ],
+            ),
+            "the response may have an item more than came": (
+                [
+                    done(message("x", id="b"), 1),
+                    end(
+                        message("x", id="b"),
+                        {
+                            "type": "message",
+                            "role": "assistant",
+                            "content": [text("y")],
+                        },
+                    ),
+                ],
+                [TextPart("x", index=0), TextPart("y", index=1)],
+            ),
+            "what comes while a message is open waits for it, whatever it is": (
+                [
+                    added(message(id="msg_1"), 0),
+                    added(call(), 1),
+                    asked("x", 1),
+                    added(message(id="msg_2"), 2),
+                    piece("c", at=2),
+                    piece("a", at=0),
+                    done(message("c", id="msg_2"), 2),
+                    piece("b", at=0, number=1),
+                    done(message("a", "b", id="msg_1"), 0),
+                ],
+                [
+                    TextPart("a", index=0),
+                    TextPart("b", index=1),
+                    TextPart("c", index=3),
+                    ToolCall("c1", "f", "x", index=2),
+                ],
+            ),
+        },
+    )
+    def test_events(self, events, expected):
+        """
+        The parts of the message, and its calls.
+        """
+        assert expected == shown(collected(*events))
+
+    @table(
+        "events, items",
+        {
+            "an item that is done late stands where it stood": (
+                [
+                    added({"type": "mcp_list_tools", "id": "mcpl_0"}, 0),
+                    added({"type": "mcp_list_tools", "id": "mcpl_1"}, 1),
+                    done({"type": "mcp_list_tools", "id": "mcpl_1", "tools": []}, 1),
+                    *(added(BEGUN, 2), piece("a", at=2), done(message("a"), 2)),
+                    end(
+                        {"type": "mcp_list_tools", "id": "mcpl_0", "tools": [{}]},
+                        {"type": "mcp_list_tools", "id": "mcpl_1", "tools": []},
+                        message("a"),
+                    ),
+                ],
+                [
+                    {"type": "mcp_list_tools", "id": "mcpl_0", "tools": [{}]},
+                    {"type": "mcp_list_tools", "id": "mcpl_1", "tools": []},
+                    message("a"),
+                ],
+            ),
+            "an item that is done while a message is open does not divide it": (
+                [
+                    *(added(SEARCH, 0), added(BEGUN, 1), piece("a", at=1)),
+                    *(done(SEARCH, 0), piece("b", at=1), done(message("ab"), 1)),
+                ],
+                [SEARCH, message("ab")],
+            ),
+            "a made-up id is left out": (
+                [event("in_progress", response=response()), asked("{}")],
+                [{"type": "function_call", "name": "", "arguments": "{}"}],
+            ),
+            "a stream that goes on after a pause has no beginning": (
+                [
+                    thinking_piece("a", 3, item_id="rs_1"),
+                    piece("b", at=4, item_id="msg_1"),
+                    piece("c", at=4, item_id="msg_1"),
+                ],
+                [
+                    thought("a"),
+                    {
+                        "type": "message",
+                        "id": "msg_1",
+                        "role": "assistant",
+                        "content": [{"type": "output_text", "text": "bc"}],
+                    },
+                ],
+            ),
+            "a thought that breaks off": (
+                [
+                    added(thought(encrypted_content="begin")),
+                    *(thinking_piece("Hm"), done(call(), 1)),
+                ],
+                [thought("Hm", encrypted_content="begin"), call()],
+            ),
+        },
+    )
+    def test_goes_back(self, events, items):
+        """
+        The items that are sent back.
+        """
+        assert items == dump([collected(*events)]).payload["input"]
+
+    @table(
+        "events, part, noted",
+        {
+            "a text": (
+                [added(BEGUN), piece("Hello"), done(message("Bye"))],
+                TextPart("Hello", index=0),
+                text("Bye"),
+            ),
+            "a thought, which keeps its signature": (
+                [
+                    *(added(thought()), thinking_piece("Hm")),
+                    done(thought("Aha!", encrypted_content="s")),
+                ],
+                ReasoningPart("Hm", "s", index=0),
+                {"type": "summary_text", "text": "Aha!"},
+            ),
+            "a thought that has no text then": (
+                [
+                    *(added(thought()), thinking_piece("Hm")),
+                    done(thought(summary=[HIDDEN], encrypted_content="s")),
+                ],
+                ReasoningPart("Hm", "s", index=0),
+                HIDDEN,
+            ),
+            "arguments": (
+                [added(call()), asked("{}"), done(call(arguments="[]"))],
+                ToolCall("c1", "f", "{}", index=0),
+                "[]",
+            ),
+        },
+    )
+    def test_another_end(self, events, part, noted):
+        """
+        What was given can't be taken back; what the end has instead is noted.
+        """
+        merged = collected(*events)
+        found = [*merged.parts, *merged.tool_calls]
+
+        assert [part] == shown(merged)
+        assert noted == thaw(notes(found[0])["done"])
+
+    @table(
+        "events, paths",
+        {
+            "in a text": (
+                [piece("a\ud83d"), piece("b"), piece("\ud83d")],
+                ["output[0].content[0].text"],
+            ),
+            "in a text that its end repeats": (
+                [
+                    *(piece("a\ud83d"), piece("b"), piece("\ud83d")),
+                    done(message("a\ud83db\ud83d")),
+                ],
+                ["output[0].content[0].text"],
+            ),
+            "in a text that only its end has": (
+                [event("refusal.done", refusal="a\ud800", output_index=0)],
+                ["output[0].content[0].refusal"],
+            ),
+            "in arguments": (
+                [added(call(arguments="")), asked('"\ud83d'), asked('"')],
+                ["output[0].arguments"],
+            ),
+            "in other keys of ends": (
+                [
+                    *(done(message("a"), 0), done(thought("\ud800"), 1)),
+                    done(call(name="\ud800"), 2),
+                    done({"type": "program", "code": "\ud800"}, 3),
+                ],
+                ["output[1].summary[0].text", "output[2].name", "output[3].code"],
+            ),
+        },
+    )
+    def test_mended(self, events, paths):
+        """
+        Half of a surrogate pair is mended, and its path is noted once.
+        """
         merged = collected(*events)
 
-        assert [TextPart, TextPart, RefusalPart] == list(map(type, merged.parts))
-        assert ["a", "b", "no"] == [part.text for part in merged.parts]
-        assert answer(message("a", "b", refused)) == merged
+        assert paths == sorted(notes(merged)["mended"])
+        assert "\ufffd" in str(merged)
 
     def test_annotations(self):
         """
         Come with the end; of what has none, as they came.
         """
-        cited = {"type": "url_citation", "url": "https://a.b"}
         pieces = [
             added(BEGUN),
             piece("a"),
             event(
                 "output_text.annotation.added",
-                annotation=cited,
+                annotation=CITED,
                 annotation_index=0,
                 output_index=0,
                 content_index=0,
             ),
         ]
-        whole = message(text("a", annotations=[cited]))
+        whole = message(text("a", annotations=[CITED]))
 
         for events in ([*pieces, done(whole)], pieces):
             (part,) = collected(*events).parts
-            assert (cited,) == notes(part)["keys"]["annotations"]
+            assert (CITED,) == notes(part)["keys"]["annotations"]
 
-    def test_surrogates(self):
+    def test_nothing_before_its_time(self):
         """
-        A character cut in two is put together again; half of one that is left
-        is mended, and noted once.
+        A text is given when its message is the first that is open, and not before.
         """
-        whole = [piece("a\ud83d"), piece("\ude00b"), piece("")]
-        broken = [piece("a\ud83d"), piece("b"), piece("\ud83d")]
-
-        for last in ([], [done(message("a\ud83db\ud83d"))]):
-            mended = collected(*broken, *last)
-            assert "a\ufffdb\ufffd" == mended.text
-            assert ("output[0].content[0].text",) == notes(mended)["mended"]
-
-        assert "a😀b" == collected(*whole).text
-        assert "mended" not in notes(collected(*whole))
-
-    def test_surrogates_at_the_end(self):
-        """
-        Also where only the end of a text has it.
-        """
-        merged = collected(event("refusal.done", refusal="a\ud800", output_index=0))
-
-        assert "a\ufffd" == merged.refusal
-        assert ("output[0].content[0].refusal",) == notes(merged)["mended"]
-
-    def test_mended_elsewhere(self):
-        """
-        So are the other keys of the end.
-        """
-        merged = collected(
-            done(message("a"), 0),
-            done(thought("\ud800"), 1),
-            done(call(name="\ud800"), 2),
-            done({"type": "program", "code": "\ud800"}, 3),
-        )
-
-        assert {"output[1].summary[0].text", "output[2].name", "output[3].code"} == {
-            *notes(merged)["mended"]
-        }
-
-    def test_without_places(self):
-        """
-        Pieces without a place are of what came last.
-        """
-        kind = "response.output_text.delta"
-
-        assert "ab" == collected(*[{"type": kind, "delta": one} for one in "ab"]).text
-
-
-class TestThoughts:
-    def test_pieces(self):
-        """
-        Each text is a part; signed, once, with the keys of the end.
-        """
-        whole = thought(
-            "Hm.",
-            "Aha!",
-            content=[{"type": "reasoning_text", "text": "x"}],
-            encrypted_content="end",
-        )
-        part = {"type": "summary_text", "text": "Hm."}
         events = [
-            added(thought(encrypted_content="begin")),
-            event("reasoning_summary_part.added", part={**part, "text": ""}),
-            piece("H", "reasoning_summary_text"),
-            piece("m.", "reasoning_summary_text"),
-            event("reasoning_summary_text.done", text="Hm.", summary_index=0),
-            event("reasoning_summary_part.done", part=part, summary_index=0),
-            piece("Aha!", "reasoning_summary_text", number=1),
-            piece("x", "reasoning_text"),
-            done(whole),
-            done(call(), 1),
+            added(message(id="msg_1"), 0),
+            *(added(message(id="msg_2"), 2), piece("c", at=2), piece("a", at=0)),
+            piece("b", at=0, number=1),
         ]
 
-        merged = collected(*events, end(whole, call()))
+        assert ["a", "b"] == [each for each in list_texts(*events) if each][:2]
 
-        assert ["Hm.", "Aha!", "x"] == [part.text for part in merged.parts]
-        assert ["", "", "end"] == [part.signature for part in merged.parts]
-        assert answer(whole, call()) == merged
-
-    def test_announced_texts(self):
+    def test_announced_without_content(self):
         """
-        Texts of thoughts are announced like those of messages.
+        A message may be announced without content, and then the stream ends.
         """
-        part = {"type": "reasoning_text", "text": "Hm."}
-        whole = thought(content=[part])
-        events = [
-            added(thought()),
-            event("content_part.added", part={**part, "text": ""}, output_index=0),
-            piece("Hm.", "reasoning_text"),
-            event("content_part.done", part=part, output_index=0),
-            done(whole),
-        ]
+        empty = {"type": "message", "role": "assistant", "id": "msg_1"}
+        merged = collected(added(empty))
+        chunks, error = given_before([added(empty), done(empty)], DecodeError)
 
-        assert answer(whole).parts == collected(*events).parts
+        assert () == merged.parts
+        assert "interrupted" == merged.response.finish_reason
+        assert ["$[1].item.content"] == [each.path for each in error.problems]
+        assert "interrupted" == concat(chunks).response.finish_reason
 
-    def test_nothing_in_pieces(self):
-        """
-        What follows a thought of several texts stands behind all of them.
-        """
-        items = [thought("a", "b"), call()]
-        merged = collected(*[done(item, at) for at, item in enumerate(items)])
 
-        assert [0, 1, 2] == [each.index for each in (*merged.parts, *merged.tool_calls)]
-
-    def test_nothing_but_a_signature(self):
-        """
-        A thought that is not shown is one part.
-        """
-        whole = thought(encrypted_content="s")
-
-        (part,) = collected(added(thought()), done(whole)).parts
-
-        assert ("", "s") == (part.text, part.signature)
-
-    def test_broken_off(self):
-        """
-        Without an end, with the keys of the beginning.
-        """
-        merged = collected(
-            added(thought(encrypted_content="begin")),
-            piece("Hm", "reasoning_summary_text"),
-        )
-
-        assert ("Hm", "begin") == (merged.reasoning, merged.parts[0].signature)
-        assert (
-            thought("Hm", encrypted_content="begin")
-            == dump([merged, AssistantMessage("a")]).payload["input"][0]
-        )
-
-    def test_another_end(self):
-        """
-        What is signed is signed, whatever was given of it.
-        """
-        merged = collected(
-            added(thought()),
-            piece("Hm", "reasoning_summary_text"),
-            done(thought("Aha!", encrypted_content="s")),
-        )
-
-        assert ("Hm", "s") == (merged.reasoning, merged.parts[0].signature)
-        assert "Aha!" == notes(merged.parts[0])["done"]["text"]
-
-    def test_another_end_without_text(self):
-        """
-        Also if what the end has in its place is not text.
-        """
-        merged = collected(
-            added(thought()),
-            piece("Hm", "reasoning_summary_text"),
-            done(thought(summary=[{"type": "hidden"}], encrypted_content="s")),
-        )
-
-        assert ("Hm", "s") == (merged.reasoning, merged.parts[0].signature)
-        assert {"type": "hidden"} == dict(notes(merged.parts[0])["done"])
+class TestLateThoughts:
+    """
+    A thought may end, or even go on, after pieces of the output that it led to.
+    """
 
     @pytest.mark.parametrize("pieces", [["H", "m."], []])
     def test_ends_late(self, pieces):
         """
-        What a thought led to is given at once, though the thought's end comes
-        last; both are in their places.
+        What a thought led to is given at once; both are in their places.
         """
         summary = ["".join(pieces)] if pieces else []
         asked_for = call("f", id="fc_1", arguments="{}")
@@ -318,15 +660,10 @@ class TestThoughts:
         ]
         events = [
             added(thought()),
-            *(piece(each, "reasoning_summary_text") for each in pieces),
-            added(BEGUN, 1),
-            piece("Ye", at=1),
-            piece("s.", at=1),
-            done(whole[1], 1),
+            *map(thinking_piece, pieces),
+            *(added(BEGUN, 1), piece("Ye", at=1), piece("s.", at=1), done(whole[1], 1)),
             added({**asked_for, "arguments": ""}, 2),
-            asked("{}", 2),
-            done(asked_for, 2),
-            done(whole[0], 0),
+            *(asked("{}", 2), done(asked_for, 2), done(whole[0], 0)),
         ]
         before_the_end = list(load_chunks(events[:-1]))[:-1]
         chunks = list(load_chunks([*events, end(*whole)]))
@@ -343,498 +680,109 @@ class TestThoughts:
         assert whole == dump([merged]).payload["input"]
         assert bare(answer(*whole)) == bare(merged.replace(content=in_places(merged)))
 
-    def test_ends_late_in_a_second_text(self):
-        """
-        What the end then has more is of the last text.
-        """
-        whole = [thought("Hm.", "Aha!", encrypted_content="c2ln"), message("Yes.")]
-        events = [
-            added(thought()),
-            piece("Hm.", "reasoning_summary_text"),
-            piece("Ah", "reasoning_summary_text", number=1),
-            added(BEGUN, 1),
-            piece("Yes.", at=1),
-            done(whole[1], 1),
-            done(whole[0], 0),
-        ]
-
-        merged = collected(*events, end(*whole))
-        (hm, yes) = dump([merged]).payload["input"]
-
-        assert "Hm.Aha!" == "".join(each["text"] for each in hm["summary"])
-        assert "c2ln" == hm["encrypted_content"]
-        assert message("Yes.") == yes
-
-    def test_goes_on_late(self):
-        """
-        Nothing is lost of a thought that goes on between the pieces of what is
-        behind it, nor is that torn.
-        """
-        events = [
-            added(thought()),
-            piece("H", "reasoning_summary_text"),
-            added(BEGUN, 1),
-            piece("Ye", at=1),
-            piece("m", "reasoning_summary_text"),
-            piece("s.", at=1),
-            done(message("Yes."), 1),
-            done(thought("Hm.", encrypted_content="c2ln")),
-        ]
-        merged = collected(*events)
-        (hm, yes) = dump([merged]).payload["input"]
-
-        assert ["Yes."] == [part.text for part in merged.parts if part.kind == "text"]
-        assert "Hm." == "".join(each["text"] for each in hm["summary"])
-        assert message("Yes.") == yes
-
     @pytest.mark.parametrize("regrouped", [False, True])
-    def test_content_goes_on_late(self, regrouped):
+    @table(
+        "first, late, whole",
+        {
+            "the rest of a second text comes with the end": (
+                [thinking_piece("Hm."), thinking_piece("Ah", number=1)],
+                [],
+                thought("Hm.", "Aha!", encrypted_content="c2ln"),
+            ),
+            "a summary goes on": (
+                [thinking_piece("H")],
+                [thinking_piece("m")],
+                thought("Hm.", encrypted_content="c2ln"),
+            ),
+            "a content goes on, and is content": (
+                [piece("H", "reasoning_text")],
+                [piece(each, "reasoning_text") for each in ("m", ".")],
+                thought(content=[CONTENT]),
+            ),
+        },
+    )
+    def test_goes_on_late(self, first, late, whole, regrouped):
         """
-        Each piece of a thought's content that comes late is content, too.
+        Nothing is lost of the thought, nor is what stands behind it torn.
         """
-        texts = [{"type": "reasoning_text", "text": "Hm..."}]
-        whole = [thought(content=texts), message("Yes.")]
         events = [
-            added(thought()),
-            piece("H", "reasoning_text"),
-            added(BEGUN, 1),
-            piece("Yes.", at=1),
-            piece("m.", "reasoning_text"),
-            piece(".", "reasoning_text"),
-            piece(".", "reasoning_text"),
-            done(whole[1], 1),
-            done(whole[0]),
+            *(added(thought()), *first, added(BEGUN, 1), piece("Ye", at=1), *late),
+            *(piece("s.", at=1), done(message("Yes."), 1), done(whole)),
         ]
-        merged = concat(load_chunks(events), regroup_by_index=regrouped)
+        merged: Any = concat(load_chunks(events), regroup_by_index=regrouped)
         (hm, yes) = dump([merged]).payload["input"]
 
-        assert {"reasoning_text"} == {each["type"] for each in hm["content"]}
-        assert "Hm..." == "".join(each["text"] for each in hm["content"])
-        assert [] == hm["summary"]
+        for where in ("summary", "content"):
+            assert "".join(each["text"] for each in whole.get(where, ())) == "".join(
+                each["text"] for each in hm.get(where, ())
+            )
+        assert {each["type"] for each in hm.get("content", ())} <= {"reasoning_text"}
+        assert whole.get("encrypted_content") == hm.get("encrypted_content")
         assert message("Yes.") == yes
-
-    def test_what_is_no_text(self):
-        """
-        Is kept in its place, and the last text is signed.
-        """
-        odd = {"type": "hidden", "x": 1}
-        whole = thought(
-            summary=[{"type": "summary_text", "text": "Hm."}, odd],
-            encrypted_content="s",
-        )
-
-        merged = collected(
-            added(thought()),
-            piece("Hm.", "reasoning_summary_text"),
-            done(whole),
-            done(call(), 1),
-        )
-
-        assert [whole, call()] == dump([merged]).payload["input"]
-        assert ("Hm.", "s") == (merged.reasoning, merged.parts[0].signature)
+        assert ["Yes."] == [part.text for part in merged.parts if part.kind == "text"]
 
 
-class TestCalls:
-    def test_pieces(self):
-        """
-        Arguments byte for byte, in the places of the response.
-        """
-        events = [
-            added(call("f", id="fc_1", arguments="")),
-            asked('{"q":'),
-            asked(' "\\u00e9"}'),
-            event(
-                "function_call_arguments.done",
-                arguments='{"q": "\\u00e9"}',
-                name="f",
-                output_index=0,
+class TestBrokenOff:
+    @table(
+        "events, raw, pieces",
+        {
+            "texts in pieces are joined": (
+                [
+                    added({"type": "code_interpreter_call", "id": "ci_1"}),
+                    *[
+                        event(
+                            "code_interpreter_call_code.delta",
+                            delta=one,
+                            output_index=0,
+                        )
+                        for one in "1+"
+                    ],
+                ],
+                {"type": "code_interpreter_call", "id": "ci_1"},
+                {"response.code_interpreter_call_code.delta": "1+"},
             ),
-            done(call("f", id="fc_1", arguments='{"q": "\\u00e9"}')),
-            end(call("f", id="fc_1", arguments='{"q": "\\u00e9"}')),
-        ]
-
-        assert answer(call("f", id="fc_1", arguments='{"q": "\\u00e9"}')) == (
-            collected(*events)
-        )
-
-    def test_in_turn(self):
-        """
-        Two calls at once, each its own.
-        """
-        merged = collected(
-            added(call("f", arguments="")),
-            added(call("g", call_id="c2", arguments=""), 1),
-            asked("1", 0),
-            asked("2", 1),
-            asked("3", 0),
-            asked("4", 1),
-            done(call("g", call_id="c2", arguments="24"), 1),
-            done(call("f", arguments="13")),
-        )
-
-        assert [("c1", "f", "13", 0), ("c2", "g", "24", 1)] == [
-            (each.id, each.name, each.arguments, each.index)
-            for each in merged.tool_calls
-        ]
-
-    def test_as_they_come(self):
-        """
-        What is called is known before what it is called with.
-        """
-        events = [added(call("f", arguments="")), asked("{"), asked("}")]
-
-        assert [("c1", "f", ""), ("", "", "{"), ("", "", "}")] == [
-            (each.id, each.name, each.arguments)
-            for chunk in load_chunks(events)
-            for each in chunk.tool_calls
-        ]
-
-    def test_custom(self):
-        """
-        Custom tools have an input that is not JSON.
-        """
-        whole = {**call("run", type="custom_tool_call", id="ctc_1"), "input": "ls -l"}
-        del whole["arguments"]
-        events = [
-            added({**whole, "input": ""}),
-            asked("ls", kind="custom_tool_call_input"),
-            asked(" -l", kind="custom_tool_call_input"),
-            event("custom_tool_call_input.done", input="ls -l", output_index=0),
-            done(whole),
-            end(whole),
-        ]
-
-        merged = collected(*events)
-
-        assert "custom" == merged.tool_calls[0].type
-        assert answer(whole) == merged
-
-    @pytest.mark.parametrize(
-        "events",
-        [
-            [asked("{"), asked("}"), done(call(id="fc_1"))],
-            [added(call(call_id=None)), asked("{}"), done(call(id="fc_1"))],
-            [asked("{}"), end(call(id="fc_1"))],
-            [
-                event("function_call_arguments.done", arguments="{}"),
-                end(call(id="fc_1")),
-            ],
-        ],
+            "of others the last one stands": (
+                [
+                    added({"type": "image_generation_call", "id": "ig_1"}),
+                    *[
+                        event(
+                            "image_generation_call.partial_image",
+                            partial_image_b64=each,
+                            output_index=0,
+                        )
+                        for each in ("iVBO", "iVBORw0K")
+                    ],
+                ],
+                {"type": "image_generation_call", "id": "ig_1"},
+                {
+                    "response.image_generation_call.partial_image": {
+                        "partial_image_b64": "iVBORw0K"
+                    }
+                },
+            ),
+            "whatever the pieces are": (
+                [
+                    added({"type": "program"}),
+                    event("program.code", delta={"a": 1}, output_index=0),
+                    event("program.code", delta="1", output_index=0),
+                    event("program.out\ud800", x=[1], output_index=0),
+                ],
+                {"type": "program"},
+                {
+                    "response.program.code": "1",
+                    "response.program.out\ufffd": {"x": [1]},
+                },
+            ),
+        },
     )
-    def test_not_announced(self, events):
+    def test_own_tools(self, events, raw, pieces):
         """
-        Pieces of a call wait until its id is known.
+        An item of a provider's own tool without an end has its pieces as a note.
         """
-        (merged,) = collected(*events).tool_calls
+        (part,) = collected(*events).parts
 
-        assert ("c1", "f", "{}") == (merged.id, merged.name, merged.arguments)
-
-    def test_never_announced(self):
-        """
-        An id is made up for a call that never gets one, and not sent back.
-        """
-        merged = collected(event("in_progress", response=response()), asked("{}"))
-
-        assert ["resp_1_call_0"] == [each.id for each in merged.tool_calls]
-        assert [{"type": "function_call", "name": "", "arguments": "{}"}] == dump(
-            [merged]
-        ).payload["input"]
-
-    def test_another_end(self):
-        """
-        What was given can't be taken back; the arguments at the end are noted.
-        """
-        (merged,) = collected(
-            added(call()), asked("{}"), done(call(arguments="[]"))
-        ).tool_calls
-
-        assert "{}" == merged.arguments
-        assert "[]" == notes(merged)["done"]
-
-    def test_surrogates(self):
-        """
-        Arguments are mended like texts.
-        """
-        merged = collected(added(call(arguments="")), asked('"\ud83d'), asked('"'))
-
-        assert '"\ufffd"' == merged.tool_calls[0].arguments
-        assert ("output[0].arguments",) == notes(merged)["mended"]
-
-
-class TestBuiltIn:
-    @pytest.mark.parametrize(
-        "pieces",
-        [
-            [event("web_search_call.searching", output_index=0)],
-            [event("code_interpreter_call_code.delta", delta="1+", output_index=0)],
-            [
-                event(
-                    "image_generation_call.partial_image",
-                    partial_image_b64="iVBO",
-                    partial_image_index=0,
-                    output_index=0,
-                )
-            ],
-        ],
-    )
-    def test_pieces(self, pieces):
-        """
-        What a provider's own tool did is given as it is in the end, once.
-        """
-        kind = pieces[0]["type"].split(".")[1].removesuffix("_code")
-        whole = {"type": kind, "id": "x_1", "result": "iVBORw0KGgo="}
-        events = [
-            added({"type": kind, "id": "x_1", "status": "in_progress"}),
-            *pieces,
-            event(f"{kind}.completed", output_index=0, item_id="x_1"),
-            done(whole),
-        ]
-
-        merged = collected(*events, end(whole))
-
-        assert (UnknownPart(whole, source="openai_responses", index=0),) == merged.parts
-        assert answer(whole) == merged
-
-    def test_broken_off(self):
-        """
-        Without an end, the pieces are noted.
-        """
-        begun = {"type": "code_interpreter_call", "id": "ci_1"}
-        image = {"type": "image_generation_call", "id": "ig_1"}
-        (code, drawn) = collected(
-            added(begun),
-            event("code_interpreter_call_code.delta", delta="1", output_index=0),
-            event("code_interpreter_call_code.delta", delta="+", output_index=0),
-            added(image, 1),
-            *[
-                event(
-                    "image_generation_call.partial_image",
-                    partial_image_b64=each,
-                    output_index=1,
-                )
-                for each in ("iVBO", "iVBORw0K")
-            ],
-        ).parts
-
-        assert begun == code.raw
-        assert {"response.code_interpreter_call_code.delta": "1+"} == notes(code)[
-            "pieces"
-        ]
-        assert {"partial_image_b64": "iVBORw0K"} == notes(drawn)["pieces"][
-            "response.image_generation_call.partial_image"
-        ]
-
-    def test_broken_off_oddly(self):
-        """
-        Whatever the pieces are.
-        """
-        kind = "program.code"
-        (part,) = collected(
-            added({"type": "program"}),
-            event(kind, delta={"a": 1}, output_index=0),
-            event(kind, delta="1", output_index=0),
-            event("program.out\ud800", x=[1], output_index=0),
-        ).parts
-
-        assert {
-            "response.program.code": "1",
-            "response.program.out\ufffd": {"x": (1,)},
-        } == {**notes(part)["pieces"]}
-
-    def test_done_late(self):
-        """
-        An item that is done late is given late, and stands where it stood.
-        """
-        lists = [{"type": "mcp_list_tools", "id": f"mcpl_{at}"} for at in (0, 1)]
-        ended = [{**each, "tools": [{"name": "t"}]} for each in lists]
-        events = [
-            added(lists[0], 0),
-            added(lists[1], 1),
-            done(ended[1], 1),
-            added(BEGUN, 2),
-            piece("a", at=2),
-            done(message("a"), 2),
-        ]
-
-        merged = collected(*events, end(*ended, message("a")))
-
-        assert "a" in list_texts(*events)
-        assert [1, 2, 0] == [part.index for part in merged.parts]
-        assert [*ended, message("a")] == dump([merged]).payload["input"]
-
-    def test_done_between_pieces(self):
-        """
-        An item that is done while a message is open waits for it, and does not divide
-        it.
-        """
-        search = {"type": "web_search_call", "id": "ws_1"}
-        merged = collected(
-            added(search, 0),
-            added(BEGUN, 1),
-            piece("a", at=1),
-            done(search, 0),
-            piece("b", at=1),
-            done(message("ab"), 1),
-        )
-
-        assert ["text", "unknown"] == [part.kind for part in merged.parts]
-        assert [search, message("ab")] == dump([merged]).payload["input"]
-
-    def test_nothing_before_its_time(self):
-        """
-        What comes while a message is open waits for it, whatever it is.
-        """
-        events = [
-            added(message(id="msg_1"), 0),
-            added(call(), 1),
-            asked("x", 1),
-            added(message(id="msg_2"), 2),
-            piece("c", at=2),
-            piece("a", at=0),
-            done(message("c", id="msg_2"), 2),
-            piece("b", at=0, number=1),
-            done(message("a", "b", id="msg_1"), 0),
-        ]
-
-        merged = collected(*events)
-
-        assert "abc" == merged.text
-        assert [0, 1, 3] == [part.index for part in merged.parts]
-        assert [2] == [each.index for each in merged.tool_calls]
-        assert ["a", "b"] == [each for each in list_texts(*events[:8]) if each][:2]
-
-
-class TestItems:
-    def test_other_ids(self):
-        """
-        Where ids differ from event to event, places decide.
-        """
-        merged = collected(
-            added(message(id="x")),
-            {**piece("a"), "item_id": "y"},
-            {**piece("b"), "item_id": "z"},
-            done(message("ab", id="w")),
-            end(message("ab", id="v")),
-        )
-
-        assert (TextPart("ab", index=0),) == bare_parts(merged)
-
-    def test_one_place_for_all(self):
-        """
-        Where places are the same, ids decide.
-        """
-        merged = collected(
-            added(thought()),
-            {**piece("a", "reasoning_summary_text"), "item_id": "rs_1"},
-            done(thought("a")),
-            added(BEGUN),
-            {**piece("b"), "item_id": "msg_1"},
-            done(message("b")),
-            end(thought("a"), message("b")),
-        )
-
-        assert (ReasoningPart("a", index=0), TextPart("b", index=1)) == bare_parts(
-            merged
-        )
-
-    def test_again(self):
-        """
-        An item that is announced twice is given once.
-        """
-        events = [added(BEGUN), piece("a"), done(message("a"))]
-        merged = collected(*events[:2], *events, *events[2:], end(message("a")))
-
-        assert "aa" == merged.text
-        assert 1 == len(merged.parts)
-
-    def test_another_in_its_place(self):
-        """
-        After one that is done, another one may have its place.
-        """
-        merged = collected(done(call()), done(call("g", call_id="c2")))
-
-        assert ["f", "g"] == [each.name for each in merged.tool_calls]
-
-    def test_goes_on_after_its_end(self):
-        """
-        Pieces with the id of an item that is done are of another one, which is one
-        however many there are.
-        """
-        named = {"item_id": "msg_1"}
-        pieces = [piece(each, **named, new=each) for each in "bcd"]
-        merged = collected(added(BEGUN), piece("a"), done(message("a")), *pieces)
-
-        assert ("a", "bcd") == tuple(part.text for part in merged.parts)
-
-    def test_waits_and_is_done_before_its_turn(self):
-        """
-        After a call that waited, and is done, a piece is of another call.
-        """
-        late = [added(call(), 1), asked("{", 1), done(call(arguments="{"), 1)]
-        whole = [added(BEGUN), *late, done(message("a"))]
-        merged = collected(*whole, asked("}", 1))
-
-        assert ["{", "}"] == [each.arguments for each in merged.tool_calls]
-
-    def test_only_in_the_whole_response(self):
-        """
-        An item that came in pieces is one of those in the whole response, and
-        the others are new.
-        """
-        other = message("y")
-        del other["id"]
-        merged = collected(
-            done(message("x", id="b"), 1), end(message("x", id="b"), other)
-        )
-
-        assert ["x", "y"] == [part.text for part in merged.parts]
-
-    def test_nothing_announced(self):
-        """
-        A stream that goes on after a pause has no beginning.
-        """
-        events = [
-            {**piece("a", "reasoning_summary_text", 3), "item_id": "rs_1"},
-            {**piece("b", at=4), "item_id": "msg_1"},
-            {**piece("c", at=4), "item_id": "msg_1"},
-        ]
-
-        merged = collected(*events)
-
-        assert ("a", "bc") == (merged.reasoning, merged.text)
-        assert ["rs_1", "msg_1"] == [
-            each["id"] for each in dump([merged]).payload["input"]
-        ]
-
-    def test_a_text_and_no_list(self):
-        """
-        The end's content may be a text.
-        """
-        whole = message(content="Hello")
-        for events in ([piece("Hel"), done(whole)], [done(whole)]):
-            assert "Hello" == collected(*events).text
-
-    def test_nothing_announced_and_no_end(self):
-        """
-        A message may be announced without content, and then the stream ends.
-        """
-        kinds = ("output_item.added", "output_item.done")
-        empty = {"type": "message", "role": "assistant", "id": "msg_1"}
-        first, last = [event(kind, item=empty, output_index=0) for kind in kinds]
-        merged = collected(first)
-        chunks, error = given_before([first, last], DecodeError)
-
-        assert () == merged.parts
-        assert "interrupted" == merged.response.finish_reason
-        assert ["$[1].item.content"] == [each.path for each in error.problems]
-        assert "interrupted" == concat(chunks).response.finish_reason
-
-
-def bare_parts(one):
-    """
-    The parts of *one* without notes.
-    """
-    return tuple(type(part)(part.text, index=part.index) for part in one.parts)
+        assert raw == part.raw
+        assert pieces == thaw(notes(part)["pieces"])
 
 
 class TestResponse:
