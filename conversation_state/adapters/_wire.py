@@ -141,7 +141,7 @@ class DuplicateKeyError(ValueError):
 
 def parse_arguments(text: str, *, unique_keys: bool = True) -> Any:
     """
-    The JSON value of *text*, the arguments of a call.
+    The JSON value of *text*, such as the arguments of a call.
 
     Raises:
         DuplicateKeyError:
@@ -154,7 +154,7 @@ def parse_arguments(text: str, *, unique_keys: bool = True) -> Any:
     try:
         return _DECODERS[unique_keys].decode(text)
     except RecursionError:
-        msg = "the arguments are nested too deep"
+        msg = "it is nested too deep"
         raise ValueError(msg) from None
 
 

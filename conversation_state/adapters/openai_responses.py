@@ -86,8 +86,7 @@ Source:
 
 from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters._responses._dump import dump, dump_tools
-from conversation_state.adapters._responses._load import load
-from conversation_state.adapters._responses._response import load_usage
+from conversation_state.adapters._responses._load import load, load_usage
 from conversation_state.adapters._responses._stream import aload_chunks, load_chunks
 
 __all__ = [

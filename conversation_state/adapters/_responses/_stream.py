@@ -28,7 +28,7 @@ from conversation_state.adapters._reading import (
     mended,
 )
 from conversation_state.adapters._responses._blocks import ADDRESS, NOISE, SOURCE
-from conversation_state.adapters._responses._response import ResponseInfo, read_response
+from conversation_state.adapters._responses._load import ResponseInfo, read_response
 from conversation_state.adapters._responses._stream_items import Chunks, StreamedText
 from conversation_state.adapters._responses._stream_order import MAX_ITEMS, OutputOrder
 from conversation_state.adapters._streaming import (

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from conversation_state._identity import new_entry_id
 from conversation_state._wording import describe_type
-from conversation_state.adapters._responses._response import load_usage
+from conversation_state.adapters._responses._load import load_usage
 from conversation_state.usage import Usage
 
 __all__ = ["KeyedUsage", "read_response_usage", "read_usages"]

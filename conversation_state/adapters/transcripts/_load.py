@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from conversation_state._persistent import check_iterable, freeze_map
 from conversation_state._wording import describe_value
@@ -17,7 +17,7 @@ from conversation_state.adapters._reading import (
     is_map,
     note_mended,
 )
-from conversation_state.adapters._wire import MessageLoader, make_unique_object
+from conversation_state.adapters._wire import MessageLoader, parse_arguments
 from conversation_state.adapters.transcripts._turns import SOURCE, WHO, TranscriptTurn
 from conversation_state.errors import DecodeError, Problem
 from conversation_state.messages import (
@@ -366,7 +366,8 @@ def _get_name(record: Mapping[str, Any]) -> str:
 
 def _parse_line(text: str) -> Any:
     try:
-        return _DECODER.decode(text)
+        # Not `json.loads`, which keeps one of two values under the same key.
+        return parse_arguments(text)
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
             why = "incomplete JSON; a conversation must be on one line"
@@ -374,20 +375,8 @@ def _parse_line(text: str) -> Any:
             # Some of Python's messages end in the preposition.
             what = error.msg.removesuffix(" at")
             why = f"invalid JSON; {what} at column {error.colno}"
-    except (RecursionError, ValueError) as error:
+    except ValueError as error:
         # Too deep, a number of thousands of digits, NaN, or a key twice.
         why = f"unreadable JSON; {error}"
 
     raise DecodeError((Problem("$", why),))
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    msg = f"{constant} is not JSON"
-    raise ValueError(msg)
-
-
-# Python keeps one of two values under the same key, so messages would be lost. The
-# decoder is made once, because `json.loads` with options makes one for each line.
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=make_unique_object, parse_constant=_refuse_constant
-)
