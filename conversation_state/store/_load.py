@@ -189,9 +189,6 @@ def load_message_tree(transaction: Transaction, text: str) -> MessageTree:
 def load_each(
     transaction: Transaction, text: str, heads: Iterable[Head]
 ) -> dict[int, Aggregator]:
-    """
-    The states of revisions, the newest first, by their numbers.
-    """
     transaction.catch_up()
     name = transaction.get_name(text)
     revisions = [transaction.get_revision(name, head) for head in heads]
@@ -244,9 +241,6 @@ def _is_continued(
 
 
 def load_window(transaction: Transaction, text: str, at: At, last: int) -> Window:
-    """
-    What `Store.load` does for the *last* messages only.
-    """
     transaction.catch_up()
     remembered = recall_newest(transaction, text) if at is None else None
     if remembered is not None:

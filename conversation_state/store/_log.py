@@ -46,18 +46,12 @@ def content_digest(id: bytes, body: bytes) -> bytes:
 
 
 def chain_digest(before: bytes, content: bytes) -> bytes:
-    """
-    The digest of a past that goes on with *content*.
-    """
     return digest_of(before + content)
 
 
 def chain_digests(
     before: bytes, ids: Iterable[bytes], bodies: Iterable[bytes]
 ) -> list[bytes]:
-    """
-    The digests of a past that goes on with entries, at each of them.
-    """
     made = []
     # `content_digest` and `chain_digest`, written out: a third of all loading.
     for content_bytes in map(b"\0".join, zip(ids, bodies, strict=True)):
@@ -80,23 +74,15 @@ def tombstone_digest(id: bytes, body: bytes) -> bytes:
 
 class LogRow(NamedTuple):
     """
-    A row of a log.
-
-    Attributes:
-        id: The entry's identity, as UTF-8.
-
-        body: Its content, as canonical JSON.
-
-        content: The digest of the content, where it can't be computed from
-            the body: the entry was erased. Else None. In the tables there is
-            that of the tombstone after it.
-
-        digest: The digest of everything up to here.
+    A row of a log: an entry's identity, as UTF-8, and its content, as canonical JSON.
     """
 
     id: bytes
     body: bytes
+    # The digest of the content, where it can't be computed from the body: the entry was
+    # erased. In the tables there is that of the tombstone after it.
     content: bytes | None
+    # The digest of everything up to here.
     digest: bytes
 
 
@@ -109,28 +95,18 @@ _make_entry = partial(tuple.__new__, Entry)
 class Kind:
     """
     One of the two logs of a state.
-
-    Attributes:
-        table: Where its rows are.
-
-        start: The digest of the empty log. Each kind has another one, since ``starts``
-            finds the branches of both by the digest of their first row.
-
-        log_of: That log of a state.
-
-        body: An entry's content as JSON.
-
-        erased: The digest of the content that an entry had before it was erased; None
-            if it was not.
-
-        read: The entries of identities and JSON values.
     """
 
     table: str
+    # The digest of the empty log. Each kind has another one, since the table ``starts``
+    # finds the branches of both by the digest of their first row.
     start: bytes
     log_of: Callable[[Aggregator], Log[Any]]
+    # An entry's content as JSON.
     body: Callable[[Any], bytes]
+    # The digest of the content that an entry had before it was erased, if it was.
     erased: Callable[[Any], bytes | None]
+    # The entries of identities and JSON values.
     read: Callable[[Iterable[str], Sequence[Any]], list[Any]]
 
     def content(self, entry: Any) -> bytes:
@@ -156,9 +132,6 @@ class Kind:
         log.remember_fold(digests, key=self.table)
 
     def rows(self, before: bytes, entries: Iterable[Any]) -> list[LogRow]:
-        """
-        The rows of entries that come after *before*, one after the other.
-        """
         made = []
         for entry in entries:
             id: bytes = entry[0].encode()

@@ -85,28 +85,17 @@ def _scrub_files(core: Core) -> str:
 class _Garbage(NamedTuple):
     """
     Rows that no revision needs, and what they were found with.
-
-    Attributes:
-        change: The number of the last change of rows that were there.
-
-        newest: The newest revision of each name's number.
-
-        branches: Where each branch starts: its parent, and the position there.
-
-        reach: How far each branch is needed.
-
-        sizes: For each branch that is not needed as a whole, the bytes that
-            are not.
-
-        origins: Those that no revision has.
-
-        blobs: Those that no needed row refers to.
     """
 
+    # The number of the last change of rows that were there.
     change: int
+    # The newest revision of each name's number.
     newest: dict[int, int]
+    # Where each branch starts: its parent, and the position there.
     branches: dict[int, tuple[int, int]]
+    # How far each branch is needed.
     reach: dict[int, int]
+    # Of each branch that is not needed as a whole, the bytes that are not.
     sizes: dict[int, int]
     origins: list[int]
     blobs: list[bytes]
@@ -190,18 +179,12 @@ def _mark_needed(
 
 
 def _get_unneeded_range(branch: int, reach: Mapping[int, int]) -> tuple[int, int]:
-    """
-    The places of a branch that are not needed.
-    """
     return (branch << SHIFT) + reach.get(branch, 0), (branch + 1) << SHIFT
 
 
 def _list_partly_needed(
     tx: Reading, branches: Iterable[int], reach: Mapping[int, int]
 ) -> list[int]:
-    """
-    The branches that are not needed as a whole.
-    """
     found = {branch for branch in branches if branch not in reach}
     needed = [branch for branch in branches if branch in reach]
     ranges = [_get_unneeded_range(branch, reach) for branch in needed]

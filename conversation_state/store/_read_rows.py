@@ -155,9 +155,6 @@ def read_segments(transaction: Transaction, branch: int, length: int) -> Segment
 def read_digest_before(
     transaction: Transaction, kind: Kind, segments: Segments, length: int
 ) -> bytes:
-    """
-    The digest of the first *length* entries of a log.
-    """
     there = cut_segments(segments, length)
     branch = there[-1].branch if there else 0
     digest = find_digest(transaction.tables, kind, branch, length)

@@ -163,9 +163,6 @@ def save_within(
     expecting: Head | int | None,
     extras: Extras = NO_EXTRAS,
 ) -> Head:
-    """
-    Save a state together with whatever else the transaction does.
-    """
     with DamageReporter(transaction):
         # Not caught up before: `_write_append` is a conflict where rows changed
         # meanwhile.
@@ -438,9 +435,6 @@ def _find_common_start(
 
 
 def _holds_all(tx: Reading, old: Revision, logs: tuple[LogDigests, LogDigests]) -> bool:
-    """
-    Whether both logs begin with all that the head has.
-    """
     return all(
         length <= len(past.log)
         and find_digest(tx, kind, branch, length) == past.at(length)

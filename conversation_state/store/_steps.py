@@ -177,10 +177,6 @@ class PipelineStep:
     def _save_usage(
         self, start: _Start, progress: Sequence[Aggregator], error: BaseException
     ) -> None:
-        """
-        Save the usage of a step that failed with *error*.
-        """
-
         def save_ledger(transaction: Transaction) -> str:
             newest = self._find_newest(transaction)
             self._check_not_deleted(start, newest, progress)

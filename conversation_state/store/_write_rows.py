@@ -64,15 +64,8 @@ def has_erased_content(
 
 class LogDigests:
     """
-    The digests of a log at any length, computed on demand.
-
-    Args:
-        kind: Which of the logs of a state.
-
-        log: The log.
-
-        known: A length whose digest is known, and that digest: nothing before
-            it is computed again.
+    The digests of a log at any length, computed on demand. Before a length whose digest
+    is *known* nothing is computed again.
     """
 
     def __init__(
@@ -100,9 +93,6 @@ class LogDigests:
         return self.kind.digest(self.log.take(length))
 
     def rows(self, start: int) -> list[LogRow]:
-        """
-        The rows from position *start* on.
-        """
         if not self._is_known or start < self._since:
             self._since, self._digest = start, self.at(start)
             self._is_known = True
@@ -127,16 +117,8 @@ def write_log(
     erased: Mapping[bytes, str],
 ) -> Segments:
     """
-    Write what is not there yet of a log; where it stands then.
-
-    Args:
-        tx: The rows.
-
-        past: The log.
-
-        segments: Where a beginning of it is known to stand.
-
-        erased: Why entries were erased: they become tombstones.
+    Write what is not there yet of a log, a beginning of which stands at *segments*;
+    where all of it stands then. Entries that were *erased* become tombstones.
     """
     kind, log = past.kind, past.log
     segments = locate_log(tx, past, segments)
@@ -312,9 +294,6 @@ def drop_label(tx: Writing, revision: Revision, label: str) -> Revision:
 
 
 def set_columns(tx: Writing, revision: Revision, **values: bytes) -> Revision:
-    """
-    The revision with other *values*.
-    """
     new = revision.resealed(**values)
     if new != revision:
         tx.set("revisions", new.revision, **values, seal=new.seal)
@@ -323,9 +302,6 @@ def set_columns(tx: Writing, revision: Revision, **values: bytes) -> Revision:
 
 
 def put_row(tx: Writing, table: str, old: Any, row: Any) -> None:
-    """
-    Write *row* in place of *old*, the one with its key, if there is one.
-    """
     if old is None:
         tx.add(table, [row])
     elif old != row:

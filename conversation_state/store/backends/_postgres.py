@@ -251,9 +251,6 @@ class PostgresBackend:
             raise StoreError(self.url, f"{what} ({warnings[0]})")
 
     def _run_vacuum(self, how: str) -> list[str]:
-        """
-        Run VACUUM; the server's warnings.
-        """
         warnings: list[str] = []
 
         def record_warning(notice: errors.Diagnostic) -> None:

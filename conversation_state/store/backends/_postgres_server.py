@@ -8,10 +8,11 @@ import math
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import parse_qsl, quote
 
 import psycopg
 from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
 
 from conversation_state.errors import StoreError, UnknownOutcomeError
 from conversation_state.store.backend import ConflictError
@@ -92,34 +93,18 @@ class Address(NamedTuple):
         scheme, _, rest = url.partition(":")
         prefix = f"{scheme}:"
         where, _, query = rest.partition("?")
-        who, host, port, database = _split_authority(prefix, where)
-        given = _parse_options(prefix, query)
-        user, _, password = (
-            _decode_quoted(prefix, each) for each in who.partition(":")
-        )
-        for name, value in (
-            ("host", host),
-            ("port", port),
-            ("user", user),
-            ("password", password),
-            ("dbname", _decode_quoted(prefix, database)),
-        ):
-            if value and name in given:
+        given = _parse_authority(prefix, where)
+        for name, value in _parse_options(prefix, query).items():
+            if name in given:
                 msg = f"{name} is given before the ? and after it; give it once"
                 raise StoreError(prefix, msg)
 
-            if value:
-                given[name] = value
-
-        for name, value in given.items():
-            if "\0" in value:
-                # libpq would end the value there.
-                msg = f"{name} has U+0000 (%00) in it, which no value can have"
-                raise StoreError(prefix, msg)
+            given[name] = value
 
         own = {name: given.pop(name) for name in _OWN_OPTIONS if name in given}
         schema = own.get("schema", _SCHEMA)
-        shown = f"{scheme}://{f'{quote(user)}@' if user else ''}"
+        user = quote(given.get("user", ""))
+        shown = f"{scheme}://{user}{'@' if user else ''}"
         port = given.get("port", "")
         if not given.get("host", "").startswith("/"):
             ports = port.split(",")
@@ -182,40 +167,31 @@ class Address(NamedTuple):
         }
 
 
-def _split_authority(prefix: str, where: str) -> tuple[str, str, str, str]:
+def _parse_authority(prefix: str, where: str) -> dict[str, str]:
     """
-    User and password, hosts, ports and database. Only a password may contain an @.
+    User and password, hosts, ports and database, as libpq reads them. Only a password
+    may contain an @.
     """
-    if not where.startswith("//") or "#" in where:
-        raise StoreError(prefix, _UNREADABLE)
-
-    net, _, database = where[2:].partition("/")
-    who, _, places = net.rpartition("@")
-    hosts, ports = [], []
-    for place in places.split(","):
-        found = _HOST_AND_PORT.fullmatch(place)
-        if found is None:
-            raise StoreError(prefix, _UNREADABLE)
-
-        hosts.append(_decode_quoted(prefix, found[1] or found[2]))
-        ports.append(found[3] or "")
-
-    if "@" in database or "/" in database:
-        raise StoreError(prefix, _UNREADABLE)
-
-    return who, ",".join(hosts), ",".join(ports) if any(ports) else "", database
-
-
-_HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:]*))(?::([0-9]{1,5}))?")
-
-
-def _decode_quoted(prefix: str, text: str) -> str:
+    who, at, place = where.rpartition("@")
+    _, _, database = place.removeprefix("//").partition("/")
+    quoted = who.replace("@", "%40")
     try:
-        return unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        # Not the text itself: it may be a password.
-        what = "it has bytes after a % that are no UTF-8"
-        raise StoreError(prefix, what) from None
+        given = conninfo_to_dict(f"postgresql:{quoted}{at}{place}")
+    except (psycopg.Error, UnicodeDecodeError):
+        # Without libpq's own words, which may repeat a password.
+        raise StoreError(prefix, _UNREADABLE) from None
+
+    port = str(given.get("port") or "")
+    if (
+        not where.startswith("//")
+        or "#" in where
+        or "/" in who[2:]
+        or "/" in database
+        or port.strip("0123456789,")
+    ):
+        raise StoreError(prefix, _UNREADABLE)
+
+    return {name: str(value) for name, value in given.items() if value}
 
 
 def _parse_options(prefix: str, query: str) -> dict[str, str]:
@@ -239,6 +215,11 @@ def _parse_options(prefix: str, query: str) -> dict[str, str]:
     servers = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     for name, value in given.items():
         check = _OWN_OPTIONS.get(name)
+        if "\0" in value:
+            # libpq would end the value there.
+            msg = f"{name} has U+0000 (%00) in it, which no value can have"
+            raise StoreError(prefix, msg)
+
         if check is None and name not in servers:
             raise StoreError(
                 prefix,

@@ -59,14 +59,7 @@ _WAL_PAGES = {"normal": 4000, "full": 250}
 
 class SqliteOptions(NamedTuple):
     """
-    The options of a URL.
-
-    Attributes:
-        synchronous: ``normal`` or ``full``: what a power cut may cost.
-
-        timeout_s: How long to wait for other processes that write.
-
-        mode: ``rw``, or ``ro`` for reading only.
+    The options of a URL: see `open_store`.
     """
 
     synchronous: str = "normal"
@@ -301,9 +294,6 @@ class SqliteBackend:
             self._check_links(there)
 
     def acquire(self) -> Connection:
-        """
-        A connection that no other block uses.
-        """
         if self._is_closed:
             raise StoreError(self.url, "this store was closed; open it again")
 
@@ -423,9 +413,6 @@ class SqliteBackend:
         return SqliteBlock(self, is_writing=False, has_transaction=False)
 
     def close(self) -> None:
-        """
-        Close all connections; the last one leaves a single file behind.
-        """
         self._is_closed = True
         check_process()
         self._closing()

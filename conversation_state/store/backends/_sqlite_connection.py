@@ -52,30 +52,21 @@ FileId = tuple[int, int]
 class Connection(sqlite3.Connection):
     """
     A connection that is in the set of open ones as long as SQLite has it.
-
-    Attributes:
-        has_view: Whether it has the view that a save in one statement uses.
-
-        user: The thread that uses it; 0 if none does.
-
-        pool: Where it is when it is not in use.
-
-        file_id: The device and inode of its file; None until that is known.
-
-        is_inherited: Whether a parent process opened it. It must not be used,
-            nor closed, in this one.
-
-        was_used: Whether it came back from an earlier block.
-
-        is_reusable: Whether it may go back to where others get it.
     """
 
+    # The view that a save in one statement uses.
     has_view = False
+    # The thread that uses it; 0 if none does.
     user = 0
+    # Where it is when it is not in use.
     pool: deque[Any] | None = None
+    # The device and inode of its file; None until that is known.
     file_id: FileId | None = None
+    # A parent process opened it: it must not be used, nor closed, in this one.
     is_inherited = False
+    # It came back from an earlier block.
     was_used = False
+    # It may go back to where others get it.
     is_reusable = True
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

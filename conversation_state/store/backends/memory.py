@@ -45,10 +45,6 @@ class _TableRows:
 
 
 class MemoryBlock(SequentialBlock):
-    """
-    Reads and changes, and how to take the changes back.
-    """
-
     def __init__(self, backend: MemoryBackend) -> None:
         self._backend = backend
         self._tables = backend.tables
@@ -59,10 +55,10 @@ class MemoryBlock(SequentialBlock):
         # Everything is inside of the `try`, because an interrupt may come as soon as a
         # call has returned.
         try:
-            self._backend.begin_block(self)
+            self._backend._begin_block(self)
             self._is_open = True
         except BaseException:
-            self._backend.end_block(self)
+            self._backend._end_block(self)
             raise
 
         return self
@@ -74,7 +70,7 @@ class MemoryBlock(SequentialBlock):
             elif not self._is_open:
                 raise StoreError(self._backend.url, BLOCK_ABANDONED)
         finally:
-            self._backend.end_block(self)
+            self._backend._end_block(self)
 
     def abandon(self) -> None:
         self._is_open = False
@@ -220,14 +216,7 @@ class MemoryBackend:
         self._turns = OneAtATime()
         _undo_changes(self._undo)
 
-    def begin_block(self, block: MemoryBlock) -> None:
-        """
-        Wait until no other block is open.
-
-        Raises:
-            StoreError:
-                If that takes too long, or the store was closed.
-        """
+    def _begin_block(self, block: MemoryBlock) -> None:
         if not self._turns.enter(block, _TIMEOUT_S):
             what = (
                 f"another thread has been writing for {_TIMEOUT_S} seconds; try again"
@@ -241,10 +230,7 @@ class MemoryBackend:
         _undo_changes(self._undo)
         self._undo = block.undo
 
-    def end_block(self, block: MemoryBlock) -> None:
-        """
-        The other end of `begin_block`.
-        """
+    def _end_block(self, block: MemoryBlock) -> None:
         try:
             # Otherwise *block* never got its turn, or lost it.
             if self._undo is block.undo:
