@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import attrs
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
@@ -31,6 +30,7 @@ from conversation_state.codec import from_data, to_data
 from conversation_state.errors import ConversationStateError
 from conversation_state.messages import AssistantMessage, Message, UnknownMessage
 from conversation_state.testing.strategies import messages
+from tests.adapters import kept
 from tests.recorded import OWN
 
 __all__ = ["FOLDER", "FORMATS", "PROVIDERS", "Format", "as_data", "cases", "elsewhere"]
@@ -105,18 +105,14 @@ def without_notes(message: Message) -> Message:
     if not isinstance(message, UnknownMessage):
         content: Any = message.content  # type: ignore[attr-defined]
         if not isinstance(content, str):
-            changes["content"] = [_drop_foreign_metadata(part) for part in content]
+            changes["content"] = [kept.without_notes(part) for part in content]
 
     if isinstance(message, AssistantMessage):
         changes["tool_calls"] = [
-            _drop_foreign_metadata(call) for call in message.tool_calls
+            kept.without_notes(each) for each in message.tool_calls
         ]
 
     return message.replace(**changes)
-
-
-def _drop_foreign_metadata(value: Any) -> Any:
-    return attrs.evolve(value, metadata=own_of(value.metadata))
 
 
 def as_data(loaded: Sequence[Message]) -> Any:
@@ -199,12 +195,12 @@ def _read_recordings(name: str) -> Iterator[tuple[str, Any]]:
     for line in path.read_text(encoding="utf-8").splitlines():
         exchange = json.loads(line)
         request = exchange["request"]
-        kept = {key: request[key] for key in (*keys, "messages") if key in request}
+        taken = {key: request[key] for key in (*keys, "messages") if key in request}
         if name != "agents":
-            yield exchange["name"], kept
+            yield exchange["name"], taken
             yield f"{exchange['name']} response", exchange["response"]
-        elif isinstance(kept["input"], list):
-            yield exchange["name"], kept["input"]
+        elif isinstance(taken["input"], list):
+            yield exchange["name"], taken["input"]
 
 
 def _list_strategies(name: str, under: Format) -> list[st.SearchStrategy[Any]]:

@@ -153,7 +153,7 @@ def _read_block(block: ObjectReader, role: str, *, alone: bool) -> Part:
         block.keep(_REFUSAL)
         # Without this note `dump` writes a refusal that is alone next to the content,
         # as is usual.
-        if text and alone:
+        if alone:
             block.notes["block"] = "refusal"
 
         part = RefusalPart(text, metadata=block.metadata(SOURCE))
