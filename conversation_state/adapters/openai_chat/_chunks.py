@@ -197,7 +197,15 @@ class ChatStream:
         if not is_map(delta) or (choice.get("index") or 0) != self._choice:
             return
 
-        found, piece = self._find_single_key(delta)
+        brought = {
+            key: value
+            for key, value in delta.items()
+            if value not in (None, "") and key not in ("channel", "role")
+        }
+        if len(brought) != 1:
+            return
+
+        ((found, piece),) = brought.items()
         path.append((found,))
         if found == "tool_calls":
             expected = self._calls.expect_more(piece)
@@ -209,31 +217,9 @@ class ChatStream:
             self.template.remember(event, path, cut, make_text_chunk)
         # Only the first piece of reasoning has a note on its key, so later ones need
         # none.
-        elif found in self._thinking and len(self._thinking) == 1:
+        elif found in self._thinking:
             make = part_chunks(ReasoningPart, None)
             self.template.remember(event, path, self._texts[found], make)
-
-    def _find_single_key(self, delta: Mapping[str, Any]) -> tuple[str, Any]:
-        """
-        The only key of *delta* that brings something new, and its value; "" and None
-        if there are none or several.
-        """
-        found, piece = "", None
-        for key, value in delta.items():
-            if (
-                value is None
-                or value == ""
-                or key in ("channel", "role")
-                or (key not in _DELTA and _is_same(value, self._of_delta.get(key)))
-            ):
-                continue
-
-            if found:
-                return "", None
-
-            found, piece = key, value
-
-        return found, piece
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
         read = DocumentReader()
@@ -452,16 +438,6 @@ class ChatStream:
             response=ResponseMeta(reason, self._usage, None, self._model, response_id),
             metadata=metadata,
         )
-
-
-def _is_same(value: object, before: object) -> bool:
-    # The classes are compared, too: 1, 1.0 and True are equal in Python but not in
-    # JSON. A list continues the one in the event before, so it is always new.
-    return (
-        value.__class__ is before.__class__
-        and not isinstance(value, list)
-        and bool(value == before)
-    )
 
 
 def _note_keys(keys: dict[str, bool]) -> Any:
