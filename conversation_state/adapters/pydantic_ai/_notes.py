@@ -50,6 +50,7 @@ __all__ = [
 SOURCE = "pydantic_ai"
 INTERRUPTED = "interrupted"
 
+_LARGE = 2**63  # an integer that metadata may not hold
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 
@@ -140,10 +141,13 @@ def keep_keys(
     """
     Note all keys except the *known* ones, and except defaults unless *whole*.
     """
-    for key, value in node.raw.items():
-        if key not in known and (whole or not is_default(key, value)):
-            kept = {key: _as_metadata(value)}
-            node.keys |= node.reading.rest(kept, frozenset(), node.path)
+    kept = {
+        key: _as_metadata(value)
+        for key, value in node.raw.items()
+        if key not in known and (whole or not is_default(key, value))
+    }
+    if kept:
+        node.keys |= node.reading.rest(kept, frozenset(), node.path)
 
 
 def keep_whole(node: ObjectReader) -> dict[str, Any]:
@@ -160,7 +164,9 @@ def _as_metadata(value: Any) -> Any:
     *value*; or, if it is too large or too deep for metadata, its JSON text under the
     reserved key.
     """
-    if isinstance(value, str):
+    # Most values are texts and counts, which need no second walk.
+    kind = value.__class__
+    if kind is str or (kind is int and abs(value) < _LARGE):
         return value
 
     # This reader takes the problems of the value as metadata. They are not problems of

@@ -48,7 +48,8 @@ class HostCase(Protocol):
     """
     **Protocol:** how one host is used.
 
-    Where a host's interface is async only, the plain verbs here run a loop.
+    Where a host's interface is async only, the plain verbs here run a loop; those with
+    an *a* are used from a running one.
 
     Attributes:
         adapter: The adapter's module, which has `dump` and `load`.
@@ -71,62 +72,35 @@ class HostCase(Protocol):
     errors: tuple[type[Exception], ...]
     conversations: st.SearchStrategy[list[Any]]
 
-    def host(self, store: Store, key: str) -> Any:
-        """
-        The host on an open store. Some hosts are for one *key*, others take it
-        with every call.
-        """
+    # Some hosts are for one *key*, others take it with every call.
+    def host(self, store: Store, key: str) -> Any: ...
 
-    def from_url(self, url: str, key: str) -> AbstractContextManager[Any]:
-        """
-        The host on a store of its own, which it closes.
-        """
+    # On a store of its own, which it closes.
+    def from_url(self, url: str, key: str) -> AbstractContextManager[Any]: ...
 
-    def add(self, host: Any, key: str, messages: list[Any]) -> None:
-        """
-        Add the host's *messages* to the conversation, as a turn does.
-        """
+    # Add the host's *messages* to the conversation, as a turn does.
+    def add(self, host: Any, key: str, messages: list[Any]) -> None: ...
 
-    async def aadd(self, host: Any, key: str, messages: list[Any]) -> None:
-        """
-        The same from a running loop.
-        """
+    async def aadd(self, host: Any, key: str, messages: list[Any]) -> None: ...
 
-    def read(self, host: Any, key: str) -> list[Any]:
-        """
-        All messages of the conversation in the host's form; empty if it is missing.
-        """
+    # All messages of the conversation in the host's form; empty if it is missing.
+    def read(self, host: Any, key: str) -> list[Any]: ...
 
-    async def aread(self, host: Any, key: str) -> list[Any]:
-        """
-        The same from a running loop.
-        """
+    async def aread(self, host: Any, key: str) -> list[Any]: ...
 
-    def clear(self, host: Any, key: str) -> None:
-        """
-        Clear or delete the conversation, as the host calls it.
-        """
+    # Clear or delete the conversation, as the host calls it.
+    def clear(self, host: Any, key: str) -> None: ...
 
-    async def aclear(self, host: Any, key: str) -> None:
-        """
-        The same from a running loop.
-        """
+    async def aclear(self, host: Any, key: str) -> None: ...
 
-    def name(self, key: str) -> str:
-        """
-        The name of the conversation in our store.
-        """
+    # The name of the conversation in our store.
+    def name(self, key: str) -> str: ...
 
-    def turn(self, number: int) -> list[Any]:
-        """
-        The messages of a turn: a question, a call of a tool, its result and
-        an answer, with *number* in each text and id.
-        """
+    # A question, a call of a tool, its result and an answer, with *number* in each text
+    # and id.
+    def turn(self, number: int) -> list[Any]: ...
 
-    def user_message(self, text: str) -> Any:
-        """
-        A user's message of *text*.
-        """
+    def user_message(self, text: str) -> Any: ...
 
 
 def plain(message: Any) -> Any:
