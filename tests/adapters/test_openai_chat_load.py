@@ -227,47 +227,6 @@ class TestLoad:
             dump([message]), recurse=False
         )
 
-    def test_function_calls(self):
-        """
-        The calls of the time before tools are calls, and are paired with their
-        results.
-        """
-        raws = [
-            answer(content=None, function_call={"name": "f", "arguments": "{}"}),
-            {"role": "function", "name": "f", "content": "12"},
-        ]
-
-        asked, results = several(raws)
-
-        assert ("f", "{}") == (asked.tool_calls[0].name, asked.tool_calls[0].arguments)
-        assert asked.tool_calls[0].id == results.tool_call_id
-        assert "f" == results.tool_name
-        assert {"messages": raws} == dump([asked, results]).payload
-
-    def test_calls_without_ids(self):
-        """
-        Results without the id of a call are paired by the tool's name, then by place;
-        an orphan has an id all the same.
-        """
-        calls = [
-            {"type": "function", "function": {"name": name, "arguments": ""}}
-            for name in ("f", "g", "f")
-        ]
-        raws = [
-            answer(tool_calls=calls),
-            {"role": "tool", "name": "g", "content": "1"},
-            {"role": "tool", "content": "2"},
-            {"role": "tool", "content": "3", "tool_call_id": None},
-            {"role": "tool", "content": "4", "tool_call_id": ""},
-        ]
-
-        asked, *results = several(raws)
-
-        first, second, third = [call.id for call in asked.tool_calls]
-        assert [second, first, third] == [one.tool_call_id for one in results[:3]]
-        assert results[3].tool_call_id not in {first, second, third, ""}
-        assert {"messages": raws} == dump([asked, *results]).payload
-
     def test_result_that_knows_its_call(self):
         """
         A result with the id of its call is paired with that, and the call is done.
