@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conversation_state.templates._bounds import (
+from conversation_state.templates._values import (
     MAX_LEVELS,
     MAX_STEPS,
     MAX_WIDTH,

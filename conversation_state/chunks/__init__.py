@@ -48,9 +48,8 @@ from typing import Any, TypeVar
 from conversation_state._persistent import check_iterable
 from conversation_state._wording import shorten_repr
 from conversation_state.chunks._accumulator import Accumulator, check_usage_mode
-from conversation_state.chunks._fast_paths import join_response
 from conversation_state.chunks._merge_values import UsageMode
-from conversation_state.chunks._merger import ChunkMerger
+from conversation_state.chunks._merger import ChunkMerger, join_response
 from conversation_state.errors import ConcatError
 from conversation_state.messages import Message
 

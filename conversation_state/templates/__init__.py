@@ -11,14 +11,14 @@ before they exhaust time or memory. What does not: the messages themselves
 (`messages`), and parsing a model's text (`parsing`).
 """
 
-from conversation_state.templates._bounds import (
+from conversation_state.templates._template import Placeholder, Template, render
+from conversation_state.templates._values import (
     MAX_CHARACTERS,
     MAX_STEPS,
     MAX_TEMPLATE_CHARACTERS,
     MAX_VALUES,
     MAX_WIDTH,
 )
-from conversation_state.templates._template import Placeholder, Template, render
 
 __all__ = [
     "MAX_CHARACTERS",

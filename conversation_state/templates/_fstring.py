@@ -10,15 +10,15 @@ from string import Formatter
 from typing import Any, NamedTuple, TypeAlias
 
 from conversation_state._wording import describe_type, shorten_repr
-from conversation_state.templates._bounds import (
+from conversation_state.templates._values import (
     MAX_WIDTH,
     Meter,
     Missing,
     Refused,
+    Variables,
     check_width,
     dotted,
 )
-from conversation_state.templates._values import Variables
 
 __all__ = ["EXACT", "MARKS", "compile_template", "render_template"]
 

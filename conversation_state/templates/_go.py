@@ -43,15 +43,16 @@ from gotpl.parse.parser import ParserLimits, parse_template
 from gotpl.runtime.gofmt import sprintf
 
 from conversation_state._wording import describe_type, with_article
-from conversation_state.templates._bounds import (
+from conversation_state.templates._values import (
     MAX_DEPTH,
     MAX_TEMPLATE_CHARACTERS,
+    DocumentFields,
     Meter,
     Missing,
     Refused,
+    Variables,
     dotted_path,
 )
-from conversation_state.templates._values import DocumentFields, Variables
 
 __all__ = ["EXACT", "MARKS", "compile_template", "render_template"]
 

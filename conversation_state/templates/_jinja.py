@@ -19,9 +19,14 @@ from jinja2.exceptions import TemplateSyntaxError
 from jinja2.meta import find_undeclared_variables
 from jinja2.visitor import NodeTransformer
 
-from conversation_state.templates._bounds import Meter, Missing, Refused, dotted
 from conversation_state.templates._jinja_sandbox import GLOBALS, Sandbox
-from conversation_state.templates._values import Variables
+from conversation_state.templates._values import (
+    Meter,
+    Missing,
+    Refused,
+    Variables,
+    dotted,
+)
 
 __all__ = ["EXACT", "MARKS", "compile_template", "render_template"]
 

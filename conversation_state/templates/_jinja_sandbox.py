@@ -25,8 +25,13 @@ from jinja2.tests import TESTS
 from jinja2.utils import Cycler, Joiner, Namespace
 
 from conversation_state._wording import describe_type, shorten_repr
-from conversation_state.templates._bounds import Meter, Missing, Refused
-from conversation_state.templates._values import LONGEST_INTEGER_BITS, DocumentFields
+from conversation_state.templates._values import (
+    LONGEST_INTEGER_BITS,
+    DocumentFields,
+    Meter,
+    Missing,
+    Refused,
+)
 
 __all__ = ["GLOBALS", "Sandbox"]
 

@@ -43,13 +43,14 @@ from conversation_state.parts import (
     RefusalPart,
     TextPart,
 )
-from conversation_state.templates._bounds import (
+from conversation_state.templates._values import (
     MAX_TEMPLATE_CHARACTERS,
     Meter,
     Missing,
     Refused,
+    Variables,
+    copy_variables,
 )
-from conversation_state.templates._values import Variables, copy_variables
 
 __all__ = ["Placeholder", "Template", "render"]
 

@@ -14,7 +14,7 @@ from typing import Any, Unpack, get_args, get_origin
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidToolError
 from conversation_state.tools._classes import Docstring, parse_docstring
-from conversation_state.tools._schemas import annotate_schema
+from conversation_state.tools._parameters import annotate_schema
 from conversation_state.tools._types import Schema, SchemaWriter
 
 __all__ = ["describe_function"]

@@ -21,12 +21,13 @@ from conversation_state._persistent import (
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidToolError, MissingExtraError
 from conversation_state.tools._parameters import (
+    KEYWORDS,
     MAX_PARAMETER_LEVELS,
     Parameter,
+    find_contradiction,
     freeze_parameters,
     parameters_schema,
 )
-from conversation_state.tools._schemas import KEYWORDS, find_contradiction
 
 __all__ = [
     "MAX_PARAMETER_LEVELS",

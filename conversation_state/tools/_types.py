@@ -57,7 +57,7 @@ from conversation_state.tools._classes import (
     substitute_variables,
     type_name,
 )
-from conversation_state.tools._schemas import add_label, annotate_schema, format_type
+from conversation_state.tools._parameters import add_label, annotate_schema, format_type
 
 __all__ = ["Schema", "SchemaWriter"]
 
