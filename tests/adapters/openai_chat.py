@@ -197,10 +197,3 @@ def call(name="f", **fields):
     """
     function = {"name": name, "arguments": "{}"}
     return {"id": "c1", "type": "function", "function": function, **fields}
-
-
-def as_given(value):
-    """
-    What a caller gives where values are frozen: any mapping will do.
-    """
-    return value

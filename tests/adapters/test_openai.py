@@ -32,7 +32,6 @@ from conversation_state.usage import Usage
 from tests.adapters import openai_chat as chat
 from tests.adapters import openai_responses as responses
 from tests.adapters.contract import as_json, refusal
-from tests.adapters.openai_chat import as_given
 from tests.adapters.tables import table
 
 TOO_LARGE = "is an integer beyond 64 bits, which can't be kept as JSON"
@@ -180,12 +179,10 @@ class TestDump:
         )
         ours = AssistantMessage(
             [
-                TextPart("hi", index=2, metadata=as_given({"a": 1})),
-                RefusalPart("no", index=3, metadata=as_given({"a": 1})),
+                TextPart("hi", index=2, metadata={"a": 1}),
+                RefusalPart("no", index=3, metadata={"a": 1}),
             ],
-            tool_calls=[
-                ToolCall("c1", "f", "{}", index=4, metadata=as_given({"b": 2}))
-            ],
+            tool_calls=[ToolCall("c1", "f", "{}", index=4, metadata={"b": 2})],
             response=ResponseMeta("stop", Usage(1, 2)),
             metadata={"c": 3},
         )

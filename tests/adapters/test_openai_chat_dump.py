@@ -25,7 +25,7 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 from tests.adapters.contract import as_json
-from tests.adapters.openai_chat import PNG_URL, answer, as_given, call, one
+from tests.adapters.openai_chat import PNG_URL, answer, call, one
 
 # What messages have beside their content, and how contents can be left out.
 ROLES: list[tuple[str, dict[str, Any]]] = [
@@ -255,8 +255,8 @@ class TestWrittenAsItWas:
             {"conversation_state": {"openai_chat": 3}},
             {"conversation_state": {"openai_chat": {"keys": 3, "under": "x"}}},
         ):
-            part = TextPart("hi", metadata=as_given(forged))
-            asked = ToolCall("c1", "f", metadata=as_given(forged))
+            part = TextPart("hi", metadata=forged)
+            asked = ToolCall("c1", "f", metadata=forged)
             message = AssistantMessage([part], tool_calls=[asked], metadata=forged)
 
             assert as_json(

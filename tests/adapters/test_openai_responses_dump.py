@@ -26,7 +26,7 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 from tests.adapters.contract import as_json
-from tests.adapters.openai_chat import PNG_URL, as_given
+from tests.adapters.openai_chat import PNG_URL
 from tests.adapters.openai_responses import (
     answer,
     call,
@@ -185,10 +185,10 @@ class TestWrittenAsItWas:
             forge({"keys": 3, "item": 3, "block": 3, "under": 3}),
             forge({"more": 1, "plain": 1, "without": 3, "text": []}),
         ):
-            part = TextPart("hi", metadata=as_given(forged))
-            hm = ReasoningPart("hm", "s", metadata=as_given(forged))
-            image = ImagePart(url="https://a.b/c", metadata=as_given(forged))
-            asked = ToolCall("c1", "f", "{}", metadata=as_given(forged))
+            part = TextPart("hi", metadata=forged)
+            hm = ReasoningPart("hm", "s", metadata=forged)
+            image = ImagePart(url="https://a.b/c", metadata=forged)
+            asked = ToolCall("c1", "f", "{}", metadata=forged)
 
             written = items(
                 SystemMessage("a", metadata=forged),
@@ -302,7 +302,7 @@ class TestThoughts:
         """
         What another provider signed is lost, the thought with it.
         """
-        hm = ReasoningPart("Hm.", "s", metadata=as_given(metadata))
+        hm = ReasoningPart("Hm.", "s", metadata=metadata)
         made = AssistantMessage([hm, TextPart("hi")])
 
         assert ("messages[0].parts[0]", "reasoning") in losses(made)
@@ -312,7 +312,7 @@ class TestThoughts:
         """
         A part with a note of its own is signed.
         """
-        hm = ReasoningPart("Hm.", "s", metadata=as_given(BOTH))
+        hm = ReasoningPart("Hm.", "s", metadata=BOTH)
 
         assert (
             "s" == items(AssistantMessage([hm, TextPart("a")]))[0]["encrypted_content"]
