@@ -40,6 +40,8 @@ class _SectionedGroup(click.Group):
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
         widest = max(map(len, self.list_commands(ctx)))
+        # Less the indentation and the gap between the columns, so that click shortens a
+        # help text itself and does not wrap it.
         room = formatter.width - widest - 6
         for title, section in _SECTIONS.items():
             rows = [

@@ -299,6 +299,7 @@ def erase(
 def _find_entry(store: Store, state: SavedState, which: str) -> tuple[int, Entry]:
     entries = state.load(store).entries
     if which.isascii() and which.isdigit():
+        # Cut, because int() refuses thousands of digits with an error of its own.
         number = int(which[:20])
         if not 0 < number <= len(entries):
             raise RefusedError(

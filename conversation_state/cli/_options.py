@@ -54,6 +54,8 @@ class _StoreOption(click.Option):
     """
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        # click asks for this only where the command itself has no --store, so that the
+        # group's option stands between that and the environment.
         return ctx.find_root().params.get("url") or super().resolve_envvar_value(ctx)
 
 
@@ -94,6 +96,7 @@ def store_command(
 
             context.exit(status or 0)
 
+        # Decorators run from the last to the first, and the help lists them as written.
         own: list[click.Parameter] = getattr(function, "__click_params__", [])[::-1]
         store_option = _StoreOption(
             ["--store", "url"],
@@ -203,6 +206,7 @@ def find_state(store: Store, text: str, at: str | None = None) -> SavedState:
     if not text:
         raise RefusedError("invalid name '': expected 1 to 500 characters")
 
+    # From the longest on, because a name may itself have an @.
     cut = len(text)
     unknown: list[NotSavedError] = []
     while cut > 0:

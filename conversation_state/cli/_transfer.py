@@ -237,6 +237,7 @@ def _save_as(
     else:
         return ImportResult(IMPORTED, name, head, head.length)
 
+    # At the head that the error had, not the newest: that one is compared below.
     saved = store.load(name, at=head)
     extended = _extend_saved(saved, found)
     if extended is saved:
@@ -386,6 +387,7 @@ def export(
             "--id needs a provider's --format; json already has the id of the state"
         )
 
+    # All of them first: nothing is written if one is not there.
     states = [find_state(store, name) for name in names]
     written = []
     with progress(len(states), doing="Exporting") as bar:

@@ -42,6 +42,7 @@ def _run_command() -> int:
             sys.stderr.write(f"{MissingExtraError('the command line', 'cli')}\n")
             return _FAILED
 
+    # Here, since it may be missing, and errors of click are known by its classes.
     import click
 
     from conversation_state.cli._commands import cli

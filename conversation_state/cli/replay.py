@@ -323,7 +323,8 @@ def _check_kept_states(made: _ReplayStates, digests: list[bytes]) -> tuple[int, 
     )
     total = sum(size for line, _ in expected for _, size in line.kept)
     every = 1 + total // _MAX_ENTRIES_READ
-    now: dict[int, bytes] = {}  # each digest is computed once for all states
+    # By `id`, since all states are held: each digest is computed once for all of them.
+    now: dict[int, bytes] = {}
     read = changed = 0
     # From the newest on, so that this one is always read in full.
     for line, contents in expected:
