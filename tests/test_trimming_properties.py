@@ -132,6 +132,9 @@ class TestProperties:
         history.insert(3, result("z"))
         assert {0, 1, 5, 6} == CALLS_KEEP_RESULTS.safe_cuts(history)
         assert {0, 1, 5, 6} == RESULTS_FOLLOW_CALLS.safe_cuts(history)
+        # One that belongs to no call can be cut off at either side.
+        alone = [UserMessage("a"), result("z"), UserMessage("b")]
+        assert {0, 1, 2, 3} == CALLS_KEEP_RESULTS.safe_cuts(alone)
 
     def test_system_messages_in_front(self):
         """
