@@ -183,7 +183,7 @@ class TestFold:
 
     def test_a_long_run(self):
         """
-        The first and the last state of a run stay.
+        The first and the last state of a run stay, and so does the first of a branch.
         """
         nodes = [
             GraphNode(each, (each - 1,) if each else (), f"{each}")
@@ -194,6 +194,10 @@ class TestFold:
         assert (0, 999) == (first.key, last.key)
         assert isinstance(fold, Fold)
         assert 998 == len(fold.nodes)
+        branch = GraphNode(1_000, (100,), "1000")
+        assert [0, 99, 100, 101, 998, 999, 1_000] == [
+            each.key for each in fold_runs([*nodes, branch])
+        ]
 
 
 class TestPages:

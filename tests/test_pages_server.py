@@ -134,24 +134,32 @@ class TestPages:
         assert "many 100" in second
         assert "many 149" in second
 
-    def test_a_name(self, store):
+    @pytest.mark.parametrize(
+        ("asked", "shown", "hidden"),
+        [
+            ({}, ["revision 1", "revision 4", "you are here", "Home.", "Bill"], []),
+            ({"at": 2}, ["To the sea."], ["Uphill."]),
+            (
+                {"at": 3, "beside": 2},
+                ["From revision 2 to revision 3", "Uphill."],
+                [],
+            ),
+            ({"search": "THE SEA"}, ["Found in 1 message"], ["Uphill."]),
+            ({"limit": 5}, ["The model sees", "over budget"], []),
+            ({"limit": 1_000}, ["as in the view before"], []),
+            ({"limit": 1}, ["No valid view fits"], []),
+        ],
+        ids=str,
+    )
+    def test_a_name(self, store, asked, shown, hidden):
         """
-        The tree of revisions beside the newest state, and its bill.
+        The tree of revisions beside the newest state, and its bill; an earlier one, two
+        beside each other, the messages with a word, or what a model sees.
         """
-        shown = text_of(show(connect(store), name="trip"))
+        text = text_of(show(connect(store), name="trip", **asked))
 
-        for words in ("revision 1", "revision 4", "you are here", "Home.", "Bill"):
-            assert words in shown
-
-    def test_a_revision(self, store):
-        """
-        An earlier revision as it was.
-        """
-        asked = {"name": "trip", "at": 2}
-        shown = text_of(show(connect(store), **asked))
-
-        assert "To the sea." in shown
-        assert "Uphill." not in shown
+        assert all(words in text for words in shown)
+        assert not any(words in text for words in hidden)
 
     def test_only_the_newest_messages_are_read(self, store):
         """
@@ -177,34 +185,6 @@ class TestPages:
         assert [200] == [options.get("last") for options in calls]
         assert "5,800 messages before these" in shown
         assert "message 5999" in shown
-
-    def test_what_the_model_sees(self, store):
-        """
-        A budget and a trimmer redraw the state.
-        """
-        client = connect(store)
-        asked = {"name": "trip", "limit": 5}
-        shown = text_of(show(client, **asked))
-        small = text_of(show(client, **{**asked, "limit": 1}))
-        unknown = show(client, **{**asked, "trimmer": "none"})
-
-        assert "The model sees" in shown
-        assert "over budget" in shown
-        assert "as in the view before" in text_of(
-            show(client, **{**asked, "limit": 1_000})
-        )
-        assert "No valid view fits" in small
-        assert 400 == unknown.status_code
-
-    def test_compare(self, store):
-        """
-        Two revisions beside each other.
-        """
-        asked = {"name": "trip", "at": 3, "beside": 2}
-        shown = text_of(show(connect(store), **asked))
-
-        assert "From revision 2 to revision 3" in shown
-        assert "Uphill." in shown
 
     def test_choosing_what_to_compare(self, store):
         """
@@ -238,16 +218,6 @@ class TestPages:
         assert "Revision 3" in text_of(older)
         assert ["?at=3&before=2&beside=1"] == links_of(older, "?at=3")
         assert newest.text == client.get(back).text
-
-    def test_search(self, store):
-        """
-        The messages with a word, whatever its case.
-        """
-        asked = {"name": "trip", "search": "THE SEA"}
-        shown = text_of(show(connect(store), **asked))
-
-        assert "Found in 1 message" in shown
-        assert "Uphill." not in shown
 
     def test_as_a_request(self, store):
         """
@@ -356,6 +326,7 @@ class TestPages:
             ({"name": "trip", "at": "x"}, 400),
             ({"name": "trip", "limit": "-1"}, 400),
             ({"name": "trip", "limit": "9" * 50}, 400),
+            ({"name": "trip", "limit": 5, "trimmer": "none"}, 400),
         ],
     )
     def test_what_is_not_there(self, store, asked, status):
