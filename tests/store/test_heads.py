@@ -68,25 +68,6 @@ class TestSqlite:
         assert ["BEGIN", "SELECT"] == [each.split()[0] for each in calls][:2]
         assert {"COMMIT", "ROLLBACK"} >= {*calls[2:]}
 
-    def test_plan(self, tmp_path):
-        """
-        Each row is searched by its key; nothing but the page itself is scanned, and
-        nothing is sorted.
-        """
-        save_some(f"sqlite:///{tmp_path}/chats.db", 3)
-        with closing(sqlite3.connect(tmp_path / "chats.db")) as connection:
-            sql = f"EXPLAIN QUERY PLAN {SQLITE.scan_heads(is_high=True)}"
-            plan = [row[-1] for row in connection.execute(sql, ARGUMENTS)]
-
-        searched = [each.split()[1] for each in plan if each.startswith("SEARCH")]
-        assert {"names", "revisions", "newest", "origins"} == {*searched}
-        assert not [
-            each
-            for each in plan
-            if each.startswith("SCAN")
-            and each.split()[1] in {"revisions", "newest", "origins"}
-        ]
-
     def test_costs_what_it_gives(self, tmp_path):
         """
         A page of ten takes the same steps among a hundred times as many names.

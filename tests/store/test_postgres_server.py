@@ -4,16 +4,12 @@ errors, and nothing lost where the server or the wire is.
 """
 
 import logging
-import os
 import pickle
 import socket
-import subprocess
-import sys
 import threading
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from typing import Any
 
 import psycopg
@@ -28,12 +24,11 @@ from conversation_state.store.backends._postgres_block import PostgresBlock
 from conversation_state.store.backends._postgres_server import Address
 from conversation_state.store.backends._sql import STEPS, Step
 from conversation_state.store.schema import SCHEMA_VERSION
-from tests.processes import ROOT, run_script
+from tests.processes import run_script
 from tests.store import injection, older
 from tests.store import server as servers
 from tests.store.injection import PLAIN
 from tests.store.wire import Wire
-from tests.store.writers import open_and_save
 
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 OPEN = "SELECT pid FROM pg_stat_activity WHERE application_name = %s"
@@ -1005,18 +1000,6 @@ class TestTables:
 
 
 class TestProcesses:
-    def test_opened_at_once(self, pg_url):
-        """
-        Processes that open a new store at one moment make it once.
-        """
-        with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as processes:
-            each = [processes.submit(open_and_save, pg_url) for _ in range(4)]
-
-            assert all(done.result() for done in each)
-
-        with open_store(pg_url) as store:
-            assert () == store.verify()
-
     def test_threads_open_at_once(self, pg_url):
         """
         The same for sixteen threads, which are nearer to one moment.
@@ -1033,38 +1016,6 @@ class TestProcesses:
 
         with open_store(pg_url) as store:
             assert 16 == len(store.names())
-
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-    def test_forked(self, server, schema):
-        """
-        A child of `os.fork` uses the store it inherited with connections of
-        its own, and leaves its parent's alone.
-        """
-        script = (
-            "import os, sys\n"
-            "from conversation_state import Aggregator\n"
-            "from conversation_state.store import open_store\n"
-            "store = open_store(sys.argv[1])\n"
-            "store.save('chat', Aggregator.new().add_user_prompt('first'))\n"
-            "child = os.fork()\n"
-            "for who in ['child', 'parent']:\n"
-            "    if (who == 'child') == (not child):\n"
-            "        for i in range(20):\n"
-            "            store.update('chat', lambda s: s.add_user_prompt(who))\n"
-            "if not child: store.close(); os._exit(0)\n"
-            "assert os.waitpid(child, 0)[1] == 0\n"
-            "store.update('chat', lambda s: s.add_user_prompt('last'))\n"
-            "print(len(store.load('chat')), store.verify())\n"
-        )
-        output = subprocess.run(
-            [sys.executable, "-c", script, server.url(schema)],
-            capture_output=True,
-            check=False,
-            cwd=ROOT,
-            text=True,
-        )
-
-        assert ("42 ()\n", "") == (output.stdout, output.stderr)
 
     def test_let_go(self, server, schema):
         """

@@ -231,67 +231,6 @@ class TestTrouble:
             assert CHAT == store.load("chat")
             assert 2 == store.save("chat", more).revision
 
-    def test_full(self, url):
-        """
-        A disk that is full takes nothing of it, says so, and loses nothing.
-        """
-        with open_store(url) as store:
-            store.save("chat", CHAT)
-            store.save("chat", MORE)
-            backend: Any = store._core.backend
-            backend._idle[-1].execute("PRAGMA max_page_count = 1").fetchall()
-            long = MORE.add_user_prompt("x" * 9_000)
-            with pytest.raises(StoreError, match="disk is full"):
-                store.save("chat", long)
-
-            assert MORE == store.load("chat")
-
-            backend._idle[-1].execute("PRAGMA max_page_count = 1000").fetchall()
-
-            assert 3 == store.save("chat", long).revision
-            assert () == store.verify()
-
-    def test_held(self, url, path):
-        """
-        A save that waits too long for another process is an error that says so; a later
-        one succeeds.
-        """
-        with open_store(f"{url}?timeout_s=0") as store:
-            store.save("chat", CHAT)
-            other = sqlite3.connect(path, isolation_level=None)
-            other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StoreError, match="timeout_s"):
-                store.save("chat", MORE)
-
-            other.execute("ROLLBACK")
-            other.close()
-
-            assert 2 == store.save("chat", MORE).revision
-
-    def test_only_reads(self, url):
-        """
-        Where nothing may be written, nothing is.
-        """
-        with open_store(url) as store:
-            store.save("chat", CHAT)
-
-        with open_store(f"{url}?mode=ro") as store:
-            more = store.load("chat").add_assistant_message("At noon.")
-            with pytest.raises(StoreError, match="can't be written"):
-                store.save("chat", more)
-
-            assert CHAT == store.load("chat")
-
-    def test_closed(self, url):
-        """
-        A store that was closed saves nothing.
-        """
-        store = open_store(url)
-        store.save("chat", CHAT)
-        store.close()
-        with pytest.raises(StoreError, match="closed"):
-            store.save("chat", MORE)
-
     def test_nothing_to_write(self, url):
         """
         A block that writes nothing begins nothing.

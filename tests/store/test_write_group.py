@@ -131,32 +131,23 @@ class TestWrite:
         assert [b"a", b"b", b"c"] == keys(store)
         assert 1 == waiting.transactions
 
-    def test_refused(self, store):
+    @pytest.mark.parametrize("is_first", [False, True])
+    def test_refused(self, store, is_first):
         """
-        A write that raises writes nothing; the others in its transaction are
-        repeated without it.
+        A write that raises, the one that began the transaction too, writes nothing; the
+        others in it are repeated without it.
         """
-        waiting = Waiting(store, {"b": refuse, "c": put(b"c")})
+        works = {"refused": refuse, "b": put(b"b"), "c": put(b"c")}
+        first = "refused" if is_first else "b"
+        waiting = Waiting(store, works)
+        del works[first]
 
-        waiting.run(put(b"a"))
+        waiting.run(refuse if is_first else put(b"b"))
 
-        assert "refused" == str(waiting.results["b"])
-        assert {"first": b"a", "c": b"c"} == {
-            name: waiting.results[name] for name in ("first", "c")
-        }
-        assert [b"a", b"c"] == keys(store)
-
-    def test_first_refused(self, store):
-        """
-        The same where the write that began the transaction raises.
-        """
-        waiting = Waiting(store, {"b": put(b"b")})
-
-        waiting.run(refuse)
-
-        assert "refused" == str(waiting.results["first"])
-        assert b"b" == waiting.results["b"]
-        assert [b"b"] == keys(store)
+        results = {**waiting.results, first: waiting.results["first"]}
+        assert "refused" == str(results["refused"])
+        assert (b"b", b"c") == (results["b"], results["c"])
+        assert [b"b", b"c"] == keys(store)
 
     def test_not_committed(self, store, monkeypatch):
         """

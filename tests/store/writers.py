@@ -3,23 +3,14 @@ What processes of their own do to a store. They import this module alone, which 
 a part of the time that the tests beside it take.
 """
 
-import os
 from functools import partial
 
 from conversation_state import Aggregator, Usage
 from conversation_state.store import open_store
 
-__all__ = ["change_own_names", "open_and_save", "update_one_name"]
+__all__ = ["change_own_names", "update_one_name"]
 
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
-
-
-def open_and_save(url: str) -> int:
-    """
-    The revision of the one state that a process saves, which opens the store.
-    """
-    with open_store(url) as store:
-        return store.save(f"chat {os.getpid()}", CHAT).revision
 
 
 def update_one_name(url: str, who: int, times: int) -> None:
