@@ -11,9 +11,24 @@ keys
     ones, and known ones that are null or empty. They are written back to this
     provider, unless a field of the message has a value for them by now.
 
+without
+    Keys that were missing where the adapter would write them.
+
+made_id
+    The id that was made up for a call, or for its result, that had none. It is left
+    out again, unless it was changed.
+
+mended
+    The paths of texts that had half of a surrogate pair. UTF-8 can't encode it, so
+    U+FFFD stands there now, and the adapter lists it as lost.
+
+response
+    What a response has that `ResponseMeta` has no field for. Never sent.
+
 anything else
     How the original differed from what the adapter would write, which no other
-    provider needs. Each adapter documents its own notes.
+    provider needs. Each adapter documents its own notes. A note on content that was
+    changed since has no effect.
 
 Metadata is part of a message and travels with it, so a note is as trusted as
 the message: who can write it can write any key of that message, part or call

@@ -8,32 +8,26 @@ Responses: OpenAI's newer format, a list of items.
     usage = load_usage(response)
     message = concat(load_chunks(events))
 
-Plain JSON values on both sides; no SDK is needed. A payload that is loaded and
-dumped again is the same JSON value, key for key, except for an ``input`` that is
-a text, which comes back as a list with a user's message, and for null
-``instructions``.
+A payload that is loaded and dumped again is the same JSON value, key for key, except
+for an ``input`` that is a text, which comes back as a list with a user's message, and
+for null ``instructions``.
 
 All output of a response is one message, whose parts and calls have their order
 by *index*; `dump` makes items of them again. Items of tools that are built into
 the provider are kept as they are: a call by the model is an `UnknownPart` in its
 place, an answer by the caller is an `UnknownMessage`.
 
-Where our model has no field for something, `load` leaves a note with the
-message, part or call (see `conversation_state.adapters._notes`), which `dump`
-reads:
-
-keys
-    Keys no field of ours holds: ``annotations``, a call's own ``id``, and
-    those with an empty value (``"logprobs": []``).
+Beside those of all formats (see `conversation_state.adapters._notes`) there are these
+notes on a message, part or call:
 
 item, more
-    ``item`` has such keys of an item that holds several parts: its ``id``,
+    ``item`` has the kept keys of an item that holds several parts: its ``id``,
     ``status``, ``phase``. It is on the last part of the item; the parts before it
     have ``more``.
 
-without, plain, bare
-    How an item or block was written if `dump` would write it differently: without
-    a key; as a text where others have a list; as an empty list.
+plain, bare
+    How an item or block was written if `dump` would write it differently: as a text
+    where others have a list; as an empty list.
 
 block, under, text, format
     The same of a block: it has another type; it is in another list of the
@@ -44,28 +38,16 @@ role, custom, named
     and not the instructions. ``custom`` marks the result of a custom tool, and
     ``named`` a result with the name of its tool.
 
-made_id
-    The id that was made up for a call that had none. It is left out again.
-
 silent
     A response without output, or without any yet: nothing is sent.
 
-mended
-    The paths of texts that had half of a surrogate pair. UTF-8 can't encode it, so
-    U+FFFD stands there now, and `dump` lists it as lost.
-
 response
-    The keys of a response that `ResponseMeta` has no field for, except those that
-    only repeat the request. Never sent.
+    Without the keys that only repeat the request.
 
 events, pieces, done
     Data of a stream that fits nowhere else: keys of events, by the type of the
     event; the pieces of an item that was never done; the text at the end of an
     item, if it differs from its pieces. Never sent.
-
-The current content of a message goes before its notes: a note on content that was
-changed since has no effect. What this format can't represent is
-listed in `Export.lost`, see `dump`.
 
 Thoughts are sent back with their signature, byte for byte, if this provider
 signed them; or by their id. All others are lost, and so are those that nothing

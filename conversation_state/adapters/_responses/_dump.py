@@ -235,15 +235,9 @@ def dump(messages: Iterable[Message]) -> Export:
     *messages* as a request has them: ``{"instructions": ..., "input": [...]}``.
 
     A system message in front that is a text is the ``instructions``, which
-    are left out without one; all others are items.
-
-    Messages that were loaded from this format are written as they were. Content
-    that the format can't represent is in `Export.lost`: thoughts that this provider
-    has not signed, thoughts that nothing follows (it refuses both), names of
-    speakers, media where the format takes none, `ToolMessage.is_error`, content
-    specific to another provider, mended texts. Neither sent nor listed as lost are
-    timestamps, run and turn ids, `AssistantMessage.response`, positions (*index*)
-    and the caller's own metadata.
+    are left out without one; all others are items. Lost are thoughts that this provider
+    has not signed, thoughts that nothing follows (it refuses both), and
+    `ToolMessage.is_error`.
 
     Raises:
         InvalidMessageError:
@@ -415,16 +409,6 @@ def dump_tools(
     """
     *tools* and *choice* as the keys ``tools`` and ``tool_choice`` of a request.
 
-    Without tools there are no keys. Listed in `Export.lost`, and left out, are
-    tools whose name is refused or used twice, and keywords that OpenAI refuses at
-    the top of a schema (``anyOf``, ``enum``, …).
-
-    Args:
-        tools: What the model may call.
-
-        choice: Whether it may, must or must not call one; None: the provider's
-            default, it may.
-
     Raises:
         InvalidToolError:
             If *tools* or *choice* are something else.
@@ -432,7 +416,8 @@ def dump_tools(
     Source:
         OpenAI's reference: ``parameters`` and ``strict`` are always there. Schemas
         are sent as they are, so they are not strict: strict ones may use a part of
-        JSON Schema only, and have no parameters that may be left out.
+        JSON Schema only, and have no parameters that may be left out. At the top of
+        one ``anyOf``, ``enum`` and the like are refused.
 
     >>> tool = ToolInfo("clock", "Tells the time.")
     >>> dump_tools([tool]).payload["tools"][0]["strict"]

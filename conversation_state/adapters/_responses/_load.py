@@ -60,22 +60,17 @@ def load(payload: Any) -> tuple[Message, ...]:
     """
     The messages of *payload*: a request, its list of items, or a response.
 
-    Of a request only ``instructions`` and ``input`` are read. A response gives
-    its message with its `ResponseMeta`; one of a compaction gives the messages
-    that were kept before it.
+    Of a request only ``instructions`` and ``input`` are read. The response of a
+    compaction gives the messages that were kept before it, too.
 
     Consecutive output of the model is one message: all output of a response; in a
     history the items up to the next one that the caller made. A message item
     behind another one begins another message, unless the first one was only a
     commentary (``phase``).
 
-    Nothing is lost: what our model can't represent is kept as an unknown part
-    or message, or in notes (see this package). Half of a surrogate pair
-    becomes U+FFFD, and a note has its path.
-
     Raises:
         DecodeError:
-            If a value is invalid in the format; with every problem and its path.
+            If a value is invalid in the format.
     """
     expected = "a request, a list of items, or a response"
     return ItemLoader().load(payload, expected)
@@ -450,13 +445,13 @@ def load_usage(payload: Any) -> Usage | None:
     """
     The usage in *payload*: a response, an event of a stream or a usage block.
 
-    None if it has no usage. Integers that have no field are in `Usage.extra`,
-    those of a breakdown with ``prompt_`` or ``completion_`` before their name,
-    except ``cache_write_tokens``. Values that are not counts of tokens are left out.
+    Integers that have no field are in `Usage.extra`, those of a breakdown with
+    ``prompt_`` or ``completion_`` before their name, except ``cache_write_tokens``.
+    Values that are not counts of tokens are left out.
 
     Raises:
         DecodeError:
-            If a count is negative, not an integer, or over 2**63 - 1.
+            If a count is invalid.
 
     Source:
         ``input_tokens`` include cache reads and cache writes, ``output_tokens``

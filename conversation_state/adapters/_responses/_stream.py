@@ -48,9 +48,6 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     """
     The chunks that the *events* of a stream bring, as they come; `concat` them.
 
-    Together they hold what `load` returns for the whole response. Lazy: an event is
-    read when its chunk is asked for.
-
     Text, thoughts, refusals and the arguments of calls are given as they come;
     items of other kinds when they are done. A message is given completely before
     anything behind it. Content that an item's end repeats is given once. Content
@@ -60,12 +57,8 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     The end of a thought, with its signature, may come after pieces of the output
     that follows it (OpenRouter). Then it is a part of its own without text, with
     the *index* of the thought; ``concat(chunks, regroup_by_index=True)`` joins
-    both. `dump` sends one item either way.
-
-    The last chunk has the metadata of the response: the reason to finish, the
-    usage, the model, and notes. A stream without an end (``completed``,
-    ``incomplete``, ``failed``) ends with ``interrupted``, also if *events*
-    raise, or if this function does. *events* are not closed.
+    both. `dump` sends one item either way. A stream without an end (``completed``,
+    ``incomplete``, ``failed``) is one that broke off.
 
     Args:
         events: The data of the server-sent events, as plain JSON values, or the
@@ -74,12 +67,10 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
 
     Raises:
         ProviderStreamError:
-            If an event reports that the provider failed, after all chunks before
-            it.
+            If an event reports that the provider failed.
 
         DecodeError:
-            If an event is invalid in the format, with every problem in it, after
-            all chunks that could be read.
+            If an event is invalid in the format.
 
     Source:
         The signature of a thought differs between the beginning and the end of

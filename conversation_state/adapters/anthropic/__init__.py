@@ -8,11 +8,10 @@ Anthropic Messages.
     usage = load_usage(response)
     message = concat(load_chunks(events))
 
-Plain JSON values on both sides; no SDK is needed. What is loaded and dumped
-again is the same JSON value, key for key, but for what the provider refuses:
-texts that are empty, ids of calls with other than letters, digits, ``_`` and
-``-``. A message with the results of tools is several here, and one again when
-it is dumped.
+What is loaded and dumped again is the same JSON value, key for key, but for what
+the provider refuses: texts that are empty, ids of calls with other than letters,
+digits, ``_`` and ``-``. A message with the results of tools is several here, and one
+again when it is dumped.
 
 Thinking is a `ReasoningPart` with its signature, what is redacted of it one
 with its data as the signature, both byte for byte. The provider's own tools
@@ -25,20 +24,11 @@ A call's arguments are the text of its ``input``, with the white space of the
 provider's own streams; text that is not an object's is sent as
 ``{"INVALID_JSON": text}``, and comes back as it was.
 
-Where our model has no field for something else, `load` leaves a note with the
-message, part or call (see `conversation_state.adapters._notes`), which `dump`
-reads:
-
-keys
-    Keys of a block no field of ours holds: ``citations``, ``cache_control``,
-    ``caller``, ``context``, and those that are empty (``"is_error": null``).
+Beside those of all formats (see `conversation_state.adapters._notes`) there are these
+notes on a message, part or call:
 
 around
-    The same for a message: keys other than its role and content.
-
-without
-    Keys that were missing where `dump` would write them: the ``content`` of a
-    result, a ``signature``.
+    Keys of a message other than its role and content.
 
 signed, redacted
     That a thought is this provider's, signed or not, and that it is
@@ -57,21 +47,14 @@ apart, late, inside, top
     result stood behind other blocks; that a system message stood first among
     the messages; that an unknown one was ``system`` itself.
 
-mended
-    Where half of a surrogate pair stood: no UTF-8 can carry it, so U+FFFD
-    stands there now, and `dump` lists it as lost.
-
 cut, deltas
     Of a stream: the input of a block of the provider's own that was broken
     off, which is lost; and unknown deltas.
 
-response, event, events
-    What a response has that `ResponseMeta` has no field for (``container``,
-    ``stop_sequence``, the breakdown of its usage), and what a stream has
-    besides. Never sent.
+event, events
+    What a stream has besides its response. Never sent.
 
-What this format can't represent is listed in `Export.lost`, see
-`dump`. These come back from a round trip in another form, and are not lost: a
+These come back from a round trip in another form, and are not lost: a
 text with calls or other messages of its role, as a part; neighbours of one
 role, as one message; bytes instead of a ``data:`` url; the media type of bytes
 that had none; the white space of arguments, and ``{}`` for none.

@@ -61,12 +61,7 @@ def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
     - No text is empty, and an id of a call has letters, digits, ``_`` and
       ``-`` only.
 
-    What the format can't represent is in `Export.lost`: reasoning that the provider
-    did not sign, media where it takes none, names, what is another provider's
-    own, what had to be mended, what had to be moved.
-    Ours, and so neither sent nor lost, are timestamps, run and turn ids,
-    `AssistantMessage.response`, positions (*index*) and the caller's own
-    metadata.
+    Reasoning that the provider did not sign is lost.
 
     Args:
         messages: The messages, from the beginning.
@@ -264,22 +259,13 @@ def dump_tools(
     """
     *tools* and *choice* as the keys ``tools`` and ``tool_choice`` of a request.
 
-    Without tools there are no keys. Listed in `Export.lost`, and left out, are
-    tools whose name is refused or stands twice, and what Anthropic refuses at the
-    top of a schema (``anyOf``, ``oneOf``, ``allOf``).
-
-    Args:
-        tools: What the model may call.
-
-        choice: Whether it may, must or must not call one; None: the provider's
-            default, it may.
-
     Raises:
         InvalidToolError:
             If *tools* or *choice* are something else.
 
     Source:
-        Anthropic's reference; ``any`` is its word for a choice that is forced.
+        Anthropic's reference; ``any`` is its word for a choice that is forced. It
+        refuses ``anyOf``, ``oneOf`` and ``allOf`` at the top of a schema.
 
     >>> tool = ToolInfo("clock", "Tells the time.")
     >>> dump_tools([tool], choice=ToolChoice.FORCED).payload["tool_choice"]

@@ -51,19 +51,13 @@ def load(payload: Any) -> tuple[Message, ...]:
 
     Of a request only ``system`` and the messages are read. A message with the
     results of tools is several here: a `ToolMessage` for each, and a
-    `UserMessage` for the other blocks. A response gives its message
-    with its `ResponseMeta`.
-
-    Nothing is lost: what our model can't represent is kept as an unknown part
-    or message, or in notes (see this package). Half of a surrogate pair
-    becomes U+FFFD, and a note has its path. Parts and calls of an assistant have
+    `UserMessage` for the other blocks. Parts and calls of an assistant have
     their place among the blocks as *index*; arguments are the text of the
     call's input. Results have the name of the tool if the call is there.
 
     Raises:
         DecodeError:
-            If something is not what the format has in its place; with all
-            that is wrong, each with its path.
+            If something is not what the format has in its place.
     """
     expected = "a request, a list of messages, or a response"
     return AnthropicLoader().load(payload, expected)

@@ -39,14 +39,8 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     """
     The chunks that the *events* of a stream bring, as they come; `concat` them.
 
-    Together they hold what `load` returns for the whole response. Lazy: an event is
-    read when its chunk is asked for. Text, thinking and arguments come piece
-    by piece; all other blocks whole, when they end.
-
-    The last chunk has the metadata of the whole response: the reason to
-    finish, the final usage, the model, and notes. A stream that breaks off
-    ends with ``interrupted``, also if *events* raise, or if this function
-    does. *events* are not closed.
+    Text, thinking and arguments come piece by piece; all other blocks whole, when
+    they end.
 
     Args:
         events: The data of the server-sent events, as plain JSON values, or
@@ -55,12 +49,10 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
 
     Raises:
         ProviderStreamError:
-            If an event reports that the provider failed, after all before it
-            was given.
+            If an event reports that the provider failed.
 
         DecodeError:
-            If an event is not what the format has, with all that is wrong
-            with it, after what could be read was given.
+            If an event is not what the format has.
 
     Source:
         Usage comes at the start and, as a running total, before the end; of

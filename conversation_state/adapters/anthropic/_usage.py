@@ -50,9 +50,8 @@ def load_usage(payload: Any) -> Usage | None:
     """
     What *payload*, a response, an event of a stream or a usage block, cost.
 
-    None if it has no usage. The provider counts what it read from its cache,
-    and wrote to it, in addition to ``input_tokens``; here all three are
-    `Usage.prompt_tokens`::
+    The provider counts what it read from its cache, and wrote to it, in addition to
+    ``input_tokens``; here all three are `Usage.prompt_tokens`::
 
         prompt_tokens = input_tokens + cache_read_input_tokens
                       + cache_creation_input_tokens
@@ -73,7 +72,7 @@ def load_usage(payload: Any) -> Usage | None:
 
     Raises:
         DecodeError:
-            If a count is negative, not an integer, or over 2**63 - 1.
+            If a count is invalid.
 
     Source:
         Anthropic's reference says what is the whole input and that output

@@ -8,9 +8,9 @@ bubo's messages and checkpoints, as its Go programs write them in JSON.
     kept = load_checkpoint(payload)           # a Checkpoint, with id and usage
     payload = dump_checkpoint(kept).payload
 
-Plain JSON values on both sides. Of a stream's events, the last one has a
-``response``, which `load` takes, and a ``checkpoint``; the pieces before it have
-lost their white space on the way, and are not read.
+Of a stream's events, the last one has a ``response``, which `load` takes, and a
+``checkpoint``; the pieces before it have lost their white space on the way, and are
+not read.
 
 What is dumped has the keys that bubo writes,
 in its order; what bubo wrote is loaded and dumped again as it was, but for
@@ -21,11 +21,8 @@ left out, and listed as lost.
 There are no ids of ours in it. A message's ``sender`` is our *name*, its ``meta``
 our metadata. Calls are a message of their own there: an assistant's message that
 has content and calls becomes two, which `Export.lost` lists. A result
-that failed is a ``retry``. Where our model has no field for something, `load`
-leaves a note (see `conversation_state.adapters._notes`), which `dump` reads:
-
-keys
-    Keys no field of ours holds: unknown ones, and those that are empty.
+that failed is a ``retry``. Beside those of all formats (see
+`conversation_state.adapters._notes`) there are these notes:
 
 meta
     ``meta`` that is not an object, an empty one, or what in it has the name of an
@@ -34,14 +31,6 @@ meta
 type, list, format
     That no calls were a message of calls, that a refusal stood in a list,
     bubo's format of audio where it is not the usual one.
-
-made_id
-    The id that was made up for a call, or for its result, that had none. It
-    is left out again, unless it was changed.
-
-mended
-    Where half of a surrogate pair stood: U+FFFD stands there now, and `dump`
-    lists it as lost.
 
 What bubo can't represent is in `Export.lost`: files and video, an image's
 detail, less than milliseconds, response metadata, ... In other words, and

@@ -93,17 +93,12 @@ _AUDIO = frozenset(AUDIO)
 def load(payload: Any) -> tuple[Message, ...]:
     """
     The messages of *payload*: a list of messages, an object that has one as
-    ``messages`` (a checkpoint, say), or one message.
-
-    Nothing is lost: what our model can't represent is kept as an unknown part
-    or message, or in notes (see this package). Half of a surrogate pair
-    becomes U+FFFD, and a note has its path. A call without an id gets one made
+    ``messages`` (a checkpoint, say), or one message. A call without an id gets one made
     of its place, and so does its result. Times are cut to microseconds.
 
     Raises:
         DecodeError:
-            If something is not what bubo would write, or read without guessing;
-            with all that is wrong, each with its path.
+            If something is not what bubo would write, or read without guessing.
     """
     expected = "a message, a list of messages, or a checkpoint"
     return BuboLoader().load(payload, expected)

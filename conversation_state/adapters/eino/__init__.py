@@ -7,19 +7,14 @@ eino's messages, as Go services hand them over in JSON.
     messages = load(payload)              # or a list of messages, or one
     usage = load_usage(message)
 
-Plain JSON values on both sides. What is dumped has the keys that eino writes,
-in its order: those it leaves out where they are empty are left out. What it
-wrote is loaded and dumped again as it was, and the chunks of a stream of its,
-loaded as a list, are chunks for `concat`.
+What is dumped has the keys that eino writes, in its order: those it leaves out where
+they are empty are left out. What it wrote is loaded and dumped again as it was, and
+the chunks of a stream of its, loaded as a list, are chunks for `concat`.
 
-``extra`` and our metadata are the same thing: of messages, parts and calls.
-Where our model has no field for something, `load` leaves a note in it (see
-`conversation_state.adapters._notes`), which `dump` reads:
-
-keys
-    Keys no field of ours holds: unknown ones, those that say nothing
-    (``"name": null``), the ``content`` next to a list of parts, which eino's
-    models pass over, and the ``extra`` in a medium.
+``extra`` and our metadata are the same thing: of messages, parts and calls. The
+``content`` next to a list of parts, which eino's models pass over, is a kept key.
+Beside the notes of all formats (see `conversation_state.adapters._notes`) there are
+these:
 
 under
     The key that parts stood under, if not the one `dump` would take:
@@ -29,21 +24,11 @@ under
 extra
     What in ``extra`` has the name of an adapter.
 
-made_id
-    The id that was made up for a call, or for its result, that had none. It
-    is left out again, unless it was changed. (A piece of a
-    streamed call has an index, and none is made up.)
-
-base64data, slot, without, logprobs, signed
+base64data, slot, logprobs, signed
     How the original differed from what `dump` would write: unusual base64,
-    ``uri`` for ``url``, no ``reasoning`` in a part, what no `LogProb` holds;
-    whether eino had the signature.
+    ``uri`` for ``url``, what no `LogProb` holds; whether eino had the signature.
 
-mended
-    Where half of a surrogate pair stood: U+FFFD stands there now, and `dump`
-    lists it as lost.
-
-The current content of a message goes before its notes. What eino can't
+No id is made up for a piece of a streamed call, which has an index. What eino can't
 represent is in `Export.lost`: run and turn ids, times, `ToolMessage.is_error`, the
 model, a refusal (which is sent as a text), ... In other words, and not lost:
 one plain text part is a text, and an empty list of parts is left out.

@@ -55,17 +55,12 @@ _MAX_INT = 2**63 - 1
 def load(payload: Any) -> tuple[Message, ...]:
     """
     The messages of *payload*: a list of messages, an object that has one as
-    ``messages``, or one message.
-
-    Nothing is lost: what our model can't represent is kept as an unknown part
-    or message, or in notes (see this package). Half of a surrogate pair
-    becomes U+FFFD, and a note has its path. A call without an id gets one made
-    of its place, and so does its result.
+    ``messages``, or one message. A call without an id gets one made of its place, and
+    so does its result.
 
     Raises:
         DecodeError:
-            If something is not what Go would read, or a number is not a count;
-            with all that is wrong, each with its path.
+            If something is not what Go would read, or a number is not a count.
     """
     expected = "a message, a list of messages, or an object of one"
     return EinoLoader().load(payload, expected)
@@ -73,14 +68,12 @@ def load(payload: Any) -> tuple[Message, ...]:
 
 def load_usage(payload: Any) -> Usage | None:
     """
-    What *payload*, a message, its ``response_meta`` or the usage in that, cost.
-
-    None if it has no usage. Cached tokens are a part of the prompt's, and
-    reasoning is one of the completion's.
+    What *payload*, a message, its ``response_meta`` or the usage in that, cost. Cached
+    tokens are a part of the prompt's, and reasoning is one of the completion's.
 
     Raises:
         DecodeError:
-            If a count is negative, not an integer, or over 2**63 - 1.
+            If a count is invalid.
 
     >>> load_usage({"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11})
     Usage(9, 2)

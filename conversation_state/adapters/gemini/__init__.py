@@ -8,24 +8,14 @@ Gemini: what ``generateContent`` and ``streamGenerateContent`` take and give.
     usage = load_usage(response)
     message = concat(load_chunks(events))
 
-Plain JSON values on both sides; no SDK is needed. What is loaded and dumped
-again is the same JSON value, key for key, in camel case or in the snake case
-of Google's SDKs for Python. Where our model has no field for something, `load`
-leaves a note with the message, part or call (see
-`conversation_state.adapters._notes`), which `dump` reads:
-
-keys
-    Keys no field of ours holds: ``thoughtSignature`` (but a thought's, which
-    is `ReasoningPart.signature`), ``videoMetadata``, ``mediaResolution``, and
-    those that say nothing. Of a result, they are its part's.
+What is loaded and dumped again is the same JSON value, key for key, in camel case or
+in the snake case of Google's SDKs for Python. The signature of a thought is
+`ReasoningPart.signature`. Beside those of all formats (see
+`conversation_state.adapters._notes`, where the ``keys`` of a result are its part's)
+there are these notes on a message, part or call:
 
 content
-    Those of the content that a result was the first part of.
-
-without
-    Keys that were missing where `dump` would write them: ``role``, ``parts``,
-    a call's or a result's ``name``, the ``thoughtSignature`` of the first call,
-    a thought's ``text``.
+    The kept keys of the content that a result was the first part of.
 
 snake
     Keys that were in snake case.
@@ -40,8 +30,7 @@ joined, apart
     answer.
 
 made_id
-    The id that was made up for a call that had none, or that its result does
-    not say. It is left out again, from the results of such a call, too. As
+    An id that was made up is left out of the results of such a call, too. As
     results without ids are distinguished by their order alone, those of functions
     of one name are put in the order of the calls.
 
@@ -58,20 +47,13 @@ base64, text, named, plain
     How content was written if not as `dump` would: in the url-safe alphabet,
     or some other way; with a name; an instruction as a plain text.
 
-mended
-    Where half of a surrogate pair stood: no UTF-8 can carry it, so U+FFFD
-    stands there now, and `dump` lists it as lost.
+candidate
+    What an answer has that `ResponseMeta` has no field for: ratings, citations,
+    grounding, the ids of tokens. Never sent.
 
-response, candidate
-    What a response has that `ResponseMeta` has no field for: ratings,
-    citations, grounding, the ids of tokens. Never sent.
+What the model runs and finds itself (code, searches) is an `UnknownPart` here.
 
-The current content of a message goes before its notes: a note on what has been
-changed since does nothing. What the model runs and finds itself (code,
-searches) is an `UnknownPart` here.
-
-What this format can't represent is listed in `Export.lost`, see
-`dump`. Some things come back from a round trip in another form, and are not
+Some things come back from a round trip in another form, and are not
 lost: a call's arguments, which are an object here, without white space; one
 plain text for a list of it; an id for a call that had none; the name of a
 result's function; bytes instead of a ``data:`` url.

@@ -40,16 +40,11 @@ def dump(messages: Iterable[Message]) -> Export:
     *messages* as a request has them: ``{"contents": [...]}``, and
     ``systemInstruction`` if there is a system message.
 
-    What was loaded from this format is written as it was. Results that follow
-    each other are one content, as the format has it. What the format can't represent
-    is in `Export.lost`: names of speakers, system messages after others (all
-    are one instruction, which comes first), an answer with calls right after another
-    one (both are one), arguments that are not a JSON object, images by *detail*,
-    several texts in a tool's result, what is another provider's own, what had
-    to be mended. A refusal is sent as text. Ours, and so neither
-    sent nor lost, are timestamps, run and turn ids,
-    `AssistantMessage.response`, positions (*index*), which only distinguish parts and
-    calls in order, and the caller's own metadata.
+    Results that follow each other are one content, as the format has it. What the
+    format can't represent: system messages after others (all are one instruction, which
+    comes first), an answer with calls right after another one (both are one), arguments
+    that are not a JSON object, images by *detail*, several texts in a tool's result. A
+    refusal is sent as text.
 
     Raises:
         InvalidMessageError:
@@ -338,15 +333,6 @@ def dump_tools(
 ) -> Export:
     """
     *tools* and *choice* as the keys ``tools`` and ``toolConfig`` of a request.
-
-    Without tools there are no keys. Listed in `Export.lost`, and left out, are
-    tools whose name is refused or stands twice.
-
-    Args:
-        tools: What the model may call.
-
-        choice: Whether it may, must or must not call one; None: the provider's
-            default, it may.
 
     Raises:
         InvalidToolError:

@@ -54,21 +54,15 @@ def load(payload: Any) -> tuple[Message, ...]:
 
     Of a request only ``systemInstruction`` and ``contents`` are read. What
     functions returned is a message for each; what else stands in the same
-    content is another one. A response gives its message with its
-    `ResponseMeta`; if several were asked for (``candidateCount``), one for
-    each, the first with the usage: these are alternatives, and no conversation.
-    A prompt that was blocked gives an empty one, whose reason to finish is why.
-
-    Nothing is lost: what our model can't represent is kept as an unknown part
-    or message, or in notes (see this package). Half of a surrogate pair
-    becomes U+FFFD, and a note has its path. A call without an id gets one made
-    of its place, and so does its result: the first call of that name that has
-    none.
+    content is another one. If several answers were asked for (``candidateCount``), a
+    response gives one message for each, the first with the usage: these are
+    alternatives, and no conversation. A prompt that was blocked gives an empty one,
+    whose reason to finish is why. A call without an id gets one made of its place, and
+    so does its result: the first call of that name that has none.
 
     Raises:
         DecodeError:
-            If something is not what the format has in its place; with all that
-            is wrong, each with its path.
+            If something is not what the format has in its place.
     """
     expected = "a request, a list of contents, or a response"
     return GeminiLoader().load(payload, expected)

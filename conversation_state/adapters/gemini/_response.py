@@ -270,19 +270,18 @@ def load_usage(payload: Any) -> Usage | None:
     """
     What *payload*, a response, an event of a stream or a usage block, cost.
 
-    None if it has no usage. The prompt is ``promptTokenCount``, of which
-    ``cachedContentTokenCount`` is a part, and ``toolUsePromptTokenCount``: what
-    Google's own tools found was read, too, and is also in `Usage.extra`, as
-    ``tool_use_prompt_tokens``. The completion is ``candidatesTokenCount`` and
-    ``thoughtsTokenCount``. Where the total says that one of these counts is in
-    another already, it is not added.
+    The prompt is ``promptTokenCount``, of which ``cachedContentTokenCount`` is a part,
+    and ``toolUsePromptTokenCount``: what Google's own tools found was read, too, and is
+    also in `Usage.extra`, as ``tool_use_prompt_tokens``. The completion is
+    ``candidatesTokenCount`` and ``thoughtsTokenCount``. Where the total says that one
+    of these counts is in another already, it is not added.
 
     Tokens of audio have fields; those of other modalities are in `Usage.extra`,
     as ``prompt_image_tokens`` and the like. So are integers that have no field.
 
     Raises:
         DecodeError:
-            If a count is negative, not an integer, or over 2**63 - 1.
+            If a count is invalid.
 
     Source:
         Google documents the total as the sum of prompt, candidates, tool use

@@ -67,17 +67,9 @@ def load_chunks(
     The chunks that the *events* of a stream bring, as they come; `concat` them.
 
     Together they hold what `load` returns for the whole response, but for what is
-    only noise: nulls, and what is empty. Lazy: an event is read when its chunk is
-    asked for.
-
-    Pieces of a text, of a thought and of raw audio are joined; a part with a
-    signature, or with any other key, is never joined with another
-    one. The index of a part, or of a call, is its place among both.
-
-    The last chunk has the metadata of the whole response: the reason to
-    finish, the latest usage, the model, and notes. A stream that breaks off
-    ends with ``interrupted``, also if *events* raise, or if this function
-    does. *events* are not closed.
+    only noise: nulls, and what is empty. Pieces of a text, of a thought and of raw
+    audio are joined; a part with a signature, or with any other key, is never joined
+    with another one. The index of a part, or of a call, is its place among both.
 
     Args:
         events: The responses of ``streamGenerateContent``, as plain JSON
@@ -89,12 +81,10 @@ def load_chunks(
 
     Raises:
         ProviderStreamError:
-            If an event reports that the provider failed, after all before it
-            was given.
+            If an event reports that the provider failed.
 
         DecodeError:
-            If an event is not what the format has, with all that is wrong
-            with it, after what could be read was given.
+            If an event is not what the format has.
 
     Source:
         Each event has the usage so far, and a later one may have less:
