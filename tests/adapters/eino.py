@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from conversation_state.adapters import eino
 from conversation_state.testing.strategies import json_values, metadata, texts
-from tests.adapters.objects import both, exactly, some
-from tests.adapters.readers import make_readers
+from tests.adapters.helpers import both, exactly, make_readers, some
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PNG_TEXT = base64.b64encode(PNG).decode()

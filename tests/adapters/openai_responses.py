@@ -11,9 +11,8 @@ from conversation_state.adapters import openai_responses
 from conversation_state.adapters.openai_responses import load, load_chunks
 from conversation_state.chunks import concat
 from conversation_state.testing.strategies import json_values, texts
-from tests.adapters.objects import both, exactly, some
+from tests.adapters.helpers import both, exactly, make_readers, some
 from tests.adapters.openai_chat import BASE64, URLS
-from tests.adapters.readers import make_readers
 
 NOTHING = st.sampled_from([None, ""])
 WORDS = st.sampled_from(["a", "low", "wav", "mp3", "mpeg"]) | texts(max_size=4)

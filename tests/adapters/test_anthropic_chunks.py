@@ -38,8 +38,8 @@ from tests.adapters.anthropic import (
     text,
 )
 from tests.adapters.golden import without_notes
+from tests.adapters.helpers import table
 from tests.adapters.stream_contract import StreamContract
-from tests.adapters.tables import table
 from tests.processes import count_calls
 
 RECORDED = recorded.streams("anthropic")

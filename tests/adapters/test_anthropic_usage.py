@@ -10,7 +10,7 @@ from conversation_state.errors import DecodeError
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.anthropic import PING, cost, last, several, start
 from tests.adapters.contract import problem_paths
-from tests.adapters.tables import table
+from tests.adapters.helpers import table
 
 BLOCK = {
     "input_tokens": 3,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from conversation_state import adapters
 from conversation_state.errors import ProviderStreamError
-from tests.adapters.tables import table
+from tests.adapters.helpers import table
 from tests.recorded import streams
 
 # Lines of wrong types are given, too.

@@ -15,7 +15,7 @@ from conversation_state.testing import check_adapter
 from conversation_state.testing.strategies import json_values, texts
 from tests.adapters import example
 from tests.adapters.contract import FormatContract
-from tests.adapters.objects import both, exactly, some
+from tests.adapters.helpers import both, exactly, some
 
 TEXT = both(exactly(kind=st.just("text"), text=texts()), some(newer=json_values()))
 STICKER = exactly(kind=st.just("sticker"), code=texts())

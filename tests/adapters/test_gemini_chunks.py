@@ -31,8 +31,8 @@ from tests import recorded
 from tests.adapters import stream_contract
 from tests.adapters.contract import as_json, bare
 from tests.adapters.gemini import PNG, PNG_TEXT, call, model, notes, several, usage_of
+from tests.adapters.helpers import table
 from tests.adapters.stream_contract import StreamContract, cuts, events_of
-from tests.adapters.tables import table
 
 RECORDED = recorded.streams("gemini")
 given_before = partial(stream_contract.given_before, gemini)

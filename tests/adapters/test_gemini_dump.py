@@ -42,7 +42,7 @@ from tests.adapters.gemini import (
     several,
     user,
 )
-from tests.adapters.tables import table
+from tests.adapters.helpers import table
 
 IMAGE = ImagePart(data=PNG)
 INLINE = {"inlineData": {"mimeType": "image/*", "data": PNG_TEXT}}

@@ -38,7 +38,7 @@ from tests.adapters.gemini import (
     user,
 )
 from tests.adapters.golden import without_notes
-from tests.adapters.tables import table
+from tests.adapters.helpers import table
 
 BRIEF = SystemMessage("Be brief.")
 IMAGE = ImagePart(data=PNG, media_type="image/png")

@@ -50,9 +50,9 @@ from conversation_state.testing.strategies import messages
 from conversation_state.tools import ToolCall
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import bare as without_notes
+from tests.adapters.helpers import table
 from tests.adapters.kept import lines
 from tests.adapters.langchain import LANGCHAIN_MESSAGES
-from tests.adapters.tables import table
 
 dump, dump_message = _langchain.dump, _langchain.dump_message
 # What is loaded is of many kinds, and a test knows of which.

@@ -32,7 +32,7 @@ from conversation_state.usage import Usage
 from tests.adapters import openai_chat as chat
 from tests.adapters import openai_responses as responses
 from tests.adapters.contract import as_json, refusal
-from tests.adapters.tables import table
+from tests.adapters.helpers import table
 
 TOO_LARGE = "is an integer beyond 64 bits, which can't be kept as JSON"
 

@@ -20,9 +20,9 @@ from conversation_state.usage import Usage
 from tests import recorded
 from tests.adapters import stream_contract
 from tests.adapters.contract import bare
+from tests.adapters.helpers import table
 from tests.adapters.openai_chat import notes, several
 from tests.adapters.stream_contract import StreamContract, cuts, events_of
-from tests.adapters.tables import table
 
 RECORDED = recorded.streams("openai_chat")
 given_before = partial(stream_contract.given_before, openai_chat)

@@ -23,6 +23,7 @@ from tests import recorded
 from tests.adapters import stream_contract
 from tests.adapters.contract import bare
 from tests.adapters.golden import without_notes
+from tests.adapters.helpers import table
 from tests.adapters.openai_responses import (
     added,
     answer,
@@ -41,7 +42,6 @@ from tests.adapters.openai_responses import (
     thought,
 )
 from tests.adapters.stream_contract import StreamContract, cuts, events_of
-from tests.adapters.tables import table
 
 RECORDED = recorded.streams("openai_responses")
 given_before = partial(stream_contract.given_before, openai_responses)

@@ -1,0 +1,68 @@
+"""
+What the tests of formats write, draw and read with: tables of small facts, JSON
+objects, and what an adapter makes of a payload.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from conversation_state.adapters._notes import notes_of
+
+__all__ = ["both", "exactly", "make_readers", "some", "table"]
+
+
+def table(names: str, rows: Mapping[str, Any]) -> pytest.MarkDecorator:
+    """
+    Run a test once for each of *rows*, whose values are the arguments *names*.
+
+    The key of a row is the sentence that it holds, and the id of its test, so that a
+    failure names the promise that is broken.
+    """
+    count = len(names.split(","))
+    values = {sentence: row if count > 1 else (row,) for sentence, row in rows.items()}
+    return pytest.mark.parametrize(
+        names, [pytest.param(*row, id=sentence) for sentence, row in values.items()]
+    )
+
+
+def some(**keys):
+    """
+    An object that has each of *keys*, or has it not.
+    """
+    return st.fixed_dictionaries({}, optional=keys)
+
+
+def exactly(**keys):
+    """
+    An object that has all of *keys*.
+    """
+    return st.fixed_dictionaries(keys)
+
+
+def both(*objects):
+    """
+    One object of several.
+    """
+    return st.tuples(*objects).map(
+        lambda made: {key: each for one in made for key, each in one.items()}
+    )
+
+
+def make_readers(adapter: Any) -> tuple[Any, Any, Any]:
+    """
+    Three functions for the format of *adapter*: the one message that a raw one is;
+    the messages of a payload, of whatever class; the notes about a value.
+    """
+    _, _, name = adapter.__name__.rpartition(".")
+
+    def read_one(raw: Any) -> Any:
+        (message,) = adapter.load([raw])
+        return message
+
+    def read_notes(value: Any) -> Any:
+        return notes_of(value.metadata, name)
+
+    return read_one, adapter.load, read_notes
