@@ -8,8 +8,8 @@ for what holds for every state.
 import copy
 import multiprocessing
 import pickle
+import re
 import sys
-import threading
 import tracemalloc
 import weakref
 from collections.abc import Sequence
@@ -24,11 +24,8 @@ from conversation_state import (
     Aggregator,
     AssistantMessage,
     Checkpoint,
-    ConversationStateError,
-    Message,
     ResponseMeta,
     SystemMessage,
-    TokenBudget,
     ToolCall,
     ToolMessage,
     Turn,
@@ -38,10 +35,8 @@ from conversation_state import (
     encode,
     fan_out,
     join,
-    trim,
 )
 from conversation_state._persistent import Log
-from conversation_state._wording import describe_type
 from conversation_state.aggregator import (
     Entry,
     LedgerEntry,
@@ -121,27 +116,6 @@ class TestNew:
         assert messages == list(Aggregator.new(messages=messages))
         assert messages == list(Aggregator.new(messages=iter(messages)))
 
-    def test_errors(self):
-        """
-        What is not an id and what is not a message is refused, and shown.
-        """
-        with pytest.raises(TypeError) as raised:
-            Aggregator.new(id="7")  # type: ignore[arg-type]
-
-        assert "id: expected a uuid.UUID or None, got '7'" == str(raised.value)
-        with pytest.raises(InvalidMessageError, match="a str: 'hi'"):
-            Aggregator.new(messages=["hi"])  # type: ignore[list-item]
-
-    def test_not_by_its_class(self):
-        """
-        The class is not called; the error says what is.
-        """
-        with pytest.raises(TypeError) as raised:
-            Aggregator()
-
-        expected = "make states with Aggregator.new(), state.fork() or decode"
-        assert expected == str(raised.value)
-
 
 class TestAdd:
     def test_next_state(self):
@@ -168,128 +142,27 @@ class TestAdd:
         assert [message, message] == list(state)
         assert 2 == len({entry.id for entry in state.entries})
 
-    @pytest.mark.parametrize(
-        "message", [None, "hi", {"role": "user"}, UserMessage], ids=repr
-    )
-    def test_messages_only(self, message):
-        """
-        Anything else is refused, and shown.
-        """
-        with pytest.raises(InvalidMessageError) as raised:
-            chat("a").add(message)
 
-        expected = f"add takes a Message, got {describe_type(message)}: {message!r}"
-        assert expected == str(raised.value)
-        assert isinstance(raised.value, ConversationStateError)
-
-    def test_long_things_are_shown_short(self):
-        """
-        An error shows no more than a line of what it was given.
-        """
-        with pytest.raises(InvalidMessageError) as raised:
-            chat().add("x" * 1000)  # type: ignore[arg-type]
-
-        assert 150 > len(str(raised.value))
-
-
-class TestTypedAdds:
+def test_typed_adds():
     """
-    The verbs for messages of one role.
+    The verbs for messages of one role take a text, or calls, or such a message.
     """
+    calls = ToolCall("1", "a"), ToolCall("2", "b")
+    made: Any = [
+        UserMessage("b", name="ann"),
+        AssistantMessage("b", name="bob"),
+        AssistantMessage("let me see", tool_calls=calls),
+        ToolMessage("12:30", tool_call_id="1"),
+    ]
+    user, assistant, calling, result = made
+    state = Aggregator.new().add_user_prompt("a").add_assistant_message("a")
+    state = state.add_tool_call(*calls).add_user_prompt(user)
+    state = state.add_assistant_message(assistant).add_tool_call(calling)
 
-    def test_user_prompt(self):
-        """
-        A text or a user's message.
-        """
-        message = UserMessage("b", name="ann")
-        state = Aggregator.new().add_user_prompt("a").add_user_prompt(message)
-
-        assert [UserMessage("a"), message] == list(state)
-
-    def test_assistant_message(self):
-        """
-        A text or an assistant's message.
-        """
-        message = AssistantMessage("b", name="bob")
-        state = Aggregator.new().add_assistant_message("a")
-
-        assert [AssistantMessage("a"), message] == list(
-            state.add_assistant_message(message)
-        )
-
-    def test_tool_call(self):
-        """
-        Calls make one message; a message that has calls is taken as it is.
-        """
-        one, two = ToolCall("1", "a"), ToolCall("2", "b")
-        message = AssistantMessage("let me see", tool_calls=[one])
-        state = Aggregator.new().add_tool_call(one, two).add_tool_call(one)
-
-        assert [
-            AssistantMessage(tool_calls=[one, two]),
-            AssistantMessage(tool_calls=[one]),
-            message,
-        ] == list(state.add_tool_call(message))
-
-    def test_tool_response(self):
-        """
-        A tool's message.
-        """
-        message = ToolMessage("12:30", tool_call_id="1")
-
-        assert [message] == list(Aggregator.new().add_tool_response(message))
-
-    @pytest.mark.parametrize(
-        ("verb", "given", "asked"),
-        [
-            ("add_user_prompt", AssistantMessage("a"), "a str or a UserMessage"),
-            ("add_user_prompt", None, "a str or a UserMessage"),
-            ("add_assistant_message", UserMessage("a"), "a str or an AssistantMessage"),
-            ("add_assistant_message", b"a", "a str or an AssistantMessage"),
-            ("add_tool_call", UserMessage("a"), "ToolCalls, or one AssistantMessage"),
-            ("add_tool_call", "c1", "ToolCalls, or one AssistantMessage that has"),
-            ("add_tool_response", "12:30", "a ToolMessage"),
-            ("add_tool_response", UserMessage("a"), "a ToolMessage"),
-        ],
-    )
-    def test_wrong_class(self, verb, given, asked):
-        """
-        A message of another kind is refused: what was asked, what was given.
-        """
-        state = chat("a")
-        with pytest.raises(InvalidMessageError) as raised, unchanged(state):
-            getattr(state, verb)(given)
-
-        assert f"{verb} takes {asked}" in str(raised.value)
-        assert f"got {describe_type(given)}: {given!r:.40}" in str(raised.value)
-
-    def test_messages_among_calls(self):
-        """
-        A message is not one call of several.
-        """
-        message = AssistantMessage(tool_calls=[ToolCall("1", "a")])
-        with pytest.raises(InvalidMessageError, match="got an AssistantMessage"):
-            chat().add_tool_call(ToolCall("2", "b"), message)
-
-    @pytest.mark.parametrize("given", [(), (AssistantMessage("none"),)])
-    def test_no_calls(self, given):
-        """
-        Calling nothing is not a call; the error says what to use instead.
-        """
-        with pytest.raises(InvalidMessageError) as raised:
-            chat().add_tool_call(*given)
-
-        assert str(raised.value) == (
-            "add_tool_call got no calls; use add_assistant_message for a message "
-            "without any"
-        )
-
-    def test_surrogates(self):
-        """
-        A text that no message can hold is refused.
-        """
-        with pytest.raises(InvalidMessageError, match="half of a surrogate pair"):
-            chat().add_user_prompt("\ud800")
+    assert [
+        *(UserMessage("a"), AssistantMessage("a"), AssistantMessage(tool_calls=calls)),
+        *made,
+    ] == list(state.add_tool_response(result))
 
 
 class TestExtend:
@@ -325,16 +198,6 @@ class TestExtend:
 
         assert "a b a b a b" == text_of(after)
         assert 6 == len({entry.id for entry in after.entries})
-
-    def test_all_or_nothing(self):
-        """
-        If one of them is not a message, none is added.
-        """
-        state = chat("a")
-        with pytest.raises(InvalidMessageError) as raised, unchanged(state):
-            state.extend([UserMessage("b"), "c"])  # type: ignore[list-item]
-
-        assert "extend takes Messages, got a str: 'c'" == str(raised.value)
 
 
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
@@ -374,39 +237,20 @@ class TestAddUsage:
         ]
         assert "a" == text_of(after)
 
-    def test_one_usage_twice(self):
+    def test_each_request_once(self):
         """
-        Without a key, one usage added twice counts twice.
+        Without a key, one usage added twice counts twice, and a usage of no tokens is
+        an entry: a request was made. The same key again is a no-op, and so is None,
+        which providers send too.
         """
-        usage = Usage(3, 4)
-        state = chat().add_usage(usage).add_usage(usage)
+        keyed = chat().add_usage(Usage(3), key="request 1", model="gpt-5")
+        twice = keyed.add_usage(Usage(1)).add_usage(Usage(1))
 
-        assert Usage(6, 8) == state.usage
-        assert 2 == len({entry.id for entry in state.ledger})
-
-    def test_none(self):
-        """
-        None, which providers send too, adds nothing.
-        """
-        state = chat("a")
-
-        assert state is state.add_usage(None)
-        assert state is state.add_usage(None, key="request 1", model="gpt-5")
-
-    def test_nothing(self):
-        """
-        A usage of no tokens is an entry all the same: a request was made.
-        """
-        assert 1 == len(chat().add_usage(Usage(), key="request 1").ledger)
-
-    def test_key(self):
-        """
-        The same key again is a no-op.
-        """
-        state = chat().add_usage(Usage(3), key="request 1", model="gpt-5")
-
-        assert state is state.add_usage(Usage(3), key="request 1", model="gpt-5")
-        assert ["request 1"] == [entry.id for entry in state.ledger]
+        assert (Usage(5), 3) == (twice.usage, len(twice.ledger))
+        assert 2 == len(keyed.add_usage(Usage()).ledger)
+        assert keyed is keyed.add_usage(Usage(3), key="request 1", model="gpt-5")
+        assert keyed is keyed.add_usage(None, key="request 2", model="gpt-5")
+        assert "request 1" == keyed.ledger[0].id
 
     def test_time(self):
         """
@@ -431,21 +275,6 @@ class TestAddUsage:
         assert datetime(2025, 6, 1, 10, tzinfo=UTC) == at
         assert timezone(timedelta(hours=2)) == at.tzinfo
         assert state == decode(encode(state)) == pickle.loads(pickle.dumps(state))
-
-    @pytest.mark.parametrize(
-        ("at", "shown"),
-        [
-            (NOON.replace(tzinfo=None), "which has no time zone"),
-            ("2025-06-01", "at is '2025-06-01'; expected an aware datetime or None"),
-            (1_748_779_200, "at is 1748779200; expected an aware datetime"),
-        ],
-    )
-    def test_invalid_time(self, at, shown):
-        """
-        A time without an offset is refused.
-        """
-        with pytest.raises(InvalidUsageError, match=shown):
-            chat().add_usage(Usage(3), at=at)
 
     def test_one_key_at_two_times(self):
         """
@@ -479,23 +308,6 @@ class TestAddUsage:
         assert one != two
         assert state == rebuilt(ledger=[one])
         assert state != rebuilt(ledger=[two])
-
-    @pytest.mark.parametrize(
-        ("usage", "model"), [(Usage(4), "gpt-5"), (Usage(3), "gpt-4"), (Usage(3), "")]
-    )
-    def test_key_with_another_usage(self, usage, model):
-        """
-        The same key with another usage or model is refused: what was recorded, what was
-        given, what to do.
-        """
-        state = chat().add_usage(Usage(3), key="request 1", model="gpt-5")
-        with pytest.raises(InvalidUsageError) as raised:
-            state.add_usage(usage, key="request 1", model=model)
-
-        assert str(raised.value) == (
-            f"conflicting usage for key 'request 1': the ledger has {Usage(3)} for "
-            f"model 'gpt-5', got {usage} for model {model!r}; use another key"
-        )
 
     @pytest.mark.parametrize("count", [1, 31, 32, 33, 64, 65, 200])
     def test_many_keys(self, count):
@@ -555,40 +367,6 @@ class TestAddUsage:
             Usage(3), key=copied("request 1"), model=copied("gpt-5")
         )
         assert state == decode(encode(state))
-
-    def test_keys_of_branches(self):
-        """
-        The keys of one branch are not known to the other, until they are joined.
-        """
-        trunk = chat().add_usage(Usage(1), key="trunk")
-        ours = trunk.fork().add_usage(Usage(2), key="request 1")
-        theirs = trunk.fork().add_usage(Usage(3), key="request 1")
-
-        assert ours is ours.add_usage(Usage(1), key="trunk")
-        assert Usage(3) == ours.join(theirs).total_usage
-        assert Usage(4) == theirs.join(ours).total_usage
-
-    @pytest.mark.parametrize(
-        ("fields", "shown"),
-        [
-            ({"usage": 5}, "add_usage takes a Usage or None, got 5"),
-            ({"usage": {"prompt_tokens": 1}}, "got {'prompt_tokens': 1}"),
-            ({"key": ""}, "key is empty; leave it out if this usage has no identity"),
-            ({"key": 5}, "key is 5; expected a str"),
-            ({"key": "\ud800"}, "key holds '\\ud800' at position 0"),
-            ({"model": None}, "model is None; expected a str"),
-            ({"model": "\ud800"}, "model holds '\\ud800' at position 0"),
-        ],
-    )
-    def test_errors(self, fields, shown):
-        """
-        What can't be recorded is refused, and shown.
-        """
-        given: Any = {"usage": Usage(1), **fields}
-        with pytest.raises(InvalidUsageError) as raised:
-            chat().add_usage(given.pop("usage"), **given)
-
-        assert shown in str(raised.value)
 
     def test_too_much(self):
         """
@@ -730,13 +508,6 @@ class TestAddResponse:
                 answer("a", Usage(2)), answer("a", Usage(3)), key="another"
             )
 
-    def test_messages_only(self):
-        """
-        Anything else is refused, and nothing is added.
-        """
-        with pytest.raises(InvalidMessageError, match="extend takes Messages"):
-            chat().add_response({"content": "a"})  # type: ignore[arg-type]
-
 
 class TestRecordResponses:
     def test_of_a_history(self):
@@ -759,16 +530,6 @@ class TestRecordResponses:
         assert Usage(2) == state.record_responses(since=1).total_usage
         assert state is state.record_responses(since=2)
 
-    @pytest.mark.parametrize("since", [-1, -40, -(2**64)])
-    def test_since_is_no_distance_from_the_end(self, since):
-        """
-        A negative *since* is refused, at any length; nothing was recorded then.
-        """
-        state = Aggregator.new([answer("a", Usage(1))] * 100)
-
-        with pytest.raises(ValueError, match="expected the position of a message"):
-            state.record_responses(since=since)
-
 
 class TestRollback:
     @pytest.mark.parametrize("keep", [lambda state: state, Aggregator.checkpoint])
@@ -785,17 +546,9 @@ class TestRollback:
         assert ["1", "2"] == [entry.id for entry in again.ledger]
         assert start.id == again.id
         assert wrong.ledger is again.ledger
+        assert again.entries == wrong.before(wrong.entries[1].id).entries
+        assert Usage(1_501) == wrong.before(wrong.entries[0].id).total_usage
         assert "a b" == text_of(wrong)
-
-    def test_two_attempts(self):
-        """
-        Attempts that all started from one state are all in the ledger.
-        """
-        start = chat("a")
-        first = start.add_user_prompt("b").add_usage(Usage(1_500))
-        second = first.rollback(start).add_user_prompt("c").add_usage(Usage(1_500))
-
-        assert Usage(3_000) == second.rollback(start).total_usage
 
     def test_out_of_a_fork(self):
         """
@@ -846,46 +599,6 @@ class TestRollback:
         assert state is state.rollback(state.entries[-1].id)
         assert state is state.add_user_prompt("c").rollback(state)
 
-    @pytest.mark.parametrize(
-        ("to", "error", "shown"),
-        [
-            (4, IndexError, "can't roll back to 4: this state has 3 messages"),
-            (-1, IndexError, "can't roll back to -1: this state has 3 messages"),
-            ("nowhere", LookupError, "no entry of this state has the identity"),
-            (None, TypeError, "rollback takes a state, a Checkpoint, an entry's id or"),
-            (1.0, TypeError, "got a float: 1.0"),
-        ],
-    )
-    def test_errors(self, to, error, shown):
-        """
-        A place that is not in the state is refused, with what there is.
-        """
-        with pytest.raises(error) as raised:
-            chat("a", "b", "c").rollback(to)
-
-        assert shown in str(raised.value)
-
-    def test_unrelated(self):
-        """
-        A state of another conversation is refused: its bill is another one.
-        """
-        with pytest.raises(ValueError, match="have no entry in common"):
-            chat("a").rollback(chat("a"))
-
-
-class TestBefore:
-    def test_before(self):
-        """
-        The state up to an entry, with the whole ledger.
-        """
-        state = chat("a", "b", "c").add_usage(Usage(7))
-        back = state.before(state.entries[1].id)
-
-        assert ("a", Usage(7)) == (text_of(back), back.total_usage)
-        assert "" == text_of(state.before(state.entries[0].id))
-        with pytest.raises(LookupError, match="no entry of this state has"):
-            state.before("nowhere")
-
 
 class TestTotalUsage:
     def test_each_once(self):
@@ -928,32 +641,6 @@ class TestTotalUsage:
         assert 501 == len(union) == len(joined.ledger)
         assert sum(read) < 5 * 501
 
-    def test_nothing(self):
-        """
-        No state cost nothing.
-        """
-        assert Usage() == total_usage()
-        assert () == tuple(ledger_union())
-
-    @pytest.mark.parametrize("other", [None, 5, [chat("a")]])
-    def test_states_only(self, other):
-        """
-        Anything else is a TypeError that names what it got.
-        """
-        with pytest.raises(TypeError, match=r"takes Aggregators, Turns or .* got "):
-            total_usage(other)
-
-
-class TestTruth:
-    def test_always(self):
-        """
-        A state and a turn are true, however empty: they have an id and a bill.
-        """
-        empty = Aggregator.new()
-
-        assert [True, True] == [bool(empty), bool(empty.turn)]
-        assert bool(empty.fork().add_usage(Usage(1)).turn)
-
 
 class TestFork:
     def test_inherits(self):
@@ -970,32 +657,8 @@ class TestFork:
         assert (Usage(), Usage(5)) == (fork.usage, fork.total_usage)
         assert (parent.id, parent.id) == (fork.parent_id, fork.root_id)
         assert 7 == fork.id.version
-
-    def test_grows_apart(self):
-        """
-        A fork's messages are not its parent's, and the other way around.
-        """
-        parent = chat("a")
-        fork = parent.fork()
-        one, two = parent.add_user_prompt("b"), fork.add_user_prompt("c")
-
-        assert ("a", "a") == (text_of(parent), text_of(fork))
-        assert ("a b", "a c") == (text_of(one), text_of(two))
-        assert 1 == two.turn_len
-        assert Usage(3) == fork.add_usage(Usage(3)).usage
-        assert Usage() == parent.total_usage
-
-    def test_generations(self):
-        """
-        Forks of forks know their parent and their root.
-        """
-        root = chat("a")
-        fork = root.fork().add_user_prompt("b")
-        fork_of_fork = fork.fork()
-
-        assert fork.id == fork_of_fork.parent_id
-        assert root.id == fork_of_fork.root_id
-        assert 2 == fork_of_fork.init_len
+        assert (fork.id, parent.id) == (fork.fork().parent_id, fork.fork().root_id)
+        assert all([bool(fork), bool(fork.turn), bool(Aggregator.new())])
 
     @pytest.mark.parametrize("at", range(4))
     def test_earlier(self, at):
@@ -1010,24 +673,6 @@ class TestFork:
         assert (at, 0) == (fork.init_len, fork.turn_len)
         assert (Usage(), Usage(5)) == (fork.usage, fork.total_usage)
         assert "d" == text_of(fork.add_user_prompt("d").turn)
-
-    @pytest.mark.parametrize("at", [-1, 4, -4, 100])
-    def test_outside(self, at):
-        """
-        Outside of what there is, an IndexError says what there is.
-        """
-        with pytest.raises(IndexError) as raised:
-            chat("a", "b", "c").fork(at=at)
-
-        assert f"can't fork at {at}: this state has 3 messages" == str(raised.value)
-
-    @pytest.mark.parametrize("at", ["1", 1.0])
-    def test_no_position(self, at):
-        """
-        What is not an integer is not a position.
-        """
-        with pytest.raises(TypeError):
-            chat("a", "b").fork(at=at)
 
     def test_costs_one_small_object(self):
         """
@@ -1044,6 +689,15 @@ class TestFork:
 
         assert 500 == len({fork.id for fork in forks})
         assert 1_000 >= (after - before) / 500
+
+
+ROOT = chat("a")
+LEFT, RIGHT = (
+    ROOT.fork().add_user_prompt(text).add_usage(Usage(tokens), key=text)
+    for text, tokens in (("b", 1), ("c", 2))
+)
+DEEP = LEFT.fork().add_user_prompt("d").add_usage(Usage(4))
+GROWN = ROOT.add_user_prompt("p").add_usage(Usage(8))
 
 
 class TestJoin:
@@ -1063,17 +717,6 @@ class TestJoin:
         assert (moved_on.id, None, 0) == (joined.id, joined.parent_id, joined.init_len)
         states_add_up(joined)
 
-    def test_keeps_messages(self):
-        """
-        Joined messages are the same objects, under the same identities.
-        """
-        trunk = chat("a")
-        fork = trunk.fork().add_user_prompt("b")
-        joined = trunk.join(fork)
-
-        assert fork[-1] is joined[-1]
-        assert list(fork.entries) == list(joined.entries)
-
     def test_nothing_new(self):
         """
         If nothing is new, it is the same state.
@@ -1087,104 +730,37 @@ class TestJoin:
         assert state is state.join(fork, state, chat())
         assert joined is joined.join(fork.add_usage(None), state)
 
-    def test_only_usage_is_new(self):
+    @pytest.mark.parametrize(
+        ("joined", "text", "tokens"),
+        [
+            (ROOT.join(DEEP), "a b d", 5),
+            (ROOT.join(LEFT, RIGHT), "a b c", 3),
+            (ROOT.join(RIGHT).join(LEFT), "a c b", 3),
+            (ROOT.join(DEEP, RIGHT.join(LEFT)), "a b d c", 7),
+            (ROOT.join(RIGHT.join(LEFT), DEEP), "a c b d", 7),
+            (LEFT.join(GROWN), "a b p", 9),
+            (GROWN.join(LEFT.join(GROWN)), "a p b", 9),
+            (GROWN.join(ROOT.add_user_prompt("q")), "a p q", 8),
+            (DEEP.join(DEEP.fork(at=1).add_user_prompt("x")), "a b d x", 5),
+            (ROOT.join(ROOT.fork().add_usage(Usage(7))), "a", 7),
+            (LEFT.join(chat("b").add_usage(Usage(2))), "a b b", 3),
+            (ROOT.join(LEFT.turn, DEEP.turn), "a b d", 5),
+            (ROOT.join(DEEP.turn), "a d", 4),
+        ],
+        ids=[
+            *("the generation between", "siblings", "in the order of calls"),
+            *("a diamond", "in another order", "a parent into its fork"),
+            *("and back", "of one id", "from earlier", "usage only", "strangers"),
+            *("turns", "a turn alone"),
+        ],
+    )
+    def test_examples(self, joined, text, tokens):
         """
-        The usage of a branch without messages is recorded.
+        Whatever joins: in the order of the call, each message and usage once.
         """
-        state = chat("a")
-        failed = state.fork().add_usage(Usage(7))
-
-        assert Usage(7) == state.join(failed).usage
-        assert "a" == text_of(state.join(failed, failed))
-
-    def test_fork_of_a_fork(self):
-        """
-        The generation between comes along.
-        """
-        root = chat("a")
-        fork = root.fork().add_user_prompt("b").add_usage(Usage(1))
-        fork_of_fork = fork.fork().add_user_prompt("c").add_usage(Usage(2))
-
-        assert "a b c" == text_of(root.join(fork_of_fork))
-        assert Usage(3) == root.join(fork_of_fork).usage
-        assert root.join(fork_of_fork) == root.join(fork, fork_of_fork)
-
-    def test_siblings(self):
-        """
-        In the order of the call, whichever was made or finished first.
-        """
-        root = chat("a")
-        one, two, three = (root.fork() for _ in range(3))
-        three = three.add_user_prompt("3")
-        one = one.add_user_prompt("1")
-        two = two.add_user_prompt("2")
-
-        assert "a 1 2 3" == text_of(root.join(one, two, three))
-        assert "a 3 1 2" == text_of(root.join(three).join(one).join(two))
-        assert join(root, two, one) == root.join(two, one)
-
-    def test_diamond(self):
-        """
-        What reaches a state over two branches is there, and counted, once.
-        """
-        root = chat("a")
-        shared = root.fork().add_user_prompt("b").add_usage(Usage(10), key="shared")
-        left = shared.fork().add_user_prompt("l").add_usage(Usage(1))
-        right = root.fork().join(shared).add_user_prompt("r").add_usage(Usage(2))
-        joined = root.join(left, right)
-
-        assert "a b l r" == text_of(joined)
-        assert Usage(13) == joined.usage
-        assert joined is joined.join(shared, right, left)
-
-    def test_diamond_in_another_order(self):
-        """
-        Also where the second branch added something before it was joined with the
-        first.
-        """
-        root = chat("a")
-        left = root.fork().add_user_prompt("l").add_usage(Usage(1))
-        right = root.fork().add_user_prompt("r").add_usage(Usage(2)).join(left)
-
-        assert "a l r" == text_of(root.join(left, right))
-        assert "a r l" == text_of(root.join(right, left))
-        assert Usage(3) == root.join(left, right).usage
-        assert root.join(left, right) == root.join(left).join(right)
-
-    def test_parent_into_fork(self):
-        """
-        A fork that joins its parent has the parent's messages since.
-        """
-        parent = chat("a")
-        fork = parent.fork().add_user_prompt("f")
-        parent = parent.add_user_prompt("p").add_usage(Usage(3))
-        joined = fork.join(parent)
-
-        assert "a f p" == text_of(joined)
-        assert (fork.id, 1, 2) == (joined.id, joined.init_len, joined.turn_len)
-        assert Usage(3) == joined.usage
-        assert "a p f" == text_of(parent.join(joined))
-
-    def test_values_grown_apart(self):
-        """
-        Two values of one id are branches, too.
-        """
-        state = chat("a")
-        one, two = state.add_user_prompt("1"), state.add_user_prompt("2")
-
-        assert "a 1 2" == text_of(one.join(two))
-        assert "a 2 1" == text_of(two.join(one))
-        assert one.id == one.join(two).id == two.id
-
-    def test_fork_from_earlier(self):
-        """
-        What is added to a fork from an earlier position comes after what was there.
-        """
-        state = chat("a", "b", "c")
-        fork = state.fork(at=1).add_user_prompt("x")
-
-        assert "a b c x" == text_of(state.join(fork))
-        assert "a x b c" == text_of(fork.join(state))
+        assert (text, tokens) == (text_of(joined), joined.total_usage.total_tokens)
+        assert joined is joined.join(joined)
+        states_add_up(joined)
 
     @pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 64, 1024, 1056])
     def test_over_borders(self, size):
@@ -1202,26 +778,6 @@ class TestJoin:
             assert expected == text_of(joined).replace(" ", "")
             assert joined is joined.join(trunk, two, one)
             assert joined == one.join(two, trunk, one)
-
-    def test_unrelated(self):
-        """
-        States that have nothing in common are joined by the same rule.
-        """
-        one, two = chat("a").add_usage(Usage(1)), chat("b").add_usage(Usage(2))
-
-        assert "a b" == text_of(one.join(two))
-        assert Usage(3) == one.join(two).usage
-        assert one.join(two).join(two) == one.join(two)
-
-    def test_equal_messages(self):
-        """
-        Equal messages of two branches are two messages.
-        """
-        root = chat("a")
-
-        assert "a b b" == text_of(
-            root.join(root.fork().add_user_prompt("b"), root.add_user_prompt("b"))
-        )
 
     def test_copies(self):
         """
@@ -1260,26 +816,6 @@ class TestJoin:
         assert base.ledger[0] is joined.ledger[0]
         assert Usage(3) == joined.total_usage
 
-    def test_counts_nothing_again(self):
-        """
-        After a branch from another process was joined, a trimmer counts what
-        is new and nothing of the shared past.
-        """
-        counted = []
-
-        def count(message: Message) -> int:
-            counted.append(message.text)
-            return 1
-
-        base = chat(*map(str, range(100)))
-        budget = TokenBudget(context_window=1_000)
-        trim(base, budget, counter=count)
-        counted.clear()
-        branch = pickle.loads(pickle.dumps(base)).fork().add_user_prompt("new")
-        trim(base.join(branch), budget, counter=count)
-
-        assert ["new"] == counted
-
     def test_takes_a_longer_log_that_grew_from_it(self):
         """
         Joining what grew here copies nothing: the longer log is the result's.
@@ -1304,21 +840,6 @@ class TestJoin:
 
         assert "ours more" == text_of(joined)
         assert Usage(1) == joined.usage
-
-    @pytest.mark.parametrize("other", [None, [chat("b")], "b", UserMessage("b")])
-    def test_states_and_turns_only(self, other):
-        """
-        Anything else is a TypeError.
-        """
-        with pytest.raises(TypeError, match=r"join takes Aggregators .* got "):
-            chat("a").join(other)
-
-    def test_checkpoint(self):
-        """
-        The error for a checkpoint says what it has instead.
-        """
-        with pytest.raises(TypeError, match="a Checkpoint has merge_into"):
-            chat("a").join(chat("b").checkpoint())  # type: ignore[arg-type]
 
     def test_frees_what_is_unreachable(self):
         """
@@ -1415,16 +936,13 @@ class TestTurn:
         assert b"long ago" not in shipped
         assert fork.turn == pickle.loads(shipped)
         assert hash(fork.turn) == hash(pickle.loads(shipped))
+        assert fork.turn == Turn.rebuild(
+            id=fork.id,
+            parent_id=root.id,
+            entries=fork.turn.entries,
+            ledger=fork.turn.ledger,
+        )
         assert root.join(fork) == root.join(pickle.loads(shipped))
-
-    def test_of_nothing(self):
-        """
-        An empty turn brings nothing.
-        """
-        root = chat("a")
-
-        assert 0 == len(root.fork().turn)
-        assert root is root.join(root.fork().turn)
 
     def test_equal(self):
         """
@@ -1436,49 +954,6 @@ class TestTurn:
         assert fork.turn != fork.add_user_prompt("b").turn
         assert fork.turn != fork.fork().turn
         assert fork.turn != fork.add_usage(Usage(1)).turn
-
-    def test_frozen(self):
-        """
-        Nothing can be set.
-        """
-        turn = chat("a").turn
-        for name in ("entries", "ledger", "id", "other"):
-            with pytest.raises(AttributeError):
-                setattr(turn, name, None)
-
-    def test_rebuild(self):
-        """
-        A turn from all that makes it one.
-        """
-        fork = chat("a").fork().add_user_prompt("b").add_usage(Usage(2))
-        turn = fork.turn
-
-        assert turn == Turn.rebuild(
-            id=turn.id,
-            parent_id=turn.parent_id,
-            entries=turn.entries,
-            ledger=turn.ledger,
-        )
-
-    @pytest.mark.parametrize(
-        ("entries", "ledger", "error"),
-        [
-            ([(), ()], [], TypeError),
-            ([], [5], TypeError),
-            ([Entry("a", None)], [], InvalidMessageError),  # type: ignore[arg-type]
-            ([Entry("a", UserMessage(""))] * 2, [], ValueError),
-            ([Entry(5, UserMessage(""))], [], ValueError),  # type: ignore[arg-type]
-            ([], [LedgerEntry("a", Usage(1), "")] * 2, ValueError),
-            ([], [LedgerEntry("a", None, "")], InvalidUsageError),  # type: ignore[arg-type]
-        ],
-    )
-    def test_rebuild_checks(self, entries, ledger, error):
-        """
-        What has an identity twice would be joined twice, and is refused like what
-        is not an entry.
-        """
-        with pytest.raises(error, match=r"entries|ledger"):
-            Turn.rebuild(id=ONE, parent_id=None, entries=entries, ledger=ledger)
 
     def test_repr(self):
         """
@@ -1539,16 +1014,6 @@ class TestCheckpoint:
             with pytest.raises(AttributeError):
                 setattr(kept, name, None)
 
-    @pytest.mark.parametrize("label", [None, 5, "\ud800"], ids=ascii)
-    def test_label(self, label):
-        """
-        A label is a text, whichever way the checkpoint is made.
-        """
-        with pytest.raises(TypeError, match="label"):
-            chat().checkpoint(label)
-        with pytest.raises(TypeError, match="label"):
-            Checkpoint(chat(), label)
-
     def test_plain_label(self):
         """
         A label is kept as a plain text, which pickles and encodes as itself.
@@ -1559,13 +1024,6 @@ class TestCheckpoint:
 
         assert str is type(chat().checkpoint(Name("one")).label)
         assert "one" == chat().checkpoint(Name("one")).label
-
-    def test_states_only(self):
-        """
-        Nothing else is kept.
-        """
-        with pytest.raises(TypeError, match="takes an Aggregator, got a str"):
-            Checkpoint("state")  # type: ignore[arg-type]
 
 
 def entry(text: str) -> Entry:
@@ -1627,75 +1085,163 @@ class TestRebuild:
         assert NIL == rebuilt(parent_id=NIL).root_id
         assert UUID(int=7) == rebuilt(parent_id=NIL, root_id=UUID(int=7)).root_id
 
-    @pytest.mark.parametrize(
-        ("fields", "shown"),
-        [
-            ({"init_len": 2}, "init_len is 2; expected 0 to 1, the entries"),
-            ({"init_len": -1}, "init_len is -1; expected 0 to 1, the entries"),
-            ({"init_ledger_len": 2}, "init_ledger_len is 2; expected 0 to 1,"),
-            ({"entries": [entry("a")] * 2}, "entries holds an identity more than once"),
-            (
-                {"entries": [entry("a")._replace(id=7)]},  # type: ignore[arg-type]
-                "entries holds an identity that is not text",
-            ),
-            (
-                {"ledger": [LedgerEntry("1", Usage(n), "") for n in (1, 2)]},
-                "ledger holds an identity more than once",
-            ),
-            (
-                {"ledger": [LedgerEntry(str(n), Usage(MAX_COUNT), "") for n in (1, 2)]},
-                "prompt_tokens is 18446744073709551614",
-            ),
-        ],
-    )
-    def test_what_is_no_state(self, fields, shown):
-        """
-        What can't be a state is refused when it is rebuilt, not later.
-        """
-        base = {"entries": [entry("a")], "ledger": [LedgerEntry("1", Usage(1), "")]}
-        with pytest.raises(ValueError, match=shown):
-            rebuilt(**{**base, **fields})
 
-    @pytest.mark.parametrize(
-        ("fields", "error", "shown"),
-        [
-            ({"entries": [("1", UserMessage("a"))]}, TypeError, "entries[0]: expected"),
-            (
-                {"entries": [Entry("1", "a")]},  # type: ignore[arg-type]
-                InvalidMessageError,
-                "entries[0]: expected a Message, got a str: 'a'",
-            ),
-            ({"ledger": [("1", Usage(), "")]}, TypeError, "expected a LedgerEntry"),
-            (
-                {"ledger": [LedgerEntry("1", 5, "")]},  # type: ignore[arg-type]
-                InvalidUsageError,
-                "ledger[0]: expected a Usage, got an int: 5",
-            ),
-            (
-                {"ledger": [LedgerEntry("1", Usage(), "", NOON.replace(tzinfo=None))]},
-                InvalidUsageError,
-                "ledger[0].at is datetime",
-            ),
-            (
-                {"ledger": [LedgerEntry("1", Usage(), "", SUMMER)]},
-                InvalidUsageError,
-                "in a zone without a fixed offset",
-            ),
-            (
-                {"ledger": [LedgerEntry("1", Usage(), 5)]},  # type: ignore[arg-type]
-                InvalidUsageError,
-                "ledger[0].model is 5; expected a str",
-            ),
-        ],
-    )
-    def test_what_is_no_entry(self, fields, error, shown):
-        """
-        Entries and ledger entries hold messages and usages, and nothing else.
-        """
-        with pytest.raises(error) as raised:
-            rebuilt(**fields)
+BASE: Any = {"entries": [entry("a")], "ledger": [LedgerEntry("1", Usage(1), "")]}
+PAID: Any = chat("a", "b", "c").add_usage(Usage(3), key="request 1", model="gpt-5")
+WITHOUT_ZONE = NOON.replace(tzinfo=None)
+# What the types forbid can be tried all the same.
+AnyEntry: Any = Entry
+AnyState: Any = Aggregator
+any_total: Any = total_usage
 
-        assert shown in str(raised.value)
+
+def ledger_of(*fields: Any) -> Aggregator:
+    """
+    A state with one ledger entry of *fields*.
+    """
+    return rebuilt(ledger=[LedgerEntry("1", *fields)])
+
+
+@pytest.mark.parametrize(
+    ("error", "shown", "call"),
+    [
+        (TypeError, "id: expected a uuid.UUID or", lambda: AnyState.new(id="7")),
+        (InvalidMessageError, "a str: 'hi'", lambda: AnyState.new(messages=["hi"])),
+        (TypeError, "make states with Aggregator.new()", Aggregator),
+        (InvalidMessageError, "add takes a Message, got a", lambda: PAID.add(None)),
+        (InvalidMessageError, "got a dict: {}", lambda: PAID.add({})),
+        (
+            *(InvalidMessageError, "add_user_prompt takes a str or a UserMessage"),
+            lambda: PAID.add_user_prompt(AssistantMessage("a")),
+        ),
+        (InvalidMessageError, "surrogate", lambda: PAID.add_user_prompt("\ud800")),
+        (
+            *(InvalidMessageError, "takes a str or an AssistantMessage, got a bytes"),
+            lambda: PAID.add_assistant_message(b"a"),
+        ),
+        (
+            *(InvalidMessageError, "add_tool_call takes ToolCalls, or one"),
+            lambda: PAID.add_tool_call("c1"),
+        ),
+        (
+            *(InvalidMessageError, "got an AssistantMessage"),
+            lambda: PAID.add_tool_call(
+                ToolCall("2", "b"), AssistantMessage(tool_calls=[ToolCall("1", "a")])
+            ),
+        ),
+        (InvalidMessageError, "use add_assistant_message", PAID.add_tool_call),
+        (
+            *(InvalidMessageError, "use add_assistant_message"),
+            lambda: PAID.add_tool_call(AssistantMessage("none")),
+        ),
+        (
+            *(InvalidMessageError, "add_tool_response takes a ToolMessage, got a str"),
+            lambda: PAID.add_tool_response("12:30"),
+        ),
+        (
+            *(InvalidMessageError, "extend takes Messages, got a str: 'c'"),
+            lambda: PAID.extend([UserMessage("b"), "c"]),
+        ),
+        (InvalidMessageError, "extend takes", lambda: PAID.add_response({"a": "b"})),
+        (InvalidUsageError, "a Usage or None, got 5", lambda: PAID.add_usage(5)),
+        (InvalidUsageError, "key is empty", lambda: PAID.add_usage(Usage(), key="")),
+        (InvalidUsageError, "key is 5;", lambda: PAID.add_usage(Usage(), key=5)),
+        (
+            *(InvalidUsageError, "model holds '\\ud800'"),
+            lambda: PAID.add_usage(Usage(1), model="\ud800"),
+        ),
+        (
+            *(InvalidUsageError, "no time zone"),
+            lambda: PAID.add_usage(Usage(1), at=WITHOUT_ZONE),
+        ),
+        (
+            *(InvalidUsageError, "at is 1; expected an aware datetime"),
+            lambda: PAID.add_usage(Usage(1), at=1),
+        ),
+        (
+            *(InvalidUsageError, "the ledger has Usage(3) for model 'gpt-5'"),
+            lambda: PAID.add_usage(Usage(4), key="request 1", model="gpt-5"),
+        ),
+        (
+            *(InvalidUsageError, "for model 'gpt-4'; use another key"),
+            lambda: PAID.add_usage(Usage(3), key="request 1", model="gpt-4"),
+        ),
+        (
+            *(ValueError, "expected the position of a message"),
+            lambda: PAID.record_responses(since=-1),
+        ),
+        (IndexError, "back to 4: this state has 3 messages", lambda: PAID.rollback(4)),
+        (IndexError, "back to -1: this state has 3", lambda: PAID.rollback(-1)),
+        (LookupError, "no entry of this state has", lambda: PAID.rollback("nowhere")),
+        (LookupError, "the identity 'nowhere'", lambda: PAID.before("nowhere")),
+        (TypeError, "rollback takes a state, a", lambda: PAID.rollback(1.0)),
+        (ValueError, "have no entry in common", lambda: PAID.rollback(chat("a"))),
+        (TypeError, "takes Aggregators, Turns or", lambda: any_total([PAID])),
+        (IndexError, "fork at 4: this state has 3 messages", lambda: PAID.fork(at=4)),
+        (IndexError, "can't fork at -1", lambda: PAID.fork(at=-1)),
+        (TypeError, "integer", lambda: PAID.fork(at=1.0)),
+        (TypeError, "join takes Aggregators and Turns", lambda: PAID.join([PAID])),
+        (TypeError, "has merge_into", lambda: PAID.join(PAID.checkpoint())),
+        (TypeError, "label is 5", lambda: PAID.checkpoint(5)),
+        (TypeError, "label holds", lambda: PAID.checkpoint("\ud800")),
+        (
+            TypeError,
+            "takes an Aggregator, got a str",
+            lambda: AnyState.checkpoint("a"),
+        ),
+        (
+            *(ValueError, "entries holds an identity more than once"),
+            lambda: Turn.rebuild(
+                id=ONE, parent_id=None, entries=[entry("a")] * 2, ledger=[]
+            ),
+        ),
+        (ValueError, "init_len is 2; expected", lambda: rebuilt(**BASE, init_len=2)),
+        (ValueError, "init_len is -1;", lambda: rebuilt(**BASE, init_len=-1)),
+        (ValueError, "init_ledger_len is 2", lambda: rebuilt(init_ledger_len=2)),
+        (ValueError, "more than once", lambda: rebuilt(entries=[entry("a")] * 2)),
+        (
+            *(ValueError, "entries holds an identity that is not text"),
+            lambda: rebuilt(entries=[AnyEntry(7, UserMessage("a"))]),
+        ),
+        (ValueError, "ledger holds an", lambda: rebuilt(ledger=BASE["ledger"] * 2)),
+        (
+            *(InvalidUsageError, "prompt_tokens is 18446744073709551614"),
+            lambda: rebuilt(
+                ledger=[LedgerEntry(key, Usage(MAX_COUNT), "") for key in "ab"]
+            ),
+        ),
+        (
+            *(TypeError, "entries[0]: expected an Entry"),
+            lambda: rebuilt(entries=[("1", UserMessage("a"))]),
+        ),
+        (
+            *(InvalidMessageError, "entries[0]: expected a Message, got a str: 'a'"),
+            lambda: rebuilt(entries=[AnyEntry("1", "a")]),
+        ),
+        (
+            *(TypeError, "expected a LedgerEntry"),
+            lambda: rebuilt(ledger=[("1", Usage(), "")]),
+        ),
+        (InvalidUsageError, "ledger[0]: expected a Usage", lambda: ledger_of(5, "")),
+        (InvalidUsageError, "ledger[0].model is 5", lambda: ledger_of(Usage(), 5)),
+        (
+            *(InvalidUsageError, "ledger[0].at is datetime"),
+            lambda: ledger_of(Usage(), "", WITHOUT_ZONE),
+        ),
+        (
+            *(InvalidUsageError, "in a zone without a fixed offset"),
+            lambda: ledger_of(Usage(), "", SUMMER),
+        ),
+    ],
+)
+def test_refuses(error, shown, call):
+    """
+    What no verb can do is an error at once, which says what was asked and what is so.
+    """
+    with pytest.raises(error, match=re.escape(shown)) as raised:
+        call()
+
+    assert 500 > len(str(raised.value))
 
 
 class TestMessages:
@@ -1713,19 +1259,11 @@ class TestMessages:
         assert isinstance(view[1:3], Messages)
         assert "dcba" == "".join(message.text for message in reversed(view))
         assert UserMessage("b") in view
+        assert list(view) == list(state) == [state[at] for at in range(4)]
+        assert view[1:] == state[1:]
         assert 2 == view.index(UserMessage("c"))
         with pytest.raises(IndexError, match="position 4 of a log of 4 items"):
             view[4]
-
-    def test_of_the_state(self):
-        """
-        A state is read the same way itself.
-        """
-        state = chat(*"abcd")
-
-        assert list(state.messages) == list(state) == [state[at] for at in range(4)]
-        assert state.messages[1:] == state[1:]
-        assert state[-1] is state.messages[3]
 
     def test_equal(self):
         """
@@ -1754,23 +1292,9 @@ class TestMessages:
             del view[0]
         with pytest.raises(AttributeError):
             view.append(UserMessage("b"))
-        with pytest.raises(AttributeError):
-            view.other = 1
-
-    def test_repr(self):
-        """
-        Shown with its messages.
-        """
-        assert "Messages([UserMessage(content='a')])" == repr(chat("a").messages)
-
-    def test_messages_cannot_be_changed(self):
-        """
-        The view has no way to be made a view of something else.
-        """
-        view = chat("a").messages
-
-        with pytest.raises(AttributeError):
-            view.entries = chat("b").entries  # type: ignore[misc]
+        for name in ("entries", "other"):
+            with pytest.raises(AttributeError):
+                setattr(view, name, None)
 
 
 class TestHash:
@@ -1805,14 +1329,6 @@ class TestEqual:
         assert state == pickle.loads(pickle.dumps(state))
         assert 5 == len({state, pickle.loads(pickle.dumps(state)), *others})
         assert state != list(state)
-
-    def test_by_identity(self):
-        """
-        Two states with equal messages are not equal: the entries have other identities.
-        """
-        state = chat("a")
-
-        assert state.add_user_prompt("b") != state.add_user_prompt("b")
 
     def test_by_fork_point(self):
         """
@@ -1851,19 +1367,6 @@ class TestEqual:
         assert (state.id, state.init_len) == (back.id, back.init_len)
         assert size + 1 == len(back.add_user_prompt("b"))
         assert "b" == text_of(back.add_user_prompt("b").turn)
-
-    def test_pickled_together(self):
-        """
-        States pickled together go on to share what they share.
-        """
-        root = Aggregator.new(messages=[UserMessage("x" * 80)] * 1_000)
-        forks = [root.fork().add_user_prompt(str(n)) for n in range(10)]
-        alone, together = pickle.dumps(root), pickle.dumps([root, *forks])
-        back = pickle.loads(together)
-
-        assert [root, *forks] == back
-        assert 1.2 * len(alone) > len(together)
-        assert back[1][0] is back[2][0]
 
 
 class TestFace:
@@ -1936,15 +1439,6 @@ class TestShown:
             f"<Aggregator {fork.id}: 2 messages, 1 inherited, 2 ledger entries of "
             f"Usage(1001, 234): [UserMessage(content='a'), UserMessage(content='b')]>"
         ) == repr(fork)
-
-    def test_repr_of_nothing(self):
-        """
-        The repr of an empty state shows that it is empty, and nothing of an empty
-        ledger.
-        """
-        shown = "<Aggregator 00000000-0000-0000-0000-000000000001: 0 messages: []>"
-
-        assert shown == repr(Aggregator.new(id=ONE))
 
     def test_str(self):
         """
@@ -2111,33 +1605,6 @@ class TestConcurrency:
         assert [*"abc" * 30, *names] == [message.text for message in joined]
         assert Usage(240) == joined.usage
         states_add_up(joined)
-
-    def test_one_value_grown_by_many(self):
-        """
-        Threads that grow one value under one id lose nothing either.
-        """
-        state = chat("a")
-        grown_apart: list[Aggregator] = []
-        start = threading.Barrier(6)
-
-        def grow(name: str) -> None:
-            start.wait()
-            mine = state
-            for n in range(40):
-                mine = mine.add_user_prompt(f"{name}{n}")
-
-            grown_apart.append(mine)
-
-        threads = [threading.Thread(target=grow, args=(name,)) for name in "uvwxyz"]
-        for thread in threads:
-            thread.start()
-
-        for thread in threads:
-            thread.join()
-
-        joined = state.join(*grown_apart)
-
-        assert 241 == len(joined) == len({entry.id for entry in joined.entries})
 
     def test_processes(self):
         """
