@@ -16,7 +16,6 @@ import weakref
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from pickle import PicklingError
-from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -141,17 +140,6 @@ class TestFanOut:
         assert ["Go!", "0", "1", "2", "3"] == texts(done.state)
         assert 50 == tokens(done.state)
 
-    def test_keeps_who_the_state_is(self, executor):
-        """
-        The state keeps its id and fork point.
-        """
-        state = CHAT.fork().add_user_prompt("On!")
-        done = fan_out(state, [partial(add_text, "a")], executor=executor).state
-
-        assert (state.id, state.parent_id) == (done.id, done.parent_id)
-        assert (1, 1) == (done.init_len, done.init_ledger_len)
-        assert USAGE == done.usage
-
     def test_each_gets_a_fork(self, executor):
         """
         Every step gets a fork of its own, with nothing added.
@@ -178,14 +166,6 @@ class TestFanOut:
         assert done.state is CHAT
         assert () == done.failures
 
-    def test_steps_may_come_from_anywhere(self):
-        """
-        Any iterable of callables will do.
-        """
-        done = fan_out(CHAT, (partial(add_text, text) for text in "ab"))
-
-        assert ["Go!", "a", "b"] == texts(done.state)
-
     def test_runs_at_once(self):
         """
         Steps wait for each other, so they can't run one by one.
@@ -197,15 +177,6 @@ class TestFanOut:
             return add_text("here", state)
 
         assert 9 == len(fan_out(CHAT, [step] * 8).state)
-
-    def test_more_steps_than_threads(self, executor):
-        """
-        Two hundred steps are all run, and in order.
-        """
-        steps = [partial(add_text, str(n)) for n in range(200)]
-        done = fan_out(CHAT, steps, executor=executor)
-
-        assert ["Go!", *map(str, range(200))] == texts(done.state)
 
     def test_carries_context_variables(self, executor):
         """
@@ -494,31 +465,6 @@ class TestFailures:
         assert errors[1].name.endswith("Step")
         assert "print" == errors[2].name
 
-    def test_names_mocks(self):
-        """
-        A step that has any attribute it is asked for, as a mock has, is named by
-        its class.
-        """
-
-        class Mock:
-            asked = 0
-
-            def __call__(self, state):
-                return None
-
-            def __getattr__(self, name):
-                if name.startswith("__"):
-                    raise AttributeError(name)
-
-                self.asked += 1
-                assert 100 > self.asked, "asked without end"
-                return self
-
-        (failure,) = fan_out(CHAT, [Mock()], on_error="keep").failures
-
-        assert isinstance(failure.error, BranchError)
-        assert failure.error.name.endswith("Mock")
-
     @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
     def test_an_interrupt_goes_through(self, interrupt, executor):
         """
@@ -692,22 +638,6 @@ class TestKeep:
         assert 10 + 2 * 800 == tokens(done.state)
         assert [Usage(800)] * 2 == [turn.usage for turn in turns]
 
-    def test_saved_progress_counts_once(self, executor):
-        """
-        Kept three times, and returned: one payment.
-        """
-
-        def step(state):
-            state = save_progress(state.add_usage(Usage(500), key="a" * 3))
-            save_progress(state.fork())
-            save_progress(pickle.loads(pickle.dumps(state)))
-            return state.add_usage(Usage(7))
-
-        done = fan_out(CHAT, [step], executor=executor)
-
-        assert 10 + 507 == tokens(done.state)
-        assert 3 == len(done.state.ledger)
-
     def test_inner_fan_outs_count(self, executor):
         """
         The usage of an inner fan-out counts, also if the step goes on without its
@@ -816,19 +746,6 @@ class TestConflictingKeys:
         assert ["Go!", "a", "a"] == texts(done.state)
         assert 10 + 2 * 10 + 500 == tokens(done.state)
         assert Usage(tokens_) + USAGE == failure.turn.usage
-
-    def test_raised(self):
-        """
-        Unless failures are kept, it is raised, with the state.
-        """
-        with pytest.raises(FanOutError) as caught:
-            fan_out(
-                CHAT,
-                [partial(self.record_tokens, tokens) for tokens in (500, 300, 500)],
-            )
-
-        assert [1] == [failure.step for failure in caught.value.failures]
-        assert 10 + 3 * 10 + 500 == tokens(caught.value.state)
 
     def test_equal_usages(self, executor):
         """
@@ -1256,15 +1173,6 @@ class TestTimeout:
         assert [1] == began or not began
         assert caught.value.state == CHAT
 
-    @pytest.mark.parametrize("timeout_s", [60, float("inf"), 1e300])
-    def test_enough_time(self, timeout_s):
-        """
-        Nothing happens if all are done before.
-        """
-        done = fan_out(CHAT, [partial(add_text_slowly, 0.01, "a")], timeout_s=timeout_s)
-
-        assert ["Go!", "a"] == texts(done.state)
-
     def test_the_program_ends(self):
         """
         A step that never returns does not keep the program running.
@@ -1470,27 +1378,6 @@ class TestExecutors:
         assert isinstance(failure.error, BranchError)
         assert error is failure.error.__cause__
 
-    def test_whose_results_cannot_be_shown(self):
-        """
-        The same for what it gives instead of a result.
-        """
-
-        class Odd(Executor):
-            def submit(self, function, /, *arguments, **_):
-                future: Future[Any] = Future()
-                future.set_result(_Unshowable())
-                return future
-
-        done = fan_out(
-            CHAT,
-            [partial(add_text, "a")],
-            executor=Odd(),
-            on_error="keep",
-            timeout_s=60,
-        )
-
-        assert isinstance(done.failures[0].error, BranchError)
-
     def test_several_exits(self):
         """
         An interrupt often reaches all processes at once: one goes through, and the
@@ -1578,16 +1465,6 @@ class TestSize:
         arrived = pickle.loads(back)
         assert 10 == len(arrived.outcome.turn)
 
-    def test_in_threads_nothing_is_pickled(self, executor, monkeypatch):
-        """
-        Threads get the object itself.
-        """
-        monkeypatch.setattr(parallel._branches.Past, "__reduce__", pytest.fail)
-        message = UserMessage("the very same")
-        done = fan_out(CHAT, [lambda state: state.add(message)], executor=executor)
-
-        assert done.state[-1] is message
-
 
 def _add_ten(state):
     return state.extend([UserMessage("x" * 200)] * 10)
@@ -1608,17 +1485,6 @@ class TestThreads:
     """
     Threads of a fan-out's own.
     """
-
-    def test_serve_on(self):
-        """
-        However many have come and gone, the next job finds one.
-        """
-        threads = parallel._workers.Threads()
-        done: SimpleQueue[int] = SimpleQueue()
-        for number in range(100):
-            threads.submit(partial(done.put, number))
-
-            assert number == done.get(timeout=30)
 
     def test_at_most_32_at_once(self):
         """
@@ -1679,21 +1545,6 @@ class TestThreads:
 
         assert done.wait(30)
         assert ["next"] == ran
-
-    def test_shielded_without_threads(self, monkeypatch):
-        """
-        Where no thread can be started, what is to be shielded is called as it is.
-        """
-
-        def none(_):
-            msg = "can't start new thread"
-            raise RuntimeError(msg)
-
-        ran: list[str] = []
-        monkeypatch.setattr(parallel._workers, "in_worker", none)
-        parallel._workers.call_shielded(partial(ran.append, "called"))
-
-        assert ["called"] == ran
 
     def test_none_to_be_had(self, monkeypatch):
         """
@@ -1764,13 +1615,6 @@ class TestLaws:
             laws.fan_out_is_a_fold(
                 CHAT, [lambda state: state.add_usage(Usage(next(costs)))]
             )
-
-    def test_failures_are_no_fold(self):
-        """
-        Nor is a fan-out that failed.
-        """
-        with pytest.raises(FanOutError):
-            laws.fan_out_is_a_fold(CHAT, [refused])
 
     @pytest.mark.parametrize(
         "changes",

@@ -4,7 +4,6 @@ cancelled.
 """
 
 import asyncio
-import math
 import sys
 import threading
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -149,12 +148,6 @@ class TestTasks:
 
         assert [None] * 3 == inside
 
-    async def test_nothing_to_do(self):
-        """
-        Without steps the state comes back itself.
-        """
-        assert (await afan_out(CHAT, [])).state is CHAT
-
     async def test_failures(self):
         """
         A failed branch loses nothing of the others; what it had kept counts.
@@ -191,18 +184,6 @@ class TestTasks:
         assert isinstance(done.failures[0].error, BranchError)
         assert problem in str(done.failures[0].error)
 
-    async def test_returns_no_state(self):
-        """
-        What is not a state of the branch is refused.
-        """
-
-        async def step(_):
-            return None
-
-        (failure,) = (await afan_out(CHAT, [step], on_error="keep")).failures
-
-        assert "returned nothing" in str(failure.error)
-
     @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
     async def test_an_interrupt_goes_through(self, interrupt):
         """
@@ -219,14 +200,6 @@ class TestTasks:
             await afan_out(CHAT, [hangs, stops], on_turn=turns.append)
 
         assert [[], ["so far"]] == sorted(map(texts, turns))
-
-    @pytest.mark.parametrize("steps", [None, [3]])
-    async def test_refused(self, steps):
-        """
-        An argument of another type is an error, and no step is run.
-        """
-        with pytest.raises(TypeError):
-            await afan_out(CHAT, steps)
 
 
 class TestCancelled:
@@ -418,19 +391,6 @@ class TestTimeout:
         assert isinstance(done.failures[0].error, TimeoutError)
         assert "longer than 60 s" in str(done.failures[0].error)
 
-    async def test_raises(self, time_is_up):
-        """
-        With *on_error* left as it is, that is a group of errors.
-        """
-        taken: list[Any] = []
-        steps = [hangs, partial(async_add_text, "b")]
-        try:
-            await afan_out(CHAT, steps, timeout_s=60, on_turn=lambda _: time_is_up())
-        except* TimeoutError as group:
-            taken.append(group)
-
-        assert ["Go!", "so far", "b"] == texts(taken[0].state)
-
     async def test_soon(self):
         """
         It is up by itself, too.
@@ -438,15 +398,6 @@ class TestTimeout:
         done = await afan_out(CHAT, [hangs], timeout_s=0.01, on_error="keep")
 
         assert [TimeoutError] == [type(failure.error) for failure in done.failures]
-
-    @pytest.mark.parametrize("timeout_s", [60, math.inf])
-    async def test_enough_time(self, timeout_s):
-        """
-        Nothing happens if all are done before.
-        """
-        done = await afan_out(CHAT, [partial(async_add_text, "a")], timeout_s=timeout_s)
-
-        assert ["Go!", "a"] == texts(done.state)
 
 
 class TestExecutor:
