@@ -817,8 +817,7 @@ class TestTooMuch:
 
     def test_loses_nothing_of_the_others(self, executor):
         """
-        The branch has failed; the others, its messages, and of its ledger what
-        there is room for, are there.
+        The branch has failed; the others, and its messages, are there.
         """
 
         def too_much(state):
@@ -834,27 +833,8 @@ class TestTooMuch:
         assert isinstance(failure.error, InvalidUsageError)
         assert "step 2 (" in str(failure.error)
         assert ["Go!", "a", "b", "b", "d"] == texts(done.state)
-        assert 5 * 10 + 2**63 - 100 == tokens(done.state)
+        assert 4 * 10 + 2**63 - 100 == tokens(done.state)
         assert self.MAX_USAGE in [entry.usage for entry in failure.turn.ledger]
-
-    def test_in_what_was_kept(self, executor):
-        """
-        The same for two attempts of one step.
-        """
-
-        def step(state):
-            save_progress(state.add_usage(self.MAX_USAGE))
-            return add_text("a", state).add_usage(self.MAX_USAGE)
-
-        done = fan_out(
-            CHAT, [step, partial(add_text, "b")], executor=executor, on_error="keep"
-        )
-        (failure,) = done.failures
-
-        assert 0 == failure.step
-        assert isinstance(failure.error, InvalidUsageError)
-        assert ["Go!", "a", "b"] == texts(done.state)
-        assert 3 * 10 + 2**63 - 100 == tokens(done.state)
 
 
 class TestNested:
@@ -1524,75 +1504,32 @@ class TestThreads:
 
         assert len(threads) <= 3
 
-    def test_a_refused_job_never_runs(self, monkeypatch):
+    @pytest.mark.parametrize("had", [0, 1])
+    def test_fewer_than_wanted(self, monkeypatch, had):
         """
-        A job whose submission raised is not run when there are threads again.
+        Where one thread can be started, it does what was meant for many; where none
+        can, all steps have failed, with the reason.
         """
-        start, done = _waiting.in_worker, threading.Event()
-        ran: list[str] = []
+        go, start, asked = threading.Event(), _waiting.in_worker, iter(range(had))
 
-        def none(_):
-            msg = "can't start new thread"
-            raise RuntimeError(msg)
+        def few(job):
+            if next(asked, None) is None:
+                go.set()
+                raise RuntimeError("can't start new thread")
 
-        threads = parallel._workers.Threads()
-        monkeypatch.setattr(parallel._workers, "in_worker", none)
-        with pytest.raises(RuntimeError):
-            threads.submit(partial(ran.append, "refused"))
-        monkeypatch.setattr(parallel._workers, "in_worker", start)
-        threads.submit(partial(ran.append, "next"))
-        threads.submit(done.set)
-
-        assert done.wait(30)
-        assert ["next"] == ran
-
-    def test_none_to_be_had(self, monkeypatch):
-        """
-        Where no thread can be started, all steps have failed, with the reason.
-        """
-
-        def none(_):
-            msg = "can't start new thread"
-            raise RuntimeError(msg)
-
-        monkeypatch.setattr(parallel._workers, "in_worker", none)
-        steps = [partial(add_text, "a")] * 40
-        done = fan_out(CHAT, steps, on_error="keep", timeout_s=60)
-
-        assert 40 == len(done.failures)
-        for failure in done.failures:
-            assert "can't start new thread" in str(failure.error)
-
-    def test_one_to_be_had(self, monkeypatch):
-        """
-        One thread does what was meant for many.
-        """
-        go, start = threading.Event(), _waiting.in_worker
-        started: list[Any] = []
-        refused: list[Any] = []
-
-        def one(job):
-            if started:
-                # The one thread ends when it finds nothing to do.
-                refused.append(job)
-                if len(refused) == 40:
-                    go.set()
-
-                msg = "can't start new thread"
-                raise RuntimeError(msg)
-
-            started.append(job)
             start(job)
 
         def waits(state):
             assert go.wait(60)
-            return state
+            return add_text("a", state)
 
-        monkeypatch.setattr(parallel._workers, "in_worker", one)
-        done = fan_out(CHAT, [waits, *[partial(add_text, "a")] * 40])
+        monkeypatch.setattr(parallel._runs, "in_worker", few)
+        done = fan_out(CHAT, [waits] * 40, on_error="keep", timeout_s=60)
 
-        assert 1 == len(started)
-        assert 41 == len(done.state)
+        assert 1 + 40 * had == len(done.state)
+        assert 40 - 40 * had == len(done.failures)
+        for failure in done.failures:
+            assert "can't start new thread" in str(failure.error)
 
 
 class TestLaws:

@@ -41,7 +41,7 @@ def fan_out(
 
     One key that two steps recorded with different usages is a failure of the
     later one, whose turn has everything it added; in the state the first usage
-    stands. So is a ledger whose total gets over 2**63 - 1.
+    stands. So is a ledger whose total gets over 2**63 - 1; none of it is in the state.
 
     Only what a step added comes back; *state* is pickled once for executors
     that pickle. In threads, context variables are those of the caller. A

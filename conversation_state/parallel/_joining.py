@@ -5,9 +5,10 @@ Joining branches: what each added, and which ledger entries conflict.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Any, TypeVar
+
+import attrs
 
 from conversation_state._persistent import Log
 from conversation_state._wording import shorten_repr
@@ -97,14 +98,15 @@ def join_turns(
     except InvalidUsageError:
         pass  # the total is too large with one of them
 
-    # One by one, so that only the branches whose usage has no room fail.
+    # One by one, so that only the branches whose usage has no room fail; their messages
+    # are joined all the same.
     for branch, turn in turns.items():
         try:
             state = state.join(turn)
         except InvalidUsageError as error:
             problem = f"{branch} recorded more than a ledger can hold: {error}"
             conflicts.setdefault(branch, InvalidUsageError(problem))
-            state = _join_what_fits(state, turn)
+            state = state.join(attrs.evolve(turn, ledger=turn.ledger[:0]))
 
     return state, conflicts
 
@@ -120,16 +122,3 @@ def _find_conflicts(turns: Mapping[B, Turn]) -> dict[B, InvalidUsageError]:
                 conflicts.setdefault(branch, InvalidUsageError(problem))
 
     return conflicts
-
-
-def _join_what_fits(state: Aggregator, turn: Turn) -> Aggregator:
-    # *state* with the messages of *turn*, and of its ledger what the total has room
-    # for.
-    number, parent, past = turn._number, turn._parent, turn._state
-    state = state.join(Turn(number, parent, turn.entries, turn.ledger[:0], past))
-    for entry in turn.ledger:
-        with suppress(InvalidUsageError):
-            one = Turn(number, parent, turn.entries[:0], Log((entry,)), past)
-            state = state.join(one)
-
-    return state

@@ -46,7 +46,6 @@ from conversation_state.parallel._workers import (
     Assignment,
     Received,
     Sent,
-    Threads,
     call_shielded,
     describe_loss,
     find_interrupt,
@@ -55,6 +54,9 @@ from conversation_state.parallel._workers import (
 )
 
 __all__ = ["Failure", "FanOut", "FanOutRun"]
+
+# How many threads a fan-out has of its own.
+_MAX_THREADS = 32
 
 
 @final
@@ -144,12 +146,26 @@ class FanOutRun:
             self._submit_all(executor)
 
     def _start_threads(self) -> None:
-        threads = Threads()
-        for branch in self.branches:
+        # Each thread runs one branch after another, so that as many as can be had do
+        # all. They are daemons: a step that never ends does not keep the program from
+        # ending.
+        waiting = deque(self.branches)
+
+        def run_branches() -> None:
+            with suppress(IndexError):
+                while True:
+                    self.execute(waiting.popleft())
+
+        for number in range(min(_MAX_THREADS, len(waiting))):
             try:
-                threads.submit(partial(self.execute, branch))
-            except RuntimeError as error:
-                self._report_outcome(branch, self._make_lost_outcome(branch, error))
+                in_worker(run_branches)
+            except RuntimeError as error:  # no more threads can be started
+                if not number:
+                    for branch in self.branches:
+                        lost = self._make_lost_outcome(branch, error)
+                        self._report_outcome(branch, lost)
+
+                return
 
     def _submit_all(self, executor: Any) -> None:
         in_threads = isinstance(executor, ThreadPoolExecutor)

@@ -1,6 +1,5 @@
 """
-What runs branches: threads of a fan-out's own, and what executors run and send back;
-and interrupts.
+What executors run and send back, and interrupts.
 
 An error is sent as bytes next to its turn, so that one that can't be unpickled
 breaks nothing else.
@@ -10,11 +9,10 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError
 from threading import current_thread, main_thread
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -28,77 +26,12 @@ __all__ = [
     "Assignment",
     "Received",
     "Sent",
-    "Threads",
     "call_shielded",
     "describe_loss",
     "find_interrupt",
     "raise_interrupt",
     "run_assignment",
 ]
-
-T = TypeVar("T")
-
-_MAX_THREADS = 32
-
-
-class Threads:
-    """
-    Up to 32 threads that run jobs.
-
-    They are daemons, so a step that never ends does not keep the program from
-    ending, and they serve the next fan-out as well.
-
-    Takes no lock: jobs and permits are in deques, so an interrupt leaves nothing
-    held. A thread that finds no job gives its permit back and then looks once
-    more, so a job that was submitted in between is not left behind.
-    """
-
-    __slots__ = ("_jobs", "_permits")
-
-    def __init__(self) -> None:
-        # Each job is in a deque of its own: the thread that takes it out runs it.
-        self._jobs: deque[deque[Callable[[], object]]] = deque()
-        self._permits = deque([True] * _MAX_THREADS)
-
-    def submit(self, job: Callable[[], object]) -> None:
-        """
-        Have *job*, which never raises, run in a thread.
-
-        Raises:
-            RuntimeError:
-                If no thread can be started; *job* never runs then.
-        """
-        offered = deque((job,))
-        self._jobs.append(offered)
-        if _pop_first(self._permits) is None:
-            return
-
-        try:
-            in_worker(self._run_jobs)
-        except RuntimeError:  # no more threads can be started
-            self._permits.append(True)
-            # The running threads will run the job. If there is none, the job must not
-            # run later.
-            if len(self._permits) == _MAX_THREADS and _pop_first(offered) is not None:
-                raise
-
-    def _run_jobs(self) -> None:
-        has_permit = True
-        while has_permit:
-            while (offered := _pop_first(self._jobs)) is not None:
-                job = _pop_first(offered)
-                if job is not None:
-                    job()
-
-            self._permits.append(True)
-            has_permit = bool(self._jobs) and _pop_first(self._permits) is not None
-
-
-def _pop_first(items: deque[T]) -> T | None:
-    try:
-        return items.popleft()
-    except IndexError:
-        return None
 
 
 def find_interrupt(error: BaseException | None) -> BaseException | None:
