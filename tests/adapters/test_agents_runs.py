@@ -217,53 +217,40 @@ class TestRun:
             assert 16 == usage.extra["cache_write_tokens"]
             assert 10 == usage.completion_tokens_details.reasoning_tokens
 
-    def test_record_a_failure(self, session, runs):
-        """
-        The usage of a run before it failed is in the ledger.
-        """
-        desk, _ = agent(*[[calls("add", f"c{n}", a=n, b=n)] for n in range(20)])
-        with pytest.raises(MaxTurnsExceeded) as caught:
-            run(runs(desk, "Add.", session))
-
-        assert caught.value.run_data is not None
-        usage = run(session.record(caught.value.run_data))
-        assert 10 * 110 == usage.total_tokens
-        assert 21 == len(run(session.get_items()))
-        assert () == TrimContext.of(run(session.state())).problems()
-
-    def test_hooks(self, session, runs):
+    @pytest.mark.parametrize("named", [True, False], ids=["ids", "no ids"])
+    def test_hooks(self, session, runs, named):
         """
         With the session's hooks each response is billed when it is there, once, also if
-        the run is recorded afterwards.
+        the run is recorded afterwards, and where the provider gives no ids.
         """
-        desk, _ = agent(*ANSWERS)
+        desk, _ = agent(*ANSWERS, named=named)
         result = run(runs(desk, "Add.", session, hooks=session.hooks(model="gpt-5")))
         state = run(session.state())
-        usage = result.context_wrapper.usage
 
-        assert usage.total_tokens == state.total_usage.total_tokens
+        assert 220 == state.total_usage.total_tokens
+        assert result.context_wrapper.usage.total_tokens == 220
         assert ["gpt-5", "gpt-5"] == [entry.model for entry in state.ledger]
         assert state.total_usage == run(session.record(result, model="gpt-5"))
 
-    def test_hooks_without_ids(self, session, runs):
+    @pytest.mark.parametrize("has_hooks", [True, False])
+    def test_bill_of_a_failure(self, session, runs, has_hooks):
         """
-        So it is where the provider gives responses no id.
-        """
-        desk, _ = agent(*ANSWERS, named=False)
-        result = run(runs(desk, "Add.", session, hooks=session.hooks()))
-
-        assert 220 == run(session.state()).total_usage.total_tokens
-        assert 220 == run(session.record(result)).total_tokens
-
-    def test_hooks_of_a_failure(self, session, runs):
-        """
-        Usage of a run before it failed is recorded.
+        Usage of a run before it failed is recorded: by hooks when it is there, or from
+        the error.
         """
         desk, _ = agent(*[[calls("add", f"c{n}", a=n, b=n)] for n in range(20)])
-        with pytest.raises(MaxTurnsExceeded):
-            run(runs(desk, "Add.", session, hooks=session.hooks()))
+        options = {"hooks": session.hooks()} if has_hooks else {}
+        with pytest.raises(MaxTurnsExceeded) as caught:
+            run(runs(desk, "Add.", session, **options))
 
-        assert 10 * 110 == run(session.state()).total_usage.total_tokens
+        recorded = run(session.state()).total_usage.total_tokens
+        assert caught.value.run_data is not None
+        usage = run(session.record(caught.value.run_data))
+
+        assert (1100 if has_hooks else 0) == recorded
+        assert 1100 == usage.total_tokens
+        assert 21 == len(run(session.get_items()))
+        assert () == TrimContext.of(run(session.state())).problems()
 
     def test_failed(self, session, runs):
         """

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator, AssistantMessage, ToolCall, ToolMessage
-from conversation_state.adapters import agents, openai_chat
+from conversation_state.adapters import _host, agents, openai_chat
 from conversation_state.adapters.agents import StoreSession
 from conversation_state.counting import TokenBudget
 from conversation_state.errors import (
@@ -155,6 +155,18 @@ class TestMaking:
         with pytest.raises(StoreError, match="closed"):
             run(closed.get_items())
 
+    def test_from_url_refused(self, tmp_path, monkeypatch):
+        """
+        What is refused leaves no store open.
+        """
+        store = open_store(f"sqlite:///{tmp_path}/chats.db")
+        monkeypatch.setattr(_host, "open_store", lambda _url, **_options: store)
+        with pytest.raises(ValueError, match="session_id"):
+            StoreSession.from_url("memory:", "")
+
+        with pytest.raises(StoreError, match="closed"):
+            store.names()
+
     def test_without_the_sdk(self):
         """
         The module imports where the SDK is not installed, and so much of it
@@ -272,14 +284,15 @@ class TestItems:
 
     def test_limit_reads_the_end(self, store, chat, monkeypatch):
         """
-        A limit reads the window it needs, and not what came before.
+        A limit reads the window it needs, and not what came before, in another thread.
         """
         run(chat.add_items([user("again"), *PARALLEL[1:]] * 30))
-        asked = []
-        load = store.load
+        asked: list[Any] = []
+        load, own = store.load, threading.get_ident()
 
         def watched(name, **options):
             asked.append(options)
+            assert threading.get_ident() != own
             return load(name, **options)
 
         monkeypatch.setattr(store, "load", watched)

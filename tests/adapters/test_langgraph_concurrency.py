@@ -65,14 +65,17 @@ def both(turn: Any) -> list[Any]:
 
 @pytest.mark.parametrize("kind", urls())
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("is_begun", [True, False], ids=["begun", "empty"])
 class TestTwoRuns:
-    def test_from_one_checkpoint(self, kind, durability, tmp_path):
+    def test_one_is_refused(self, kind, durability, is_begun, tmp_path):
         """
-        Of two savers that read one checkpoint one is refused; the other's messages are
-        there, once, and after it the refused one may go on.
+        Of two savers that read one checkpoint, or that there is none, one is refused;
+        the other's messages are there, once, and after it the refused one may go on.
         """
         with opened(kind, tmp_path) as (store, again):
-            run_turn(graph_of(saver_of(store)), "a")
+            if is_begun:
+                run_turn(graph_of(saver_of(store)), "a")
+
             barrier = Barrier(2)
 
             def turn(text):
@@ -85,28 +88,10 @@ class TestTwoRuns:
             (error,) = [each for each in found if isinstance(each, Exception)]
             (done,) = [each for each in found if not isinstance(each, Exception)]
             assert isinstance(error, StaleThreadError)
+            assert is_begun is (error.expected is not None)
             assert done == texts_of(saver.store, saver.name("1"))
-            assert 4 == len(done)
-            assert 6 == len(run_turn(graph_of(saver), "later"))
-
-    def test_from_nothing(self, kind, durability, tmp_path):
-        """
-        The same in a thread that did not exist when both looked.
-        """
-        with opened(kind, tmp_path) as (store, again):
-            barrier = Barrier(2)
-
-            def turn(text):
-                graph = graph_of(_Late(again(), barrier))
-                return run_turn(graph, text, durability=durability)
-
-            found = both(turn)
-
-            (error,) = [each for each in found if isinstance(each, Exception)]
-            (done,) = [each for each in found if not isinstance(each, Exception)]
-            assert isinstance(error, StaleThreadError)
-            assert error.expected is None
-            assert done == texts_of(store, saver_of(store).name("1"))
+            assert 2 + 2 * is_begun == len(done)
+            assert len(done) + 2 == len(run_turn(graph_of(saver), "later"))
 
 
 def _write_turns(url, who, count, barrier):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 from pydantic_ai.conversation_store import ConversationConflict, ConversationRecord
@@ -116,9 +116,6 @@ class ConversationUpdate(NamedTuple):
     forked_from: str | None
 
 
-_Locations: TypeAlias = dict[str, tuple[str, int]]
-
-
 class ConversationRepository:
     """
     Pydantic AI's conversations in a store: the synchronous methods of `StoreBackend`,
@@ -128,10 +125,10 @@ class ConversationRepository:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        # The last known locations of entries, in a newer and an older dict; the older
-        # one is dropped as a whole. A location is checked when it is used. Thread-safe
-        # without a lock, which an interrupt could leave held.
-        self._locations: tuple[_Locations, _Locations] = ({}, {})
+        # The names and revisions at which entries were the newest, which are checked
+        # when they are used. Thread-safe without a lock, which an interrupt could leave
+        # held.
+        self._locations: dict[str, tuple[str, int]] = {}
 
     # Reading
 
@@ -233,20 +230,11 @@ class ConversationRepository:
         return find_instructions(entries.take(start))
 
     def _remember(self, entry: str | None, name: str, revision: int) -> None:
-        """
-        Remember the revision at which an entry is the newest.
-        """
-        if entry is None:
-            return
+        if entry is not None:
+            if len(self._locations) >= _MAX_REMEMBERED:
+                self._locations = {}
 
-        newer, _ = self._locations
-        newer[entry] = (name, revision)
-        if len(newer) > _MAX_REMEMBERED // 2:
-            self._locations = ({}, newer)
-
-    def _last_location(self, entry: str) -> tuple[str, int] | None:
-        newer, older = self._locations
-        return newer.get(entry) or older.get(entry)
+            self._locations[entry] = (name, revision)
 
     def history(self, entry: str, limit: int | None = None) -> list[HistoryEntry]:
         """
@@ -256,7 +244,7 @@ class ConversationRepository:
             LookupError:
                 If no conversation has it.
         """
-        where = self._last_location(entry)
+        where = self._locations.get(entry)
         if where is not None:
             try:
                 history = self._history_at(*where, limit)
@@ -298,7 +286,7 @@ class ConversationRepository:
     def _candidate_locations(
         self, entry: str, rows: Reader
     ) -> Iterator[tuple[str, int]]:
-        where = self._last_location(entry)
+        where = self._locations.get(entry)
         if where is not None:
             yield where
 
