@@ -657,6 +657,20 @@ class TestWrite:
         assert () == store.names()
         assert asyncio.run(backend.read_record("chat")) is None
 
+    def test_begun_anew(self, store):
+        """
+        An entry of a conversation that was deleted is not found, also if another one
+        has its id and revision since.
+        """
+        backend: Any = StoreBackend(store)
+        asyncio.run(grown(backend, 1))
+        entry = asyncio.run(backend.load_entries("chat"))[-1]
+        asyncio.run(backend.delete("chat"))
+        asyncio.run(grown(backend, 1))
+
+        with pytest.raises(LookupError):
+            asyncio.run(backend.read_entry(entry.id))
+
     def test_misuse(self):
         """
         Anything but an open store is refused at once.

@@ -1,8 +1,8 @@
 """
 A store as Pydantic AI's conversation store.
 
-Here and in `_capability` the SDK's classes are bases: these two modules need
-the SDK when they are imported, and are imported on first use.
+Here and in `_processor` the SDK's classes are bases: these modules need the SDK when
+they are imported, and are imported on first use.
 """
 
 from __future__ import annotations
