@@ -37,7 +37,6 @@ _MAX_ERROR_LENGTH = 300
 
 _SKIP_CHUNK_BYTES = 1 << 16
 _MEBIBYTE = 1 << 20
-_UTF_8_BOM = b"\xef\xbb\xbf"
 _UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -187,7 +186,7 @@ def _decode_lines(
     """
     The lines of *stream* as texts, or why they are not text.
     """
-    for number, (line, size) in enumerate(read_lines(stream, limit=limit), 1):
+    for line, size in read_lines(stream, limit=limit):
         advance(size)
         if line is None:
             reason = (
@@ -196,9 +195,6 @@ def _decode_lines(
             )
             yield DecodeError((Problem("$", reason),))
             continue
-
-        if number == 1:
-            line = line.removeprefix(_UTF_8_BOM)  # noqa: PLW2901 - no part of it
 
         yield _decode_line(line)
 

@@ -34,7 +34,7 @@ def _check_steps(steps: tuple[Any, ...]) -> tuple[Any, ...]:
             )
             raise TypeError(msg)
 
-    return steps or _DEFAULT_STEPS
+    return steps
 
 
 def _wrong_result(step: object, result: Any) -> TypeError:
@@ -114,7 +114,7 @@ def trim(
     (Dropped(seq=0, reason='over budget'),)
     """
     context = TrimContext.of(conversation, budget, counter=counter, previous=previous)
-    for step in _check_steps(steps):
+    for step in _check_steps(steps) if steps else _DEFAULT_STEPS:
         try:
             result = step(context)
             if not isinstance(result, TrimContext):
@@ -139,7 +139,7 @@ async def atrim(
     The same, where steps may have to be awaited; some, all or none.
     """
     context = TrimContext.of(conversation, budget, counter=counter, previous=previous)
-    for step in _check_steps(steps):
+    for step in _check_steps(steps) if steps else _DEFAULT_STEPS:
         try:
             result: Any = step(context)
             if isawaitable(result):
@@ -242,7 +242,7 @@ class Trimmer:
     ) -> None:
         TrimContext.of((), budget)  # checks the budget
         _set(self, "budget", budget)
-        _set(self, "steps", _check_steps(steps))
+        _set(self, "steps", _check_steps(steps) or _DEFAULT_STEPS)
         _set(self, "counter", counter)
 
     def __call__(

@@ -206,8 +206,9 @@ class Survey(NamedTuple):
         size, before, lead_size, lead, lead_tokens, open_calls, flaw, cuts, users = self
         role = message.role
         may_start = role != "tool"
+        calls = role == "assistant" and message.tool_calls
         # Any other message neither calls nor answers, as most do not.
-        if not may_start or open_calls.pending or role == "assistant":
+        if not may_start or open_calls.pending or calls:
             open_calls, flaws = check_pairing(open_calls, seq, message)
             if flaws:
                 # No run that starts before this message can be valid; one that
