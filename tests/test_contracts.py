@@ -1211,6 +1211,16 @@ class Registry(Data):
         return row
 
 
+class Iterating(Data):
+    """
+    Goes through its messages twice.
+    """
+
+    def dump(self, messages):
+        rows = [self.write(each) for each in messages]
+        return Exported({"messages": rows, "number": len(list(messages))})
+
+
 class Accumulating(Lines):
     """
     Keeps what was lost, for all conversations.
@@ -1262,6 +1272,7 @@ ADAPTERS = {
         writing_calls(lambda calls: calls[::-1]),
         {"keeps order"},
     ),
+    "finds an iterator empty": (Iterating(), {"is pure"}),
     "accumulates losses": (Accumulating(), {"is pure"}),
     "reads integers as floats": (
         writing_calls(parsed_as_floats),

@@ -422,7 +422,7 @@ class TimelineMachine(RuleBasedStateMachine):
         A moment that is not in the timeline is refused: a negative number, a forgotten
         moment, one that is not yet committed.
         """
-        for number in (-1, min(before.nodes) - 1, max(before.nodes) + 1):
+        for number in (min(before.nodes) - 1, max(before.nodes) + 1):
             _refuse_moment(before.timeline.goto, number)
 
     @rule(target=timelines, before=timelines)
