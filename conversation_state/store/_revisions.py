@@ -230,7 +230,7 @@ class RevisionVerbs(ReadingVerbs):
             StoreError:
                 If the store can't be written. Nothing was.
         """
-        check_not_mirrored(self.url, name)
+        check_not_mirrored(self._core.url, name)
         if to is None:
             msg = "to is None; expected a revision's number, a label or a Head"
             raise TypeError(msg)
@@ -301,7 +301,7 @@ class RevisionVerbs(ReadingVerbs):
                 If *new_name* is there already, or the head of *name* is another;
                 `StaleHeadError.name` says which. Nothing was written.
         """
-        check_not_mirrored(self.url, new_name)
+        check_not_mirrored(self._core.url, new_name)
         check_at(check_name(name), at)
         check_name(new_name, "new_name")
         check_expecting(name, expecting)

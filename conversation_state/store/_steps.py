@@ -58,7 +58,7 @@ class PipelineStep:
 
         with collect_progress(start.state) as progress:
             try:
-                made = self._check_made(function(start.state), "step")
+                made = self._check_made(function(start.state))
             except BaseException as error:
                 self._save_usage(start, progress(), error)
                 raise
@@ -88,7 +88,7 @@ class PipelineStep:
         with collect_progress(start.state) as progress:
             try:
                 awaitable = self._check_awaitable(function(start.state))
-                made = self._check_made(await awaitable, "astep")
+                made = self._check_made(await awaitable, is_async=True)
             except GeneratorExit as error:
                 # A coroutine that is being closed can't await anything.
                 self._save_usage(start, progress(), error)
@@ -140,14 +140,8 @@ class PipelineStep:
     def _save_made(
         self, start: _Start, made: Aggregator, progress: Sequence[Aggregator]
     ) -> Aggregator:
-        """
-        Save what the step made under its label; what is under it then.
-
-        Raises:
-            InvalidUsageError:
-                If the step recorded another usage under a key of the ledger. All
-                else is saved.
-        """
+        # What is under the label then. An InvalidUsageError is raised when all else is
+        # saved.
 
         def save_first(transaction: Transaction) -> tuple[Aggregator, str]:
             done = self._find_done(transaction)
@@ -204,13 +198,7 @@ class PipelineStep:
     def _check_not_deleted(
         self, start: _Start, newest: RememberedHead | None, made: Sequence[Aggregator]
     ) -> None:
-        """
-        Refuse to bring back what the step began with, if that was deleted.
-
-        Raises:
-            NotSavedError:
-                If it was; a note has the usage of the step.
-        """
+        # What the step began with is not brought back; a note has the step's usage.
         if start.head == 0 or (newest and newest.name.number == start.number):
             return
 
@@ -256,37 +244,26 @@ class PipelineStep:
             "usage a key of its own"
         )
 
-    def _check_made(self, made: Any, verb: str) -> Aggregator:
+    def _check_made(self, made: Any, *, is_async: bool = False) -> Aggregator:
         if isinstance(made, Aggregator):
             return made
 
-        is_coroutine = inspect.iscoroutine(made)
-        # A coroutine that is never awaited warns when it is collected.
-        if is_coroutine:
+        what = "let it return the state that it made of the one it was given"
+        if inspect.iscoroutine(made):
+            # One that is never awaited warns when it is collected.
             made.close()
+            what = what if is_async else "it is an async function, which astep takes"
 
-        if verb == "step" and is_coroutine:
-            raise self._make_type_error(
-                made, "it is an async function, which astep takes"
-            )
-
-        raise self._make_type_error(made)
+        raise self._make_type_error(made, what)
 
     def _check_awaitable(self, made: Any) -> Awaitable[Any]:
         if inspect.isawaitable(made):
             return made
 
-        if isinstance(made, Aggregator):
-            what = "it is no async function; step takes it, or make it async"
-            raise self._make_type_error(made, what)
+        what = "it is no async function; step takes it, or make it async"
+        raise self._make_type_error(made, what)
 
-        raise self._make_type_error(made)
-
-    def _make_type_error(
-        self,
-        made: object,
-        what: str = "let it return the state that it made of the one it was given",
-    ) -> TypeError:
+    def _make_type_error(self, made: object, what: str) -> TypeError:
         return TypeError(
             f"the function of step {self._label!r} of {self._name!r} returned "
             f"{type(made).__name__}; {what}"

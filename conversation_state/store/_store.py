@@ -115,7 +115,7 @@ class Store(RevisionVerbs):
             StoreError:
                 If the store can't be written. Nothing was.
         """
-        check_not_mirrored(self.url, name)
+        check_not_mirrored(self._core.url, name)
         extras = Extras(label)
         if notes is not None:
             given = freeze_map(notes, "notes")
@@ -156,7 +156,7 @@ class Store(RevisionVerbs):
             raise TypeError(msg)
 
         for name in states:
-            check_not_mirrored(self.url, name)
+            check_not_mirrored(self._core.url, name)
 
         return save_all(self._core, states, expecting)
 
@@ -200,7 +200,7 @@ class Store(RevisionVerbs):
             StoreError:
                 If the store can't be written. Nothing was.
         """
-        check_not_mirrored(self.url, name)
+        check_not_mirrored(self._core.url, name)
         check_name(name)
         if not isinstance(timeline, Timeline):
             msg = f"timeline: expected a Timeline, got {describe_type(timeline)}"
@@ -409,7 +409,7 @@ class Store(RevisionVerbs):
     aerase = async_twin(erase)
 
     def _make_step(self, name: str, label: str) -> PipelineStep:
-        check_not_mirrored(self.url, check_name(name))
+        check_not_mirrored(self._core.url, check_name(name))
         return PipelineStep(self._core, name, check_name(label, "label"))
 
     def _make_update_error(self, name: str) -> StoreError:
