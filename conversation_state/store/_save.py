@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from conversation_state._persistent import Log
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
@@ -203,44 +202,38 @@ def _make_append(
         return None
 
     added: list[tuple[Kind, int, Sequence[Any], list[LogRow]]] = []
-    segments, ledger_segments = old.entries, old.ledger
-    length, ledger_length = row.length, row.ledger_length
-    digest, ledger_digest = old.digests
-    if state.entries is not before.entries:
-        new = _list_new(ENTRIES, before.entries, state.entries, length, digest)
-        # The slow path writes tombstones in place of what was erased.
-        if new is None or (
-            core.erased and not core.erased.keys().isdisjoint(r.id for r in new[1])
-        ):
-            return None
+    ends: list[tuple[int, Segments, bytes]] = []
+    places = old.entries, old.ledger
+    for (kind, branch, length), segments, digest in zip(
+        row.log_ends, places, old.digests, strict=True
+    ):
+        end = length, segments, digest
+        log, known = kind.log_of(state), kind.log_of(before)
+        if log is not known:
+            # The empty log has no branch that could be continued.
+            if not length or log.common_prefix(known) != length:
+                return None
 
-        entries, rows = new
-        if rows:
-            added.append((ENTRIES, row.branch << SHIFT | length, entries, rows))
-            length += len(rows)
-            segments = extend_segments(segments, row.branch, length)
-            digest = rows[-1].digest
+            entries = take_newest(log, len(log) - length)
+            rows = kind.rows(digest, entries)
+            # The slow path writes tombstones in place of what was erased.
+            if core.erased and not core.erased.keys().isdisjoint(r.id for r in rows):
+                return None
 
-    if state.ledger is not before.ledger:
-        branch = row.ledger_branch
-        new = _list_new(
-            LEDGER, before.ledger, state.ledger, ledger_length, ledger_digest
-        )
-        if new is None:
-            return None
+            if rows:
+                added.append((kind, branch << SHIFT | length, entries, rows))
+                stop = length + len(rows)
+                end = stop, extend_segments(segments, branch, stop), rows[-1].digest
 
-        entries, rows = new
-        if rows:
-            added.append((LEDGER, branch << SHIFT | ledger_length, entries, rows))
-            ledger_length += len(rows)
-            ledger_segments = extend_segments(ledger_segments, branch, ledger_length)
-            ledger_digest = rows[-1].digest
+        ends.append(end)
 
     # The state is the head itself: the slow path adds a label or notes to the head's
     # revision, and makes no new one.
     if not added:
         return None
 
+    (length, segments, digest), (ledger_length, ledger_segments, ledger_digest) = ends
+    digests = digest, ledger_digest
     revision = make_sealed(
         Revision,
         row.revision + 1,
@@ -251,38 +244,15 @@ def _make_append(
         ledger_length,
         row.origin,
         now(),
-        state_digest(digest, ledger_digest, old.origin),
+        state_digest(*digests, old.origin),
         *extras.columns(),
     )
     head = revision.head(old.name.name, old.head.state_id)
-    return _Append(
-        RememberedHead(
-            old.name,
-            revision,
-            head,
-            state,
-            segments,
-            ledger_segments,
-            (digest, ledger_digest),
-            old.origin,
-        ),
-        added,
+    places = segments, ledger_segments
+    remembered = RememberedHead(
+        old.name, revision, head, state, *places, digests, old.origin
     )
-
-
-def _list_new(
-    kind: Kind, before: Log[Any], log: Log[Any], length: int, digest: bytes
-) -> tuple[Sequence[Any], list[LogRow]] | None:
-    """
-    The entries that *log* has beyond *before*, of that length and digest, and their
-    rows; None if it did not grow from it, or if that is the empty log, which has no
-    branch that could be continued.
-    """
-    if not length or log.common_prefix(before) != length:
-        return None
-
-    entries = take_newest(log, len(log) - length)
-    return entries, kind.rows(digest, entries)
+    return _Append(remembered, added)
 
 
 def _write_append(
