@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 import attrs
 
 from conversation_state._identity import new_entry_id
+from conversation_state._persistent import final
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import CompactionError, InvalidMessageError
 from conversation_state.messages import (
@@ -245,6 +246,7 @@ def close_coroutine(awaitable: Any) -> None:
         awaitable.close()
 
 
+@final
 @attrs.frozen
 class _Compact(SummaryStep):
     seqs: range | frozenset[int]

@@ -11,7 +11,7 @@ from operator import attrgetter, itemgetter
 
 import attrs
 
-from conversation_state._persistent import Log
+from conversation_state._persistent import Log, final
 from conversation_state.errors import (
     BudgetExceededError,
     InvalidTranscriptError,
@@ -140,6 +140,7 @@ def _find_cut(
     return cuts[at] if at < len(cuts) else None
 
 
+@final
 @attrs.frozen
 class _Fit(_KeepNewest):
     slack: int
@@ -213,6 +214,7 @@ def _spaced_cuts(
     return add_cut
 
 
+@final
 @attrs.frozen
 class _KeepCount(_KeepNewest):
     first: int

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from conversation_state._persistent import Log
+from conversation_state._persistent import Log, final
 from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import AssistantMessage, Message, ToolMessage
@@ -253,6 +253,7 @@ def repair_log(entries: Log[Entry], counter: TokenCounter) -> Repaired:
     return entries.fold(add_entry, start, key=("repaired", counter))
 
 
+@final
 @attrs.frozen
 class _Repair:
     at_end: bool

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import attrs
 
+from conversation_state._persistent import final
 from conversation_state.messages import Message
 from conversation_state.trimming._compact import (
     AsyncSummarise,
@@ -35,6 +36,7 @@ from conversation_state.trimming._view import (
 )
 
 
+@final
 @attrs.frozen
 class _Rolling(SummaryStep):
     limit_tokens: int

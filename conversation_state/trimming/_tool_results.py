@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import attrs
 
-from conversation_state._persistent import Log, check_text
+from conversation_state._persistent import Log, check_text, final
 from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import Message, ToolMessage
@@ -199,6 +199,7 @@ def _rewrite_results(context: TrimContext, step: _RewriteStep) -> TrimContext:
     return context._with_selection(selection.change(changes))
 
 
+@final
 @attrs.frozen
 class _ShortenResults:
     limit_tokens: int
@@ -308,6 +309,7 @@ def shorten_tool_results(
     return _ShortenResults(limit, check_text(marker, "shorten_tool_results' marker"))
 
 
+@final
 @attrs.frozen
 class _ClearResults:
     keep: int
