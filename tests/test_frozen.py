@@ -280,10 +280,6 @@ class TestFrozenMap:
 
         assert {"a": []} == copied
         assert FrozenMap is type(copied)
-        frozen = FrozenMap({"a": [1]})
-        assert frozen is not copy.deepcopy(frozen)
-        frozen = EMPTY_MAP | {"a": 1, "b": (1, "b")}
-        assert frozen is copy.deepcopy(frozen)
 
     @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
     def test_weak_references(self, made):

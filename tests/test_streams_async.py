@@ -876,9 +876,9 @@ class TestAbort:
         stream = Stream.of(source)
         make = _async_source._PumpTask
 
-        def abort_and_make():
+        def abort_and_make(*args):
             stream.abort()
-            return make()
+            return make(*args)
 
         if when == "before its task is made":
             monkeypatch.setattr(_async_source, "_PumpTask", abort_and_make)

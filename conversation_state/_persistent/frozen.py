@@ -97,15 +97,6 @@ class FrozenMap(dict[K, V]):
 
     copy = __copy__
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenMap[K, V]:
-        from copy import deepcopy  # noqa: PLC0415 - only callers of this need it
-
-        copied = {key: deepcopy(value, memo) for key, value in self.items()}
-        if all(copied[key] is value for key, value in self.items()):
-            return self
-
-        return type(self)(copied)
-
     def __reduce__(self) -> Any:
         # So that `is EMPTY_MAP` holds for unpickled values.
         if self is EMPTY_MAP:

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
+import attrs
+
 from conversation_state._waiting import (
     Waiter,
     call_soon,
@@ -108,6 +110,7 @@ class AsyncSource(Source):
             pump.stop()
 
 
+@attrs.define(eq=False)
 class _PumpTask:
     """
     A task that reads an async iterator.
@@ -115,26 +118,24 @@ class _PumpTask:
     Attributes:
         ended: Set once the iterator is closed.
 
+        wanted: Set when the next item is wanted.
+
+        scope: What cancels it.
+
         forks: How many forks led to the process that it runs in.
 
         is_spawned: Whether the task will run.
-
-        wanted: Set when the next item is wanted.
     """
 
-    __slots__ = ("ended", "forks", "is_spawned", "loop", "scope", "wanted")
-
-    def __init__(self) -> None:
-        anyio = require_anyio()
-        self.ended = anyio.Event()
-        self.forks = len(FORKS)
-        self.is_spawned = False
-        self.loop = running_loop()
-        self.scope = anyio.CancelScope()
-        self.wanted = anyio.Event()
-        self.wanted.set()
+    ended: Any
+    wanted: Any
+    scope: Any
+    loop: Any = attrs.Factory(running_loop)
+    forks: int = attrs.Factory(lambda: len(FORKS))
+    is_spawned: bool = False
 
 
+@attrs.define(eq=False)
 class _Pump:
     """
     An async iterator, and the task that reads it.
@@ -149,29 +150,16 @@ class _Pump:
         waiters: Waiters for items.
     """
 
-    __slots__ = (
-        "_claim",
-        "_is_over",
-        "_iterator",
-        "_run",
-        "_task_id",
-        "asked",
-        "given",
-        "items",
-        "waiters",
-    )
-
-    def __init__(self, iterator: AsyncIterator[Any]) -> None:
-        self._iterator = iterator
-        # Empty, or the run that asks: with `setdefault` exactly one wins.
-        self._claim: dict[int, _PumpTask] = {}
-        self._is_over = False
-        self._run: _PumpTask | None = None
-        self._task_id = 0
-        self.asked = 0
-        self.given = 0
-        self.items: deque[Any] = deque()
-        self.waiters: deque[Waiter] = deque()
+    _iterator: AsyncIterator[Any]
+    # Empty, or the run that asks: with `setdefault` exactly one wins.
+    _claim: dict[int, _PumpTask] = attrs.Factory(dict)
+    _is_over: bool = False
+    _run: _PumpTask | None = None
+    _task_id: int = 0
+    asked: int = 0
+    given: int = 0
+    items: deque[Any] = attrs.Factory(deque)
+    waiters: deque[Waiter] = attrs.Factory(deque)
 
     def ask(self) -> None:
         if self._task_id and self._task_id == self._current_task_id():
@@ -183,7 +171,11 @@ class _Pump:
         run = self._run
         if run is None or not run.is_spawned:
             # Possibly again after an interrupt; only the first task reads.
-            run = self._run = _PumpTask()
+            anyio = require_anyio()
+            wanted = anyio.Event()
+            wanted.set()
+            run = _PumpTask(anyio.Event(), wanted, anyio.CancelScope())
+            self._run = run
             spawn(run.loop, partial(self._run_task, run))
             run.is_spawned = True
             return

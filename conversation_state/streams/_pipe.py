@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 from weakref import ref
 
+import attrs
+
 from conversation_state._waiting import (
     TaskWaiter,
     ThreadWaiter,
@@ -42,21 +44,20 @@ _MAX_IN_A_ROW = 64
 _CLOSED = "can't send: this sender was closed. Nothing comes after the end of a stream."
 
 
+@attrs.define(eq=False)
 class _Offer:
     """
     An item that is being sent: first in the queue of senders, then among the items.
     """
 
-    __slots__ = ("is_over", "item", "waiter")
-
-    def __init__(self, item: Any) -> None:
-        # Whether it left the queue, and those that wait for that know.
-        self.is_over = False
-        self.item = item
-        # What its sender waits with, if it does.
-        self.waiter: Any = None
+    item: Any
+    # Whether it left the queue, and those that wait for that know.
+    is_over: bool = False
+    # What its sender waits with, if it does.
+    waiter: Any = None
 
 
+@attrs.define(eq=False)
 class Pipe:
     """
     What both sides share.
@@ -66,36 +67,24 @@ class Pipe:
     queue however it ends, and wakes the next one.
     """
 
-    __slots__ = (
-        "capacity",
-        "is_aborted",
-        "is_closed",
-        "is_deserted",
-        "items",
-        "offers",
-        "readers",
-        "watched",
-    )
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        # Whether a reader stopped it: senders learn that, and what was sent before can
-        # be read.
-        self.is_aborted = False
-        # Whether nothing more will be sent.
-        self.is_closed = False
-        # Whether there is no reader any more.
-        self.is_deserted = False
-        # Sent and not yet read: offers, at most *capacity* of them. After closing,
-        # perhaps a `Fault`, and `END`.
-        self.items: deque[Any] = deque()
-        # The queue of senders: what each sends.
-        self.offers: deque[_Offer] = deque()
-        # Waiters for items.
-        self.readers: deque[Waiter] = deque()
-        # The pipe watches both ends itself, because Python swallows an interrupt that
-        # is raised in a finalizer, and the rest of the finalizer does not run.
-        self.watched: list[ref[Any]] = []
+    capacity: int
+    # Whether a reader stopped it: senders learn that, and what was sent before can be
+    # read.
+    is_aborted: bool = False
+    # Whether nothing more will be sent.
+    is_closed: bool = False
+    # Whether there is no reader any more.
+    is_deserted: bool = False
+    # Sent and not yet read: offers, at most *capacity* of them. After closing,
+    # perhaps a `Fault`, and `END`.
+    items: deque[Any] = attrs.Factory(deque)
+    # The queue of senders: what each sends.
+    offers: deque[_Offer] = attrs.Factory(deque)
+    # Waiters for items.
+    readers: deque[Waiter] = attrs.Factory(deque)
+    # The pipe watches both ends itself, because Python swallows an interrupt that is
+    # raised in a finalizer, and the rest of the finalizer does not run.
+    watched: list[ref[Any]] = attrs.Factory(list)
 
     def watch(self, end: object, callback: Callable[[], object]) -> None:
         self.watched.append(ref(end, lambda _: callback()))

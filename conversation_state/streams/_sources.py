@@ -15,6 +15,8 @@ from time import sleep
 from types import FrameType, GeneratorType
 from typing import Any
 
+import attrs
+
 from conversation_state._waiting import Waiter, in_worker, wake_all
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import (
@@ -425,17 +427,15 @@ class BlockingSource(ReadySource):
             close()
 
 
+@attrs.define(eq=False)
 class _WorkerJob:
     """
     The progress of a worker's job.
     """
 
-    __slots__ = ("_forks", "is_begun", "is_over")
-
-    def __init__(self) -> None:
-        self.is_begun = False
-        self.is_over = False
-        self._forks = len(FORKS)
+    is_begun: bool = False
+    is_over: bool = False
+    _forks: int = attrs.Factory(lambda: len(FORKS))
 
     def is_running(self) -> bool:
         return self.is_begun and not self.is_over and self._forks == len(FORKS)
