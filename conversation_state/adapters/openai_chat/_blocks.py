@@ -14,7 +14,6 @@ from conversation_state.adapters._export import (
 from conversation_state.adapters._notes import list_of, map_of, notes_of
 from conversation_state.adapters._openai import (
     SLOTS,
-    Content,
     content_of,
     media_fields,
     write_audio,
@@ -86,17 +85,16 @@ _NATURAL: dict[str, dict[str, str]] = {
 }
 
 
-def _block_of(kind: str, content: Content, role: str) -> str:
+def _block_of(kind: str, data: bytes | None, role: str) -> str:
     """
-    The block that the format itself has for *content* of a part of *kind* in
-    messages of *role*, or "".
+    The block that the format itself has for a part of *kind* in messages of *role*, or
+    "". Some take *data* only, and no url.
     """
     block = _NATURAL[role].get(kind, "")
-    return "" if content.data is None and block in SLOTS else block
+    return "" if data is None and block in SLOTS else block
 
 
 _TEXT = frozenset({"text", "type"})
-_REFUSAL = frozenset({"refusal", "type"})
 _THINKING = frozenset({"signature", "thinking", "type"})
 
 
@@ -136,27 +134,24 @@ def read_content(node: ObjectReader, role: str) -> str | list[Part]:
 
 
 def _read_block(block: ObjectReader, role: str, *, alone: bool) -> Part:
-    kind, part = block.raw.get("type"), None
+    kind = block.raw.get("type")
+    part: Part | None = None
     if not isinstance(kind, str):
         block.wrong("type", "a text")
         return TextPart("")
 
-    if kind == "text":
-        text = block.text("text")
-        block.keep(_TEXT)
-        return TextPart(text, metadata=block.metadata(SOURCE))
-
     if kind in _MEDIA:
         part = _read_medium(block, kind, role)
-    elif kind == "refusal" and role == "assistant":
-        text = block.text("refusal")
-        block.keep(_REFUSAL)
+    elif kind == "text" or (kind == "refusal" and role == "assistant"):
+        text = block.text(kind)
+        block.keep(frozenset({"type", kind}))
         # Without this note `dump` writes a refusal that is alone next to the content,
         # as is usual.
-        if alone:
-            block.notes["block"] = "refusal"
+        if alone and kind == "refusal":
+            block.notes["block"] = kind
 
-        part = RefusalPart(text, metadata=block.metadata(SOURCE))
+        made = TextPart if kind == "text" else RefusalPart
+        part = made(text, metadata=block.metadata(SOURCE))
     elif kind == "thinking" and role == "assistant":
         part = _read_thinking(block)
 
@@ -224,7 +219,7 @@ def _read_medium(block: ObjectReader, kind: str, role: str) -> Part | None:
         word = block.if_text("document_name")
 
     block.keep(frozenset(known))
-    if kind != _block_of(_MEDIA[kind].kind, content, role):
+    if kind != _block_of(_MEDIA[kind].kind, content.data, role):
         block.notes["block"] = kind
 
     is_audio = kind == "input_audio"
@@ -244,12 +239,10 @@ def write_part(
     """
     notes = write.notes(part, path)
     block: dict[str, Any] | None = None
-    if isinstance(part, TextPart):
-        block = {"type": "text", "text": part.text}
+    if isinstance(part, (RefusalPart, TextPart)):
+        block = {"type": part.kind, part.kind: part.text}
     elif isinstance(part, MediaPart):
         block = _write_medium(write, part, path, role)
-    elif isinstance(part, RefusalPart):
-        block = {"type": "refusal", "refusal": part.text}
     elif isinstance(part, UnknownPart):
         return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
     elif isinstance(part, ReasoningPart) and "thinking" in notes:
@@ -288,7 +281,7 @@ def _write_medium(
     notes = notes_of(part.metadata, SOURCE)
     kind: Any = notes.get("block")
     if not isinstance(kind, str) or not isinstance(part, _MEDIA.get(kind, ())):
-        kind = _block_of(part.kind, Content(part.url, part.data, part.media_type), role)
+        kind = _block_of(part.kind, part.data, role)
 
     if not kind:
         why = cannot_contain(role, part.kind)
