@@ -427,6 +427,10 @@ class ObjectReader:
         The metadata that keeps what was noted, under the name of *source*; with *own*,
         the caller's.
         """
+        # Most objects have no notes, and this runs for each of them.
+        if not (self.keys or self.notes):
+            return own
+
         notes = {**self.notes, "keys": self.keys} if self.keys else self.notes
         return with_notes(source, notes, own)
 

@@ -207,7 +207,9 @@ class ChatLoader(MessageLoader):
         if self.count > problems:
             return None
 
-        note_mended(node, mended_before)
+        if len(self.mended) > mended_before:
+            note_mended(node, mended_before)
+
         if node.notes or node.keys:
             fields["metadata"] = node.metadata(SOURCE)
 
