@@ -8,9 +8,9 @@ What does not: converting it to a type (`codec`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any, Literal, NamedTuple, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from conversation_state._canonical import (
     JsonPath,
@@ -215,8 +215,9 @@ def _parse_json(
         what = _json_error(text, start, end)
 
     if may_be_fenced and start < end:
-        blocks = list(_find_fenced_blocks(text))
-        if any(not block.label or block.is_json for block in blocks):
+        blocks = list(_FENCED_BLOCK.finditer(text))
+        labels = {_read_label(block): None for block in blocks}
+        if not labels.keys().isdisjoint({"", "json"}):
             return _parse_fenced_json(message, text, blocks, at)
 
         if text[start] not in '{["-0123456789':
@@ -225,9 +226,9 @@ def _parse_json(
                 f"no JSON: it starts with {beginning}, and there is no fenced block of "
                 "JSON in it"
             )
-            if blocks:
-                labels = dict.fromkeys(describe_json(block.label) for block in blocks)
-                what += f", only of {', '.join(list(labels)[:_MAX_LISTED])}"
+            if labels:
+                few = map(describe_json, list(labels)[:_MAX_LISTED])
+                what += f", only of {', '.join(few)}"
 
     raise _parse_error(at, what + _explain_absence(message, at))
 
@@ -278,78 +279,40 @@ def _json_error(text: str, start: int, end: int) -> str:
     return ""
 
 
-class _FencedBlock(NamedTuple):
-    """
-    A fenced block.
-
-    Attributes:
-        label: What it says it is, in lower case: ``json``, or "".
-
-        start: Where its content starts.
-
-        end: Where its content ends.
-
-        line: The line it starts on, counted from 1.
-    """
-
-    label: str
-    start: int
-    end: int
-    line: int
-
-    @property
-    def is_json(self) -> bool:
-        return self.label == "json"
+# As CommonMark has fenced blocks, but indented as far as a list may indent them. One
+# that is not closed goes on to the end. Nothing is tried twice from one line's start.
+_FENCED_BLOCK = re.compile(
+    r"^[ \t]*(?P<fence>(?P<sign>[`~])(?P=sign){2,})(?P<label>(?:(?!(?P=sign)).)*)$\n?"
+    r"(?s:(?P<content>.*?))(?:^[ \t]*(?P=fence)(?P=sign)*[ \t\r]*$|\Z)",
+    re.MULTILINE,
+)
 
 
-# As CommonMark has them, but indented as far as a list may indent them.
-_OPENING_FENCE = re.compile(r"[ \t]*(?:(?P<ticks>`{3,})(?P<of>[^`]*)|(~{3,})(.*))")
-
-
-def _find_fenced_blocks(text: str) -> Iterator[_FencedBlock]:
-    """
-    The fenced blocks of *text*; one that is not closed goes on to the end.
-    """
-    fence, label, start, line_of_start, at = "", "", 0, 0, 0
-    # Not `splitlines`: it also splits at U+2028 and others, which JSON texts may hold.
-    for number, line in enumerate(text.split("\n"), 1):
-        if fence:
-            bare = line.strip()
-            if len(bare) >= len(fence) and not bare.strip(fence[0]):
-                yield _FencedBlock(label, start, at, line_of_start)
-                fence = ""
-        elif found := _OPENING_FENCE.fullmatch(line.removesuffix("\r")):
-            fence = found["ticks"] or found[3]
-            word = (found["of"] or found[4] or "").split(maxsplit=1)
-            label = word[0].lower() if word else ""
-            start, line_of_start = min(at + len(line) + 1, len(text)), number
-
-        at += len(line) + 1
-
-    if fence:
-        yield _FencedBlock(label, start, len(text), line_of_start)
+def _read_label(block: re.Match[str]) -> str:
+    return "".join(block["label"].split(maxsplit=1)[:1]).lower()
 
 
 def _parse_fenced_json(
-    message: Message, text: str, blocks: list[_FencedBlock], at: JsonPath
+    message: Message, text: str, blocks: list[re.Match[str]], at: JsonPath
 ) -> Any:
-    labelled = [block for block in blocks if block.is_json]
+    labelled = [block for block in blocks if _read_label(block) == "json"]
     values: dict[str, tuple[Any, int]] = {}
     wrong: tuple[int, int] | None = None
-    for block in labelled or [block for block in blocks if not block.label]:
-        first, last = _trim_span(text[block.start : block.end])
-        first, last = block.start + first, block.start + last
+    for block in labelled or [block for block in blocks if not _read_label(block)]:
+        start = block.start("content")
+        first, last = [start + each for each in _trim_span(block["content"])]
         block_text = text[first:last]
         if block_text in values:
             continue
 
         try:
-            values[block_text] = load_exactly(block_text), block.line
+            values[block_text] = load_exactly(block_text), block.start("fence")
         except DecodeError:
             wrong = wrong or (first, last)
 
         if len(values) > 1:
-            lines = " and ".join(f"line {line:,}" for _, line in values.values())
+            starts = [text.count("\n", 0, start) + 1 for _, start in values.values()]
+            lines = " and ".join(f"line {line:,}" for line in starts)
             what = f"has different fenced blocks of JSON, at {lines}; expected one"
             raise _parse_error(at, what)
 
