@@ -8,6 +8,7 @@ retrieval.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from math import isfinite
@@ -39,7 +40,7 @@ _DSL = "_dsl"
 _EXTRA_INFO = "_extra_info"
 
 _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
-_MAX_DIGITS = 20  # of 64 bits, and a sign
+_DIMENSION = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 @final
@@ -352,17 +353,9 @@ def _parse_dimension(key: str) -> int | None:
     """
     The integer that *key* is the text of, if it is one as `str` writes it.
     """
-    # Neither "01" nor "+1": one dimension could stand there under several keys. And
-    # `int` refuses or takes long for thousands of digits.
-    try:
-        number = int(key) if len(key) <= _MAX_DIGITS else None
-    except ValueError:
-        return None
-
-    if number is None or str(number) != key or not _MIN_INT <= number <= _MAX_INT:
-        return None
-
-    return number
+    # Neither "01" nor "+1": one dimension could stand there under several keys.
+    is_plain = _DIMENSION.fullmatch(key) is not None
+    return int(key) if is_plain and _MIN_INT <= int(key) <= _MAX_INT else None
 
 
 def _check_dimension(given: Any) -> int:

@@ -39,72 +39,51 @@ _NOTHING = Usage()
 class UsageEntry(Protocol):
     """
     **Protocol:** one entry of a ledger.
+
+    Attributes:
+        id: Its identity.
+
+        usage: The recorded usage.
+
+        model: The model; "" if it is unknown.
+
+        at: When the tokens were used; None if it is unknown.
     """
 
     @property
-    def id(self) -> str:
-        """
-        Its identity.
-        """
-        ...
-
+    def id(self) -> str: ...
     @property
-    def usage(self) -> Usage:
-        """
-        The recorded usage.
-        """
-        ...
-
+    def usage(self) -> Usage: ...
     @property
-    def model(self) -> str:
-        """
-        The model; "" if it is unknown.
-        """
-        ...
-
+    def model(self) -> str: ...
     @property
-    def at(self) -> datetime | None:
-        """
-        When the tokens were used; None if it is unknown.
-        """
-        ...
+    def at(self) -> datetime | None: ...
 
 
 class HasLedger(Protocol):
     """
     **Protocol:** an object with a ledger: a state or its turn.
+
+    Attributes:
+        ledger: Its entries, in order.
     """
 
     @property
-    def ledger(self) -> Iterable[UsageEntry]:
-        """
-        Its entries, in order.
-        """
-        ...
+    def ledger(self) -> Iterable[UsageEntry]: ...
 
 
 # A protocol, because `Entry` is of the same layer, which is not imported.
 class WithMessage(Protocol):
     """
-    **Protocol:** one entry of a conversation.
+    **Protocol:** one entry of a conversation: its identity and its message.
     """
 
     @property
-    def id(self) -> str:
-        """
-        Its identity.
-        """
-        ...
-
+    def id(self) -> str: ...
     @property
-    def message(self) -> Message:
-        """
-        The message.
-        """
-        ...
+    def message(self) -> Message: ...
 
 
-@final
 class CostLine(NamedTuple):
     """
     What one ledger entry cost.

@@ -96,44 +96,26 @@ class Message(_Countable, ByContent):
 
     @property
     def name(self) -> str:
-        """
-        Which of several participants with this role it is from.
-        """
         return self._common.name
 
     @property
     def run_id(self) -> UUID | None:
-        """
-        The run it belongs to.
-        """
         return self._common.run_id
 
     @property
     def turn_id(self) -> UUID | None:
-        """
-        The turn it belongs to.
-        """
         return self._common.turn_id
 
     @property
     def timestamp(self) -> datetime | None:
-        """
-        When it was made.
-        """
         return self._common.timestamp
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """
-        JSON values, frozen deeply.
-        """
         return self._common.metadata
 
     @property
     def unknown(self) -> Mapping[str, Any]:
-        """
-        Fields that a newer version wrote.
-        """
         return self._common.unknown
 
     @property

@@ -99,37 +99,22 @@ class Envelope:
 
     @property
     def name(self) -> str:
-        """
-        The participant.
-        """
         return self._common.name
 
     @property
     def run_id(self) -> UUID:
-        """
-        The run.
-        """
         return self._common.run_id  # type: ignore[return-value]  # `new` sees to it
 
     @property
     def turn_id(self) -> UUID:
-        """
-        The turn.
-        """
         return self._common.turn_id  # type: ignore[return-value]  # `new` sees to it
 
     @property
     def timestamp(self) -> datetime:
-        """
-        The time.
-        """
         return self._common.timestamp  # type: ignore[return-value]  # `new` sees to it
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """
-        JSON values, frozen deeply.
-        """
         return self._common.metadata
 
     def system(self, content: str | Iterable[Part]) -> SystemMessage:

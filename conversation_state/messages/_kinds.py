@@ -82,9 +82,6 @@ class _ContentMessage(Message):  # type: ignore[override]  # attrs' own init
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """
-        The content as parts, a plain text as one.
-        """
         if not isinstance(self.content, str):
             return self.content
 
@@ -92,9 +89,6 @@ class _ContentMessage(Message):  # type: ignore[override]  # attrs' own init
 
     @property
     def text(self) -> str:
-        """
-        All text parts, joined.
-        """
         if isinstance(self.content, str):
             return self.content
 
