@@ -256,6 +256,7 @@ class Codec:
 _DEFAULT = Codec()
 
 
+# A codec is immutable, so all can share one; its methods are documented at the class.
 encode = _DEFAULT.encode
 to_data = _DEFAULT.to_data
 decode = _DEFAULT.decode

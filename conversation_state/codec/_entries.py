@@ -126,6 +126,7 @@ make_entry = partial(tuple.__new__, Entry)
 
 
 def _read_entry_ids(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
+    # One call that checks type and content of each: ASCII has no half characters.
     with suppress(TypeError):  # what `str.isascii` raises for anything but a str
         if raw.__class__ is list and all(map(str.isascii, raw)):
             return raw

@@ -107,6 +107,9 @@ class StreamClosedError(ConversationStateError, RuntimeError):
     """
 
 
+# attrs gives all facts to `BaseException.__init__`, and a pickle calls the class with
+# these. Not frozen: a frozen exception can't be unpickled, nor get a traceback. Equal
+# only to itself, as all exceptions are.
 @attrs.define(slots=False, repr=False, eq=False)
 class MissingExtraError(ConversationStateError, ImportError):
     """

@@ -94,6 +94,8 @@ class Message(_Countable, ByContent):
         )
         raise TypeError(msg)
 
+    # Properties, because messages of one envelope share one object with these fields.
+
     @property
     def name(self) -> str:
         return self._common.name

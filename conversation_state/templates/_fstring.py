@@ -54,6 +54,7 @@ _BRACES = "write {{ and }} for braces that stay"
 def compile_template(text: str) -> FormatPieces:
     pieces: list[str | FormatField] = []
     try:
+        # Python's own parser, so that braces are doubled as in `str.format`.
         for literal, name, spec, conversion in Formatter().parse(text):
             if literal:
                 pieces.append(literal)

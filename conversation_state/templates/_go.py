@@ -154,6 +154,7 @@ class _Renderer:
             self._variables = {**outer, **dict(zip(names, items, strict=False))}
             self.write_list(node.body, item)
 
+        # Go's scopes: what a range declares ends with it.
         self._variables = outer
         if is_empty and node.else_body is not None:
             self.write_list(node.else_body, dot)
@@ -188,6 +189,8 @@ class _Renderer:
             found = self._read_command(command, dot, piped)
             piped = found.value
 
+        # The dot of all variables is made into a map only where it is used as one:
+        # those that a template does not name may be anything.
         if isinstance(found.value, Variables):
             return PathValue(found.value.all(), found.path)
 

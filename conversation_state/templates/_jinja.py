@@ -157,6 +157,7 @@ class _TreeRewriter(NodeTransformer):
         return nodes.Const(node.data, lineno=node.lineno)
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
+        # Counted before the body is rewritten, which adds nodes of ours.
         cost = self._count_nodes([*node.body, *([node.test] if node.test else [])])
         self.generic_visit(node)
         node.iter = _filter_node("a loop", node.iter, cost)

@@ -139,6 +139,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     Jinja2's sandbox, with a meter for one rendering.
     """
 
+    # Jinja2 compiles all others to Python's own operators.
     intercepted_binops = frozenset(["+", "-", "*", "/", "//", "%", "**"])
     meter: Meter
 
@@ -147,8 +148,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
             # Constants would be computed while compiling, without a meter.
             optimized=False,
             undefined=MissingValue,
-            keep_trailing_newline=True,
-            cache_size=0,
+            keep_trailing_newline=True,  # a prompt ends as it was written
+            cache_size=0,  # `_compile_cached` has the code, for all syntaxes
         )
         self.filters = {
             **{name: _meter_standard(name, FILTERS[name]) for name in _FILTERS.split()},
@@ -238,6 +239,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         is_there: Any = None
         if isinstance(obj, dict):
             is_there = argument in obj
+        # A namespace has its values as attributes, beside those of its own.
         elif isinstance(obj, Namespace) and str(argument)[:1] != "_":
             return getattr(obj, argument, MissingValue(obj=obj, name=argument))
         elif isinstance(obj, (list, tuple, str, range)):
@@ -277,6 +279,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         self.meter.step(1 + len(args) + len(kwargs))
+        # Their bodies count what they do; what goes in is read there, if at all.
         if isinstance(obj, (Macro, LoopContext)):
             return super().call(context, obj, *args, **kwargs)
 

@@ -364,6 +364,7 @@ def _fill_message(message: Message, fill: Callable[[str], str]) -> Message:
             [attrs.evolve(call, name=fill(call.name)) for call in message.tool_calls]
         )
 
+    # Made by the class, so that what a template became is checked as any message is.
     with _note_template(message):
         return message.replace(**changes)
 

@@ -300,6 +300,8 @@ def find_contradiction(schema: Mapping[str, Any]) -> str:
         JSON Schema 2020-12. Pydantic writes a recursive model as ``$ref`` with
         ``$defs`` and no ``type`` of its own; others write ``allOf``.
     """
+    # No more than its own words: a search through references, combinations and
+    # conditions would be half of a validator, and the provider has a whole one.
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, tuple) and "object" in kind):
         return f'has "type": {shorten_repr(thaw(kind))}'

@@ -201,6 +201,7 @@ def _find_hook(kind: Any, failed: str) -> Hook:
 def _run_hook(
     hook: Hook, raw: Any, kind: Any, *, is_closed: bool
 ) -> tuple[Any, Exception | None]:
+    # A context variable, because cattrs calls hooks with a value and a type only.
     token = READ_CONTEXT.set(ReadContext(is_closed=is_closed))
     try:
         return hook(raw, kind), None
