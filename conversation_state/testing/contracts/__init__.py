@@ -4,7 +4,8 @@ Contracts for your own functions and classes, each as one call and as a class.
 `check_reducer`, `check_counter`, `check_trimming_step`, `check_summariser`,
 `check_adapter`, `check_session` and `check_backend` hold what they get to its laws, in
 any test function, and raise a `BrokenLawsError` with the smallest example of each
-broken one as code. The classes have the same laws as tests for pytest: subclass one
+broken one as code. What can't be checked at all is a TypeError, and an unknown name
+of a law a ValueError. The classes have the same laws as tests for pytest: subclass one
 and give it the attribute that it is about. ``python -m conversation_state.testing``
 prints a table.
 

@@ -403,12 +403,6 @@ def check_adapter(
     Raises:
         BrokenLawsError:
             If it breaks a law, with the smallest conversation that shows it as code.
-
-        TypeError:
-            If *adapter* has no `dump` or `load`.
-
-        ValueError:
-            If *without* has an unknown name.
     """
     for name in ("dump", "load"):
         if not callable(getattr(adapter, name, None)):

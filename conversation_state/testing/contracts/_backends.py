@@ -194,12 +194,6 @@ def check_backend(
     Raises:
         BrokenLawsError:
             If it breaks a promise.
-
-        TypeError:
-            If *make* can't be called.
-
-        ValueError:
-            If *without* has an unknown name.
     """
     results = tuple(run_promises(make, is_kept=is_kept, without=without))
     raise_broken(make, "backends", results)

@@ -186,12 +186,6 @@ def check_counter(
         BrokenLawsError:
             If it breaks a law, with the smallest message that shows it as code.
 
-        TypeError:
-            If *counter* can't be called.
-
-        ValueError:
-            If *without* has an unknown name.
-
     >>> from conversation_state.counting import by_characters
     >>> check_counter(by_characters)
     """

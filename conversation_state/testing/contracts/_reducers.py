@@ -219,12 +219,6 @@ def check_reducer(
         BrokenLawsError:
             If it breaks a law, with the smallest state that shows it as code.
 
-        TypeError:
-            If *reducer* can't be called.
-
-        ValueError:
-            If *without* or *also* has an unknown name.
-
     >>> check_reducer(lambda state: state.add_user_prompt("Please be brief."))
     """
     options = {"without": without, "also": also, "states": states}

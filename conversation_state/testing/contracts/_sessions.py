@@ -347,12 +347,6 @@ def check_session(
     Raises:
         BrokenLawsError:
             If they break a law, with the smallest items that show it as code.
-
-        TypeError:
-            If *make* can't be called.
-
-        ValueError:
-            If *without* has an unknown name.
     """
     options: dict[str, Any] = {"without": without}
     if items is not None:

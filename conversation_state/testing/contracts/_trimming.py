@@ -276,12 +276,6 @@ def check_trimming_step(
         BrokenLawsError:
             If it breaks a law, with the smallest view that shows it as code.
 
-        TypeError:
-            If *step* can't be called.
-
-        ValueError:
-            If *without* or *also* has an unknown name.
-
     >>> from conversation_state.trimming import fit
     >>> check_trimming_step(fit(), also=["fits the budget", "is idempotent"])
     """
@@ -450,12 +444,6 @@ def check_summariser(
     Raises:
         BrokenLawsError:
             If it breaks a law, with the smallest conversation that shows it as code.
-
-        TypeError:
-            If *summarise* can't be called.
-
-        ValueError:
-            If *without* has an unknown name.
 
     >>> check_summariser(lambda messages: f"{len(messages)} messages", max_tokens=5)
     """
