@@ -4,11 +4,10 @@ make what is documented; and the laws notice when they are broken.
 """
 
 import contextlib
-import functools
 import os
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -260,6 +259,41 @@ class Liar:
         return 7
 
 
+STATE = Aggregator.new(messages=[UserMessage("a")]).add_usage(Usage(1))
+OTHER = STATE.fork().add_user_prompt("b").add_usage(Usage(2))
+SAID = [UserMessage("c")]
+
+
+def join_twice(state, *others):
+    for one in others:
+        state = state.extend(one)
+
+    return state
+
+
+def join_nothing(state, *_others):
+    return state
+
+
+def fork_nothing(state, *, at=0):
+    return Aggregator.new(messages=state)
+
+
+LIES = [
+    (laws.join_is_idempotent, "join", join_twice, (STATE, OTHER)),
+    (laws.turns_bring_what_was_added, "join", join_twice, (STATE, OTHER)),
+    (laws.join_keeps_both_orders, "join", join_nothing, (STATE, OTHER)),
+    (laws.join_counts_usage_once, "join", join_nothing, (STATE, OTHER)),
+    (laws.forks_of_forks_join_the_root, "join", join_nothing, (STATE, SAID, SAID)),
+    (laws.parents_join_their_forks, "join", join_nothing, (STATE, SAID, SAID)),
+    (laws.siblings_join_in_call_order, "join", join_nothing, (STATE, [SAID])),
+    (laws.forks_inherit, "fork", fork_nothing, (STATE,)),
+    (laws.forks_inherit_up_to, "fork", fork_nothing, (STATE, 0)),
+    (laws.states_add_up, "init_len", 5, (STATE,)),
+    (laws.states_add_up, "total_usage", Usage(9), (STATE,)),
+]
+
+
 class TestLaws:
     """
     A broken law raises an error that names it.
@@ -281,56 +315,18 @@ class TestLaws:
         with pytest.raises(AssertionError, match=message):
             law(*arguments)
 
-    def test_of_states(self, monkeypatch):
+    @pytest.mark.parametrize(
+        ("law", "verb", "lie", "arguments"),
+        LIES,
+        ids=[f"{law.__name__}, {verb}" for law, verb, *_ in LIES],
+    )
+    def test_of_states(self, monkeypatch, law, verb, lie, arguments):
         """
         Of states whose verbs lie.
         """
-        state = Aggregator.new(messages=[UserMessage("a")]).add_usage(Usage(1))
-        other = state.fork().add_user_prompt("b").add_usage(Usage(2))
-
-        def broken(verb: str, lie: Any, law: Any, *arguments: Any) -> str:
-            with monkeypatch.context() as patched:
-                patched.setattr(Aggregator, verb, lie)
-                with pytest.raises(AssertionError) as raised:
-                    law(*arguments)
-
-            return str(raised.value)
-
-        def twice(self: Aggregator, *others: Aggregator) -> Aggregator:
-            for one in others:
-                self = self.extend(one)
-
-            return self
-
-        def forget(self: Aggregator, *_others: Aggregator) -> Aggregator:
-            return self
-
-        def late(self: Aggregator, *, at: int = 0) -> Aggregator:
-            return Aggregator.new(messages=self)
-
-        transcript = [UserMessage("c")]
-        assert broken("join", twice, laws.join_is_idempotent, state, other)
-        assert broken("join", forget, laws.join_keeps_both_orders, state, other)
-        assert broken("join", forget, laws.join_counts_usage_once, state, other)
-        assert broken(
-            "join",
-            forget,
-            laws.forks_of_forks_join_the_root,
-            state,
-            transcript,
-            transcript,
-        )
-        assert broken(
-            "join", forget, laws.parents_join_their_forks, state, transcript, transcript
-        )
-        assert broken(
-            "join", forget, laws.siblings_join_in_call_order, state, [transcript]
-        )
-        assert broken("join", twice, laws.turns_bring_what_was_added, state, other)
-        assert broken("fork", late, laws.forks_inherit, state)
-        assert broken("fork", late, laws.forks_inherit_up_to, state, 0)
-        assert broken("init_len", 5, laws.states_add_up, state)
-        assert broken("total_usage", Usage(9), laws.states_add_up, state)
+        monkeypatch.setattr(Aggregator, verb, lie)
+        with pytest.raises(AssertionError):
+            law(*arguments)
 
     def test_unchanged(self, monkeypatch):
         """
@@ -368,33 +364,11 @@ class TestTranscripts:
 
         assert least <= len(transcript) <= least + more
 
-    def test_simplest(self):
+    def test_broken_ones_shrink(self):
         """
-        They shrink to few messages: an empty conversation, or one call that fails.
+        To one call that fails.
         """
-        assert () == simplest(transcripts())
-        assert (UserMessage(""),) == simplest(transcripts(min_size=1))
         assert 4 >= len(simplest(broken_transcripts(max_size=1)))
-
-    @pytest.mark.parametrize(
-        "holds",
-        [
-            lambda chat: isinstance(chat[0], SystemMessage),
-            lambda chat: any(m.role == "tool" for m in chat[:-1]),
-            lambda chat: any(len(getattr(m, "tool_calls", ())) > 2 for m in chat),
-            lambda chat: getattr(chat[-1], "tool_calls", ()),
-            lambda chat: (
-                chat[-1].role == "tool" and len(getattr(chat[-2], "tool_calls", ())) > 1
-            ),
-            lambda chat: len([m for m in chat if m.role == "tool"]) > 2,
-        ],
-        ids=["system", "results", "parallel", "unanswered", "in part", "three"],
-    )
-    def test_reach(self, holds):
-        """
-        Everything that occurs in real ones occurs.
-        """
-        assert some(transcripts(min_size=2, max_size=8), holds)
 
     @pytest.mark.parametrize(
         ("name", "order", "accepted"),
@@ -439,6 +413,102 @@ class TestTranscripts:
         assert accepted == is_accepted(made), name
 
 
+ODD = timedelta(minutes=1)
+MESSAGES = [
+    *(SystemMessage, UserMessage, AssistantMessage, ToolMessage, UnknownMessage)
+]
+UNKNOWN = {"unknown fields": lambda value: value.unknown}
+
+
+def is_full(kind):
+    return lambda one: type(one) is kind and one.timestamp and one.metadata
+
+
+def is_of(kind):
+    return lambda part: type(part) is kind
+
+
+def has_source(kind, *, sourced):
+    return lambda value: type(value) is kind and sourced == bool(value.source)
+
+
+# What each strategy makes, by name: conditions that some example meets.
+REACHED: dict[str, tuple[Any, dict[Any, Any]]] = {
+    "transcripts": (
+        transcripts(min_size=2, max_size=8),
+        {
+            "system": lambda chat: isinstance(chat[0], SystemMessage),
+            "results": lambda chat: any(m.role == "tool" for m in chat[:-1]),
+            "parallel": lambda chat: any(len(m.tool_calls) > 2 for m in chat),
+            "unanswered": lambda chat: chat[-1].tool_calls,
+            "in part": lambda chat: (
+                chat[-1].role == "tool" and len(chat[-2].tool_calls) > 1
+            ),
+            "three": lambda chat: len([m for m in chat if m.role == "tool"]) > 2,
+        },
+    ),
+    "parts": (
+        parts(),
+        UNKNOWN | {kind: is_of(kind) for kind in (*KINDS.values(), UnknownPart)},
+    ),
+    "messages": (messages(), UNKNOWN | {kind: is_full(kind) for kind in MESSAGES}),
+    "unknown": (
+        strategies.unknown_parts() | strategies.unknown_messages(),
+        {
+            (kind, sourced): has_source(kind, sourced=sourced)
+            for kind in (UnknownPart, UnknownMessage)
+            for sourced in (True, False)
+        },
+    ),
+    "calls": (strategies.tool_calls(), UNKNOWN),
+    "responses": (strategies.response_metas(), UNKNOWN),
+    "texts": (
+        texts(),
+        {"beyond the BMP": lambda text: any(c > "\uffff" for c in text)},
+    ),
+    "timestamps": (
+        timestamps(),
+        {
+            "odd": lambda when: when.utcoffset() % ODD,
+            "west": lambda when: when.utcoffset() < -ODD,
+        },
+    ),
+    "JSON": (
+        json_values(),
+        {
+            "large": lambda value: value == 2**64 - 1,
+            "negative": lambda value: value == -(2**63),
+            "float": lambda value: type(value) is float,
+            "nested": lambda value: value and type(value) is list,
+        },
+    ),
+    "usages": (
+        usages(),
+        {
+            "total": lambda usage: (
+                usage.total_tokens != usage.prompt_tokens + usage.completion_tokens
+            ),
+            "extra": lambda usage: usage.extra,
+        },
+    ),
+    "states": (
+        aggregators(),
+        {
+            "fork": lambda state: state.parent_id and state.turn_len,
+            "middle": lambda state: 0 < state.init_len < len(state),
+            "fork of a fork": (
+                lambda state: state.parent_id not in {None, state.root_id}
+            ),
+            "long": lambda state: 64 < len(state),
+            "keyed": lambda state: any(
+                entry.id.startswith("request") for entry in state.ledger
+            ),
+            "used": lambda state: 0 < state.init_ledger_len < len(state.ledger),
+        },
+    ),
+}
+
+
 class TestStrategies:
     @pytest.mark.parametrize("name", sorted(set(strategies.__all__) - {"is_accepted"}))
     def test_gives_examples(self, name):
@@ -452,94 +522,33 @@ class TestStrategies:
         assert 5_000 > len(repr(make()))
         some(make())
 
-    @pytest.mark.parametrize("kind", [*KINDS.values(), UnknownPart])
-    def test_parts(self, kind):
+    @pytest.mark.parametrize("name", REACHED)
+    def test_reach(self, name):
         """
-        Parts of every kind.
+        Everything that is documented occurs.
         """
-        assert some(parts(), lambda part: type(part) is kind)
+        strategy, conditions = REACHED[name]
 
-    def test_messages(self):
-        """
-        Messages of every kind, with all there is.
-        """
+        assert set() == find_lacking(strategy, conditions)
 
-        def is_full(message, kind):
-            return type(message) is kind and message.timestamp and message.metadata
-
-        kinds = [
-            *(SystemMessage, UserMessage, AssistantMessage),
-            *(ToolMessage, UnknownMessage),
-        ]
-        conditions = {kind: functools.partial(is_full, kind=kind) for kind in kinds}
-
-        assert set() == find_lacking(messages(), conditions)
-
-    @pytest.mark.parametrize("kind", [UnknownPart, UnknownMessage])
-    @pytest.mark.parametrize("sourced", [True, False])
-    def test_unknown(self, kind, sourced):
+    @pytest.mark.parametrize(
+        ("strategy", "expected"),
+        [
+            (texts(), ""),
+            (texts(min_size=3), "000"),
+            (timestamps(), datetime(2000, 1, 1, tzinfo=UTC)),
+            (json_values(), None),
+            (usages(), Usage()),
+            (transcripts(), ()),
+            (transcripts(min_size=1), (UserMessage(""),)),
+            (aggregators().map(lambda state: (len(state), state.parent_id)), (0, None)),
+        ],
+    )
+    def test_shrinks(self, strategy, expected):
         """
-        Unknown parts and messages, of a provider and of a newer version.
+        What examples shrink to.
         """
-        strategy: Any = st.one_of(
-            strategies.unknown_parts(), strategies.unknown_messages()
-        )
-
-        assert some(
-            strategy,
-            lambda value: type(value) is kind and sourced == bool(value.source),
-        )
-
-    def test_unknown_fields(self):
-        """
-        Fields from the future are on messages, parts, calls and responses.
-        """
-        assert some(messages(), lambda message: message.unknown)
-        assert some(parts(), lambda part: part.unknown)
-        assert some(strategies.tool_calls(), lambda call: call.unknown)
-        assert some(strategies.response_metas(), lambda meta: meta.unknown)
-
-    def test_texts(self):
-        """
-        Empty ones, ones beyond the BMP; never half a pair.
-        """
-        assert "" == simplest(texts())
-        assert some(texts(), lambda text: any(c > "\uffff" for c in text))
-        assert "000" == simplest(texts(min_size=3))
-
-    def test_timestamps(self):
-        """
-        Of odd offsets, east and west.
-        """
-        odd = timedelta(minutes=1)
-
-        assert some(timestamps(), lambda when: when.utcoffset() % odd)
-        assert some(timestamps(), lambda when: when.utcoffset() < -odd)
-        assert "2000-01-01T00:00:00+00:00" == simplest(timestamps()).isoformat()
-
-    def test_json_values(self):
-        """
-        Large integers of either sign, floats, nesting.
-        """
-        assert 2**64 - 1 == some(json_values(), lambda value: value == 2**64 - 1)
-        assert -(2**63) == some(json_values(), lambda value: value == -(2**63))
-        assert float is type(some(json_values(), lambda n: type(n) is float))
-        assert some(json_values(), lambda value: value and type(value) is list)
-        assert None is simplest(json_values())
-
-    def test_usages(self):
-        """
-        Totals that are not sums, categories of a provider's own; small enough
-        to add a thousand million.
-        """
-        assert some(
-            usages(),
-            lambda usage: (
-                usage.total_tokens != usage.prompt_tokens + usage.completion_tokens
-            ),
-        )
-        assert some(usages(), lambda usage: usage.extra)
-        assert Usage() == simplest(usages())
+        assert expected == simplest(strategy)
 
     @given(usages())
     def test_usages_are_small(self, usage):
@@ -549,35 +558,6 @@ class TestStrategies:
         counts = [usage.prompt_tokens, usage.completion_tokens, usage.total_tokens]
 
         assert 2**63 > 10**9 * max(*counts, *usage.extra.values(), 0)
-
-    def test_aggregators(self):
-        """
-        Forks, forks of forks, long ones, ones with usage.
-        """
-        assert isinstance(some(aggregators()), Aggregator)
-        assert set() == find_lacking(
-            aggregators(),
-            {
-                "fork": lambda state: state.parent_id and state.turn_len,
-                "middle": lambda state: 0 < state.init_len < len(state),
-                "fork of a fork": (
-                    lambda state: state.parent_id not in {None, state.root_id}
-                ),
-                "long": lambda state: 64 < len(state),
-                "keyed": lambda state: any(
-                    entry.id.startswith("request") for entry in state.ledger
-                ),
-                "used": lambda state: 0 < state.init_ledger_len < len(state.ledger),
-            },
-        )
-
-    def test_aggregators_shrink(self):
-        """
-        To an empty root.
-        """
-        state = simplest(aggregators())
-
-        assert (0, None) == (len(state), state.parent_id)
 
 
 class TestRegister:
