@@ -138,12 +138,6 @@ def _write_standard(part: MediaPart) -> dict[str, Any]:
     return block
 
 
-def _write_version_0(part: MediaPart) -> dict[str, Any]:
-    kind = "url" if part.url else "base64"
-    source = _write_typed_source(part, "data")
-    return {"type": part.kind, "source_type": kind, **source}
-
-
 def _write_source(part: MediaPart) -> dict[str, Any]:
     source: dict[str, Any] = {"type": "url", "url": part.url}
     if part.url is None:
@@ -158,29 +152,33 @@ def _url_of(part: MediaPart) -> str:
     return part.url or data_url(part.data or b"", part.media_type)
 
 
-def _write_image_url(part: MediaPart) -> dict[str, Any]:
-    inside = {"url": _url_of(part), "detail": getattr(part, "detail", "")}
-    return {"type": "image_url", "image_url": without_empty(inside)}
-
-
-def _write_audio(part: MediaPart) -> dict[str, Any]:
-    kind = part.media_type.removeprefix("audio/")
-    inside = {"data": _encode_data(part), "format": kind}
-    return {"type": "input_audio", "input_audio": inside}
-
-
-def _write_file(part: MediaPart) -> dict[str, Any]:
-    inside = {"file_data": _url_of(part), "filename": getattr(part, "name", "")}
-    return {"type": "file", "file": without_empty(inside)}
-
-
 _WRITERS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     STANDARD: _write_standard,
-    "before 1": _write_version_0,
-    "file": _write_file,
-    "image_url": _write_image_url,
+    "before 1": lambda part: {
+        "type": part.kind,
+        "source_type": "url" if part.url else "base64",
+        **_write_typed_source(part, "data"),
+    },
+    "file": lambda part: {
+        "type": "file",
+        "file": without_empty(
+            {"file_data": _url_of(part), "filename": getattr(part, "name", "")}
+        ),
+    },
+    "image_url": lambda part: {
+        "type": "image_url",
+        "image_url": without_empty(
+            {"url": _url_of(part), "detail": getattr(part, "detail", "")}
+        ),
+    },
     "image_url text": lambda part: {"type": "image_url", "image_url": _url_of(part)},
-    "input_audio": _write_audio,
+    "input_audio": lambda part: {
+        "type": "input_audio",
+        "input_audio": {
+            "data": _encode_data(part),
+            "format": part.media_type.removeprefix("audio/"),
+        },
+    },
     "source": _write_source,
 }
 

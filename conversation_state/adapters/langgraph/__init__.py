@@ -13,8 +13,8 @@ turn writes its new messages, a fork writes nothing of its past. Other values
 are kept as bytes of the saver's serde. `StateChannel` is a key of a graph's
 state that holds one of our states.
 
-What is here: the checkpointer (`_saver`), how it puts (`_put_checkpoint`), lists
-(`_listing`) and prunes (`_pruning`) checkpoints; checkpoints as records
+What is here: the checkpointer (`_saver`), how it puts checkpoints (`_put_checkpoint`),
+and what it does with whole threads (`_whole_threads`); checkpoints as records
 (`_checkpoints`, `_records`) and the layers of a thread (`_threads`); lists of
 messages as logs (`_conversations`); and the channel (`_channel`). What is not:
 the conversion of messages (`adapters._langchain`), and records (`store`).

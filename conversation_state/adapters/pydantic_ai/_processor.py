@@ -95,14 +95,10 @@ def ahistory_processor(
 
 
 def _make_rolling(trimmer: _Trims) -> _Trims:
-    if not callable(trimmer):
-        msg = (
-            f"trimmer: expected a Trimmer, got {describe_type(trimmer)}; make one "
-            "with Trimmer(TokenBudget(context_window=8_000))"
-        )
-        raise TypeError(msg)
+    if isinstance(trimmer, Trimmer) or not callable(trimmer):
+        return RollingTrimmer(check_trimmer(trimmer, "trimmer"))
 
-    return RollingTrimmer(trimmer) if isinstance(trimmer, Trimmer) else trimmer
+    return trimmer
 
 
 @dataclasses.dataclass
