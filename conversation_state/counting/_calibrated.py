@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import gcd
-from typing import Any
 
 import attrs
 
@@ -75,10 +74,11 @@ def calibrated(
     Raises:
         ValueError:
             If there are no samples, or if one has no reported tokens besides the
-            overhead, or no counted ones.
+            overhead, no counted ones, or something else than a number of tokens.
 
         TypeError:
-            If a sample is something else than a pair.
+            If a sample is something else than a pair, or has other things than
+            messages.
 
     >>> from conversation_state.counting import by_characters
     >>> from conversation_state.messages import UserMessage
@@ -91,7 +91,19 @@ def calibrated(
     check_iterable(samples, "samples", "pairs of messages and their tokens")
     charged = counted = 0
     for number, sample in enumerate(samples):
-        messages, reported = _check_sample(number, sample)
+        try:
+            messages, reported = sample
+        except (TypeError, ValueError):
+            msg = (
+                f"sample {number} is {shorten_repr(sample)}; expected a pair of "
+                "messages and the prompt tokens reported for them"
+            )
+            raise TypeError(msg) from None
+
+        if isinstance(reported, Usage):
+            reported = reported.prompt_tokens
+
+        check_tokens(f"the report of sample {number}", reported)
         tokens = sum([count(message, counter) for message in messages])
         if reported <= overhead:
             msg = (
@@ -119,32 +131,3 @@ def calibrated(
     # their counts by the counter.
     common = gcd(charged, counted)
     return Calibrated(counter, charged // common, counted // common)
-
-
-def _check_sample(number: int, sample: Any) -> tuple[list[Message], int]:
-    try:
-        messages, reported = sample
-        messages = list(messages)
-    except (TypeError, ValueError):
-        msg = (
-            f"sample {number} is {shorten_repr(sample)}; expected a pair of messages "
-            "and the prompt tokens reported for them"
-        )
-        raise TypeError(msg) from None
-
-    for message in messages:
-        if not isinstance(message, Message):
-            msg = f"sample {number} has {shorten_repr(message)} among its messages"
-            raise TypeError(msg)
-
-    if isinstance(reported, Usage):
-        reported = reported.prompt_tokens
-
-    if reported.__class__ is not int or reported < 0:
-        msg = (
-            f"sample {number} reports {shorten_repr(reported)}; expected a number of "
-            "tokens or a Usage"
-        )
-        raise TypeError(msg)
-
-    return messages, reported

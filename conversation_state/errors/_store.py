@@ -38,6 +38,7 @@ class StoreError(ConversationStateError, RuntimeError):
         return f"{self.store}: {self.problem}"
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class NotSavedError(StoreError, LookupError):
     """
     A name, revision, label or entry that a store does not have.
@@ -50,26 +51,18 @@ class NotSavedError(StoreError, LookupError):
         near: Similar ones that it has, the most similar first.
     """
 
+    problem: str = attrs.field(init=False)
     what: str
     asked: object
-    near: tuple[str, ...]
+    near: tuple[str, ...] = ()
 
-    def __init__(
-        self, store: str, what: str, asked: object, near: tuple[str, ...] = ()
-    ) -> None:
-        problem = f"there is no {what} {shorten_repr(asked)}"
-        if near:
-            problem += f"; did you mean {' or '.join(map(repr, near))}?"
-
-        super().__init__(store, problem)
-        # Pickles call the class with `args`: its own arguments, and not its parent's.
-        # The same stands in every subclass that makes its problem from facts.
-        self.args = (store, what, asked, near)
-        self.what = what
-        self.asked = asked
-        self.near = near
+    def __attrs_post_init__(self) -> None:
+        self.problem = f"there is no {self.what} {shorten_repr(self.asked)}"
+        if self.near:
+            self.problem += f"; did you mean {' or '.join(map(repr, self.near))}?"
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class MirroredNameError(StoreError):
     """
     A save under a name that a host writes but does not read: its next run would
@@ -83,21 +76,18 @@ class MirroredNameError(StoreError):
         remedy: How to change what the host reads.
     """
 
+    problem: str = attrs.field(init=False)
     name: str
     host: str
     remedy: str
 
-    def __init__(self, store: str, name: str, host: str, remedy: str) -> None:
-        super().__init__(
-            store,
-            f"can't change {shorten_repr(name)}: {host} saves its conversation there "
-            "and does not read it, so the next run would replace the change. "
-            f"{remedy}; or fork it to a name of your own, and save there",
+    def __attrs_post_init__(self) -> None:
+        self.problem = (
+            f"can't change {shorten_repr(self.name)}: {self.host} saves its "
+            "conversation there and does not read it, so the next run would replace "
+            f"the change. {self.remedy}; or fork it to a name of your own, and save "
+            "there"
         )
-        self.args = (store, name, host, remedy)
-        self.name = name
-        self.host = host
-        self.remedy = remedy
 
 
 class StaleHeadError(StoreError):
@@ -138,6 +128,7 @@ class StaleHeadError(StoreError):
         now = f"is now {actual}" if actual else "is not saved"
         problem = f"{shorten_repr(name)} {now}, {wrong}. Nothing was written. {advice}"
         super().__init__(store, problem)
+        # Pickles call the class with `args`, so they are its own and not its parent's.
         self.args = (store, name, expected, actual, advice)
         self.name = name
         self.expected = expected
@@ -187,6 +178,7 @@ class StaleThreadError(StaleHeadError):
         self.namespace = namespace
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class UnknownOutcomeError(StoreError):
     """
     The connection to a store's server was lost during a commit. The change was
@@ -196,14 +188,12 @@ class UnknownOutcomeError(StoreError):
         reason: The cause.
     """
 
+    problem: str = attrs.field(init=False)
     reason: str
 
-    def __init__(self, store: str, reason: str) -> None:
-        problem = (
-            f"{reason}. Whether it was kept is unknown: it is there as a whole or not "
-            "at all. Load the head and look; to save the same state once more, "
+    def __attrs_post_init__(self) -> None:
+        self.problem = (
+            f"{self.reason}. Whether it was kept is unknown: it is there as a whole or "
+            "not at all. Load the head and look; to save the same state once more, "
             "without expecting=, does no harm"
         )
-        super().__init__(store, problem)
-        self.args = (store, reason)
-        self.reason = reason
