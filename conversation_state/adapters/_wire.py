@@ -352,6 +352,8 @@ class MessageLoader(DocumentReader):
         elif payload.get("error") is not None:
             why = describe_failure(payload["error"])
             self.problem("$.error", f"is the provider's error: {why}")
+        elif response in payload:
+            self.wrong(f"$.{response}", payload[response], "a list")
         else:
             self.problem(
                 "$",

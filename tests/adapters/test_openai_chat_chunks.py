@@ -598,7 +598,7 @@ class TestCalls:
 
     def test_extras(self):
         """
-        What a provider adds to a call is kept with it, once.
+        What a provider adds to a call, or to its function, is kept with it, once.
         """
         signed = {"extra_content": {"google": {"thought_signature": "x"}}}
         pieces = [
@@ -606,9 +606,12 @@ class TestCalls:
             call(0, "}", **signed),
             call(1, "{}", id="b", name="f", **signed),
         ]
+        pieces[0]["function"]["strict"] = True
         calls = collected(*calling(*pieces)).tool_calls
 
-        assert [signed, signed] == [notes(each)["keys"] for each in calls]
+        assert [{**signed, "function": {"strict": True}}, signed] == [
+            notes(each)["keys"] for each in calls
+        ]
 
 
 class TestAudio:

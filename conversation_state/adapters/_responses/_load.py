@@ -123,14 +123,8 @@ class ItemLoader(MessageLoader):
             self._load_request(node)
         elif "input" not in payload and is_list(payload.get("output")):
             self._load_response(node)
-        elif (
-            "input" in payload
-            or "output" not in payload
-            or payload.get("error") is not None
-        ):
-            self.refuse_document(payload, "input", "output", "items")
         else:
-            node.wrong("output", "a list of items")
+            self.refuse_document(payload, "input", "output", "items")
 
         return self.messages
 

@@ -20,7 +20,6 @@ from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
     as_sent,
-    describe_failure,
     is_list,
     is_map,
     note_mended,
@@ -99,26 +98,15 @@ def load(payload: Any) -> tuple[Message, ...]:
 class ChatLoader(MessageLoader):
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
         node = ObjectReader(self, payload, "$")
-        if "choices" in payload and "messages" in payload:
-            self.problem("$", "has both messages and choices; expected one of them")
-        elif "messages" in payload:
+        if "messages" in payload and "choices" not in payload:
             if is_list(payload["messages"]):
                 return self.history(payload["messages"], "$.messages")
 
             node.wrong("messages", "a list of messages")
-        elif is_list(payload.get("choices")):
+        elif "messages" not in payload and is_list(payload.get("choices")):
             return list(self._read_choices(node))
-        elif payload.get("error") is not None:
-            why = describe_failure(payload["error"])
-            self.problem("$.error", f"is the provider's error: {why}")
-        elif "choices" in payload:
-            node.wrong("choices", "a list of choices")
         else:
-            self.problem(
-                "$",
-                "has neither messages nor choices; expected a request, a list of "
-                "messages, or a response",
-            )
+            self.refuse_document(payload, "messages", "choices", "messages")
 
         return []
 
