@@ -251,10 +251,8 @@ class RollingTrimmer:
         self.last = self._previous = view
         return view
 
+    # As a call of the trimmer, for steps that have to be awaited.
     async def acall(self, messages: Aggregator | Iterable[Message], /) -> TrimContext:
-        """
-        As a call of the trimmer, for steps that have to be awaited.
-        """
         try:
             view = await self.trimmer.acall(messages, previous=self._previous)
         except BaseException as error:
@@ -272,10 +270,8 @@ class RollingTrimmer:
             self._previous = tuple(summaries)
 
 
+# *state* with these *entries*, and the ledger it has.
 def replace_entries(state: Aggregator, entries: Log[Entry]) -> Aggregator:
-    """
-    *state* with these *entries*, and the ledger it has.
-    """
     if entries is state.entries:
         return state
 

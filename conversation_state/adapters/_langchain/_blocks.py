@@ -98,10 +98,8 @@ def extra_keys(
     return rest
 
 
+# *base* with the *keys* that it lacks, or has empty.
 def merge_keys(base: dict[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    *base* with the *keys* that it lacks, or has empty.
-    """
     for key, value in keys.items():
         if key not in base or is_empty_value(base[key]):
             base[key] = value
@@ -111,10 +109,8 @@ def merge_keys(base: dict[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
     return base
 
 
+# *notes* as plain dicts and lists, as they were made.
 def thaw_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    *notes* as plain dicts and lists, as they were made.
-    """
     if notes is EMPTY_MAP:
         return {}
 
@@ -139,10 +135,8 @@ def _thaw_value(value: Any) -> Any:
     return {key: _thaw_value(inside) for key, inside in value.items()}
 
 
+# The shape of *block* in a message of *role*; None if it is unknown there.
 def _match_shape(block: Mapping[str, Any], role: str) -> BlockShape | None:
-    """
-    The shape of *block* in a message of *role*; None if it is unknown there.
-    """
     kind = block.get("type")
     if not isinstance(kind, str):
         return None
@@ -314,10 +308,8 @@ def mended_text(read: DocumentReader, text: str, path: str) -> str:
     return valid
 
 
+# Notes for other adapters on the signer of *part*; {} if it is not signed.
 def _signer_notes(part: Part, shape: str, provider: str) -> dict[str, Any]:
-    """
-    Notes for other adapters on the signer of *part*; {} if it is not signed.
-    """
     if not getattr(part, "signature", ""):
         return {}
 
@@ -345,10 +337,8 @@ def _keep_unknown_block(
         return UnknownPart(raw, source=SOURCE, metadata=metadata)
 
 
+# *part* as a block; None if LangChain does not support it.
 def write_block(write: PayloadWriter, part: Part, path: str) -> Any:
-    """
-    *part* as a block; None if LangChain does not support it.
-    """
     noted = write.notes(part, path)
     if isinstance(part, UnknownPart):
         if noted.get("odd"):

@@ -210,10 +210,8 @@ def _parse_unchanged(text: str) -> Any:
         return None
 
 
+# *args* as JSON text. Lone surrogates are escaped.
 def _dump_arguments(read: DocumentReader, args: dict[str, Any], path: str) -> str:
-    """
-    *args* as JSON text. Lone surrogates are escaped.
-    """
     try:
         text = _encoded(args)
         # JSON changes keys that are numbers to texts, which `_check_json` reports.

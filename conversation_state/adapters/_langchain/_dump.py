@@ -55,10 +55,8 @@ def dump(messages: Iterable[Message]) -> Export:
     return Export(payload, tuple(write.lost))
 
 
+# *message* as one of LangChain's; None if LangChain does not support it.
 def dump_message(message: Message) -> Any:
-    """
-    *message* as one of LangChain's; None if LangChain does not support it.
-    """
     made = _dump_text_message(message)
     return made or _dump_any(PayloadWriter(SOURCE), message, "messages[0]")
 

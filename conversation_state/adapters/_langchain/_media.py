@@ -183,9 +183,7 @@ _WRITERS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
 }
 
 
+# *part* as a block of *shape*; of the standard shape if *shape* is unknown.
 def write_media(part: MediaPart, shape: str) -> dict[str, Any]:
-    """
-    *part* as a block of *shape*; of the standard shape if *shape* is unknown.
-    """
     write = _WRITERS.get(shape, _WRITERS[STANDARD])
     return write(part)

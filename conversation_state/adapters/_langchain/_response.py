@@ -116,6 +116,7 @@ def _load_content(
     return parts
 
 
+# *content* with the texts of ``additional_kwargs``: reasoning before, a refusal after.
 def _with_asides(
     read: DocumentReader,
     raw: dict[str, Any],
@@ -123,10 +124,6 @@ def _with_asides(
     path: str,
     notes: dict[str, Any],
 ) -> str | list[Part]:
-    """
-    *content* with the texts of ``additional_kwargs``: reasoning before, a refusal
-    after.
-    """
     beside = raw["additional_kwargs"]
     asides = {
         key: mended_text(read, beside[key], f"{path}.additional_kwargs.{key}")
@@ -319,10 +316,8 @@ def _read_cache_writes(within: Mapping[str, Any]) -> dict[str, Any]:
     return {_WRITTEN: total, **parts} if written in [0, total] else {_WRITTEN: written}
 
 
+# The paths of zeros in *raw*: empty breakdowns, and zero counts in them.
 def _find_zeros(raw: Mapping[str, Any]) -> list[str]:
-    """
-    The paths of zeros in *raw*: empty breakdowns, and zero counts in them.
-    """
     found = []
     for key in ("input_token_details", "output_token_details"):
         counts = raw.get(key)
@@ -334,10 +329,8 @@ def _find_zeros(raw: Mapping[str, Any]) -> list[str]:
     return found
 
 
+# *usage* as LangChain's. Zeros are left out, except for those of *zeros*.
 def _write_usage(usage: Usage, zeros: Sequence[str] = ()) -> dict[str, Any]:
-    """
-    *usage* as LangChain's. Zeros are left out, except for those of *zeros*.
-    """
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     within = {
         "audio": prompt.audio_tokens,
@@ -372,10 +365,8 @@ def _write_usage(usage: Usage, zeros: Sequence[str] = ()) -> dict[str, Any]:
     return raw
 
 
+# List the counts of *usage*, at *path*, that are not in *raw*, LangChain's.
 def _lose_usage(write: PayloadWriter, usage: Usage, raw: Any, path: str) -> None:
-    """
-    List the counts of *usage*, at *path*, that are not in *raw*, LangChain's.
-    """
     kept = _read_usage(raw)
     for name in sorted(usage.extra):
         if kept is None or name not in kept.extra:

@@ -266,10 +266,8 @@ _ENCODERS: Mapping[type[Any], Callable[[Any], Any]] = {
 }
 
 
+# The value that `encode_value` encoded, with new dicts and lists.
 def decode_value(value: Any) -> Any:
-    """
-    The value that `encode_value` encoded, with new dicts and lists.
-    """
     if isinstance(value, (list, tuple)):
         return [decode_value(item) for item in value]
 
@@ -380,10 +378,8 @@ def _make_text_blank(
     return type(made), vars(made), containers, made.__pydantic_fields_set__
 
 
+# As `make_message`, for a message that has a *text* and an *id* only, as most have.
 def make_text_message(name: str, text: str, id: str) -> Any:
-    """
-    As `make_message`, for a message that has a *text* and an *id* only, as most have.
-    """
     kind, blank, containers, fields_set = _make_text_blank(name)
     fields = blank.copy()
     for field, make in containers:

@@ -79,12 +79,10 @@ def load(items: Sequence[Any]) -> tuple[Message, ...]:
     return tuple(_load_items(items, {}))
 
 
+# The items of *messages*; *calls* are earlier ones, by their ids.
 def items_of(
     messages: Iterable[Message], calls: Mapping[str, ToolCall] | None = None
 ) -> list[Any]:
-    """
-    The items of *messages*; *calls* are earlier ones, by their ids.
-    """
     # The items are typed as Any, because the SDK types an item as a union of all kinds.
     write, known = PayloadWriter(SOURCE), dict(calls or {})
     return [
@@ -173,10 +171,8 @@ def pop_last_item(state: Aggregator) -> tuple[Aggregator, Item | None]:
     return short.extend(messages[at + 1 :]), items[-1]
 
 
+# The number of messages of *state* before the user's message *before_turn*.
 def find_turn(state: Aggregator, before_turn: int | None) -> int:
-    """
-    The number of messages of *state* before the user's message *before_turn*.
-    """
     if before_turn is None:
         return len(state)
 
@@ -251,12 +247,10 @@ def _check_items(items: Any) -> list[Item]:
     return kept
 
 
+# The messages of *items* if these are restored from them; else none.
 def _load_exact(
     items: Sequence[Any], kept: list[Item], calls: Mapping[str, ToolCall]
 ) -> list[Message]:
-    """
-    The messages of *items* if these are restored from them; else none.
-    """
     # A call without an id gets one that depends on its position in the list, so it
     # would differ if the items were added in other steps.
     if any(_type_of(item) in CALLS and not item.get("call_id") for item in kept):
@@ -291,10 +285,8 @@ def _find_runs(items: Sequence[Any], kept: list[Item]) -> Iterator[list[int]]:
         yield run
 
 
+# Whether *item* may be in the middle of an answer of the model.
 def _continues_answer(item: object) -> bool:
-    """
-    Whether *item* may be in the middle of an answer of the model.
-    """
     if not is_map(item):
         return False
 

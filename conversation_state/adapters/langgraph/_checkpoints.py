@@ -118,11 +118,8 @@ class StoredCheckpoint(NamedTuple):
             dict(zip(names, channels[1::2], strict=True)),
         )
 
+    # Whether the value of a channel is the messages that the checkpoint's record holds.
     def is_held(self, channel: str) -> bool:
-        """
-        Whether the value of a channel is the messages that the checkpoint's record
-        holds.
-        """
         return self.channels[channel][:1] in {MESSAGES, SNAPSHOT}
 
     def source(self, channel: str) -> str | None:
@@ -224,11 +221,8 @@ class CheckpointReader:
         record = self.thread.get(key)
         return None if record is None else StoredCheckpoint.of(record)
 
+    # A checkpoint by its id, or the newest one of a namespace; None if there is none.
     def find(self, namespace: str, id: str | None) -> StoredCheckpoint | None:
-        """
-        A checkpoint by its id, or the newest one of a namespace; None if there is
-        none.
-        """
         if id is not None:
             return self.stored(checkpoint_key(namespace, id))
 

@@ -80,10 +80,8 @@ class _MessageSnapshot:
         if template is not None:
             self._take_fields(template)
 
+    # Take the fields of *template*, which no other code may hold or change.
     def _take_fields(self, template: BaseMessage) -> None:
-        """
-        Take the fields of *template*, which no other code may hold or change.
-        """
         fields: Any = vars(template)
         changeable = []
         for name, value in fields.items():
@@ -134,11 +132,9 @@ class _MessageSnapshot:
         return cast("BaseMessage", made)
 
 
+# The first one of equal values, so that all snapshots share it.
 @lru_cache(maxsize=256)
 def _share_equal(value: Any) -> Any:
-    """
-    The first one of equal values, so that all snapshots share it.
-    """
     return value
 
 
@@ -160,10 +156,8 @@ class _SnapshotColumns(NamedTuple):
     fields: list[Any]
     extras: list[Any]
 
+    # The columns of other *snapshots*; reads only those that are not in this one.
     def move_to(self, snapshots: Log[_MessageSnapshot]) -> _SnapshotColumns:
-        """
-        The columns of other *snapshots*; reads only those that are not in this one.
-        """
         if snapshots is self.snapshots:
             return self
 
@@ -179,10 +173,8 @@ class _SnapshotColumns(NamedTuple):
             [*self.extras[:common], *[each.extra for each in new]],
         )
 
+    # How many leading *messages* match the snapshots.
     def count_matching(self, messages: Sequence[BaseMessage]) -> int:
-        """
-        How many leading *messages* match the snapshots.
-        """
         count = min(len(self.kinds), len(messages))
         given = messages[:count]
         # All messages match in most cases, and comparing whole lists takes half of the
@@ -235,10 +227,8 @@ def is_message_list(value: object) -> bool:
     )
 
 
+# A key that is the same for equal messages, from the *fields* of one.
 def _lookup_key(fields: Mapping[str, Any]) -> tuple[Any, Any]:
-    """
-    A key that is the same for equal messages, from the *fields* of one.
-    """
     content = fields["content"]
     # Messages have no ids if the graph's reducer is not LangGraph's own. With the id
     # alone as the key, each of them would be compared with all others.

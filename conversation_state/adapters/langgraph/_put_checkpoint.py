@@ -94,12 +94,8 @@ class CheckpointWriter:
         self.stored = given.stored
         self.before: StoredCheckpoint | None = None
 
+    # Raises a StaleThreadError if another one was put since the parent was read.
     def write(self, store: str) -> None:
-        """
-        Raises:
-            StaleThreadError:
-                If another checkpoint was put since its parent was read.
-        """
         stored, given, thread = self.stored, self.given, self.thread
         namespace, key = stored.namespace, checkpoint_key(stored.namespace, stored.id)
         last = thread.last(checkpoints_of(namespace))

@@ -92,21 +92,17 @@ def _encode_part(text: str) -> bytes:
     return data.replace(b"\0", b"\0\xff") + _END
 
 
+# An id as a part of a key: half as long if it is a UUID, and not sorted.
 @lru_cache(maxsize=256)
 def _encode_id(text: str) -> bytes:
-    """
-    An id as a part of a key: half as long if it is a UUID, and not sorted.
-    """
     if _UUID.fullmatch(text):
         return b"\1" + bytes.fromhex(text.replace("-", ""))
 
     return b"\2" + _encode_part(text)
 
 
+# The key of the record that lists the layers of a thread.
 def thread_key(thread: str) -> bytes:
-    """
-    The key of the record that lists the layers of a thread.
-    """
     return THREADS + _encode_part(thread)
 
 
@@ -122,10 +118,8 @@ def layer_key(layer: int) -> bytes:
 # that set them, and writes.
 
 
+# The prefix of the keys of all checkpoints, of one namespace or of all.
 def checkpoints_of(namespace: str | None) -> bytes:
-    """
-    The prefix of the keys of all checkpoints, of one namespace or of all.
-    """
     return b"c" if namespace is None else b"c" + _encode_part(namespace)
 
 
@@ -133,10 +127,8 @@ def checkpoint_key(namespace: str, id: str) -> bytes:
     return checkpoints_of(namespace) + _encode_part(id)
 
 
+# The part of a checkpoint's key that stands for its id, and sorts as ids do.
 def id_part_of(key: bytes) -> bytes:
-    """
-    The part of a checkpoint's key that stands for its id, and sorts as ids do.
-    """
     # The end mark can't occur inside of a part.
     return key.split(_END, 1)[1]
 
@@ -157,10 +149,8 @@ def task_key(namespace: str, id: str, task: str) -> bytes:
 _MORE = 0x80
 
 
+# *parts*, each with its length before it.
 def pack(*parts: bytes) -> bytes:
-    """
-    *parts*, each with its length before it.
-    """
     packed = bytearray()
     for part in parts:
         size = len(part)

@@ -60,11 +60,8 @@ class Thread:
 
         return None
 
+    # The last key that begins with *prefix*, and its record; None if there is none.
     def last(self, prefix: bytes) -> tuple[bytes, Record] | None:
-        """
-        The last key that begins with *prefix*, and its record; None if there is
-        none.
-        """
         last: tuple[bytes, Record] | None = None
         for layer in self.layers:
             start = layer_key(layer)
@@ -107,16 +104,12 @@ class WritableThread(Thread):
     def put(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
         self.rows.put(self._own_prefix() + key, value, hold)
 
+    # Write a record under a key that is free.
     def add(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
-        """
-        Write a record under a key that is free.
-        """
         self.rows.add(self._own_prefix() + key, value, hold)
 
+    # Remove a record from a thread that has one layer.
     def remove(self, key: bytes) -> None:
-        """
-        Remove a record from a thread that has one layer.
-        """
         whole = self._own_prefix() + key
         self.rows.remove(whole, whole + b"\0")
 
@@ -132,11 +125,8 @@ class WritableThread(Thread):
         packed = b"".join([layer.to_bytes(_SIZE) for layer in layers])
         self.rows.put(thread_key(self.id), pack(encode_text(self.id), packed))
 
+    # A copy of this thread that shares its records. Writes a row for each layer.
     def copy(self, id: str) -> WritableThread:
-        """
-        A copy of this thread that shares its records. Writes a row for each
-        layer.
-        """
         rows = self.rows
         shared = self.layers
         own = layer_key(shared[0])
@@ -154,10 +144,8 @@ class WritableThread(Thread):
         made._set_layers((rows.new_number(), *shared))
         return made
 
+    # Replace all layers by one of its own, with the records to *keep*.
     def flatten(self, keep: list[Record]) -> None:
-        """
-        Replace all layers by one of its own, with the records to *keep*.
-        """
         shared = self.layers
         new = self.rows.new_number()
         for record in keep:
@@ -179,10 +167,8 @@ class WritableThread(Thread):
                 low = layer_key(layer)
                 self.rows.remove(low, after(low))
 
+    # Count *more* threads that have a layer; returns how many have it now.
     def _add_references(self, layer: int, more: int) -> int:
-        """
-        Count *more* threads that have a layer; returns how many have it now.
-        """
         key = copies_key(layer)
         record = self.rows.get(key)
         # Most layers belong to one thread, which needs no record.

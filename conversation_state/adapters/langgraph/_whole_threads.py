@@ -256,12 +256,10 @@ def _key_of(stored: StoredCheckpoint) -> bytes:
     return checkpoint_key(stored.namespace, stored.id)
 
 
+# Delete all records that no checkpoint of *kept* needs.
 def _keep_checkpoints(
     thread: WritableThread, reader: CheckpointReader, kept: Sequence[StoredCheckpoint]
 ) -> None:
-    """
-    Delete all records that no checkpoint of *kept* needs.
-    """
     rows = thread.rows
     if not kept:
         delete_thread(rows, thread.id)
@@ -298,10 +296,8 @@ def _keep_checkpoints(
                 rows.label(name, label)
 
 
+# The records of a checkpoint, of its values and of the writes after it.
 def _required_records(thread: Thread, stored: StoredCheckpoint) -> Iterable[Record]:
-    """
-    The records of a checkpoint, of its values and of the writes after it.
-    """
     keys = [checkpoint_key(stored.namespace, stored.id)]
     for channel in stored.channels:
         source = stored.source(channel)
@@ -313,12 +309,10 @@ def _required_records(thread: Thread, stored: StoredCheckpoint) -> Iterable[Reco
     yield from thread.records(writes_of(stored.namespace, stored.id))
 
 
+# The names of all conversations of *kept*, and their newest states.
 def _newest_states(
     thread: WritableThread, reader: CheckpointReader, kept: Sequence[StoredCheckpoint]
 ) -> Iterable[tuple[str, Aggregator]]:
-    """
-    The names of all conversations of *kept*, and their newest states.
-    """
     # Sorted by id: the newest state of a name comes last, so it is the one that the
     # caller's dict keeps.
     for stored in sorted(kept, key=_key_of):

@@ -75,13 +75,10 @@ def _load_item(node: ObjectReader) -> Part:
     return read_media(node) or UnknownPart(keep_whole(node), source=SOURCE)
 
 
+# The media at *node*; None if there is no part for them. *whole* notes defaults, too.
 def read_media(
     node: ObjectReader, *, whole: bool = False, index: int | None = None
 ) -> MediaPart | None:
-    """
-    The media at *node*; None if there is no part for them. *whole* notes defaults,
-    too.
-    """
     raw = node.raw
     fields: dict[str, Any] = {"index": index}
     kind, media_type = kind_of(raw, "kind"), raw.get("media_type")

@@ -66,10 +66,8 @@ def as_objects(data: list[Any]) -> list[Any]:
     return made
 
 
+# *messages* as plain JSON values, and what is lost. Needs no SDK.
 def dump_data(messages: Iterable[Message]) -> tuple[list[Any], tuple[Lost, ...]]:
-    """
-    *messages* as plain JSON values, and what is lost. Needs no SDK.
-    """
     write = _HistoryWriter()
     write.all(messages)
     return write.data, tuple(write.lost)

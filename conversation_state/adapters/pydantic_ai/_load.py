@@ -87,10 +87,8 @@ def load(messages: Iterable[Any]) -> tuple[Message, ...]:
     return tuple([message for group in groups for message in group])
 
 
+# *messages* as plain JSON values; those that are plain JSON are unchanged.
 def as_data(messages: Any) -> Sequence[Any]:
-    """
-    *messages* as plain JSON values; those that are plain JSON are unchanged.
-    """
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(
         messages, Iterable
     ):
@@ -110,11 +108,8 @@ def as_data(messages: Any) -> Sequence[Any]:
     return data
 
 
+# The messages of each item of *data*, which follows a request with *instructions*.
 def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Message]]:
-    """
-    The messages of each item of *data*, which follows a request with
-    *instructions*.
-    """
     read = DocumentReader()
     groups: list[list[Message]] = []
     for at, raw in enumerate(data):
@@ -233,10 +228,8 @@ def _load_request(node: ObjectReader, instructions: str | None) -> list[Message]
     return [one.message(run, own if one is made[0] else {}) for one in made]
 
 
+# The drafts with tool results first, and notes on another original order.
 def _load_parts(node: ObjectReader) -> list[_MessageDraft]:
-    """
-    The drafts with tool results first, and notes on another original order.
-    """
     made = []
     for part in node.objects("parts"):
         before = len(node.reading.mended)

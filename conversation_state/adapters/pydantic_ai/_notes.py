@@ -135,12 +135,10 @@ def is_default(key: str, value: Any) -> bool:
     return default is not None and default == value and type(default) is type(value)
 
 
+# Note all keys except the *known* ones, and except defaults unless *whole*.
 def keep_keys(
     node: ObjectReader, known: frozenset[str], *, whole: bool = False
 ) -> None:
-    """
-    Note all keys except the *known* ones, and except defaults unless *whole*.
-    """
     kept = {
         key: _as_metadata(value)
         for key, value in node.raw.items()
@@ -218,20 +216,16 @@ def _parse_noted(text: Any, otherwise: Any) -> Any:
         return otherwise
 
 
+# *text*, or its value as JSON, if a note says that it was a value.
 def restore_value(text: str, notes: Mapping[str, Any]) -> Any:
-    """
-    *text*, or its value as JSON, if a note says that it was a value.
-    """
     if notes.get("value") is not True:
         return text
 
     return _parse_noted(text, text) if text else None
 
 
+# The value under *key* as text; a note says if it was not a text.
 def read_text(node: ObjectReader, key: str) -> str:
-    """
-    The value under *key* as text; a note says if it was not a text.
-    """
     value = node.raw.get(key)
     if isinstance(value, str):
         return node.text(key)
@@ -244,10 +238,8 @@ def read_text(node: ObjectReader, key: str) -> str:
     )
 
 
+# *value*, at *path*, as JSON text, mended.
 def read_json_text(reading: DocumentReader, value: Any, path: str) -> str:
-    """
-    *value*, at *path*, as JSON text, mended.
-    """
     text = _to_json_text(value)
     if text is None:
         count = reading.count
@@ -261,10 +253,8 @@ def read_json_text(reading: DocumentReader, value: Any, path: str) -> str:
     return found
 
 
+# The map under ``metadata`` as our metadata, and the keys that need no note then.
 def read_metadata(node: ObjectReader) -> tuple[dict[str, Any], frozenset[str]]:
-    """
-    The map under ``metadata`` as our metadata, and the keys that need no note then.
-    """
     given = node.raw.get("metadata")
     if is_map(given) and _as_metadata(given) is given:
         return read_extra(node, "metadata"), frozenset({"metadata"})
@@ -315,9 +305,6 @@ def read_time(node: ObjectReader) -> tuple[datetime | None, frozenset[str]]:
 
 
 def write_time(write: PayloadWriter, time: datetime | None, path: str) -> str:
-    """
-    *time* as Pydantic writes it.
-    """
     if time is None:
         return _UNKNOWN_TIME
 

@@ -59,10 +59,8 @@ _NOWHERE = -1
 RECORD_ADAPTER: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
 
+# The name of a conversation in the store: its id, if that is a valid name.
 def name_of(conversation_id: str) -> str:
-    """
-    The name of a conversation in the store: its id, if that is a valid name.
-    """
     is_odd = (
         not 0 < len(conversation_id) <= _MAX_NAME
         or "\0" in conversation_id
@@ -380,12 +378,10 @@ class ConversationRepository:
         newest = update.new[-1].id if update.new else update.parent
         self._remember(newest, found.name, revision)
 
+    # A state that ends with *parent*, and has the ledger of the *old* one.
     def _base_state(
         self, old: Aggregator | None, parent: str | None, rows: Reader
     ) -> Aggregator:
-        """
-        A state that ends with *parent*, and has the ledger of the *old* one.
-        """
         if old is not None:
             cut = 0 if parent is None else find_end(old.entries, parent)
             if cut is not None:

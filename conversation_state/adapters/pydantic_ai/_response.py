@@ -205,18 +205,14 @@ def _load_meta(node: ObjectReader) -> ResponseMeta | None:
     return ResponseMeta(finished, usage, None, model, response_id)
 
 
+# The provider's id of a response; "" if it is missing or not valid Unicode.
 def read_response_id(raw: Mapping[str, Any]) -> str:
-    """
-    The provider's id of a response; "" if it is missing or not valid Unicode.
-    """
     value = raw.get("provider_response_id")
     return value if isinstance(value, str) and mended(value) is value else ""
 
 
+# The finish reason: the provider's own, if that was kept.
 def _load_finish_reason(node: ObjectReader) -> str:
-    """
-    The finish reason: the provider's own, if that was kept.
-    """
     details, reason = node.raw.get("provider_details"), node.raw.get("finish_reason")
     own = details.get("finish_reason") if is_map(details) else None
     if isinstance(own, str) and own:
@@ -439,10 +435,8 @@ def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> C
     return totals, (prompt, completion), extra, {}
 
 
+# *usage* in Pydantic AI's counts, and the names of counts it does not have.
 def _write_usage(usage: Usage) -> tuple[dict[str, Any], list[str]]:
-    """
-    *usage* in Pydantic AI's counts, and the names of counts it does not have.
-    """
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     counts: dict[str, Any] = {
         "input_tokens": usage.prompt_tokens,
