@@ -165,10 +165,13 @@ class AggregatorMachine(RuleBasedStateMachine):
 
     def _check_state(self, model: StateModel) -> StateModel:
         model.check()
+        # Kept for the end: a verb that changes a part which two states share is seen
+        # in the older one only.
         self._models.append(model)
         return model
 
     def _check_new_ids(self, *ids: str) -> None:
+        # Checked here, not in the model, which has one state only.
         # Identities are unique in the whole run, because a join merges entries of one
         # identity.
         assert self._known_ids.isdisjoint(ids), "an identity was handed out twice"

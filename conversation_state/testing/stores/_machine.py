@@ -41,7 +41,8 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._saved: dict[str, list[Aggregator]] = {}
-        # The revision that each of them grew from.
+        # The revision that each of them grew from. Computed from the states again: what
+        # the store says would always agree with itself.
         self._parents: dict[str, list[int | None]] = {}
         # Notes by name, and by name and revision.
         self._notes: dict[tuple[str, int | None], dict[str, Any]] = {}

@@ -113,6 +113,8 @@ class RowPromises(StoreFixtures):
         Every row of every table is as it should be after each kind of change, and after
         reopening.
         """
+        # Rows that were not changed would be kept, too: the same changes of a backend
+        # that this library tests say what there should be.
         store, expected = reopen(None), MemoryBackend()
         for backend in (store._core.backend, expected):
             _add(backend)
@@ -189,6 +191,7 @@ class RowPromises(StoreFixtures):
                 rows.add("starts", [(b"x", 1)])
                 rows.add("starts", added, **conditions)
 
+        # The block has added a row before its conflict: that has to go, too.
         a, b, c = [("starts", key) for key in (b"a", b"b", b"c")]
         for conditions in (
             {"if_exists": [b]},
@@ -277,6 +280,7 @@ class RowPromises(StoreFixtures):
             rows.add("revisions", revisions)
             rows.add("origins", [origin])
 
+        # None, and not left out: a store has to notice that rows are missing.
         none = [None] * len(revisions[0]), [None] * len(origin)
         first, second, third = expected = [
             (*names[0], *revisions[1], *origin),

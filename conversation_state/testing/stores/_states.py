@@ -173,6 +173,8 @@ class StatePromises(StoreFixtures):
         if way != "erase":
             store.collect_garbage(vacuum=True)
 
+        # A database that keeps a journal moves it into its file when it is closed, and
+        # may find an old one when it is opened.
         is_there_open = is_there()
         if self.is_kept:
             store.close()
@@ -195,6 +197,8 @@ class StatePromises(StoreFixtures):
                     "chat", partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
                 )
 
+        # Each reads, adds and saves again if another was faster: a backend that lets
+        # two blocks write over what both have read loses some.
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(add_prompts, range(4)))
 

@@ -41,6 +41,7 @@ from conversation_state.testing.strategies._values import (
     json_values,
     metadata,
     once,
+    optional,
     rarely,
     texts,
     timestamps,
@@ -83,18 +84,9 @@ def _part_positions() -> SearchStrategy[int | None]:
 
 @once
 def _part_fields() -> SearchStrategy[Fields]:
-    """
-    What all parts may have; mostly nothing.
-    """
-    fields = st.fixed_dictionaries(
-        {},
-        optional={
-            "metadata": metadata(),
-            "index": _part_positions(),
-            "unknown": unknown_fields(),
-        },
+    return optional(
+        metadata=metadata(), index=_part_positions(), unknown=unknown_fields()
     )
-    return rarely(st.just({}), fields)
 
 
 class _Recipe(Generic[T]):
@@ -286,18 +278,15 @@ def tool_calls(
     arguments = (
         st.sampled_from(["", "{}", '{"city": "Bern"}', '{"city": "Be']) | texts()
     )
-    fields = st.fixed_dictionaries(
-        {},
-        optional={
-            "index": _part_positions(),
-            "type": st.just("custom") | texts(max_size=8),
-            "metadata": metadata(),
-            "unknown": unknown_fields(),
-        },
+    fields = optional(
+        index=_part_positions(),
+        type=st.just("custom") | texts(max_size=8),
+        metadata=metadata(),
+        unknown=unknown_fields(),
     )
     return build_class(
         ToolCall,
-        rarely(st.just({}), fields),
+        fields,
         id=texts(max_size=12) if ids is None else ids,
         name=texts(max_size=12) if names is None else names,
         arguments=arguments,
@@ -339,21 +328,14 @@ def response_metas() -> SearchStrategy[ResponseMeta]:
 
 @once
 def _common_fields() -> SearchStrategy[Fields]:
-    """
-    What all messages may have; mostly nothing.
-    """
-    fields = st.fixed_dictionaries(
-        {},
-        optional={
-            "name": texts(max_size=8),
-            "run_id": st.none() | uuids(),
-            "turn_id": st.none() | uuids(),
-            "timestamp": st.none() | timestamps(),
-            "metadata": metadata(),
-            "unknown": unknown_fields(),
-        },
+    return optional(
+        name=texts(max_size=8),
+        run_id=st.none() | uuids(),
+        turn_id=st.none() | uuids(),
+        timestamp=st.none() | timestamps(),
+        metadata=metadata(),
+        unknown=unknown_fields(),
     )
-    return rarely(st.just({}), fields)
 
 
 @once

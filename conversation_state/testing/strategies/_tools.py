@@ -16,6 +16,7 @@ from conversation_state.testing.strategies._values import (
     json_values,
     metadata,
     once,
+    optional,
     rarely,
     texts,
     unknown_fields,
@@ -119,14 +120,11 @@ def tool_infos() -> SearchStrategy[ToolInfo]:
         st.dictionaries(_parameter_names(), parameters(), max_size=3),
         _json_schemas(),
     )
-    beside = st.fixed_dictionaries(
-        {},
-        optional={
-            "metadata": metadata(),
-            "unknown": unknown_fields().map(
-                lambda fields: {k: v for k, v in fields.items() if k not in _TOOL}
-            ),
-        },
+    beside = optional(
+        metadata=metadata(),
+        unknown=unknown_fields().map(
+            lambda fields: {k: v for k, v in fields.items() if k not in _TOOL}
+        ),
     )
     return st.builds(
         lambda name, description, takes, beside: ToolInfo(
@@ -135,7 +133,7 @@ def tool_infos() -> SearchStrategy[ToolInfo]:
         _parameter_names(),
         texts(max_size=12),
         takes,
-        rarely(st.just({}), beside),
+        beside,
     )
 
 
@@ -145,18 +143,15 @@ def documents() -> SearchStrategy[Document]:
     Documents, some with what a search says of them, some with something else in its
     place; shrink to empty ones.
     """
-    search_fields = st.fixed_dictionaries(
-        {},
-        optional={
-            "score": _NUMBERS,
-            "sub_indexes": st.lists(texts(max_size=6), max_size=3),
-            "dense_vector": st.lists(_NUMBERS, max_size=4),
-            "sparse_vector": st.dictionaries(
-                st.integers(-(2**63), 2**63 - 1), _NUMBERS, max_size=3
-            ),
-            "dsl": metadata(),
-            "extra_info": texts(max_size=8),
-        },
+    search_fields = optional(
+        score=_NUMBERS,
+        sub_indexes=st.lists(texts(max_size=6), max_size=3),
+        dense_vector=st.lists(_NUMBERS, max_size=4),
+        sparse_vector=st.dictionaries(
+            st.integers(-(2**63), 2**63 - 1), _NUMBERS, max_size=3
+        ),
+        dsl=metadata(),
+        extra_info=texts(max_size=8),
     )
     # Any values under the metadata keys of search fields, because a user may have set
     # these keys.
@@ -170,7 +165,7 @@ def documents() -> SearchStrategy[Document]:
         {"id": texts(max_size=8), "content": texts()},
         optional={"metadata": foreign, "unknown": unknown_fields()},
     )
-    return st.builds(_make_document, fields, rarely(st.just({}), search_fields))
+    return st.builds(_make_document, fields, search_fields)
 
 
 def _make_document(fields: dict[str, Any], search_fields: dict[str, Any]) -> Document:

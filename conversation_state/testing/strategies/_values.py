@@ -22,6 +22,7 @@ __all__ = [
     "json_values",
     "metadata",
     "once",
+    "optional",
     "prompt_tokens_details",
     "rarely",
     "texts",
@@ -62,6 +63,14 @@ def rarely(usual: SearchStrategy[T], rare: SearchStrategy[T]) -> SearchStrategy[
     """
     # one_of() would draw both equally often.
     return st.sampled_from([usual, usual, usual, rare]).flatmap(lambda chosen: chosen)
+
+
+def optional(**fields: SearchStrategy[Any]) -> SearchStrategy[Fields]:
+    """
+    Arguments by name, any of which may be left out; nothing most of the time.
+    """
+    # Otherwise each message would have metadata, and examples be long and slow.
+    return rarely(st.just({}), st.fixed_dictionaries({}, optional=fields))
 
 
 # Plain values
