@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from conversation_state import Aggregator, Usage, UserMessage, cells
 from conversation_state.testing import laws
+from tests.threads import in_threads
 
 # Wrong arguments are passed on purpose; typing_tests holds the right ones.
 Cell: Any = cells.Cell
@@ -34,28 +35,6 @@ class Value:
 
     def __hash__(self):
         return 1
-
-
-def in_threads(*functions):
-    """
-    Run *functions* at once, in a minute at most.
-    """
-    barrier = threading.Barrier(len(functions))
-
-    def run(function):
-        barrier.wait(60)
-        function()
-
-    threads = [
-        threading.Thread(target=run, args=(each,), daemon=True) for each in functions
-    ]
-    for thread in threads:
-        thread.start()
-
-    for thread in threads:
-        thread.join(60)
-
-    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
 
 
 def one_more(n):

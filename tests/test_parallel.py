@@ -60,22 +60,13 @@ from tests.branches import (
     leave,
     refused,
 )
+from tests.threads import until
 
 # Much here is handed over wrongly; what is right is for typing_tests to add_text.
 fan_out: Any = parallel.fan_out
 afan_out: Any = parallel.afan_out
 
 CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
-
-
-def wait_until(condition):
-    """
-    Return once *condition* holds; in a minute at most.
-    """
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "never happened"
-        time.sleep(0.001)
 
 
 def texts(state):
@@ -291,7 +282,7 @@ class TestFanOut:
             gc.collect()
             return not any(ref() for ref in gone)
 
-        wait_until(are_gone)  # a thread lets go of them a moment after it told
+        until(are_gone)  # a thread lets go of them a moment after it told
 
         assert 3 == len(done.state)
         assert 4 == len(gone)
@@ -481,7 +472,7 @@ class TestFailures:
             return state
 
         def stops(_):
-            wait_until(lambda: began or (executor is not None and size == 1))
+            until(lambda: began or (executor is not None and size == 1))
             raise interrupt
 
         size = getattr(executor, "_max_workers", 32)
@@ -547,7 +538,7 @@ class TestFailures:
 
         assert [["so far"]] == [texts(turn) for turn in turns]
         go.set()
-        wait_until(lambda: len(turns) == 2)
+        until(lambda: len(turns) == 2)
         assert ["so far", "later"] == texts(turns[1])[-2:]
 
 
@@ -1129,7 +1120,7 @@ class TestTimeout:
         assert "step 0 (TestTimeout" in str(failure.error)
         assert "longer than 1 s" in str(failure.error)
         go.set()
-        wait_until(lambda: len(turns) == 3)
+        until(lambda: len(turns) == 3)
         both = done.state.join(turns[2])
         assert ["Go!", "so far", "b", "later"] == texts(both)
 
@@ -1270,7 +1261,7 @@ class TestMemory:
         try:
             fan_out(CHAT, [step], executor=executor)
             # The thread releases it a moment after it was reported.
-            wait_until(lambda: refs[0]() is None)
+            until(lambda: refs[0]() is None)
         finally:
             gc.enable()
 
@@ -1313,7 +1304,7 @@ class TestExecutors:
         with ThreadPoolExecutor(1) as pool:
 
             def stops(state):
-                wait_until(lambda: not pool._work_queue.empty())
+                until(lambda: not pool._work_queue.empty())
                 pool.shutdown(wait=False, cancel_futures=True)
                 return add_text("a", state)
 
@@ -1611,5 +1602,5 @@ class TestTakenOver:
 
         assert ["Go!", "so far"] == texts(done)
         go.set()
-        wait_until(lambda: len(turns) == 2)
+        until(lambda: len(turns) == 2)
         assert ["later"] == texts(turns[1])

@@ -13,7 +13,6 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
 import traceback
 import types
 import weakref
@@ -28,6 +27,7 @@ from conversation_state import _waiting, streams
 from conversation_state.errors import ConcatError, StreamClosedError
 from conversation_state.messages import AssistantMessage
 from conversation_state.streams import SKIP, Failed, Ok, SourceEnd
+from tests.threads import Boom, Thing, in_threads, sent, until
 
 # Wrong arguments are passed on purpose; typing_tests holds the right ones.
 Stream: Any = streams.Stream
@@ -35,46 +35,6 @@ collect: Any = streams.collect
 merge: Any = streams.merge
 merge_named: Any = streams.merge_named
 pipe: Any = streams.pipe
-
-
-class Thing:
-    """
-    Something that can be weakly referred to.
-    """
-
-
-class Boom(Exception):  # noqa: N818 - a word to look for
-    """
-    An error of a source's own.
-    """
-
-    partial: Any
-
-
-def in_threads(*functions):
-    """
-    What each gave, or raised, run at once; none may take twenty seconds.
-    """
-    gave: list[Any] = [None] * len(functions)
-
-    def run(n, function):
-        try:
-            gave[n] = function()
-        except BaseException as error:  # noqa: BLE001 - a thread's outcome
-            gave[n] = error
-
-    threads = [
-        threading.Thread(target=run, args=pair, daemon=True)
-        for pair in enumerate(functions)
-    ]
-    for thread in threads:
-        thread.start()
-
-    for thread in threads:
-        thread.join(20)
-        assert not thread.is_alive(), "hangs"
-
-    return gave
 
 
 def seen_by(seen):
@@ -87,18 +47,6 @@ def seen_by(seen):
         return x
 
     return function
-
-
-def until(condition):
-    """
-    Return once *condition* holds; in twenty seconds at most.
-    """
-    for _ in range(20_000):
-        if condition():
-            return
-        time.sleep(0.001)
-
-    pytest.fail("never happened")
 
 
 def breaking_off(*items, error):
@@ -125,21 +73,6 @@ def noting(noted, item):
     """
     noted.append(item)
     return item
-
-
-def sent(*items, capacity=None):
-    """
-    A closed pipe's stream: exceptions among *items* are sent as errors.
-    """
-    sender, stream = pipe(len(items) if capacity is None else capacity)
-    for item in items:
-        if isinstance(item, Exception):
-            sender.fail(item)
-        else:
-            sender.send(item)
-
-    sender.close()
-    return stream
 
 
 # Items of pipes and what `results` makes of them.

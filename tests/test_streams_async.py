@@ -23,6 +23,7 @@ from conversation_state.chunks import Accumulator
 from conversation_state.errors import MissingExtraError, StreamClosedError
 from conversation_state.messages import AssistantMessage
 from conversation_state.streams import SKIP, Failed, Ok, SourceEnd, _async_source
+from tests.threads import Boom, Thing
 
 pytestmark = pytest.mark.anyio
 
@@ -32,20 +33,6 @@ acollect: Any = streams.acollect
 merge: Any = streams.merge
 merge_named: Any = streams.merge_named
 pipe: Any = streams.pipe
-
-
-class Boom(Exception):  # noqa: N818 - a word to look for
-    """
-    An error of a source's own.
-    """
-
-    partial: Any
-
-
-class Thing:
-    """
-    Something that can be weakly referred to.
-    """
 
 
 async def listed(stream):

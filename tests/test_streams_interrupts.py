@@ -8,7 +8,6 @@ import itertools
 import signal
 import sys
 import threading
-import time
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from conversation_state.errors import StreamClosedError
 from conversation_state.messages import AssistantMessage
 from conversation_state.streams import Failed, Ok
 from tests.interrupts import interrupt_at_each_opcode, interrupt_by_signals
+from tests.threads import Boom, finish, sent, start, until
 
 Stream: Any = streams.Stream
 merge: Any = streams.merge
@@ -36,55 +36,6 @@ interrupt_anywhere = partial(
     interrupt_at_each_opcode,
     modules=["conversation_state.streams", "conversation_state._waiting"],
 )
-
-
-class Boom(Exception):  # noqa: N818 - a word to look for
-    """
-    An error of a source's own.
-    """
-
-
-def finish(*threads):
-    """
-    Join *threads*, in twenty seconds at most.
-    """
-    for thread in threads:
-        thread.join(20)
-
-        assert not thread.is_alive(), "a thread hangs"
-
-
-def start(function, *arguments):
-    """
-    A daemon thread that runs *function*.
-    """
-    thread = threading.Thread(target=function, args=arguments, daemon=True)
-    thread.start()
-    return thread
-
-
-def until(condition):
-    """
-    Return once *condition* holds; in twenty seconds at most.
-    """
-    for _ in range(20_000):
-        if condition():
-            return
-        time.sleep(0.001)
-
-    pytest.fail("never happened")
-
-
-def filled_pipe(*items):
-    sender, stream = pipe(len(items))
-    for item in items:
-        if isinstance(item, Exception):
-            sender.fail(item)
-        else:
-            sender.send(item)
-
-    sender.close()
-    return stream
 
 
 def read_pipe(capacity):
@@ -133,14 +84,14 @@ KINDS: dict[str, Any] = {
     "collection": (lambda: Stream.of(range(2)), [0, 1]),
     "iterator": (lambda: Stream.of(iter(range(2))), [0, 1]),
     "generator": (lambda: Stream.of(n for n in range(2)), [0, 1]),
-    "pipe": (lambda: filled_pipe(0, 1), [0, 1]),
+    "pipe": (lambda: sent(0, 1), [0, 1]),
     "convert": (lambda: Stream.of(range(2)).convert(str), ["0", "1"]),
-    "results": (lambda: filled_pipe(BOOM, 1).results(), [Failed(BOOM), Ok(1)]),
+    "results": (lambda: sent(BOOM, 1).results(), [Failed(BOOM), Ok(1)]),
     "on_error": (
-        lambda: filled_pipe(BOOM, 1).convert(str, on_error=repr),
+        lambda: sent(BOOM, 1).convert(str, on_error=repr),
         ["Boom()", "1"],
     ),
-    "merge": (lambda: merge(Stream.of("a"), filled_pipe(1)), ["a", 1]),
+    "merge": (lambda: merge(Stream.of("a"), sent(1)), ["a", 1]),
     "merge_named": (
         lambda: merge_named({"x": Stream.of("a"), "y": Stream.of("b")}),
         ["a", "b"],

@@ -118,11 +118,8 @@ def _are_equal(ours: Moments[Any], theirs: Moments[Any]) -> bool:
     if len(ours) != len(theirs):
         return False
 
-    start, known = 0, _EqualStates()
-    # Otherwise the same position in the two logs is of different moments.
-    if ours._skip == theirs._skip:
-        start = max(ours._log.shared_prefix(theirs._log) - ours._skip, 0)
-
+    known = _EqualStates()
+    start = max(ours._log.shared_prefix(theirs._log) - ours._skip, 0)
     for a, b in zip(
         ours._log.iterate(ours._skip + start),
         theirs._log.iterate(theirs._skip + start),
