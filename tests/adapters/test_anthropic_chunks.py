@@ -116,8 +116,11 @@ class TestContent:
                 ),
                 [ReasoningPart("hm", "Ep+/==", index=0)],
             ),
-            "a thought without text is its signature": (
-                block(THOUGHT, delta("signature", signature="x")),
+            "a thought without text is its signature, the last one that is not empty": (
+                block(
+                    THOUGHT,
+                    *[delta("signature", signature=one) for one in ("w", "x", "")],
+                ),
                 [ReasoningPart("", "x", index=0)],
             ),
             "redacted thinking is its data": (

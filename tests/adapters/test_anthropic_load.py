@@ -323,15 +323,16 @@ class TestResults:
 
     def test_between(self):
         """
-        Blocks between results keep their places.
+        Blocks between results keep their places, and are still one message.
         """
-        history = [user(text("a"), result(), text("b"), text("c"), result("toolu_2"))]
-        loaded = several(history)
+        blocks = (text("a"), result(), text("b"), text("c"), result("toolu_2"))
+        history = [user(text("before")), user(*blocks)]
+        _, *loaded = several(history)
 
         assert ["user", "tool", "user", "tool"] == [one.role for one in loaded]
         assert [True, True] == [notes(loaded[at])["late"] for at in (1, 3)]
-        assert history == dump(loaded).payload["messages"]
-        assert () == dump(loaded).lost
+        assert history == dump(several(history)).payload["messages"]
+        assert () == dump(several(history)).lost
 
     @pytest.mark.parametrize(
         ("fields", "failed"),

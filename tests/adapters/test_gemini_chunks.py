@@ -545,16 +545,18 @@ class TestResponse:
             Usage(8, 3).total_tokens == collected(*events).response.usage.total_tokens
         )
 
-    def test_usage_of_a_changing_object(self):
+    @pytest.mark.parametrize("step", [0, 1])
+    def test_usage_of_a_changing_object(self, step):
         """
-        One object that is changed and given again is read each time.
+        One object that is changed and given again is read each time, with its details.
         """
         one = event(text("a"), written=0)
 
         def events():
             for at in range(5):
                 one["usageMetadata"]["candidatesTokenCount"] = at
-                one["usageMetadata"]["promptTokensDetails"][0]["tokenCount"] = at
+                details = one["usageMetadata"]["promptTokensDetails"]
+                details[0]["tokenCount"] = 4 + step * at
                 yield one
 
             one["usageMetadata"]["candidatesTokenCount"] = 99
@@ -562,14 +564,15 @@ class TestResponse:
         message: Any = concat(load_chunks(events()))
         usage = message.response.usage
 
-        assert (4, {"prompt_text_tokens": 4}) == (usage.completion_tokens, usage.extra)
+        assert 4 == usage.completion_tokens
+        assert {"prompt_text_tokens": 4 + 4 * step} == usage.extra
 
     @pytest.mark.parametrize("count", [-1, 2.0, "3", True, 2**63])
     def test_no_count(self, count):
         """
         An invalid count is reported, wherever it comes.
         """
-        events = [event(text("a"), written=at) for at in range(3)]
+        events = [event(text("a"), written=1) for _ in range(3)]
         events[2]["usageMetadata"]["candidatesTokenCount"] = count
 
         given, error = given_before(events, DecodeError)

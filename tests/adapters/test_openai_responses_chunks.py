@@ -273,6 +273,19 @@ class TestWhole:
         """
         assert "Hello" == collected(*events).text
 
+    def test_plain_texts(self):
+        """
+        A text of another class becomes a plain one.
+        """
+
+        class Word(str):
+            __slots__ = ()
+
+        chunks: Any = list(load_chunks([piece(Word("a")), piece(Word("b"))]))
+
+        assert ["a", "b"] == [chunk.text for chunk in chunks[:2]]
+        assert [str, str] == [type(chunk.content[0].text) for chunk in chunks[:2]]
+
     def test_as_it_comes(self):
         """
         Pieces are given at once, and what is called before what it is called with.
@@ -686,6 +699,11 @@ class TestLateThoughts:
         {
             "the rest of a second text comes with the end": (
                 [thinking_piece("Hm."), thinking_piece("Ah", number=1)],
+                [],
+                thought("Hm.", "Aha!", encrypted_content="c2ln"),
+            ),
+            "a further text comes with the end": (
+                [thinking_piece("Hm.")],
                 [],
                 thought("Hm.", "Aha!", encrypted_content="c2ln"),
             ),

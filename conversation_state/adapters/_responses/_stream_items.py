@@ -67,9 +67,7 @@ class StreamContext:
     take: Callable[[], int] = attrs.Factory(lambda: count().__next__)
 
     def mend(self, since: int, path: str, name: str) -> None:
-        """
-        Note the texts that were mended below *path*, which is *name* in the response.
-        """
+        # The texts that were mended below *path*, which is *name* in the response.
         for changed in self.reading.mended[since:]:
             self.mended[f"{name}{changed[len(path) :]}"] = True
 
@@ -179,9 +177,6 @@ class StreamedItem:
         return f"output[{self.at}]"
 
     def start(self) -> Chunks:
-        """
-        Take a place, and give what is known from the beginning.
-        """
         self.index = self.context.take()
         return []
 
@@ -363,9 +358,6 @@ class StreamedMessage(StreamedItem):
         return chunks
 
     def _close_before_others(self, block: StreamedBlock) -> Chunks:
-        """
-        The last chunk of a block that is not the last of the item.
-        """
         since = len(self.context.reading.mended)
         path = f"$.{block.name}"
         chunks = self._close_block(block, block.as_is(), path, {"more": True})
@@ -373,7 +365,13 @@ class StreamedMessage(StreamedItem):
         return chunks
 
     def _open_block(self, place: tuple[str, int], kind: Any) -> StreamedBlock:
-        index = self.context.take() if self._blocks else self.index or 0
+        index = self.index or 0
+        if self._overtaken is not None:
+            # Behind the block that was overtaken, and before what overtook it.
+            index = self._overtaken.index
+        elif self._blocks:
+            index = self.context.take()
+
         part: type[Any] = RefusalPart if kind == "refusal" else TextPart
         if self.type == "reasoning":
             part = ReasoningPart
@@ -455,6 +453,11 @@ class StreamedMessage(StreamedItem):
             (block.where, block.number): block for block in blocks_of(item, self.type)
         }
         notes, signature = note_item(item, self.type)
+        late = self._overtaken
+        if late is not None:
+            # The pieces before have the note "more". What comes now ends the item.
+            notes["more"] = False
+
         left = [block for place, block in final.items() if place not in self._blocks]
         last = self._open
         if last is not None:
@@ -475,7 +478,6 @@ class StreamedMessage(StreamedItem):
             )
 
         self._open = None
-        late = self._overtaken
         if late is None or left:
             return chunks
 
@@ -488,9 +490,7 @@ class StreamedMessage(StreamedItem):
             if late.rest(mended(text)) is None:
                 notes["done"] = self.context.reading.json(raw, "$")
 
-        # The pieces before have the note "more". This part is joined with them, and
-        # ends the item.
-        metadata = with_notes(SOURCE, {**notes, "more": False})
+        metadata = with_notes(SOURCE, notes)
         part = ReasoningPart("", signature, index=late.index, metadata=metadata)
         return [*chunks, AssistantMessage((part,))]
 
