@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversation_state import Aggregator, AssistantMessage, _waiting
+from conversation_state import Aggregator, AssistantMessage, Timeline, _waiting
 from conversation_state._waiting import add_async_twins
 from conversation_state.adapters import openai_chat
 from conversation_state.errors import (
@@ -756,3 +756,17 @@ def test_parent_where_two_branches_have_the_same_rows():
 
     assert 2 == head.parent
     assert () == store.verify()
+
+
+def test_a_save_goes_on_from_the_present_moment():
+    """
+    What another verb saves is committed on the present moment of a timeline, also where
+    another moment has the same state.
+    """
+    answered = CHAT.add_assistant_message("At noon.")
+    timeline = Timeline.begin(CHAT).commit(answered).commit(CHAT).goto(0)
+    with open_store("memory:") as store:
+        store.save_timeline("chat", timeline)
+        store.update("chat", lambda state: state.add_user_prompt("and?"))
+
+        assert 0 == store.load_timeline("chat").moment.parent
