@@ -23,6 +23,7 @@ from conversation_state.store._log import (
     count_shared,
 )
 from conversation_state.store._read_rows import (
+    iterate_revisions,
     iterate_rows,
     read_digest_before,
     read_digests,
@@ -31,7 +32,7 @@ from conversation_state.store._read_rows import (
 )
 from conversation_state.store._transaction import RememberedHead, Transaction
 from conversation_state.store._values import At, Head, Window
-from conversation_state.store.schema import SHIFT, Name, Origin, Revision, state_digest
+from conversation_state.store.schema import Name, Origin, Revision, state_digest
 from conversation_state.tree import MessageTree
 
 
@@ -164,9 +165,7 @@ def _make_state(origin: Origin, entries: Log[Any], ledger: Log[Any]) -> Aggregat
 def load_message_tree(transaction: Transaction, text: str) -> MessageTree:
     transaction.catch_up()
     name = transaction.get_name(text)
-    low, high = name.number << SHIFT, (name.number + 1) << SHIFT
-    rows = iterate_rows(transaction.tables, "revisions", low=low, high=high)
-    revisions = list(map(transaction.check_revision, rows))
+    revisions = list(iterate_revisions(transaction, name))
     # A revision that the next one continues is part of the next one's state, so only
     # the last state of each run is read.
     run: list[Revision] = []

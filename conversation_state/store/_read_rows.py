@@ -34,6 +34,7 @@ from conversation_state.store.backend import Reading, Row
 from conversation_state.store.schema import (
     SHIFT,
     Branch,
+    Name,
     Origin,
     Revision,
     state_digest,
@@ -77,6 +78,12 @@ def iterate_rows(
 
         # The least key that comes after it: no text holds U+0000.
         low = last + {int: 1, str: "\x01", bytes: b"\0"}[last.__class__]
+
+
+def iterate_revisions(transaction: Transaction, name: Name) -> Iterator[Revision]:
+    low, high = name.number << SHIFT, (name.number + 1) << SHIFT
+    rows = iterate_rows(transaction.tables, "revisions", low=low, high=high)
+    return map(transaction.check_revision, rows)
 
 
 # Where logs stand

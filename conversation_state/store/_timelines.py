@@ -19,7 +19,7 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
 from conversation_state.store._load import read_state, read_states
 from conversation_state.store._log import ENTRIES, LEDGER
-from conversation_state.store._read_rows import iterate_rows
+from conversation_state.store._read_rows import iterate_revisions, iterate_rows
 from conversation_state.store._save import save_within
 from conversation_state.store._transaction import (
     Core,
@@ -262,7 +262,7 @@ def _find_stored(transaction: Transaction, name: Name, newest: Revision) -> _Sto
         return _Stored(row, known.moments, {}, {}, known.timeline)
 
     moments = {each.number: each for each in _read_moments(transaction, name, row)}
-    revisions = _read_revisions(transaction, name)
+    revisions = {each.number: each for each in iterate_revisions(transaction, name)}
     return _Stored(
         row,
         pmap(moments),
@@ -365,7 +365,7 @@ def load_timeline(transaction: Transaction, text: str) -> States:
         return known.timeline
 
     moments = _read_moments(transaction, name, row)
-    revisions = _read_revisions(transaction, name)
+    revisions = {each.number: each for each in iterate_revisions(transaction, name)}
     timeline: States | None = None
     if moments:
         # Backwards, because a state's log is the beginning of the logs of later
@@ -489,9 +489,3 @@ def _read_moments(
         raise transaction.damage_error(what)
 
     return moments
-
-
-def _read_revisions(transaction: Transaction, name: Name) -> dict[int, Revision]:
-    low, high = name.number << SHIFT, (name.number + 1) << SHIFT
-    rows = iterate_rows(transaction.tables, "revisions", low=low, high=high)
-    return {each.number: each for each in map(transaction.check_revision, rows)}
