@@ -92,9 +92,9 @@ class TestPostgres:
         save_some(pg_url, 300)
         rows: Any
         with open_store(pg_url) as store, store._core.backend.reading() as rows:
-            rows._run_statement("SET LOCAL enable_seqscan = off", ())
+            rows.run("SET LOCAL enable_seqscan = off", ())
             sql = f"EXPLAIN {POSTGRES.scan_heads(is_high=True)}"
-            plan = [line for (line,) in rows._run_statement(sql, ARGUMENTS).fetchall()]
+            plan = [line for (line,) in rows.run(sql, ARGUMENTS).fetchall()]
 
         assert any("Index" in each and "names" in each for each in plan)
         assert any("Index" in each and "revisions" in each for each in plan)

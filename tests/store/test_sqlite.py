@@ -159,7 +159,7 @@ class TestFile:
             backend: Any = store._core.backend
             with backend.reading() as one, backend.reading() as two:
                 for block in (one, two):
-                    (level,) = block.run("PRAGMA synchronous")[0]
+                    (level,) = block.run("PRAGMA synchronous").fetchone()
 
                     assert found == level
 

@@ -103,8 +103,8 @@ class TestFull:
             store.save("chat", CHAT)
             backend: Any = store._core.backend
             with backend.reading() as block:
-                (pages,) = block.run("PRAGMA page_count")[0]
-                block.run(f"PRAGMA max_page_count = {pages}")
+                (pages,) = block.run("PRAGMA page_count").fetchone()
+                block.run(f"PRAGMA max_page_count = {pages}").fetchall()
 
             for write in (
                 lambda: store.save("chat", LARGE),
@@ -119,7 +119,7 @@ class TestFull:
                 assert () == store.verify()
 
             with backend.reading() as block:
-                block.run("PRAGMA max_page_count = 1000000")
+                block.run("PRAGMA max_page_count = 1000000").fetchall()
 
             store.save("chat", LARGE)
             assert LARGE == store.load("chat")

@@ -19,7 +19,7 @@ from conversation_state.errors import StoreError
 from conversation_state.store.backend import Key, Row
 from conversation_state.store.backends._blocks import BLOCK_ABANDONED, Permit
 from conversation_state.store.backends._postgres_server import explain_error
-from conversation_state.store.backends._sql import NEW_NUMBER, Dialect
+from conversation_state.store.backends._sql import Dialect, SqlBlock
 
 if TYPE_CHECKING:
     from conversation_state.store.backends._postgres import PostgresBackend
@@ -141,7 +141,7 @@ class Link:
         return status == TransactionStatus.UNKNOWN
 
 
-class PostgresBlock:
+class PostgresBlock(SqlBlock):
     """
     A transaction, and the connection that it acquired.
 
@@ -151,6 +151,7 @@ class PostgresBlock:
     which no two are equal; any other block locks all, and so is alone.
     """
 
+    dialect = POSTGRES
     _link: Link
 
     def __init__(self, backend: PostgresBackend, *, is_writing: bool) -> None:
@@ -219,9 +220,9 @@ class PostgresBlock:
         else:
             self._queue.append((_LOCK_STRIPE, (self._link.stripe,)))
 
-    def _run_statement(self, sql: str, given: Sequence[Any]) -> Any:
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         self._begin_transaction()
-        self._queue.append((sql, given))
+        self._queue.append((sql, parameters))
         return self._send_queue()[-1]
 
     def _run_for_each(self, sql: str, each: Sequence[Sequence[Any]]) -> Iterator[Any]:
@@ -290,30 +291,13 @@ class PostgresBlock:
         self, table: str, key: Key, columns: tuple[str, ...] | None = None
     ) -> Row | None:
         # The server refuses such a text, and so has no row with it.
-        if isinstance(key, str) and "\0" in key:
-            return None
-
-        row: Row | None = self._run_statement(
-            POSTGRES.get(table, columns), (key,)
-        ).fetchone()
-        return row
+        is_refused = isinstance(key, str) and "\0" in key
+        return None if is_refused else super().get(table, key, columns)
 
     def scan(
-        self,
-        table: str,
-        low: Key | None,
-        high: Key | None,
-        *,
-        columns: tuple[str, ...] | None = None,
-        limit: int | None = None,
-        backwards: bool = False,
+        self, table: str, low: Key | None, high: Key | None, **options: Any
     ) -> list[Row]:
-        low, high = _convert_bound(low), _convert_bound(high)
-        shape = low is not None, high is not None, limit is not None, backwards
-        sql = POSTGRES.scan(table, columns, shape)
-        parameters = [value for value in (low, high, limit) if value is not None]
-        rows: list[Row] = self._run_statement(sql, parameters).fetchall()
-        return rows
+        return super().scan(table, _convert_bound(low), _convert_bound(high), **options)
 
     def scan_each(
         self,
@@ -331,15 +315,8 @@ class PostgresBlock:
         return [cursor.fetchall() for cursor in self._run_for_each(sql, parameters)]
 
     def scan_heads(self, low: str, high: str | None, limit: int) -> list[Row]:
-        sql = POSTGRES.scan_heads(high is not None)
-        ends = _convert_bound(low), _convert_bound(high), limit
-        parameters = [value for value in ends if value is not None]
-        rows: list[Row] = self._run_statement(sql, parameters).fetchall()
-        return rows
-
-    def find(self, table: str, column: str, value: Any) -> list[Key]:
-        found = self._run_statement(POSTGRES.find(table, column), (value,)).fetchall()
-        return [key for (key,) in found]
+        low, high = _convert_bound(low), _convert_bound(high)
+        return super().scan_heads(low, high, limit)
 
     def add(
         self,
@@ -383,12 +360,7 @@ class PostgresBlock:
         self._queue.append((sql, (*values.values(), key)))
 
     def remove(self, table: str, low: Key | None, high: Key | None) -> int:
-        low, high = _convert_bound(low), _convert_bound(high)
-        parameters = [value for value in (low, high) if value is not None]
-        count: int = self._run_statement(
-            POSTGRES.remove(table, low, high), parameters
-        ).rowcount
-        return count
+        return super().remove(table, _convert_bound(low), _convert_bound(high))
 
     def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
         sql = POSTGRES.remove(table, 0, 0)
@@ -396,11 +368,6 @@ class PostgresBlock:
             [_convert_bound(low), _convert_bound(high)] for low, high in ranges
         ]
         return sum([cursor.rowcount for cursor in self._run_for_each(sql, parameters)])
-
-    def new_number(self) -> int:
-        number: int
-        (number,) = self._run_statement(NEW_NUMBER, ()).fetchone()
-        return number
 
 
 def _find_interruption(error: BaseException) -> BaseException | None:
@@ -415,7 +382,7 @@ def _find_interruption(error: BaseException) -> BaseException | None:
     return cause
 
 
-def _convert_bound(key: Key | None) -> Key | None:
+def _convert_bound(key: Any) -> Any:
     """
     The same bound as a text that the server accepts: stored texts have no U+0000,
     so nothing is between the two.

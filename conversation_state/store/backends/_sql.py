@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import attrs
 
 from conversation_state._wording import shorten_repr
+from conversation_state.store.backend import Key, Row
+from conversation_state.store.backends._blocks import SequentialBlock
 from conversation_state.store.schema import SHIFT, TABLES, Column
 
 # How many rows give numbers, the last number given, and the largest there are.
@@ -22,7 +24,6 @@ NUMBERS = (
     "SELECT (SELECT count(*) FROM numbers), (SELECT max(last) FROM numbers),"
     " (SELECT max(branch) FROM branches), (SELECT max(number) FROM names)"
 )
-NEW_NUMBER = "UPDATE numbers SET last = last + 1 RETURNING last"
 
 
 def numbers_problem(rows: int, last: object, *there: object) -> list[str]:
@@ -238,3 +239,60 @@ class Dialect:
 
 def _list_columns(table: str, columns: tuple[str, ...] | None = None) -> str:
     return ", ".join(columns or TABLES[table].column_names)
+
+
+class SqlBlock(SequentialBlock):
+    """
+    What blocks of all SQL backends do alike: *run* gives the cursor of a statement with
+    its parameters.
+    """
+
+    __slots__ = ()
+
+    dialect: ClassVar[Dialect]
+    run: Callable[..., Any]
+
+    def get(
+        self, table: str, key: Key, columns: tuple[str, ...] | None = None
+    ) -> Row | None:
+        row: Row | None = self.run(self.dialect.get(table, columns), (key,)).fetchone()
+        return row
+
+    def scan(
+        self,
+        table: str,
+        low: Key | None,
+        high: Key | None,
+        *,
+        columns: tuple[str, ...] | None = None,
+        limit: int | None = None,
+        backwards: bool = False,
+    ) -> list[Row]:
+        shape = low is not None, high is not None, limit is not None, backwards
+        sql = self.dialect.scan(table, columns, shape)
+        # All at once: a cursor in the middle would keep a connection open.
+        rows: list[Row] = self.run(
+            sql, [value for value in (low, high, limit) if value is not None]
+        ).fetchall()
+        return rows
+
+    def scan_heads(self, low: str, high: str | None, limit: int) -> list[Row]:
+        sql = self.dialect.scan_heads(high is not None)
+        ends = (low, limit) if high is None else (low, high, limit)
+        rows: list[Row] = self.run(sql, ends).fetchall()
+        return rows
+
+    def find(self, table: str, column: str, value: Any) -> list[Key]:
+        found = self.run(self.dialect.find(table, column), (value,)).fetchall()
+        return [key for (key,) in found]
+
+    def remove(self, table: str, low: Key | None, high: Key | None) -> int:
+        ends = [key for key in (low, high) if key is not None]
+        count: int = self.run(self.dialect.remove(table, low, high), ends).rowcount
+        return count
+
+    def new_number(self) -> int:
+        number: int
+        sql = "UPDATE numbers SET last = last + 1 RETURNING last"
+        (number,) = self.run(sql).fetchone()
+        return number

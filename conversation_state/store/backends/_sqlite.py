@@ -387,9 +387,9 @@ class SqliteBackend:
         """
         try:
             with self._open_bare_block() as block:
-                found = block.run("PRAGMA integrity_check")
-                schema = block.run(_SCHEMA)
-                numbers = block.run(NUMBERS)
+                found = block.run("PRAGMA integrity_check").fetchall()
+                schema = block.run(_SCHEMA).fetchall()
+                numbers = block.run(NUMBERS).fetchall()
         except StoreError as error:
             cause = error.__cause__
             if (

@@ -14,10 +14,9 @@ from conversation_state.errors import StoreError
 from conversation_state.store.backend import ConflictError, Key, Row
 from conversation_state.store.backends._blocks import (
     BLOCK_ABANDONED,
-    SequentialBlock,
     check_process,
 )
-from conversation_state.store.backends._sql import NEW_NUMBER, Dialect
+from conversation_state.store.backends._sql import Dialect, SqlBlock
 from conversation_state.store.backends._sqlite_connection import (
     DAMAGED,
     FORKED,
@@ -55,7 +54,7 @@ _BUSY_THREAD = (
 )
 
 
-class SqliteBlock(SequentialBlock):
+class SqliteBlock(SqlBlock):
     """
     A transaction of one thread, and the connection that it acquired.
 
@@ -70,6 +69,8 @@ class SqliteBlock(SequentialBlock):
 
         has_transaction: False for statements that must be outside of one.
     """
+
+    dialect = SQLITE
 
     # One is made for each verb.
     __slots__ = (
@@ -243,11 +244,6 @@ class SqliteBlock(SequentialBlock):
 
             time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - no secret
 
-    def run(self, sql: str) -> list[Row]:
-        # A statement outside of the tables.
-        rows: list[Row] = self._execute_statement(sql).fetchall()
-        return rows
-
     def _begin_transaction(self) -> None:
         self._is_begun = True
         # SQLite would refuse at once, without waiting, to let a transaction write that
@@ -257,9 +253,7 @@ class SqliteBlock(SequentialBlock):
             if adding is not None:
                 self._add_rows(*adding)
 
-    def _execute_statement(
-        self, sql: str, parameters: Sequence[Any] = ()
-    ) -> sqlite3.Cursor:
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
         if not self._is_begun:
             self._begin_transaction()
 
@@ -278,39 +272,6 @@ class SqliteBlock(SequentialBlock):
             raise StoreError(self._backend.url, FORKED)
 
         return self._connection
-
-    def get(
-        self, table: str, key: Key, columns: tuple[str, ...] | None = None
-    ) -> Row | None:
-        row: Row | None = self._execute_statement(
-            SQLITE.get(table, columns), (key,)
-        ).fetchone()
-        return row
-
-    def scan(
-        self,
-        table: str,
-        low: Key | None,
-        high: Key | None,
-        *,
-        columns: tuple[str, ...] | None = None,
-        limit: int | None = None,
-        backwards: bool = False,
-    ) -> list[Row]:
-        shape = low is not None, high is not None, limit is not None, backwards
-        sql = SQLITE.scan(table, columns, shape)
-        parameters = [value for value in (low, high, limit) if value is not None]
-        return self._execute_statement(sql, parameters).fetchall()
-
-    def scan_heads(self, low: str, high: str | None, limit: int) -> list[Row]:
-        sql = SQLITE.scan_heads(high is not None)
-        parameters = [value for value in (low, high, limit) if value is not None]
-        return self._execute_statement(sql, parameters).fetchall()
-
-    def find(self, table: str, column: str, value: Any) -> list[Key]:
-        # All at once: a cursor in the middle would keep the connection open.
-        found = self._execute_statement(SQLITE.find(table, column), (value,)).fetchall()
-        return [key for (key,) in found]
 
     def add(
         self,
@@ -344,32 +305,19 @@ class SqliteBlock(SequentialBlock):
         if if_exists or if_absent:
             others = tuple([t for t, _ in if_exists]), tuple([t for t, _ in if_absent])
             keys = [key for _, key in (*if_exists, *if_absent)]
-            if self._execute_statement(SQLITE.check(*others), keys).fetchone() != (1,):
+            if self.run(SQLITE.check(*others), keys).fetchone() != (1,):
                 raise ConflictError(table)
 
         try:
             if len(rows) == 1:
-                self._execute_statement(SQLITE.add(table), rows[0])
+                self.run(SQLITE.add(table), rows[0])
             else:
                 self._usable_connection.executemany(SQLITE.add(table), rows)
         except sqlite3.IntegrityError as error:
             raise ConflictError(table) from error
 
     def set(self, table: str, key: Key, **values: Any) -> None:
-        self._execute_statement(
-            SQLITE.set(table, tuple(values)), (*values.values(), key)
-        )
-
-    def remove(self, table: str, low: Key | None, high: Key | None) -> int:
-        parameters = [value for value in (low, high) if value is not None]
-        return self._execute_statement(
-            SQLITE.remove(table, low, high), parameters
-        ).rowcount
-
-    def new_number(self) -> int:
-        number: int
-        (number,) = self._execute_statement(NEW_NUMBER).fetchone()
-        return number
+        self.run(SQLITE.set(table, tuple(values)), (*values.values(), key))
 
 
 # Most saves: a row of _REVISIONS, if one exists there and one is absent in _CHANGES;
