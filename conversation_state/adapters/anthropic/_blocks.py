@@ -288,6 +288,7 @@ def _write_reasoning(
     if notes.get("redacted") is True:
         return {"type": "redacted_thinking", "data": part.signature}
 
+    # Without a note it was made by hand, or by another provider.
     if "signed" not in notes:
         signer = signer_of(part.metadata, SOURCE)
         if signer or not part.signature:
@@ -326,7 +327,7 @@ def _write_media(
         media_type = part.media_type or media_type
         part = attrs.evolve(part, url=None, data=data, media_type=media_type)
 
-    # As it came, or as is natural.
+    # As it came, unless the user has changed it to what can't be written so.
     how, data = _natural_source(part), part.data or b""
     if data and (
         (noted == "base64" and part.media_type)

@@ -92,6 +92,7 @@ class AnthropicLoader(MessageLoader):
         if given is None:
             return []
 
+        # Read like a message of its role, which it is a short form of.
         inside = ObjectReader(self, {"role": "system", "content": given}, "$")
         top = with_notes(SOURCE, {"top": True})
         return [
@@ -265,6 +266,7 @@ class AnthropicLoader(MessageLoader):
             )
 
         fields: dict[str, Any] = {}
+        # Results do not say which tool they are of.
         if calls:
             fields["tool_calls"] = calls
             self.tools |= {call.id: call.name for call in calls}

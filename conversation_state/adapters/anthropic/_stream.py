@@ -121,6 +121,7 @@ class AnthropicStream:
         self._of_events: dict[str, Any] = {}
         self._others: list[Any] = []
         self._mended: list[str] = []
+        # Whether an event of the provider's own came, and the last one.
         self._is_begun = False
         self._is_over = False
 
@@ -172,6 +173,7 @@ class AnthropicStream:
         # What could be read is given, whatever else is wrong.
         yield from chunks
         read.finish()
+        # What the SDK derives comes between the deltas, which are like each other.
         if kind == "content_block_delta":
             self._expect_more(event)
         elif kind not in _DERIVED:

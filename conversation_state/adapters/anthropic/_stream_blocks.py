@@ -182,6 +182,7 @@ class StreamBlock:
             self._raw["citations"].append(citation)
             known |= {"citation"}
         elif self._kind == "thinking" and "signature" in raw:
+            # Some servers send an empty one after it.
             self._raw["signature"] = delta.text("signature") or self._raw["signature"]
             known |= {"estimated_tokens", "signature"}
         else:
@@ -230,6 +231,7 @@ class StreamBlock:
         """
         rest = self.cut.rest()
         node = ObjectReader(DocumentReader(), self._raw, self._path)
+        # Deltas that no field of a block takes are kept with it.
         if self._deltas:
             node.notes["deltas"] = self._deltas
 

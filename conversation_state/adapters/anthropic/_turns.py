@@ -127,6 +127,7 @@ class Turns:
         Add the result of a tool: in front of other blocks, unless it came so *late*.
         """
         self._report_waiting()
+        # Results go in front of the blocks that the turn has from other messages.
         blocks, piece.blocks = piece.blocks, []
         turn = self._continue_turn("user", piece)
         if late:

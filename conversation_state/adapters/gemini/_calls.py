@@ -70,6 +70,8 @@ def read_call(node: CasedObject, made_id: str, *, first: bool) -> ToolCall:
         inside.keys["args"] = None
 
     known = {key}
+    # Gemini refuses a first call without a signature, so `write_call` adds the
+    # placeholder; a note says that there was none.
     if first:
         signature = node.key("thoughtSignature")
         if node.raw.get(signature) == _SKIP_SIGNATURE:
@@ -166,6 +168,7 @@ def _read_media(node: CasedObject) -> Part:
 
 
 def _has_error(response: Mapping[str, Any]) -> bool:
+    # Some wrappers always have both keys, and null under one of them.
     return response.get("error") is not None and response.get("output") is None
 
 
@@ -235,6 +238,7 @@ def _write_response(
 
     if notes.get("object") is True:
         value, why = object_of(text)
+        # The user may have changed the text, or whether the call failed.
         if value and not why and _has_error(value) is is_error:
             return value
 
@@ -247,8 +251,8 @@ def _write_response(
     return {under: text}
 
 
+# Fewer than the levels that a value in metadata, or in a request, may have.
 _MAX_STEPS = 80
-
 _STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['([^']*)'\]|\["([^"]*)"\]""")
 _VALUES = ("stringValue", "numberValue", "boolValue", "nullValue")
 
@@ -279,6 +283,7 @@ class StreamedCalls:
 
         body = node.inside(key)
         calls: list[ToolCall] = []
+        # Only the first piece of a call has its name.
         if self._open is not None and body.raw.get("name"):
             calls = self.end(prefix, node.reading, node.path)
 
@@ -331,6 +336,7 @@ class _PartialCall:
         Add a piece, *body* in *part*; whether it is the last one.
         """
         known = frozenset({"functionCall", "function_call"})
+        # The signature may come with any of the pieces.
         self._part.update(part.reading.rest(part.raw, known, part.path))
         args, _ = _get_in_either_case(body.raw, "partialArgs")
         more, continues = _get_in_either_case(body.raw, "willContinue")
@@ -403,6 +409,7 @@ def _set_at_path(inside: Any, steps: tuple[str | int, ...], value: Any) -> None:
         at: Any
         if isinstance(inside, list):
             at = step if isinstance(step, int) else len(inside)
+            # Not filled up to the index, which may be as large as 999,999,999.
             if at >= len(inside):
                 at = len(inside)
                 inside.append(fresh)

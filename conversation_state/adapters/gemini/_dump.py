@@ -132,6 +132,7 @@ class GeminiWriter(PayloadWriter):
         """
         (key,) = self._instruction
         instruction = self._instruction[key]
+        # A plain text can't hold the parts of another message.
         if isinstance(instruction, str):
             instruction = {"parts": [{"text": instruction}]}
 
@@ -157,6 +158,7 @@ class GeminiWriter(PayloadWriter):
         if call and not name and "name" not in list_of(notes, "without"):
             name = call.name
 
+        # A result has an id only if its call has one, or it is not there.
         is_named = message.tool_call_id != notes.get("made_id")
         is_named = is_named and (call is None or call.is_named)
         about = {"id": message.tool_call_id if is_named else "", "name": name}
@@ -186,6 +188,7 @@ class GeminiWriter(PayloadWriter):
             role: Any = notes.get("role", "user")
             asks = role is None or role in {"", "function", "user"}
             raw = {} if "role" in list_of(notes, "without") else {"role": role}
+            # A note that was changed by hand must not make it the model's.
             if raw and not asks:
                 raw = {"role": "user"}
 
@@ -228,6 +231,7 @@ class GeminiWriter(PayloadWriter):
 
         keys = map_of(notes, "keys")
         apart = keys or notes.get("apart") is True
+        # Loaded contents are sent as they were, even if Gemini refuses them.
         if self._last != "model" or apart:
             self._answers = []
 

@@ -132,6 +132,7 @@ class GeminiLoader(MessageLoader):
                 continue
 
             found = self.content(raw, here, f"content_{at}")
+            # `dump` would write one content for both.
             if messages and found and _would_join(messages[-1], found[0]):
                 notes = {**notes_of(found[0].metadata, SOURCE), "apart": True}
                 metadata = with_notes(SOURCE, notes, found[0].metadata)
@@ -162,6 +163,7 @@ class GeminiLoader(MessageLoader):
             node.wrong("role", "user, model or function")
             return []
 
+        # What was mended in the metadata of a response is in its own notes.
         problems, self._noted = self.count, len(self.mended)
         messages: list[Message]
         if info or role == "model":
@@ -323,6 +325,7 @@ class GeminiLoader(MessageLoader):
         if given and self.pairing.close_call(given):
             return given
 
+        # An id that no call has may be the caller's own, for a call without one.
         found = self.pairing.close_next(name, made_up_only=bool(given))
         if given:
             if not found:

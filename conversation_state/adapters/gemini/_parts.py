@@ -188,6 +188,7 @@ def kind_of(raw: Mapping[str, Any]) -> str:
     found = {
         _DATA_KEYS[key] for key in raw if key in _DATA_KEYS and raw[key] is not None
     }
+    # Some servers put an empty text beside other data.
     if len(found) == 2 and raw.get("text") == "":  # noqa: PLR2004 - it and another
         found.remove("text")
 
@@ -212,6 +213,7 @@ def read_part(node: CasedObject, role: str) -> Part:
     kind = kind_of(node.raw)
     is_thought = role == "assistant" and node.raw.get("thought") is True
     part: Part | None = None
+    # A thought may be nothing but its signature.
     if is_thought and (kind == "text" or (not kind and node.raw.get("text") is None)):
         part = _read_thought(node)
     elif kind == "text":
@@ -269,6 +271,7 @@ def _read_media(node: CasedObject, kind: str) -> Part | None:
             node.notes["text"] = text
 
     if not any(fields.values()):
+        # It is kept as it is, so notes on its keys would say the same again.
         node.notes.clear()
         return None
 
@@ -353,6 +356,7 @@ def write_media(
     else:
         key = "inlineData"
         noted: Any = notes.get("text")
+        # The user may have changed the bytes since.
         known = isinstance(noted, str) and decode_base64(noted, urlsafe=True) == data
         inside["data"] = noted if known else _encode(data, notes.get("base64"))
 

@@ -99,6 +99,7 @@ def read_response(
         if left:
             notes["usage"] = left
 
+    # Without candidates there is a message, too: a prompt that was blocked is billed.
     model = node.optional(node.key("modelVersion"))
     response_id = take_id(notes)
     prefix = response_id or "response"
@@ -377,7 +378,8 @@ def _sum_counts(
     thoughts = counts.get("thoughts_token_count", 0)
     total = counts.get("total_token_count")
 
-    # What the total does not count again is in another count already.
+    # What the total does not count again is in another count already. Without a total,
+    # or if no way of counting gives it, all counts are taken to be apart.
     more = (tools, thoughts)
     if tools or thoughts:
         both = prompt + written

@@ -230,6 +230,7 @@ class _LatestUsage:
             elif value != before[key]:
                 return False
 
+        # A client may change the same object for the next event.
         self._latest = block.copy()
         return True
 
@@ -262,6 +263,7 @@ class GeminiStream:
         self._of_response = _KeptNotes()
         self._of_candidate = _KeptNotes()
         self._of_content = _KeptNotes()
+        # As keys of a dict each path is there once, in order.
         self._mended: dict[str, bool] = {}
         self._next = 0
         self._calls = StreamedCalls(self._take_index)
@@ -291,6 +293,7 @@ class GeminiStream:
         if self._index is not None:
             make = part_chunks(_TEXTS[kind], self._index)
 
+        # The keys that may differ are compared with what was read.
         check = self._usage.takes
         if kind == "thought" or not candidate.keys().isdisjoint(_AGAIN):
             check = self._check_all
@@ -322,6 +325,7 @@ class GeminiStream:
         # What could be read is given, whatever else is wrong.
         yield from chunks
         read.finish()
+        # Of an event with an error the next one is no copy.
         self.template.forget()
         if event.get("error"):
             raise ProviderStreamError(describe_failure(event["error"]), event)
@@ -387,6 +391,7 @@ class GeminiStream:
             self._add_part(read_part(node, "assistant"), parts)
 
     def _make_id_prefix(self) -> str:
+        # `load` makes up the same ids.
         prefix = take_id(dict(self._of_response.values)) or "response"
         return f"{prefix}_{self._choice}" if self._choice else prefix
 
