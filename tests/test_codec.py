@@ -1140,6 +1140,10 @@ NAMES = st.sampled_from(
             *_decode_messages._TOOL_CALL.fields,
             *_decode_messages._RESPONSE.fields,
             *_decode_messages._LOGPROB_FIELDS,
+            *_decode_messages.TOOL_INFO.fields,
+            *_decode_messages.DOCUMENT.fields,
+            *("schema", "description", "required", "enum", "items", "properties"),
+            *("message", "placeholder", "optional", "syntax"),
             *(n for s in _decode_messages._MESSAGES.shapes.values() for n in s.fields),
             *(n for s in _decode_messages._PARTS.shapes.values() for n in s.fields),
             *_decode.READS,
@@ -1749,7 +1753,11 @@ def oddly(value):
     if isinstance(value, list):
         return [oddly(item) for item in value]
 
-    return IntEnum("Whole", {"N": value})["N"] if type(value) is int else value
+    if type(value) is int:
+        kind: Any = IntEnum("kind", {"N": value})
+        return kind.N
+
+    return value
 
 
 JSON_LIKE = {"key": ["value", 3, 0.5, True, None, {"inner": "text"}], "n": 1}

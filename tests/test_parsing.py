@@ -341,6 +341,7 @@ class TestContent:
             ),
             ('\n\n {"a": 1,}', "not JSON: trailing comma is not allowed (line 3,"),
             ('See\n```json\n\n  {"a": 1,}\n```', "the fenced block: not JSON: trai"),
+            ("x\n``json\n1\n``", "no JSON: it starts with"),
             ("[NaN]", "not JSON: "),
             ("[Infinity]", "not JSON: "),
             ("[1e999]", "not JSON: number is infinity"),
