@@ -90,8 +90,9 @@ def draw_difference(
         redact: Whether words are left out, names among them.
     """
     if not isinstance(found, Diff):
-        msg = f"found: expected a Diff, which diff() makes, got {describe_value(found)}"
-        raise TypeError(msg)
+        raise TypeError(
+            f"found: expected a Diff, which diff() makes, got {describe_value(found)}"
+        )
 
     words = Words(redact=redact)
     return _wrap_fragment(draw_columns(found, words, names=names, limit=limit))
@@ -129,11 +130,10 @@ def draw_outline(
     """
     value = _unwrap_timeline(value)
     if not isinstance(value, (History, MessageTree)):
-        msg = (
+        raise TypeError(
             f"can't draw the states of {shorten_repr(value)}; expected a Timeline, a "
             "History or a MessageTree"
         )
-        raise TypeError(msg)
 
     nodes, older = _list_states(value)
     return "\n".join(
@@ -177,11 +177,10 @@ def _draw_value(value: object, words: Words) -> Child:
     if isinstance(value, Diff):
         return draw_columns(value, words, names=("a", "b"), limit=_MAX_MESSAGES)
 
-    msg = (
+    raise TypeError(
         f"can't draw {shorten_repr(value)}; expected an Aggregator, a Timeline, a "
         "History, a MessageTree, a TrimContext, a Cost or a Diff"
     )
-    raise TypeError(msg)
 
 
 def describe_state(state: Aggregator) -> str:

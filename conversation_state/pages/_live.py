@@ -276,8 +276,7 @@ def _draw_difference(
 def dump_state(state: Aggregator, format: str) -> Export:  # noqa: A002 - its name
     if format not in PROVIDERS:
         expected = ", ".join(PROVIDERS)
-        msg = f"unknown format; valid ones are {expected}"
-        raise ValueError(msg)
+        raise ValueError(f"unknown format; valid ones are {expected}")
 
     adapter = import_module(f"conversation_state.adapters.{format}")
     export: Export = adapter.dump(state)

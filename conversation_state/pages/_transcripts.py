@@ -341,8 +341,7 @@ def draw_bars(view: TrimContext) -> Markup:
 
 def check_view(view: object, what: str) -> None:
     if not isinstance(view, TrimContext):
-        msg = f"{what}: expected a TrimContext, got {describe_value(view)}"
-        raise TypeError(msg)
+        raise TypeError(f"{what}: expected a TrimContext, got {describe_value(view)}")
 
 
 def draw_views(views: Mapping[str, TrimContext]) -> str:
@@ -355,8 +354,7 @@ def draw_views(views: Mapping[str, TrimContext]) -> str:
         views: The views, by title.
     """
     if not isinstance(views, Mapping):
-        msg = f"views: expected views by title, got {describe_value(views)}"
-        raise TypeError(msg)
+        raise TypeError(f"views: expected views by title, got {describe_value(views)}")
 
     shapes: list[Markup] = []
     top = 30.0

@@ -331,8 +331,9 @@ class _Pages:
                 if error.name != new:
                     raise
 
-                msg = f"there is a name {shorten_repr(new)} already; choose another"
-                raise _BadRequestError(msg) from None
+                raise _BadRequestError(
+                    f"there is a name {shorten_repr(new)} already; choose another"
+                ) from None
         elif act == "label":
             text = form.get("label", "")
             self._store.label(name, text, at=at, expecting=seen)

@@ -55,11 +55,10 @@ class SummaryStep:
     def __attrs_post_init__(self) -> None:
         if not callable(self.summarise):
             name = f"a{self.name}" if self.is_async else self.name
-            msg = (
+            raise TypeError(
                 f"summarise of {name}: expected a function from messages to "
                 f"a text, got {shorten_repr(self.summarise)}"
             )
-            raise TypeError(msg)
 
         if not self.is_async and iscoroutinefunction(self.summarise):
             raise self._async_error()

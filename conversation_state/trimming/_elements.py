@@ -181,8 +181,7 @@ def add_mark(message: M, mark: Mapping[str, Any], **changes: Any) -> M:
 
 def check_message(value: Any) -> Message:
     if not isinstance(value, Message):
-        msg = f"expected a message, got {describe_value(value)}"
-        raise TypeError(msg)
+        raise TypeError(f"expected a message, got {describe_value(value)}")
 
     return value
 
@@ -190,10 +189,9 @@ def check_message(value: Any) -> Message:
 def check_integer(step: str, name: str, value: object, least: int = 0) -> int:
     # Subclasses of int such as enums are accepted, but True is not a count.
     if not isinstance(value, int) or value.__class__ is bool or value < least:
-        msg = (
+        raise ValueError(
             f"{name} of {step}: expected an integer from {least} on, got "
             f"{shorten_repr(value)}"
         )
-        raise ValueError(msg)
 
     return int(value)

@@ -29,10 +29,9 @@ _DEFAULT_STEPS: tuple[Step, ...] = (repair(), fit())
 def _check_steps(steps: tuple[Any, ...]) -> tuple[Any, ...]:
     for step in steps:
         if not callable(step):
-            msg = (
+            raise TypeError(
                 f"steps: expected functions from view to view, got {shorten_repr(step)}"
             )
-            raise TypeError(msg)
 
     return steps
 
@@ -40,17 +39,15 @@ def _check_steps(steps: tuple[Any, ...]) -> tuple[Any, ...]:
 def _wrong_result(step: object, result: Any) -> TypeError:
     if isawaitable(result):
         close_coroutine(result)
-        msg = (
+        return TypeError(
             f"the step {shorten_repr(step)} has to be awaited; use atrim, or "
             "Trimmer.acall, which take both kinds of steps"
         )
-        return TypeError(msg)
 
-    msg = (
+    return TypeError(
         f"the step {shorten_repr(step)}: expected a TrimContext in return, got "
         f"{shorten_repr(result)}"
     )
-    return TypeError(msg)
 
 
 def _attach_summaries(error: Any, context: TrimContext) -> None:
@@ -181,11 +178,10 @@ def record_summaries(
     """
     responses = getattr(view, "summary_responses", None)
     if responses is None and not isinstance(view, BaseException):
-        msg = (
+        raise TypeError(
             "record_summaries takes a view or the error of one, got "
             f"{shorten_repr(view)}"
         )
-        raise TypeError(msg)
 
     if not responses:
         return state

@@ -116,11 +116,10 @@ class TrimContext:
                 If *counter* returns something else than a count.
         """
         if budget is not None and not isinstance(budget, TokenBudget):
-            msg = (
+            raise TypeError(
                 f"budget: expected a TokenBudget, such as "
                 f"TokenBudget(context_window=8_000), got {shorten_repr(budget)}"
             )
-            raise TypeError(msg)
 
         if isinstance(conversation, (Aggregator, Messages)):
             entries = conversation.entries
@@ -255,11 +254,10 @@ class TrimContext:
         check_message(message)
         selection = self._selection
         if not selection.is_shown(index(seq)):
-            msg = (
+            raise ValueError(
                 f"seq={shorten_repr(seq)}: the view shows nothing at this position; "
                 "expected the seq of one of its elements"
             )
-            raise ValueError(msg)
 
         # The replacement of a summary stands for what the summary stands for.
         edit = Edit((message,), stands_for=selection.summarised(seq))
@@ -304,11 +302,10 @@ class TrimContext:
 
         for wanted in also:
             if not isinstance(wanted, Property):
-                msg = (
+                raise TypeError(
                     "also: expected properties such as SYSTEM_IN_FRONT, got "
                     f"{shorten_repr(wanted)}"
                 )
-                raise TypeError(msg)
 
             # The check of pairs above already covers the rules that hold for every
             # provider.
@@ -326,8 +323,7 @@ class TrimContext:
         they show equal ones.
         """
         if not isinstance(other, TrimContext):
-            msg = f"other: expected a TrimContext, got {shorten_repr(other)}"
-            raise TypeError(msg)
+            raise TypeError(f"other: expected a TrimContext, got {shorten_repr(other)}")
 
         return find_shared_prefix(self._selection, other._selection)
 
