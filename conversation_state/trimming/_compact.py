@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 import attrs
 
 from conversation_state._identity import new_entry_id
-from conversation_state._persistent import final
+from conversation_state._persistent import check_iterable, final
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import CompactionError, InvalidMessageError
 from conversation_state.messages import (
@@ -356,5 +356,6 @@ def acompact(seqs: Iterable[int], summarise: AsyncSummarise) -> AsyncStep:
 
 
 def _make_compact(seqs: Iterable[int], summarise: Any, *, is_async: bool) -> _Compact:
+    check_iterable(seqs, "seqs", "positions such as range(2, 9)")
     chosen = seqs if isinstance(seqs, range) else frozenset(map(index, seqs))
     return _Compact(summarise, is_async, chosen)
