@@ -586,11 +586,13 @@ class TestCalls:
         """
         The format before `tool_calls`, where another name is another call, too.
         """
-        one = event(function_call={"name": "f", "arguments": ""})
+        one = event(function_call={"name": "f", "arguments": "", "x": 1})
         more = event(function_call={"arguments": "{}"})
         other = event(function_call={"name": "g", "arguments": "2"})
 
-        assert {"name": "f", "arguments": "{}"} == sent(one, more)["function_call"]
+        assert {"name": "f", "arguments": "{}", "x": 1} == (
+            sent(one, more)["function_call"]
+        )
         assert [("f", "{}"), ("g", "2")] == [
             (each.name, each.arguments)
             for each in collected(one, more, other).tool_calls
@@ -624,7 +626,7 @@ class TestAudio:
             event(audio={"id": "audio_1"}),
             event(audio={"transcript": "Hel"}),
             event(audio={"data": text[:5], "transcript": "l"}),
-            event(audio={"data": text[5:], "transcript": "o"}),
+            event(audio={"id": "audio_1", "data": text[5:], "transcript": "o"}),
             event(audio={"expires_at": 5}),
         )
         (part,) = message.parts
