@@ -215,8 +215,8 @@ def add_rest(notes: dict[str, Any], node: ObjectReader, known: frozenset[str]) -
 
 def add_to(notes: dict[str, Any], news: Mapping[str, Any]) -> None:
     """
-    Add *news* to *notes*: maps are merged, lists are extended, and other values are
-    replaced.
+    Add *news* to *notes*, without copying: maps are merged, lists are extended, and
+    other values are replaced.
     """
     for key, value in news.items():
         before = notes.get(key)
@@ -225,8 +225,7 @@ def add_to(notes: dict[str, Any], news: Mapping[str, Any]) -> None:
         elif isinstance(before, list) and isinstance(value, list):
             before.extend(value)
         else:
-            # Later news are added to this copy: *value* is not ours to change.
-            notes[key] = value.copy() if isinstance(value, (dict, list)) else value
+            notes[key] = value
 
 
 class PieceTemplate:

@@ -572,16 +572,6 @@ class TestCalls:
 
         assert [100_001] == [len(each.arguments) for each in calls]
 
-    def test_no_room_behind(self):
-        """
-        Where the largest index is taken, another one is found.
-        """
-        pieces = [call(2**63 - 1, "", id=word) for word in "abc"]
-        calls = collected(*calling(*pieces)).tool_calls
-
-        assert {"a", "b", "c"} == {each.id for each in calls}
-        assert 3 == len({each.index for each in calls})
-
     def test_function_call(self):
         """
         The format before `tool_calls`, where another name is another call, too.
@@ -885,7 +875,7 @@ WRONG_DELTAS: list[tuple[str, Any]] = [
 ]
 WRONG_CALLS: list[tuple[str, Any]] = [
     ("", 5),
-    (".index", {"index": -1}),
+    *[(".index", {"index": at}) for at in (-1, 2**31, 2**63)],
     (".id", {"index": 0, "id": 5}),
     (".function.arguments", call(0, {})),
     (".function", {"index": 0, "function": []}),
@@ -992,9 +982,9 @@ class TestStreams(StreamContract):
 
     def pieces(self, size):
         """
-        A text in pieces.
+        A text in pieces, with a role that some servers repeat.
         """
-        return [event(content="a")] * size
+        return [event(role="assistant", content="a")] * size
 
     def asked(self, size):
         """

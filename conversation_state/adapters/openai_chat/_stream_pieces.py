@@ -33,7 +33,8 @@ _CUSTOM = frozenset({"input", "name"})
 _LEAST = frozenset({"function", "index"})
 _LEGACY = "function_call"
 _ARGUMENTS = "function.arguments"
-_MAX_INDEX = 2**63 - 1
+# No response has as many calls; behind the last one there has to be room for others.
+_MAX_INDEX = 2**31
 
 
 class _BracketDepth:
@@ -175,8 +176,8 @@ class CallAssembler:
     def _read_call_piece(self, node: ObjectReader, prefix: str) -> ToolCall:
         raw = node.raw
         at = raw.get("index")
-        if at is not None and (at.__class__ is not int or not 0 <= at < 2**63):
-            node.wrong("index", "the index of a call, 0 or higher, or null")
+        if at is not None and (at.__class__ is not int or not 0 <= at < _MAX_INDEX):
+            node.wrong("index", "the index of a call, from 0 to 2**31 - 1, or null")
             at = None
 
         word, known = (
@@ -255,11 +256,8 @@ class CallAssembler:
         index = at
         if index is None or index in self._taken:
             index = self._next
-            while index in self._taken:
-                index += 1
 
-        # The next call is numbered behind all others, unless this is the largest index.
-        self._next = max(self._next, index + 1) if index < _MAX_INDEX else self._next
+        self._next = max(self._next, index + 1)
         self._taken.add(index)
         made_id = "" if call_id else f"{prefix}_call_{len(self._opened)}"
         call = _ChatCall(index, call_id or made_id, made_id)
