@@ -7,11 +7,13 @@ from collections import Counter
 import pytest
 
 from conversation_state.messages import UserMessage
+from conversation_state.parts import ImagePart
 from conversation_state.store import Store
 from conversation_state.testing.stores import RecordingBackend
 from conversation_state.usage import Usage
 from tests.store.promises.case import (
     CONVERSATION,
+    LARGE,
     StoreCase,
     append_turns,
 )
@@ -161,3 +163,38 @@ class SavingPromises(StoreCase):
             other.load("chat")
         )
         assert () == store.verify()
+
+    def test_verify_names_the_entry(self, store):
+        """
+        Each change that was made without the store is found, and nothing else is
+        reported.
+        """
+        shown = UserMessage([ImagePart(data=LARGE)])
+        state = append_turns(CONVERSATION, 10)[-1].add(shown)
+        store.save("chat", state)
+        backend = store._core.backend
+        with backend.reading() as rows:
+            entries = rows.scan("entries", None, None)
+            (blob,) = rows.scan("blobs", None, None, columns=("digest",))
+
+        def find(change):
+            with backend.writing() as rows:
+                change(rows)
+
+            return {(damage.where, damage.id) for damage in store.verify()}
+
+        place, _, body, *_ = entries[3]
+        changed = body.replace(b"sa", b"pa")
+
+        assert {("entries", state.entries[3].id)} == find(
+            lambda rows: rows.set("entries", place, body=changed)
+        )
+        assert set() == find(lambda rows: rows.set("entries", place, body=body))
+        assert {("blobs", blob[0].hex()), ("entries", state.entries[-1].id)} == find(
+            lambda rows: rows.set("blobs", blob[0], data=b"other")
+        )
+        assert set() == find(lambda rows: rows.set("blobs", blob[0], data=LARGE))
+        assert ["entries"] == [
+            where
+            for where, _ in find(lambda rows: rows.remove("entries", place, place + 1))
+        ]
