@@ -39,7 +39,7 @@ from conversation_state.testing.strategies import (
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-__all__ = ["AggregatorMachine", "StateModel"]
+__all__ = ["AggregatorMachine"]
 
 V = TypeVar("V", Aggregator, Turn, Checkpoint)
 
@@ -49,24 +49,8 @@ Recorded: TypeAlias = tuple[Usage, str, datetime | None]
 @attrs.frozen
 class StateModel:
     """
-    A state, and everything it should hold.
-
-    Attributes:
-        state: The state.
-
-        id: Its id.
-
-        parent: Its parent's id, or None.
-
-        root: The id of the state that the first of its forks was taken from.
-
-        entries: Its messages, each after the identity of its append.
-
-        ledger: Its usages, their models and times, by identity and in order.
-
-        init_len: How many of *entries* it inherited.
-
-        init_ledger_len: How many of *ledger* it inherited.
+    A state, and what it should be: messages, each after the identity of its append,
+    and usages with their models and times by identity, both in order.
     """
 
     state: Aggregator

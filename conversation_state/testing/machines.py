@@ -9,7 +9,7 @@ What lives here: laws over many steps. What does not: laws over one
 (`laws`).
 """
 
-from conversation_state.testing._state_machine import AggregatorMachine, StateModel
+from conversation_state.testing._state_machine import AggregatorMachine
 from conversation_state.testing._timeline_machine import TimelineMachine
 
-__all__ = ["AggregatorMachine", "StateModel", "TimelineMachine"]
+__all__ = ["AggregatorMachine", "TimelineMachine"]

@@ -24,7 +24,6 @@ from conversation_state.testing.contracts._results import (
     BROKEN,
     DECLARED,
     HOLDS,
-    NOT_APPLICABLE,
     NOT_RUN,
     LawResult,
     find_line,
@@ -109,10 +108,6 @@ def _run_promise(
         try:
             with _open_fixtures(subject, test, given) as fixtures:
                 test(subject, **fixtures)
-        except pytest.skip.Exception:
-            # A promise is skipped because of a property of the backend, which is the
-            # same for all arguments.
-            return LawResult(name, promise, NOT_APPLICABLE)
         except (Exception, SystemExit, pytest.fail.Exception) as error:  # noqa: BLE001
             # Any error that a test raises means that its promise is broken.
             code = "\n".join(f"{each} = {value!r}" for each, value in given.items())

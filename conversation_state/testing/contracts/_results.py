@@ -17,7 +17,6 @@ __all__ = [
     "BROKEN",
     "DECLARED",
     "HOLDS",
-    "NOT_APPLICABLE",
     "NOT_RUN",
     "BrokenLawsError",
     "LawResult",
@@ -26,7 +25,7 @@ __all__ = [
 ]
 
 HOLDS, BROKEN = "holds", "broken"
-DECLARED, NOT_APPLICABLE, NOT_RUN = "declared not to hold", "does not apply", "not run"
+DECLARED, NOT_RUN = "declared not to hold", "not run"
 
 _KIT = str(Path(__file__).parent.parent)
 _WIDTH = 88
@@ -42,8 +41,8 @@ class LawResult:
 
         promise: What it says.
 
-        result: ``holds``, ``broken``, ``declared not to hold``, ``does not apply``, or
-            ``not run``: the last if another law is broken that comes first.
+        result: ``holds``, ``broken``, ``declared not to hold``, or ``not run``: the
+            last if another law is broken that comes first.
 
         examples: How many examples it was held against, simpler ones that also break
             it included.
