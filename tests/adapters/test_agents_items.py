@@ -13,8 +13,8 @@ from conversation_state import Aggregator, AssistantMessage, ToolCall, ToolMessa
 from conversation_state.adapters import Export, anthropic, openai_chat, openai_responses
 from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters._responses._load import load_items
-from conversation_state.adapters.agents import _items, dump, load
-from conversation_state.adapters.agents._items import (
+from conversation_state.adapters.agents import _runs, dump, load
+from conversation_state.adapters.agents._runs import (
     append_items,
     items_of,
     pop_last_item,
@@ -185,7 +185,7 @@ class TestLoadAndDump:
                 for one in load_items(items, calls)
             )
 
-        monkeypatch.setattr(_items, "load_items", forgetful)
+        monkeypatch.setattr(_runs, "load_items", forgetful)
         items = [*PARALLEL[:5], result(id="fco_1"), *PARALLEL[6:]]
         loaded = load(items)
 

@@ -851,13 +851,13 @@ class TestRecord:
         """
         A response in the place in memory of one that is gone is another one.
         """
-        of_other_tests = set(agents._usage._keys)
+        of_other_tests = set(agents._runs._keys)
         for _ in range(50):
             usage = run(chat.record(a_run(None)))
 
         assert 50 * 110 == usage.total_tokens
         gc.collect()
-        assert agents._usage._keys.keys() <= of_other_tests
+        assert agents._runs._keys.keys() <= of_other_tests
 
     def test_request_ids(self, chat):
         """

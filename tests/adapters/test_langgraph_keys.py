@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversation_state.adapters.langgraph import _records as keys
+from conversation_state.adapters.langgraph import _threads as keys
 from conversation_state.adapters.langgraph._checkpoints import (
     StoredCheckpoint,
     StoredWrite,
 )
-from conversation_state.adapters.langgraph._records import TypedBytes
+from conversation_state.adapters.langgraph._values import TypedBytes
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "langgraph" / "v1.json"
 

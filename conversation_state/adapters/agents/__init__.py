@@ -35,7 +35,7 @@ Source:
 """
 
 from conversation_state.adapters._export import Export, Lost
-from conversation_state.adapters.agents._items import dump, load
+from conversation_state.adapters.agents._runs import dump, load
 from conversation_state.adapters.agents._session import StoreSession
 
 __all__ = ["Export", "Lost", "StoreSession", "dump", "load"]

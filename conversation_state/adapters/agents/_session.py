@@ -16,15 +16,13 @@ from conversation_state.adapters._host import (
     replace_entries,
     run_in_thread,
 )
-from conversation_state.adapters.agents._items import (
+from conversation_state.adapters.agents._runs import (
+    KeyedUsage,
     append_items,
     find_turn,
     items_of,
     newest_items,
     pop_last_item,
-)
-from conversation_state.adapters.agents._usage import (
-    KeyedUsage,
     read_response_usage,
     read_usages,
 )

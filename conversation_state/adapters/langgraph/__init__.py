@@ -15,9 +15,9 @@ state that holds one of our states.
 
 What is here: the checkpointer (`_saver`), how it puts checkpoints (`_put_checkpoint`),
 and what it does with whole threads (`_whole_threads`); checkpoints as records
-(`_checkpoints`, `_records`) and the layers of a thread (`_threads`); lists of
-messages as logs (`_conversations`); and the channel (`_channel`). What is not:
-the conversion of messages (`adapters._langchain`), and records (`store`).
+(`_checkpoints`), the keys and layers of a thread (`_threads`), lists of messages as
+logs (`_conversations`), and values of ours (`_values`). What is not: the conversion
+of messages (`adapters._langchain`), and records (`store`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from conversation_state.adapters._host import import_lazily
 from conversation_state.adapters._langchain import dump, load
 
 if TYPE_CHECKING:
-    from conversation_state.adapters.langgraph._channel import (
+    from conversation_state.adapters.langgraph._saver import ConversationStateSaver
+    from conversation_state.adapters.langgraph._values import (
         StateChannel,
         add_to_state,
     )
-    from conversation_state.adapters.langgraph._saver import ConversationStateSaver
 
 __all__ = [
     "ConversationStateSaver",
@@ -49,8 +49,8 @@ __getattr__, __dir__ = import_lazily(
     __name__,
     {
         "ConversationStateSaver": "_saver",
-        "StateChannel": "_channel",
-        "add_to_state": "_channel",
+        "StateChannel": "_values",
+        "add_to_state": "_values",
     },
     extra="langgraph",
     needs={"langchain_core", "langgraph"},

@@ -28,19 +28,18 @@ from conversation_state.adapters.langgraph._conversations import (
     ConversationCache,
     drop_oldest,
 )
-from conversation_state.adapters.langgraph._records import (
-    TypedBytes,
+from conversation_state.adapters.langgraph._threads import (
+    Thread,
     checkpoint_key,
     checkpoints_of,
     decode_text,
     encode_text,
-    load_value,
     pack,
     unpack,
     value_key,
     writes_of,
 )
-from conversation_state.adapters.langgraph._threads import Thread
+from conversation_state.adapters.langgraph._values import TypedBytes, load_value
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StoreError
 from conversation_state.store.records import Hold, Record

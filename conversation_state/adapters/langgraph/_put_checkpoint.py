@@ -31,17 +31,17 @@ from conversation_state.adapters.langgraph._conversations import (
     is_message_list,
     next_state,
 )
-from conversation_state.adapters.langgraph._records import (
+from conversation_state.adapters.langgraph._threads import (
+    WritableThread,
     checkpoint_key,
     checkpoints_of,
-    dump_value,
     encode_text,
     name_of,
     pack,
     task_key,
     value_key,
 )
-from conversation_state.adapters.langgraph._threads import WritableThread
+from conversation_state.adapters.langgraph._values import dump_value
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleThreadError
 from conversation_state.store.records import Writer

@@ -38,13 +38,16 @@ from conversation_state.adapters.langgraph._put_checkpoint import (
     NewCheckpoint,
     put_writes,
 )
-from conversation_state.adapters.langgraph._records import (
+from conversation_state.adapters.langgraph._threads import (
+    Thread,
+    WritableThread,
+    name_of,
+)
+from conversation_state.adapters.langgraph._values import (
     TypedBytes,
     dump_value,
     load_value,
-    name_of,
 )
-from conversation_state.adapters.langgraph._threads import Thread, WritableThread
 from conversation_state.adapters.langgraph._whole_threads import (
     CheckpointQuery,
     configurable_of,

@@ -18,8 +18,10 @@ from conversation_state.adapters.langgraph._checkpoints import (
     StoredCheckpoint,
 )
 from conversation_state.adapters.langgraph._conversations import next_state
-from conversation_state.adapters.langgraph._records import (
+from conversation_state.adapters.langgraph._threads import (
     THREADS,
+    Thread,
+    WritableThread,
     checkpoint_key,
     checkpoints_of,
     decode_text,
@@ -31,7 +33,6 @@ from conversation_state.adapters.langgraph._records import (
     value_key,
     writes_of,
 )
-from conversation_state.adapters.langgraph._threads import Thread, WritableThread
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError
 from conversation_state.store import Store

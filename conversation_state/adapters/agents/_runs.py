@@ -1,5 +1,6 @@
 """
-Items to messages and back; appending items to a state, and removing the last.
+What a run adds: its items, as messages and back, appended to a state or removed from
+it; and its usage, as entries of a ledger.
 
 The messages are those that `load` makes of all items, in however many steps they
 are added: items of the model continue the answer at the end, if there is one.
@@ -7,16 +8,18 @@ are added: items of the model continue the answer at the end, if there is one.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from conversation_state._wording import format_count
+from conversation_state._identity import new_entry_id
+from conversation_state._wording import describe_type, format_count
 from conversation_state.adapters._export import Export, PayloadWriter
 from conversation_state.adapters._host import replace_entries
 from conversation_state.adapters._reading import DocumentReader, is_list, is_map, mended
 from conversation_state.adapters._responses._blocks import CALLERS, CALLS, SOURCE
 from conversation_state.adapters._responses._dump import write_items
-from conversation_state.adapters._responses._load import load_items
+from conversation_state.adapters._responses._load import load_items, load_usage
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
@@ -27,8 +30,10 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
 
 __all__ = [
+    "KeyedUsage",
     "append_items",
     "dump",
     "find_turn",
@@ -36,9 +41,23 @@ __all__ = [
     "load",
     "newest_items",
     "pop_last_item",
+    "read_response_usage",
+    "read_usages",
 ]
 
 Item = dict[str, Any]
+
+# The id that the SDK sets where a provider sends none.
+_NO_ID = "__fake_id__"
+
+_DETAILS = {
+    "input_tokens_details": ("cached_tokens", "cache_write_tokens"),
+    "output_tokens_details": ("reasoning_tokens",),
+}
+
+# The keys of responses without any id, by their id(). A key is removed with its
+# response, because another one may get the same id() then.
+_keys: dict[int, tuple[weakref.ref[Any], str]] = {}
 
 
 def dump(messages: Iterable[Message]) -> Export:
@@ -334,3 +353,83 @@ def _calls_of(messages: Sequence[Message], wanted: set[str]) -> dict[str, ToolCa
                 break
 
     return found
+
+
+class KeyedUsage(NamedTuple):
+    key: str
+    usage: Usage
+
+
+def read_usages(result: Any) -> Iterator[KeyedUsage]:
+    """
+    The usage of each response of *result* that has one.
+
+    Raises:
+        TypeError:
+            If *result* is not the result of a run.
+
+        DecodeError:
+            If a count is not a number of tokens.
+    """
+    responses = getattr(result, "raw_responses", None)
+    if not isinstance(responses, list):
+        msg = (
+            "result: expected the result of Runner.run or Runner.run_streamed, got "
+            f"{describe_type(result)}"
+        )
+        raise TypeError(msg)
+
+    for response in responses:
+        yield from read_response_usage(response)
+
+
+def read_response_usage(response: Any) -> Iterator[KeyedUsage]:
+    """
+    The usage of one response, if it has one.
+
+    Raises:
+        DecodeError:
+            If a count is not a number of tokens.
+    """
+    usage = _read_usage(response.usage)
+    if usage is not None:
+        yield KeyedUsage(_make_key(response), usage)
+
+
+def _read_usage(usage: Any) -> Usage | None:
+    """
+    The SDK's *usage* as ours; None if all counts are zero.
+
+    Source:
+        The SDK counts as the Responses API does: cache reads and writes are
+        input, reasoning is output. Missing counts are zeros there.
+    """
+    counts = {
+        name: getattr(usage, name)
+        for name in ("input_tokens", "output_tokens", "total_tokens")
+    }
+    if not any(counts.values()):
+        return None
+
+    for name, kinds in _DETAILS.items():
+        details = getattr(usage, name, None)
+        counts[name] = {kind: getattr(details, kind, None) or 0 for kind in kinds}
+
+    if not counts["total_tokens"]:
+        del counts["total_tokens"]
+
+    return load_usage(counts)
+
+
+def _make_key(response: Any) -> str:
+    for own_id in (response.response_id, getattr(response, "request_id", None)):
+        if isinstance(own_id, str) and own_id and own_id != _NO_ID:
+            return own_id
+
+    place = id(response)
+    if place not in _keys:
+        gone = weakref.ref(response, lambda _: _keys.pop(place, None))
+        # If two threads record one response, the key of the first one stays.
+        _keys.setdefault(place, (gone, new_entry_id()))
+
+    return _keys[place][1]
