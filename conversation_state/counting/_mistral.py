@@ -5,7 +5,7 @@ Counting with the vocabularies of Mistral's models, which mistral-common carries
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -129,15 +129,15 @@ class MistralCounter:
         texts, media = split_content(message)
         tokens = estimate_media(media, _IMAGE) if media else 0
         if isinstance(message, AssistantMessage):
-            calls = message.tool_calls
-            # `split_content` puts names and arguments of calls last; they are counted
-            # below, in the JSON that Mistral makes of them.
-            texts = texts[: len(texts) - 2 * len(calls)]
             tokens += 1  # the end of the answer
-            if calls:
-                tokens += _count_calls(tokenizer, message)
+            if message.tool_calls:
+                # `split_content` puts names and arguments of calls last; they are
+                # counted in the JSON that Mistral makes of them.
+                end = len(texts) - 2 * len(message.tool_calls)
+                tokens += _count_framed(tokenizer, message, texts[end:])
+                texts = texts[:end]
         elif isinstance(message, ToolMessage):
-            return tokens + _count_result(tokenizer, "".join(texts), message)
+            return tokens + _count_framed(tokenizer, message, ["".join(texts)])
         else:
             is_system = message.role == "system"
             tokens += tokenizer.system if is_system else tokenizer.user
@@ -149,58 +149,46 @@ class MistralCounter:
         return f"by_mistral({'' if name in _VERSIONS else 'file='}{name!r})"
 
 
-def _count_calls(tokenizer: _Tokenizer, message: AssistantMessage) -> int:
+def _count_framed(tokenizer: _Tokenizer, message: Any, texts: list[str]) -> int:
+    """
+    The tokens of an assistant's calls or of a result, as Mistral writes them; those of
+    *texts* alone where it can't.
+    """
+    from mistral_common.exceptions import (  # noqa: PLC0415 - an extra
+        TokenizerException,
+    )
     from mistral_common.protocol.instruct import (  # noqa: PLC0415 - an extra
         messages,
         tool_calls,
     )
 
-    calls = [
-        tool_calls.ToolCall(
-            # mistral-common's own id of a call that has none.
-            id=call.id or "null",
-            function=tool_calls.FunctionCall(name=call.name, arguments=call.arguments),
-        )
-        for call in message.tool_calls
-    ]
-    answer = messages.AssistantMessage(content=None, tool_calls=calls)
-    texts = [
-        text for call in message.tool_calls for text in (call.name, call.arguments)
-    ]
-    encode = tokenizer.instruct.encode_assistant_message
-    return _count_framed(
-        tokenizer, texts, lambda: encode(answer, is_before_last_user_message=False)[:-1]
-    )
-
-
-def _count_result(tokenizer: _Tokenizer, text: str, message: ToolMessage) -> int:
-    from mistral_common.protocol.instruct import messages  # noqa: PLC0415 - an extra
-
-    result = messages.ToolMessage(
-        content=text, tool_call_id=message.tool_call_id, name=message.tool_name
-    )
-    encode = tokenizer.instruct.encode_tool_message
-    return _count_framed(
-        tokenizer, [text], lambda: encode(result, is_before_last_user_message=False)[0]
-    )
-
-
-def _count_framed(
-    tokenizer: _Tokenizer, texts: list[str], encode: Callable[[], list[int]]
-) -> int:
-    """
-    How many tokens *encode* gives; those of *texts* alone where it can't.
-    """
-    from mistral_common.exceptions import (  # noqa: PLC0415 - an extra
-        TokenizerException,
-    )
-
     # Longer texts overflow the stack of the patterns that split them.
     if max(map(len, texts)) <= MAX_TEXT:
-        try:
-            return len(encode())
-        except TokenizerException:  # the first version knows no tools
-            pass
+        with suppress(TokenizerException):  # the first version knows no tools
+            if isinstance(message, ToolMessage):
+                call_id, name = message.tool_call_id, message.tool_name
+                result = messages.ToolMessage(
+                    content=texts[0], tool_call_id=call_id, name=name
+                )
+                tokens, *_ = tokenizer.instruct.encode_tool_message(
+                    result, is_before_last_user_message=False
+                )
+                return len(tokens)
+
+            calls = [
+                tool_calls.ToolCall(
+                    id=call.id or "null",  # mistral-common's own where there is none
+                    function=tool_calls.FunctionCall(
+                        name=call.name, arguments=call.arguments
+                    ),
+                )
+                for call in message.tool_calls
+            ]
+            tokens = tokenizer.instruct.encode_assistant_message(
+                messages.AssistantMessage(content=None, tool_calls=calls),
+                is_before_last_user_message=False,
+            )
+            return len(tokens) - 1  # without the end of the answer
 
     return sum([count_text(tokenizer.encode, text) for text in texts])
 
