@@ -42,7 +42,7 @@ from gotpl.parse.nodes import (
 from gotpl.parse.parser import ParserLimits, parse_template
 from gotpl.runtime.gofmt import sprintf
 
-from conversation_state._wording import describe_type, with_article
+from conversation_state._wording import describe_type
 from conversation_state.templates._values import (
     MAX_DEPTH,
     MAX_TEMPLATE_CHARACTERS,
@@ -338,48 +338,27 @@ def _read_constant(term: Any) -> Any:
     raise Refused(f"{text} is no number here; write a decimal one")
 
 
-# In this order: truth is a number in Python.
-_KINDS: dict[type, str] = {bool: "bool", int: "int", float: "float"}
-_KINDS |= {str: "string", list: "list", dict: "map"}
-
-
-def _kind_of(value: Any) -> str:
-    kinds = (name for kind, name in _KINDS.items() if isinstance(value, kind))
-    return next(kinds, "nil")
-
-
-def _describe_kind(value: Any) -> str:
-    return with_article(_kind_of(value))
-
-
-def _is_equal(left: Any, right: Any) -> bool:
-    kinds = {_kind_of(left), _kind_of(right)}
-    if kinds == {"nil"}:
-        return True
-
-    if not kinds.isdisjoint({"list", "map"}) and "nil" not in kinds:
-        raise Refused("lists and maps can't be compared")
-
-    if len(kinds) > 1 and "nil" not in kinds:
-        raise Refused(_different_kinds(left, right))
-
-    return bool(left == right)
-
-
-def _different_kinds(left: Any, right: Any) -> str:
-    return f"{_describe_kind(left)} and {_describe_kind(right)} can't be compared"
+def _check_comparable(left: Any, right: Any, kinds: tuple[type, ...]) -> None:
+    # By class: in Python truth is a number, and numbers of two kinds compare.
+    if left.__class__ is not right.__class__ or left.__class__ not in kinds:
+        both = f"{describe_type(left)} and {describe_type(right)}"
+        raise Refused(f"{both} can't be compared")
 
 
 def _equals_any(_path: tuple[Any, ...], first: Any, *others: Any) -> bool:
-    return any(_is_equal(first, other) for other in others)
+    for other in others:
+        if first is not None and other is not None:
+            _check_comparable(first, other, (bool, int, float, str))
+
+        if first == other:
+            return True
+
+    return False
 
 
 def _order_by(compare: Callable[[Any, Any], bool]) -> Callable[..., bool]:
     def is_in_order(_path: tuple[Any, ...], left: Any, right: Any) -> bool:
-        kind = _kind_of(left)
-        if kind != _kind_of(right) or kind not in {"int", "float", "string"}:
-            raise Refused(_different_kinds(left, right))
-
+        _check_comparable(left, right, (int, float, str))
         return compare(left, right)
 
     return is_in_order
@@ -393,23 +372,23 @@ def _count_items(path: tuple[Any, ...], value: Any) -> int:
         return len(value)
 
     name = dotted_path(path) or "what len is given"
-    raise Refused(f"{name} is {_describe_kind(value)} and has no length")
+    raise Refused(f"{name} is {describe_type(value)} and has no length")
 
 
 def _read_index(path: tuple[Any, ...], value: Any, *keys: Any) -> Any:
     for key in keys:
         if not isinstance(value, (dict, list)):
             name = dotted_path(path) or "what index is given"
-            raise Refused(f"{name} is {_describe_kind(value)} and has no keys")
+            raise Refused(f"{name} is {describe_type(value)} and has no keys")
 
         if isinstance(value, dict):
             if key.__class__ not in {str, int}:
-                raise Refused(f"{_describe_kind(key)} is not a key of a map")
+                raise Refused(f"{describe_type(key)} is not a key of a map")
 
             is_there = key in value
         else:
             if key.__class__ is not int:
-                raise Refused(f"{_describe_kind(key)} is not a position in a list")
+                raise Refused(f"{describe_type(key)} is not a position in a list")
 
             is_there = 0 <= key < len(value)
 
