@@ -18,7 +18,7 @@ OF_VERSIONS = $(filter-out tests/store/test_contract.py tests/store/test_damage.
 	tests/test_log*.py tests/test_frozen.py tests/test_identity.py \
 	tests/test_messages.py tests/test_aggregator*.py tests/test_codec*.py \
 	tests/test_timeline*.py tests/test_streams*.py tests/test_cells*.py \
-	tests/test_parallel*.py tests/store/test_*.py))
+	tests/test_parallel*.py tests/test_pickling.py tests/store/test_*.py))
 
 # The interpreter of version $(1) that can make environments: $(PYTHON), one on
 # PATH, or one of pyenv's, whose commands on PATH fail while not switched on.
