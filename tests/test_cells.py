@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from conversation_state import Aggregator, Usage, UserMessage, cells
 from conversation_state.testing import laws
-from tests.threads import in_threads
+from tests.threads import finish, in_threads
 
 # Wrong arguments are passed on purpose; typing_tests holds the right ones.
 Cell: Any = cells.Cell
@@ -213,8 +213,7 @@ class TestSwap:
             if n < 8:
                 other = threading.Thread(target=cell.swap, args=(one_more,))
                 other.start()
-                other.join(60)
-                assert not other.is_alive()
+                finish(other)
                 seen.append(cell.value)
             return n + 100
 

@@ -12,6 +12,7 @@ import pytest
 from conversation_state import cells
 from conversation_state.testing import laws
 from tests.interrupts import interrupt_at_each_opcode, interrupt_by_signals
+from tests.threads import finish, start
 
 Cell: Any = cells.Cell
 
@@ -140,8 +141,7 @@ class TestSwap:
                 if next(calls) < 6:
                     other = threading.Thread(target=cell.swap, args=(one_more,))
                     other.start()
-                    other.join(20)
-                    assert not other.is_alive()
+                    finish(other)
                 return n + 100
 
             cell.swap(function)
@@ -187,10 +187,7 @@ class TestSwap:
                     if value:
                         return
 
-            thread = threading.Thread(
-                target=lambda: anyio.run(read, backend=backend), daemon=True
-            )
-            thread.start()
+            thread = start(lambda: anyio.run(read, backend=backend))
             ready.wait(20)
             return cell, seen, thread
 
@@ -198,9 +195,7 @@ class TestSwap:
             cell, seen, thread = subject
             if not cell.value:
                 cell.swap(one_more)
-            thread.join(20)
-
-            assert not thread.is_alive(), "a task waits for ever"
+            finish(thread)
             assert [0, 1] == seen
 
         interrupt_anywhere(

@@ -60,7 +60,7 @@ from tests.branches import (
     leave,
     refused,
 )
-from tests.threads import until
+from tests.threads import finish, until
 
 # Much here is handed over wrongly; what is right is for typing_tests to add_text.
 fan_out: Any = parallel.fan_out
@@ -680,8 +680,7 @@ class TestKeep:
             ]
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                thread.join(60)
+            finish(*threads)
             raise Refused
 
         assert 8_010 == tokens(fan_out(CHAT, [step], on_error="keep").state)
@@ -878,8 +877,7 @@ class TestNested:
             ]
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                thread.join(60)
+            finish(*threads)
 
         assert [9, 9] == [len(state) for state in states]
 

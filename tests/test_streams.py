@@ -27,7 +27,7 @@ from conversation_state import _waiting, streams
 from conversation_state.errors import ConcatError, StreamClosedError
 from conversation_state.messages import AssistantMessage
 from conversation_state.streams import SKIP, Failed, Ok, SourceEnd
-from tests.threads import Boom, Thing, in_threads, sent, until
+from tests.threads import Boom, Thing, finish, in_threads, sent, start, until
 
 # Wrong arguments are passed on purpose; typing_tests holds the right ones.
 Stream: Any = streams.Stream
@@ -721,8 +721,7 @@ class TestPipe:
                 sent_now.append(n)
             sender.close()
 
-        thread = threading.Thread(target=send, daemon=True)
-        thread.start()
+        thread = start(send)
         reader = iter(stream)
         del stream
         for n in range(6):
@@ -734,8 +733,7 @@ class TestPipe:
             assert n == next(reader)
 
         assert [] == list(reader)
-        thread.join(20)
-        assert not thread.is_alive()
+        finish(thread)
 
     def test_senders_learn_that_no_reader_is_left(self):
         """
@@ -899,16 +897,14 @@ class TestPipe:
         sender.send(0)
         threads = []
         for n in range(1, 4):
-            thread = threading.Thread(target=sender.send, args=(n,), daemon=True)
-            thread.start()
+            thread = start(sender.send, n)
             threads.append(thread)
             until(lambda: n == len(sender._pipe.offers))  # noqa: B023 - called here
 
         reader = iter(stream)
 
         assert [0, 1, 2, 3] == [next(reader) for _ in range(4)]
-        for thread in threads:
-            thread.join(20)
+        finish(*threads)
 
     def test_no_reader_overtakes_while_an_element_is_taken(self):
         """
@@ -936,13 +932,11 @@ class TestPipe:
         """
         sender, stream = pipe(1)
         sender.send(0)
-        thread = threading.Thread(target=sender.send, args=(1,), daemon=True)
-        thread.start()
+        thread = start(sender.send, 1)
         until(lambda: sender._pipe.offers)
 
         assert 0 == next(iter(stream))
-        thread.join(20)
-        assert not thread.is_alive()
+        finish(thread)
 
     @pytest.mark.parametrize("capacity", [0, 1])
     @pytest.mark.parametrize("nth", [1, 2, 3])
@@ -1501,10 +1495,7 @@ class TestAbort:
 
         stream = Stream.of(block() if kind == "generator" else Iterator())
         got: list[Any] = []
-        thread = threading.Thread(
-            target=lambda: got.extend(stream.results()), daemon=True
-        )
-        thread.start()
+        thread = start(lambda: got.extend(stream.results()))
         assert inside.wait(60)
         source = stream._cell.next.link[0]
         waiting = merge(stream, Stream.of([])) if how == "merge" else stream
@@ -1521,8 +1512,7 @@ class TestAbort:
         assert not closed.is_set()
 
         go.set()
-        thread.join(20)
-        assert not thread.is_alive()
+        finish(thread)
         assert late == got
         if kind == "generator":
             assert closed.is_set()
