@@ -17,7 +17,6 @@ from conversation_state._wording import format_count, shorten_repr, shorten_text
 from conversation_state.cli._exit import (
     BROKEN,
     RefusedError,
-    escape_controls,
     print_line,
 )
 from conversation_state.cli._inspect import head_data
@@ -29,6 +28,7 @@ from conversation_state.cli._options import (
     format_notes,
     parse_notes,
     print_json,
+    print_result,
     revision_or_label,
     store_command,
 )
@@ -78,14 +78,15 @@ def label(
             f"{which.name} has no label {label!r}; see conversation-state log"
         ) from None
 
-    if as_json:
-        moved_from = {} if remove else {"moved_from": before}
-        print_json({**head_data(head), **moved_from})
-    elif remove:
-        print_line(f"Revision {head.revision} of {head.name} is no longer {label!r}.")
-    else:
-        moved = "" if before in (None, head.revision) else f"; revision {before} was"
-        print_line(f"Revision {head.revision} of {head.name} is now {label!r}{moved}.")
+    moved_from = {} if remove else {"moved_from": before}
+    is_moved = not remove and before not in (None, head.revision)
+    moved = f"; revision {before} was" if is_moved else ""
+    print_result(
+        {**head_data(head), **moved_from},
+        f"Revision {head.revision} of {head.name} is "
+        f"{'no longer' if remove else 'now'} {label!r}{moved}.",
+        as_json=as_json,
+    )
 
 
 @store_command()
@@ -113,13 +114,11 @@ def annotate(
     except ValueError as error:
         raise RefusedError(str(error)) from None
 
-    if as_json:
-        data = {"name": which.name, "revision": which.at, "notes": left}
-        print_json(data)
-        return
-
-    for key, value in left.items():
-        print_line(format_notes({key: value}))
+    print_result(
+        {"name": which.name, "revision": which.at, "notes": left},
+        *[format_notes({key: value}) for key, value in left.items()],
+        as_json=as_json,
+    )
 
 
 @store_command()
@@ -144,13 +143,12 @@ def fork(store: Store, *, name: str, new: str, at: str | None, as_json: bool) ->
     except ValueError as error:
         raise RefusedError(str(error)) from None
 
-    if as_json:
-        print_json(head_data(head))
-    else:
-        print_line(
-            f"Forked {which.name} at revision {which.head.revision} as {new} "
-            f"({format_count(head.length, 'message')})."
-        )
+    print_result(
+        head_data(head),
+        f"Forked {which.name} at revision {which.head.revision} as {new} "
+        f"({format_count(head.length, 'message')}).",
+        as_json=as_json,
+    )
 
 
 @store_command()
@@ -176,22 +174,19 @@ def rollback(store: Store, *, name: str, to: str, as_json: bool) -> None:
     target = store.latest(before.name, at=revision_or_label(before, to))
     # Refused if another program has saved since: it would go back behind that, too.
     head = store.rollback(before.name, target, expecting=before)
-    if as_json:
-        data = {**head_data(head), "was": before.revision, "to": target.revision}
-        print_json(data)
-    elif head.revision == before.revision:
-        print_line(
-            f"{head.name} has the messages of revision {target.revision}; "
-            "nothing to do."
-        )
-    else:
-        print_line(
-            f"{head.name} is at revision {head.revision}, which has the messages "
-            f"of revision {target.revision} again "
-            f"({format_count(head.length, 'message')})."
-        )
-        back = f"{shlex.quote(head.name)} {before.revision}"
-        print_line(f"To go back: conversation-state rollback {back}")
+    messages = format_count(head.length, "message")
+    again = f"which has the messages of revision {target.revision} again ({messages})"
+    back = f"{shlex.quote(head.name)} {before.revision}"
+    lines = [
+        f"{head.name} is at revision {head.revision}, {again}.",
+        f"To go back: conversation-state rollback {back}",
+    ]
+    if head.revision == before.revision:
+        done = f"{head.name} has the messages of revision {target.revision}"
+        lines = [f"{done}; nothing to do."]
+
+    data = {**head_data(head), "was": before.revision, "to": target.revision}
+    print_result(data, *lines, as_json=as_json)
 
 
 # Maintenance
@@ -288,12 +283,9 @@ def erase(
     except ValueError as error:
         raise RefusedError(str(error)) from None
 
-    if as_json:
-        at = receipt.erased_at.isoformat(timespec="milliseconds")
-        print_json({**attrs.asdict(receipt), "erased_at": at})
-    else:
-        for line in _describe_receipt(receipt):
-            click.echo(line)
+    at = receipt.erased_at.isoformat(timespec="milliseconds")
+    data = {**attrs.asdict(receipt), "erased_at": at}
+    print_result(data, *_describe_receipt(receipt), as_json=as_json)
 
 
 def _find_entry(store: Store, state: SavedState, which: str) -> tuple[int, Entry]:
@@ -331,8 +323,8 @@ def _format_question(number: int, entry: Entry, state: SavedState) -> str:
 def _describe_receipt(receipt: Receipt) -> Iterator[str]:
     places = format_count(receipt.rows, "place")
     yield f"Erased in {places}." if receipt.rows else "This was erased before."
-    yield f"  entry    {escape_controls(receipt.entry_id)}"
-    yield f"  reason   {escape_controls(receipt.reason)}"
+    yield f"  entry    {receipt.entry_id}"
+    yield f"  reason   {receipt.reason}"
     yield f"  content  {receipt.content} (digest of the content)"
     yield f"  erased   {receipt.erased_at:%Y-%m-%d %H:%M:%S} UTC"
     if receipt.blobs:
@@ -360,7 +352,8 @@ def delete(store: Store, *, name: str, yes: bool, as_json: bool) -> None:
     revisions = format_count(head.revision, "revision")
     confirm(f"Delete {head.name}, with its {revisions}?", yes=yes)
     store.delete(head.name)
-    if as_json:
-        print_json({"name": head.name, "revisions": head.revision})
-    else:
-        print_line(f"Deleted {head.name}, which had {revisions}.")
+    print_result(
+        {"name": head.name, "revisions": head.revision},
+        f"Deleted {head.name}, which had {revisions}.",
+        as_json=as_json,
+    )

@@ -26,6 +26,7 @@ from conversation_state.cli._exit import (
     escape_controls,
     exit_on_error,
     page_output,
+    print_line,
 )
 
 if TYPE_CHECKING:
@@ -383,6 +384,18 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 # JSON output
+
+
+def print_result(data: object, *lines: str, as_json: bool) -> None:
+    """
+    Print *data* for a program, or *lines* for people.
+    """
+    if as_json:
+        print_json(data)
+        return
+
+    for line in lines:
+        print_line(line)
 
 
 def print_json(data: object) -> None:

@@ -327,9 +327,9 @@ def keep_last(n: int, *, keep_system: bool = True, start_on_user: bool = False) 
     Args:
         n: How many messages, at least 1.
 
-        keep_system: Keep the leading system messages.
+        keep_system: As of `fit`.
 
-        start_on_user: Start on a user's message.
+        start_on_user: As of `fit`.
 
     Raises:
         ValueError:
@@ -361,17 +361,13 @@ def keep_first_and_last(
 
         n: How many of the newest, at least 1.
 
-        keep_system: Keep the leading system messages.
+        keep_system: As of `fit`.
 
-        start_on_user: Start the newest ones on a user's message.
+        start_on_user: As of `fit`, for the newest ones.
 
     Raises:
-        ValueError:
-            If *m* or *n* is too small or no integer.
-
-        InvalidTranscriptError:
-            By the step, if no valid view holds the newest message; `repair`
-            before it helps.
+        ValueError, InvalidTranscriptError:
+            As `keep_last` says.
     """
     first = check_integer("keep_first_and_last", "m", m)
     last = check_integer("keep_first_and_last", "n", n, 1)

@@ -58,10 +58,6 @@ class TrimContext:
     Attributes:
         budget: What the view should fit into; None if there is no limit.
 
-        counter: What counts the tokens of the messages.
-
-        total_tokens: How many tokens the kept messages fill.
-
         failures: What steps could not do, and why; ``()`` if nothing: a summary
             that was not made (`compact`), and each invalid place that messages
             were dropped for (`repair`, `fit`).
