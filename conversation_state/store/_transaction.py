@@ -313,8 +313,8 @@ class Transaction:
 
     core: Core
     block: Any
-    _trusts_memory: bool = attrs.field(default=True, kw_only=True)
-    _reports_damage: bool = attrs.field(default=True, kw_only=True)
+    trusts_memory: bool = attrs.field(default=True, kw_only=True)
+    reports_damage: bool = attrs.field(default=True, kw_only=True)
     tables: Any = attrs.field(init=False)
     url: str = attrs.field(init=False)
     changes: int = attrs.field(init=False)
@@ -335,7 +335,7 @@ class Transaction:
         # not be remembered.
         self.block.__exit__(kind, error, trace)
         if error is not None:
-            if self._reports_damage:
+            if self.reports_damage:
                 DamageReporter(self).__exit__(kind, error, trace)
 
             return
@@ -370,7 +370,7 @@ class Transaction:
         remembered, or not trusted.
         """
         # After a conflict: see `Core.write`.
-        if not self._trusts_memory:
+        if not self.trusts_memory:
             return None
 
         if name in self._learned:
