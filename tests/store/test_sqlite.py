@@ -48,6 +48,12 @@ def url(tmp_path):
     return at(tmp_path)
 
 
+def run_sql(path, statement):
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.close()
+
+
 class TestSqlite(StorePromises):
     def backend(self, folder):
         return SqliteBackend(f"{folder}/chats.db", SqliteOptions())
@@ -245,20 +251,18 @@ class TestErrors:
         assert "secret" not in str(caught.value)
         assert [] == list(tmp_path.iterdir())
 
-    def test_directory(self, tmp_path):
+    @pytest.mark.parametrize(
+        ("make", "why"), [("mkdir", "directory"), ("mkfifo", "a pipe")]
+    )
+    def test_no_file(self, url, tmp_path, make, why):
         """
-        A folder is not a file.
+        What is not a file is reported, and not waited for.
         """
-        with pytest.raises(StoreError, match="directory"):
-            open_store(f"sqlite:///{tmp_path}")
+        if not hasattr(os, make):
+            pytest.skip("this system has no pipes")
 
-    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes")
-    def test_no_file(self, url, tmp_path):
-        """
-        What is not a file at all is not waited for.
-        """
-        os.mkfifo(tmp_path / "chats.db")
-        with pytest.raises(StoreError, match="a pipe"):
+        getattr(os, make)(tmp_path / "chats.db")
+        with pytest.raises(StoreError, match=why):
             open_store(url)
 
     def test_linked(self, url, tmp_path):
@@ -277,30 +281,27 @@ class TestErrors:
         with pytest.raises(StoreError, match="can't be opened"):
             open_store(f"sqlite:///{tmp_path}/loop.db")
 
-    @pytest.mark.parametrize("text", [b"Dear diary, " * 1_000, b"x"])
-    def test_no_database(self, url, tmp_path, text):
+    @pytest.mark.parametrize(
+        ("change", "why"),
+        [
+            (lambda path: path.write_bytes(b"Dear diary, " * 1_000), "no SQLite datab"),
+            (lambda path: path.write_bytes(b"x"), "no SQLite database"),
+            (lambda path: run_sql(path, "PRAGMA user_version = 1000"), "1000.*upgrade"),
+        ],
+        ids=["a text", "one byte", "newer"],
+    )
+    def test_left_as_it_is(self, url, tmp_path, change, why):
         """
-        A file that is not a database is left as it is.
+        A file that is not a database, or a newer version's, is left as it is.
         """
-        (tmp_path / "chats.db").write_bytes(text)
-        with pytest.raises(StoreError, match="no SQLite database"):
-            open_store(url)
-
-        assert text == (tmp_path / "chats.db").read_bytes()
-
-    def test_newer_schema(self, url, tmp_path):
-        """
-        A newer version's file asks for that version, and is left as it is.
-        """
+        path = tmp_path / "chats.db"
         open_store(url).close()
-        connection = sqlite3.connect(tmp_path / "chats.db")
-        connection.execute("PRAGMA user_version = 1000")
-        connection.close()
-        before = (tmp_path / "chats.db").read_bytes()
-        with pytest.raises(StoreError, match=r"schema 1000.*upgrade"):
+        change(path)
+        before = path.read_bytes()
+        with pytest.raises(StoreError, match=why):
             open_store(url)
 
-        assert before == (tmp_path / "chats.db").read_bytes()
+        assert before == path.read_bytes()
 
     def test_damaged(self, url, tmp_path):
         """
@@ -335,21 +336,19 @@ class TestErrors:
             other.close()
             store.save("chat", CHAT.add_user_prompt("and?"))
 
-    @pytest.mark.parametrize("given", [None, 7, b"chats.db"])
-    def test_types(self, given):
+    @pytest.mark.parametrize(
+        ("given", "options", "why"),
+        [
+            *((given, {}, "sqlite:///") for given in (None, 7, b"chats.db")),
+            *(("memory:", {"remembered": n}, "remembered") for n in (None, "7", 1.5)),
+        ],
+    )
+    def test_types(self, given, options, why):
         """
-        An address is a text or a path.
+        An address is a text or a path; how many names are remembered is a number.
         """
-        with pytest.raises(TypeError, match="sqlite:///"):
-            open_store(given)
-
-    @pytest.mark.parametrize("given", [None, "7", 1.5, True])
-    def test_remembered(self, given):
-        """
-        How many names are remembered is a number.
-        """
-        with pytest.raises(TypeError, match="remembered"):
-            open_store("memory:", remembered=given)
+        with pytest.raises(TypeError, match=why):
+            open_store(given, **options)
 
 
 class TestMigration:
