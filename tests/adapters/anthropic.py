@@ -217,11 +217,11 @@ def answer(*blocks, **fields):
     return {"role": "assistant", "content": list(blocks), **fields}
 
 
-def system(*blocks):
+def system(*blocks, **fields):
     """
     A system message in JSON, in the middle of a conversation.
     """
-    return {"role": "system", "content": list(blocks)}
+    return {"role": "system", "content": list(blocks), **fields}
 
 
 def text(words, **fields):

@@ -41,6 +41,7 @@ from tests.adapters.anthropic import (
     user,
 )
 from tests.adapters.contract import as_json
+from tests.adapters.helpers import table
 
 
 def dumped(*given, **options):
@@ -71,6 +72,13 @@ def block(part, role="user"):
     return (found or [None])[0], [what for _, what in lost]
 
 
+def spoken(role, words):
+    """
+    A message in JSON whose content is a text.
+    """
+    return {"role": role, "content": words}
+
+
 def asks(call_id="toolu_1", **fields):
     """
     An assistant's message that calls a tool.
@@ -85,83 +93,204 @@ def answers(call_id="toolu_1", content="ok", **fields):
     return ToolMessage(content, tool_call_id=call_id, **fields)
 
 
-class TestSystem:
-    def test_on_top(self):
-        """
-        In front of all others, as a text if it is one.
-        """
-        payload, _ = dumped(SystemMessage("a"), UserMessage("b"))
+POSITION = "position"
+LINK = {"type": "image", "source": {"type": "url", "url": "https://x"}}
 
-        assert {
-            "system": "a",
-            "messages": [{"role": "user", "content": "b"}],
-        } == payload
 
-    def test_several(self):
+class TestTurns:
+    @table(
+        "given, payload, lost",
+        {
+            "a system message in front is a text if it is one": (
+                [SystemMessage("a"), UserMessage("b")],
+                {"system": "a", "messages": [spoken("user", "b")]},
+                [],
+            ),
+            "several in front are blocks of one": (
+                [SystemMessage("a"), SystemMessage([TextPart("b")]), UserMessage("c")],
+                {"system": [text("a"), text("b")], "messages": [spoken("user", "c")]},
+                [],
+            ),
+            "between a user and an answer, and at the end, it stays where it is": (
+                [
+                    *(UserMessage("a"), SystemMessage("b"), AssistantMessage("c")),
+                    *(answers(), SystemMessage("d"), SystemMessage("e")),
+                ],
+                {
+                    "messages": [
+                        spoken("user", "a"),
+                        spoken("system", "b"),
+                        spoken("assistant", "c"),
+                        user(result()),
+                        system(text("d"), text("e")),
+                    ]
+                },
+                [],
+            ),
+            "between a user's messages, or a call and its result, it has to wait": (
+                [
+                    *(asks(), SystemMessage("a"), answers(), SystemMessage("b")),
+                    *(UserMessage("c"), AssistantMessage("d")),
+                ],
+                {
+                    "messages": [
+                        answer(call()),
+                        user(result(), text("c")),
+                        system(text("a"), text("b")),
+                        spoken("assistant", "d"),
+                    ]
+                },
+                [("messages[1]", POSITION), ("messages[3]", POSITION)],
+            ),
+            "after an answer it has no place but on top": (
+                [
+                    *(SystemMessage("a"), UserMessage("b")),
+                    *(AssistantMessage("c"), SystemMessage("d")),
+                ],
+                {
+                    "system": [text("a"), text("d")],
+                    "messages": [spoken("user", "b"), spoken("assistant", "c")],
+                },
+                [("messages[3]", POSITION)],
+            ),
+            "a message of which nothing is left is no place to stand behind": (
+                [
+                    UserMessage([AudioPart(data=b"x")]),
+                    *(SystemMessage("a"), AssistantMessage("b")),
+                ],
+                {"system": "a", "messages": [spoken("assistant", "b")]},
+                [("messages[0].parts[0]", "audio")],
+            ),
+            "results and the user's message after them are one message": (
+                [
+                    AssistantMessage(
+                        tool_calls=[ToolCall("toolu_1", "f"), ToolCall("toolu_2", "f")]
+                    ),
+                    *(answers(), answers("toolu_2"), UserMessage("a")),
+                ],
+                {
+                    "messages": [
+                        answer(call(), call("toolu_2")),
+                        user(result(), result("toolu_2"), text("a")),
+                    ]
+                },
+                [],
+            ),
+            "a user's message before the results stands behind them": (
+                [asks(), UserMessage("a"), answers()],
+                {"messages": [answer(call()), user(result(), text("a"))]},
+                [("messages[2]", POSITION)],
+            ),
+            "neighbours of one role are one message, as the provider makes them": (
+                [
+                    *(UserMessage("a"), UserMessage([TextPart("b")])),
+                    AssistantMessage("c"),
+                    AssistantMessage("d", tool_calls=[ToolCall("toolu_1", "f")]),
+                ],
+                {
+                    "messages": [
+                        user(text("a"), text("b")),
+                        answer(text("c"), text("d"), call()),
+                    ]
+                },
+                [],
+            ),
+            "nothing that is empty is sent": (
+                [
+                    *(UserMessage(""), UserMessage([]), AssistantMessage("")),
+                    *(SystemMessage(""), UserMessage([TextPart("")])),
+                    AssistantMessage(
+                        [TextPart("", index=0)], tool_calls=[ToolCall("c", "f")]
+                    ),
+                    answers("c", [TextPart("")]),
+                ],
+                {"messages": [answer(call("c")), user(result("c", []))]},
+                [
+                    *[(f"messages[{at}]", "content") for at in range(4)],
+                    *[(f"messages[{at}].parts[0]", "text") for at in (4, 5, 6)],
+                ],
+            ),
+            "white space is sent beside other text, and refused without": (
+                [
+                    UserMessage(" \n"),
+                    AssistantMessage([TextPart("\n"), TextPart("a")]),
+                    UserMessage([TextPart("\t"), ImagePart(url="https://x")]),
+                    *(SystemMessage("\n"), AssistantMessage(" ")),
+                ],
+                {"messages": [answer(text("\n"), text("a")), user(LINK)]},
+                [
+                    ("messages[0].content", "text"),
+                    ("messages[2].parts[0]", "text"),
+                    ("messages[3].content", "text"),
+                    ("messages[4].content", "text"),
+                ],
+            ),
+            "what is not sent separates nothing": (
+                [
+                    *(UserMessage("a"), AssistantMessage(" ")),
+                    *(SystemMessage("s"), UserMessage("b")),
+                ],
+                {
+                    "messages": [
+                        user(text("a"), text("b")),
+                        spoken("system", "s"),
+                    ]
+                },
+                [("messages[1].content", "text"), ("messages[2]", POSITION)],
+            ),
+            "what is lost is listed in the order of the messages": (
+                [
+                    *(asks(), SystemMessage("s")),
+                    *(UserMessage("a", name="ann"), AssistantMessage("b")),
+                ],
+                {
+                    "messages": [
+                        *(answer(call()), spoken("user", "a")),
+                        *(spoken("system", "s"), spoken("assistant", "b")),
+                    ]
+                },
+                [("messages[1]", POSITION), ("messages[2]", "name")],
+            ),
+            "system content on top is no message: its fields are lost": (
+                load(
+                    [user(text("a")), system(text("b")) | {"x": 1}, answer(text("c"))]
+                )[1:],
+                {"system": [text("b")], "messages": [answer(text("c"))]},
+                [("messages[0]", "x")],
+            ),
+            "of different values of a field in neighbours the first one stands": (
+                [
+                    message
+                    for fields in ({"x": 1}, {"x": 1, "y": 2}, {"x": 3})
+                    for message in load([user(text("a")) | fields])
+                ],
+                {"messages": [user(*[text("a")] * 3) | {"x": 1, "y": 2}]},
+                [("messages[2]", "x")],
+            ),
+        },
+    )
+    def test_turns(self, given, payload, lost):
         """
-        Several in front are blocks of one.
+        Messages are these turns, and this is lost of them.
         """
-        payload, lost = dumped(
-            SystemMessage("a"), SystemMessage([TextPart("b")]), UserMessage("c")
-        )
+        assert (payload, lost) == dumped(*given)
+        assert payload["messages"] == sent(*load(payload["messages"]))
 
-        assert [text("a"), text("b")] == payload["system"]
-        assert [] == lost
+    def test_all_on_top(self):
+        """
+        For models that take no system message in the middle.
+        """
+        given = [
+            *(UserMessage("a"), SystemMessage("b"), AssistantMessage("c")),
+            *(UserMessage("d"), SystemMessage("e")),
+        ]
+        payload, lost = dumped(*given, system_on_top=True)
 
-    def test_in_the_middle(self):
-        """
-        Between a user and an answer, and at the end, it stays where it is.
-        """
-        assert [
-            {"role": "user", "content": "a"},
-            {"role": "system", "content": "b"},
-            {"role": "assistant", "content": "c"},
-            user(result()),
-            system(text("d"), text("e")),
-        ] == sent(
-            UserMessage("a"),
-            SystemMessage("b"),
-            AssistantMessage("c"),
-            answers(),
-            SystemMessage("d"),
-            SystemMessage("e"),
-        )
-
-    def test_moved_behind(self):
-        """
-        Nothing stands between a user's messages, and between calls and results: it
-        waits for the answer, and is listed as moved.
-        """
-        payload, lost = dumped(
-            asks(),
-            SystemMessage("a"),
-            answers(),
-            SystemMessage("b"),
-            UserMessage("c"),
-            AssistantMessage("d"),
-        )
-
-        assert [
-            answer(call()),
-            user(result(), text("c")),
-            system(text("a"), text("b")),
-            {"role": "assistant", "content": "d"},
-        ] == payload["messages"]
-        assert [("messages[1]", "position"), ("messages[3]", "position")] == lost
-
-    def test_moved_on_top(self):
-        """
-        After an answer it has no place but on top.
-        """
-        payload, lost = dumped(
-            SystemMessage("a"),
-            UserMessage("b"),
-            AssistantMessage("c"),
-            SystemMessage("d"),
-        )
-
-        assert [text("a"), text("d")] == payload["system"]
-        assert [("messages[3]", "position")] == lost
+        assert [text("b"), text("e")] == payload["system"]
+        assert ["user", "assistant", "user"] == [
+            message["role"] for message in payload["messages"]
+        ]
+        assert [("messages[1]", POSITION), ("messages[4]", POSITION)] == lost
 
     @pytest.mark.parametrize(
         "kind", ["server_tool_use", "mcp_tool_use", "web_search_tool_result"]
@@ -174,114 +303,6 @@ class TestSystem:
         history = [user(text("a")), answer({"type": kind}), system(text("b"))]
 
         assert history == sent(*load(history))
-
-    def test_after_nothing(self):
-        """
-        A message of which nothing is left is not a place to stand behind.
-        """
-        sound = UserMessage([AudioPart(data=b"x")])
-        payload, lost = dumped(sound, SystemMessage("a"), AssistantMessage("b"))
-
-        assert "a" == payload["system"]
-        assert [{"role": "assistant", "content": "b"}] == payload["messages"]
-        assert [("messages[0].parts[0]", "audio")] == lost
-
-    def test_further_fields_on_top(self):
-        """
-        System content on top is not a message, so that its fields are lost.
-        """
-        history = [user(text("a")), system(text("b")) | {"x": 1}, answer(text("c"))]
-        payload, lost = dumped(*load(history)[1:])
-
-        assert {"system": [text("b")], "messages": [answer(text("c"))]} == payload
-        assert [("messages[0]", "x")] == lost
-
-    def test_all_on_top(self):
-        """
-        For models that take none in the middle.
-        """
-        given = [
-            UserMessage("a"),
-            SystemMessage("b"),
-            AssistantMessage("c"),
-            UserMessage("d"),
-            SystemMessage("e"),
-        ]
-        payload, lost = dumped(*given, system_on_top=True)
-
-        assert [text("b"), text("e")] == payload["system"]
-        assert ["user", "assistant", "user"] == [
-            message["role"] for message in payload["messages"]
-        ]
-        assert [("messages[1]", "position"), ("messages[4]", "position")] == lost
-
-    def test_nothing(self):
-        """
-        Missing content is not sent, and empty content neither.
-        """
-        assert "system" not in dumped(UserMessage("a"))[0]
-        assert ({"messages": []}, [("messages[0]", "content")]) == dumped(
-            SystemMessage("")
-        )
-
-
-class TestTurns:
-    def test_results_and_what_follows(self):
-        """
-        Results, and the user's message after them, are one message.
-        """
-        assert [
-            answer(call(), call("toolu_2")),
-            user(result(), result("toolu_2"), text("a")),
-        ] == sent(
-            AssistantMessage(
-                tool_calls=[ToolCall("toolu_1", "f"), ToolCall("toolu_2", "f")]
-            ),
-            answers(),
-            answers("toolu_2"),
-            UserMessage("a"),
-        )
-
-    def test_results_first(self):
-        """
-        A user's message before the results stands behind them, and is listed as moved.
-        """
-        payload, lost = dumped(asks(), UserMessage("a"), answers())
-
-        assert user(result(), text("a")) == payload["messages"][1]
-        assert [("messages[2]", "position")] == lost
-
-    def test_neighbours(self):
-        """
-        Neighbours of one role are one message, as the provider makes them.
-        """
-        history = sent(
-            UserMessage("a"),
-            UserMessage([TextPart("b")]),
-            AssistantMessage("c"),
-            AssistantMessage("d", tool_calls=[ToolCall("toolu_1", "f")]),
-        )
-
-        assert [
-            user(text("a"), text("b")),
-            answer(text("c"), text("d"), call()),
-        ] == history
-        assert history == sent(*load(history))
-
-    def test_further_fields_of_neighbours(self):
-        """
-        A field that neighbours have with different values is lost, but for the
-        first one's.
-        """
-        messages = [
-            message
-            for fields in ({"x": 1}, {"x": 1, "y": 2}, {"x": 3})
-            for message in load([user(text("a")) | fields])
-        ]
-        payload, lost = dumped(*messages)
-
-        assert [user(*[text("a")] * 3) | {"x": 1, "y": 2}] == payload["messages"]
-        assert [("messages[2]", "x")] == lost
 
     def test_order(self):
         """
@@ -320,78 +341,6 @@ class TestTurns:
             one.get("text", one.get("id")) for one in raw["content"]
         ]
 
-    def test_empty(self):
-        """
-        Nothing that is empty is sent, and all of it is listed.
-        """
-        payload, lost = dumped(
-            UserMessage(""),
-            UserMessage([]),
-            AssistantMessage(""),
-            UserMessage([TextPart("")]),
-            AssistantMessage([TextPart("", index=0)], tool_calls=[ToolCall("c", "f")]),
-            answers("c", [TextPart("")]),
-        )
-
-        assert [answer(call("c")), user(result("c", []))] == payload["messages"]
-        assert [
-            ("messages[0]", "content"),
-            ("messages[1]", "content"),
-            ("messages[2]", "content"),
-            ("messages[3].parts[0]", "text"),
-            ("messages[4].parts[0]", "text"),
-            ("messages[5].parts[0]", "text"),
-        ] == lost
-
-    def test_white_space(self):
-        """
-        White space is sent beside other text, and refused without.
-        """
-        payload, lost = dumped(
-            UserMessage(" \n"),
-            AssistantMessage([TextPart("\n"), TextPart("a")]),
-            UserMessage([TextPart("\t"), ImagePart(url="https://x")]),
-            SystemMessage("\n"),
-            AssistantMessage(" "),
-        )
-
-        assert ["assistant", "user"] == [one["role"] for one in payload["messages"]]
-        assert [text("\n"), text("a")] == payload["messages"][0]["content"]
-        assert ["image"] == [one["type"] for one in payload["messages"][1]["content"]]
-        assert [
-            ("messages[0].content", "text"),
-            ("messages[2].parts[0]", "text"),
-            ("messages[3].content", "text"),
-            ("messages[4].content", "text"),
-        ] == lost
-
-    def test_nothing_in_between(self):
-        """
-        What is not sent separates nothing.
-        """
-        assert [
-            user(text("a"), text("b")),
-            {"role": "system", "content": "s"},
-        ] == dumped(
-            UserMessage("a"),
-            AssistantMessage(" "),
-            SystemMessage("s"),
-            UserMessage("b"),
-        )[0]["messages"]
-
-    def test_lost_in_order(self):
-        """
-        What is lost is listed in the order of the messages.
-        """
-        _, lost = dumped(
-            asks(),
-            SystemMessage("s"),
-            UserMessage("a", name="ann"),
-            AssistantMessage("b"),
-        )
-
-        assert [("messages[1]", "position"), ("messages[2]", "name")] == lost
-
     @given(st.lists(messages(), max_size=6))
     def test_stable(self, given):
         """
@@ -412,13 +361,13 @@ class TestTurns:
         message stands between a user and an answer.
         """
         payload = dump(given).payload
-        spoken = [
+        known = [
             message
             for message in payload["messages"]
             if message["role"] in {"assistant", "system", "user"}
         ]
 
-        for message in spoken:
+        for message in known:
             content = message["content"]
             blocks = [text(content)] if isinstance(content, str) else content
             kinds = [block["type"] for block in blocks]
