@@ -285,6 +285,21 @@ class TestContent:
                 [start(), begin(THOUGHT), begin(SEARCH, 1), last(), END],
                 [THOUGHT, SEARCH],
             ),
+            "what such a server sends before the next block": (
+                [
+                    *(start(), begin(THOUGHT), delta("thinking", thinking="hm")),
+                    *(delta("signature", signature="x"), begin(text(""), 1)),
+                    *(more("a", 1), delta("citations", 1, citation={"url": "y"})),
+                    *(begin(call(caller={"type": "direct"}), 2), given("{}", 2)),
+                    *(begin(text(""), 3), more("b", 3), last(), END),
+                ],
+                [
+                    {"type": "thinking", "thinking": "hm", "signature": "x"},
+                    text("a", citations=[{"url": "y"}]),
+                    call(caller={"type": "direct"}),
+                    text("b"),
+                ],
+            ),
             "a thought that comes at once": (
                 block({"type": "thinking", "thinking": "hm", "signature": "x"}),
                 {"type": "thinking", "thinking": "hm", "signature": "x"},

@@ -113,6 +113,7 @@ class AnthropicStream:
     def __init__(self) -> None:
         self.template = PieceTemplate()
         self._open_blocks: dict[int, StreamBlock] = {}
+        self._latest: StreamBlock | None = None
         self._next = 0
         self._finish_reason = ""
         self._model = ""
@@ -278,6 +279,7 @@ class AnthropicStream:
             name = model.get("model") if is_map(model) else None
             self._model = mended(name) if isinstance(name, str) else self._model
 
+        chunks += self._flush_latest()
         opened = self._open_block(at, kind)
         before = len(block.reading.mended)
         chunks += opened.start(block)
@@ -298,8 +300,13 @@ class AnthropicStream:
         # Every block has an index of its own, even if the server starts again at 0.
         index = max(at, self._next)
         self._next = min(index, _MAX_INDEX - 1) + 1
-        block = self._open_blocks[at] = StreamBlock(kind, index)
+        block = self._open_blocks[at] = self._latest = StreamBlock(kind, index)
         return block
+
+    def _flush_latest(self) -> list[AssistantMessage]:
+        # Some servers leave out the ends of blocks. What belongs to a block has to come
+        # before chunks of another one, or else it would be a part of its own.
+        return [] if self._latest is None else self._latest.flush()
 
     def _read_delta(self, event: ObjectReader) -> list[AssistantMessage]:
         at = self._get_block_index(event)
@@ -307,6 +314,7 @@ class AnthropicStream:
         if at < 0 or delta is None:
             return []
 
+        chunks: list[AssistantMessage] = []
         block = self._open_blocks.get(at)
         if block is None:
             kind = delta.raw.get("type")
@@ -315,9 +323,10 @@ class AnthropicStream:
                 event.reading.problem(event.path, what)
                 return []
 
+            chunks = self._flush_latest()
             block = self._open_block(at, _UNOPENED[kind])
 
-        chunks = block.read(delta)
+        chunks += block.read(delta)
         self._note_mended(block, delta, 0)
         return chunks
 
@@ -326,7 +335,13 @@ class AnthropicStream:
         if block is None:
             return []
 
-        chunks = block.end(is_broken=is_broken)
+        chunks: list[AssistantMessage] = []
+        if block is self._latest:
+            self._latest = None
+        else:
+            chunks = self._flush_latest()
+
+        chunks += block.end(is_broken=is_broken)
         if block.cut.is_mended:
             field = block.pieces.field if block.pieces else "input"
             self._mended.append(f"content[{block.index}].{field}")

@@ -7,7 +7,7 @@ response is (`_blocks`), and brings what the pieces did not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -105,8 +105,8 @@ class StreamBlock:
         # The block so far, without what is given in pieces.
         self._raw: dict[str, Any] = {"type": kind, **_FRESH.get(kind, {})}
         self._path = "$"
-        # Whether a piece was given, and the arguments of a call without any.
-        self._is_given = False
+        # Whether a piece was given, and a signature; a call's arguments without pieces.
+        self._is_given = self._is_signed = False
         self._arguments = ""
         # Joined at the end: a text that grows is copied with each piece.
         self._input: list[str] = []
@@ -130,6 +130,7 @@ class StreamBlock:
             self._raw["input"] = block.raw.get("input") or {}
             call = read_call(node, self.index)
             self._arguments = call.arguments
+            self._raw = {"type": self._kind}
             return [AssistantMessage(tool_calls=(attrs.evolve(call, arguments=""),))]
 
         if self._kind == "thinking":
@@ -152,8 +153,9 @@ class StreamBlock:
     def _make_chunk(
         self, piece: str, signature: str = "", metadata: Any = EMPTY_MAP
     ) -> AssistantMessage:
-        self._is_given = True
         index = self.index
+        # An empty text is a part, too; an empty piece of arguments is nothing.
+        self._is_given = self._is_given or bool(piece) or self._kind != "tool_use"
         if self._kind == "tool_use":
             call = ToolCall("", "", piece, index=index, metadata=metadata)
             return AssistantMessage(tool_calls=(call,))
@@ -225,33 +227,32 @@ class StreamBlock:
 
         return found
 
+    def flush(self) -> list[AssistantMessage]:
+        """
+        What is known beside the pieces, before the pieces of another block come.
+        """
+        if self.pieces is None:
+            return []
+
+        signature, metadata = self._take_rest(is_whole=False)
+        if not (signature or metadata):
+            return []
+
+        return [self._make_chunk("", signature, metadata)]
+
     def end(self, *, is_broken: bool) -> list[AssistantMessage]:
         """
         The last chunks; *is_broken* says whether the block did not come to its end.
         """
         rest = self.cut.rest()
-        node = ObjectReader(DocumentReader(), self._raw, self._path)
-        # Deltas that no field of a block takes are kept with it.
-        if self._deltas:
-            node.notes["deltas"] = self._deltas
-
         if self.pieces is None:
-            return self._end_whole(node, rest, is_broken=is_broken)
+            return self._end_whole(rest, is_broken=is_broken)
 
-        signature = ""
-        if self._kind == "tool_use":
-            metadata = node.metadata(SOURCE)
-            # A call whose input is to come begins with {}; any other input is whole.
-            if not (self._is_given or rest or (is_broken and self._arguments == "{}")):
-                rest = self._arguments
-        else:
-            part: Any = read_part(node, "assistant")
-            signature, metadata = getattr(part, "signature", ""), part.metadata
-            # Whether a thought that breaks off would have been signed is unknown.
-            if self._kind == "thinking" and is_broken and not signature:
-                del node.notes["signed"], node.keys["signature"]
-                metadata = node.metadata(SOURCE)
+        # A call whose input is to come begins with {}; any other input is whole.
+        if not (self._is_given or rest or (is_broken and self._arguments == "{}")):
+            rest = self._arguments
 
+        signature, metadata = self._take_rest(is_whole=not is_broken)
         if not (
             rest or signature or metadata or (not self._is_given and not is_broken)
         ):
@@ -259,9 +260,36 @@ class StreamBlock:
 
         return [self._make_chunk(rest, signature, metadata)]
 
-    def _end_whole(
-        self, node: ObjectReader, rest: str, *, is_broken: bool
-    ) -> list[AssistantMessage]:
+    def _take_rest(self, *, is_whole: bool) -> tuple[str, Mapping[str, Any]]:
+        """
+        The signature, and the metadata with all but the pieces, which are given once.
+        """
+        node = self._make_node()
+        self._raw = {"type": self._kind, **_FRESH.get(self._kind, {})}
+        self._deltas = []
+        if self._kind == "tool_use":
+            return "", node.metadata(SOURCE)
+
+        part: Any = read_part(node, "assistant")
+        signature: str = getattr(part, "signature", "")
+        is_signed, self._is_signed = self._is_signed, self._is_signed or bool(signature)
+        # Whether a thought that breaks off, or goes on, would be signed is unknown.
+        if self._kind == "thinking" and not signature and (is_signed or not is_whole):
+            del node.notes["signed"], node.keys["signature"]
+            return "", node.metadata(SOURCE)
+
+        return signature, part.metadata
+
+    def _make_node(self) -> ObjectReader:
+        node = ObjectReader(DocumentReader(), self._raw, self._path)
+        # Deltas that no field of a block takes are kept with it.
+        if self._deltas:
+            node.notes["deltas"] = self._deltas
+
+        return node
+
+    def _end_whole(self, rest: str, *, is_broken: bool) -> list[AssistantMessage]:
+        node = self._make_node()
         self._raw |= {key: "".join(pieces) for key, pieces in self._texts.items()}
         given = "".join([*self._input, rest])
         if is_broken:
