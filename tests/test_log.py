@@ -405,13 +405,13 @@ class TestIsSharedStartOf:
     @pytest.mark.parametrize("size", [32, 33, 64, 65])
     def test_of_a_copy(self, make, size):
         """
-        Not of a log that was made of other objects, even where the last ones are the
-        same.
+        Not of a log that was made of other objects, even where the first or the last
+        ones are the same.
         """
-        first, last = [[n] for n in range(size - 1)], object()
-        log = make([*first, last])
+        first, *middle, last = items = [[n] for n in range(size)]
+        copied = copy.deepcopy(middle)
 
-        assert not log.is_shared_start_of(make([*copy.deepcopy(first), last]))
+        assert not make(items).is_shared_start_of(make([first, *copied, last]))
 
 
 class TestFold:
