@@ -46,19 +46,6 @@ class TestSwap:
     `Cell.aswap`.
     """
 
-    async def test_gives_the_new_value(self):
-        """
-        What the awaited function made of the current value is the value.
-        """
-        cell = Cell(1)
-
-        async def slowly(n):
-            await anyio.lowlevel.checkpoint()
-            return n + 1
-
-        assert 2 == await cell.aswap(slowly)
-        assert 2 == cell.value
-
     async def test_loses_nothing(self):
         """
         Tasks that wait while they add, and threads, lose no message and no
@@ -159,19 +146,6 @@ class TestSwap:
 
         value = cell.value
         assert value + 1 == cell.swap(one_more)
-
-    async def test_a_function_may_change_the_cell_once(self):
-        """
-        It is called again, and gets through.
-        """
-        cell = Cell(0)
-
-        async def function(n):
-            if n < 3:
-                cell.swap(one_more)
-            return n + 10
-
-        assert 13 == await cell.aswap(function)
 
     async def test_gives_way_for_a_while(self):
         """
