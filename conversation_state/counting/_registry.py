@@ -8,6 +8,8 @@ too.
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -84,23 +86,16 @@ def _find_model(snapshot: DataSnapshot, model: str) -> FoundModel | None:
         asked.append((name, provider))
 
     for ref, provider_id in asked:
-        try:
+        with suppress(LookupError):
             return snapshot.find_provider_model(ref, None, provider_id, None)
-        except LookupError:
-            continue
 
     return None
 
 
 def _split_provider(model: str) -> tuple[str, str]:
-    """
-    The provider at the beginning of a model's name, and the rest.
-
-    >>> _split_provider("groq:openai/gpt-oss-20b"), _split_provider("gpt-4o")
-    (('groq', 'openai/gpt-oss-20b'), ('', 'gpt-4o'))
-    """
-    ends = [at for at in (model.find(":"), model.find("/")) if at > 0]
-    return (model[: min(ends)], model[min(ends) + 1 :]) if ends else ("", model)
+    # The first of the two signs: "groq:openai/gpt-oss-20b" is of groq.
+    provider, *rest = re.split("[:/]", model, maxsplit=1)
+    return (provider, rest[0]) if provider and rest else ("", model)
 
 
 def _find_similar(snapshot: DataSnapshot, model: str) -> tuple[str, ...]:
