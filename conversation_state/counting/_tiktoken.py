@@ -95,60 +95,44 @@ def _load_counter(file: VocabularyFile) -> EncodingCounter:
     return EncodingCounter(file)  # type: ignore[arg-type]  # taken for a tuple only
 
 
-class VocabularyDefinition(NamedTuple):
-    """
-    What tiktoken defines of a vocabulary, without having read it.
-    """
-
-    url: str
-    digest: str
-    fields: dict[str, Any]
-
-
 # Vocabularies, as large as a dozen megabytes each.
 @lru_cache(maxsize=8)
 def _read_vocabulary(file: VocabularyFile) -> Encoding:
     from tiktoken import Encoding  # noqa: PLC0415 - an extra
 
-    definition = _read_definition(file.name)
+    url, expected, fields = _read_definition(file.name)
     try:
         data = Path(file.path).read_bytes()
     except FileNotFoundError:
-        raise MissingVocabularyError(file.name, definition.url, (file.path,)) from None
+        raise MissingVocabularyError(file.name, url, (file.path,)) from None
 
     digest = sha256(data).hexdigest()
-    if digest != definition.digest:
+    if digest != expected:
         msg = (
             f"{file.path} is not the vocabulary {file.name}: its SHA-256 is {digest} "
-            f"and should be {definition.digest}. Download {definition.url} again; for "
-            "a vocabulary of your own use by_encoding"
+            f"and should be {expected}. Download {url} again; for a vocabulary of your "
+            "own use by_encoding"
         )
         raise ValueError(msg)
 
     # The digest shows that each line is a token and its rank.
     lines = map(bytes.split, filter(None, data.splitlines()))
     ranks = {b64decode(token): int(rank) for token, rank in lines}
-    return Encoding(**{**definition.fields, "mergeable_ranks": ranks})
+    return Encoding(**{**fields, "mergeable_ranks": ranks})
 
 
 def _load_definitions() -> ModuleType:
-    try:
-        spec = find_spec("tiktoken_ext.openai_public")
-        if spec is None or spec.loader is None:
-            raise ModuleNotFoundError
-
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-    except ImportError:
-        raise MissingExtraError("by_tiktoken", "tiktoken") from None
-
+    spec: Any = find_spec("tiktoken_ext.openai_public")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
 @lru_cache(maxsize=32)
-def _read_definition(name: str) -> VocabularyDefinition:
+def _read_definition(name: str) -> tuple[str, str, dict[str, Any]]:
     """
-    What tiktoken defines for an encoding: its file, its pattern, special tokens.
+    What tiktoken defines for an encoding: the URL and the digest of its file, and its
+    fields without what is in the file.
     """
     module = _load_definitions()
     asked: list[tuple[str, str]] = []
@@ -163,7 +147,7 @@ def _read_definition(name: str) -> VocabularyDefinition:
     module.load_tiktoken_bpe = load  # type: ignore[attr-defined]
     fields = module.ENCODING_CONSTRUCTORS[name]()
     ((url, digest),) = asked
-    return VocabularyDefinition(url, digest, fields)
+    return url, digest, fields
 
 
 # The same vocabulary. tiktoken's definition of gpt2 reads two files of an older kind,
@@ -196,8 +180,15 @@ def _find_vocabulary(model: str) -> str:
 
 
 def _find_file(name: str, files: str | os.PathLike[str] | None) -> Path:
-    url = _read_definition(name).url
-    given = Path(_find_cache() if files is None else files).absolute()
+    url, *_ = _read_definition(name)
+    # The variables and the folder are those of `tiktoken.load.read_file_cached`, in its
+    # order.
+    cache = (
+        os.environ.get("TIKTOKEN_CACHE_DIR")
+        or os.environ.get("DATA_GYM_CACHE_DIR")
+        or Path(tempfile.gettempdir()) / "data-gym-cache"
+    )
+    given = Path(cache if files is None else files).absolute()
     places = (given,)
     if files is None or given.is_dir():
         # Its cache names files by the digest of their URL.
@@ -209,14 +200,3 @@ def _find_file(name: str, files: str | os.PathLike[str] | None) -> Path:
             return place
 
     raise MissingVocabularyError(name, url, tuple(map(str, places)))
-
-
-def _find_cache() -> str:
-    # The variables and the folder are those of `tiktoken.load.read_file_cached`, in its
-    # order.
-    for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
-        folder = os.environ.get(variable)
-        if folder:
-            return folder
-
-    return str(Path(tempfile.gettempdir()) / "data-gym-cache")
