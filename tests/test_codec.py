@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 
 import attrs
+import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -101,15 +102,29 @@ values = st.one_of(
 
 def wrong(data: Any, **options: Any) -> list[str]:
     """
-    The problems of *data*, which is bytes, or JSON values.
+    The problems of *data*, bytes or JSON values: the same whichever way it is read.
     """
-    read = (
-        decode if isinstance(data, (bytes, bytearray, memoryview, str)) else from_data
-    )
+    is_encoded = isinstance(data, (bytes, bytearray, memoryview, str))
     with pytest.raises(DecodeError) as caught:
-        read(data, **options)
+        (decode if is_encoded else from_data)(data, **options)
+
+    if not is_encoded and is_json(data):
+        with pytest.raises(DecodeError) as again:
+            decode(json.dumps(data), **options)
+
+        assert caught.value.problems == again.value.problems
 
     return [str(problem) for problem in caught.value.problems]
+
+
+def is_json(data: Any) -> bool:
+    """
+    Whether *data* is the same after it was written as JSON and read.
+    """
+    try:
+        return repr(orjson.loads(orjson.dumps(data))) == repr(data)
+    except TypeError:  # what orjson raises for all that JSON can't represent
+        return False
 
 
 def document(kind: str, **fields: Any) -> dict[str, Any]:
@@ -729,6 +744,7 @@ class TestProblems:
             ({"init_ledger_len": 3}, "$.init_ledger_len: is 3; expected 0 to 2"),
             ({"entry_ids": ["a"]}, "$.entry_ids: 1 identity for 2 messages"),
             ({"entry_ids": ["a", "a"]}, "$.entry_ids[1]: the same as at 0"),
+            ({"parent_id": ""}, "$.parent_id: expected a UUID"),
             ({"entry_ids": ["a", 1]}, "$.entry_ids[1]: expected a text, got 1"),
             ({"entry_ids": ["a", "\ud800"]}, "$.entry_ids[1]: it holds '\\ud800'"),
             ({"entry_ids": None}, "$.entry_ids: expected an array, got null"),
