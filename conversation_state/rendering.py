@@ -197,30 +197,23 @@ def iterate_blocks(message: Message, quote: Quote) -> Iterator[ContentBlock]:
     an erased message, the reason of the erasure and the calls.
     """
     erasure = find_erasure(message)
-    if erasure is None:
-        yield from _iterate_content(message, quote)
-    else:
-        yield ContentBlock("erased", erasure.reason)
-        for call in message.tool_calls:
-            yield _make_call_block(call, quote)
-
-
-def _iterate_content(message: Message, quote: Quote) -> Iterator[ContentBlock]:
     is_result = isinstance(message, ToolMessage)
     content = getattr(message, "content", ())
-    if isinstance(content, str):
-        if content:
-            yield ContentBlock("", content, is_code=is_result)
-    else:
+    if erasure is not None:
+        yield ContentBlock("erased", erasure.reason)
+    elif not isinstance(content, str):
         yield from _iterate_parts(content, quote, is_result=is_result)
+    elif content:
+        yield ContentBlock("", content, is_code=is_result)
 
-    if isinstance(message, UnknownMessage):
+    if isinstance(message, UnknownMessage) and erasure is None:
         yield ContentBlock("", _dump_shortened(message.raw), is_code=True)
-    elif isinstance(message, AssistantMessage):
-        for call in message.tool_calls:
-            yield _make_call_block(call, quote)
 
-        reason = message.response.finish_reason if message.response else ""
+    for call in message.tool_calls:
+        yield _make_call_block(call, quote)
+
+    if isinstance(message, AssistantMessage) and message.response and erasure is None:
+        reason = message.response.finish_reason
         if reason not in ("", "stop"):
             yield ContentBlock(f"finish reason: {quote(reason)}", "")
 
@@ -254,15 +247,11 @@ def _make_part_block(part: Part, quote: Quote) -> ContentBlock:
     if not isinstance(part, MediaPart):
         return ContentBlock(quote(part.kind), "")
 
+    name = part.name if isinstance(part, FilePart) else ""
+    facts = [quote(word) for word in (name, part.media_type) if word]
     # The size of a part with a url is that url, which its author chose.
-    size, name = (
-        format_media_size(part.data, part.url),
-        part.name if isinstance(part, FilePart) else "",
-    )
-    facts = [
-        *[quote(word) for word in (name, part.media_type) if word],
-        size if part.url is None else quote(size),
-    ]
+    size = format_media_size(part.data, part.url)
+    facts.append(size if part.url is None else quote(size))
     if isinstance(part, ImagePart) and part.detail:
         facts.append(f"detail {quote(part.detail)}")
 
