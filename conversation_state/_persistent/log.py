@@ -84,8 +84,12 @@ class Log(Sequence[T], Generic[T]):
     _folds: tuple[tuple[object, Any, Log[T] | None], ...]
 
     def __init__(self, items: Iterable[T] = ()) -> None:
-        check_iterable(items, "items", "a list")
-        built = items if isinstance(items, Log) else _EMPTY.extend(items)
+        if isinstance(items, Log):
+            built = items
+        else:
+            check_iterable(items, "items", "a list")
+            built = _EMPTY.extend(items)
+
         self._trunk = built._trunk
         # The versions before it are not kept, because they would live as long as this
         # one.
