@@ -327,6 +327,17 @@ class TestLoad:
 
         assert [part] == found["parts"]
 
+    def test_large_details(self):
+        """
+        Details of the provider beside its finish reason come back, however large.
+        """
+        details = {"finish_reason": "tool_use", "big": 2**80}
+        message = {"kind": "response", "parts": [], "provider_details": details}
+
+        ((found,), lost) = dump_data(load([message]))
+
+        assert (details, ()) == (found["provider_details"], lost)
+
     def test_short_notes(self):
         """
         A signature is in no note but that it is one of theirs.
