@@ -4,9 +4,7 @@ Trimming: views with guarantees, proven against brute force.
 
 import asyncio
 import copy
-import json
 import pickle
-import random
 from collections.abc import Sequence
 from itertools import islice
 
@@ -690,54 +688,6 @@ class TestCost:
         trim(state.add(AssistantMessage("c")), budget)
         assert 1 == len(steps)
         assert 2 == len(surveyed)  # one each for the original and the repaired view
-
-
-class TestRealConversations:
-    """
-    The recorded conversations at every budget.
-    """
-
-    def test_fit_holds_at_every_budget(self, recordings):
-        """
-        A sample of budgets from 1 to the full size of all 100 conversations:
-        within the budget and valid, or an error that names a larger one.
-        """
-        draw = random.Random(7)
-        lines = (recordings / "transcripts" / "airline.jsonl").read_text().splitlines()
-        fitted, needed = 0, []
-        for line in lines:
-            history = [_load_plain(one) for one in json.loads(line)["messages"]]
-            context = TrimContext.of(Aggregator.new(messages=history))
-            for limit in draw.sample(range(1, context.total_tokens + 1), 40):
-                budget = TokenBudget(context_window=limit)
-                try:
-                    view = trim(history, budget)
-                except BudgetExceededError as error:
-                    needed.append(limit < error.needed_tokens <= context.total_tokens)
-                    continue
-
-                fitted += 1
-                assert view.total_tokens <= limit
-                assert is_valid(list(view.messages))
-                assert history[-1] == view.messages[-1]
-
-        assert all(needed)
-        assert fitted > len(lines)
-
-
-def _load_plain(message):
-    role, text = message["role"], message.get("content") or ""
-    if role == "tool":
-        return ToolMessage(text, tool_call_id=message["tool_call_id"])
-
-    made = [
-        ToolCall(one["id"], one["function"]["name"], one["function"]["arguments"])
-        for one in message.get("tool_calls") or ()
-    ]
-    if role == "assistant":
-        return AssistantMessage(text, tool_calls=made)
-
-    return {"system": SystemMessage, "user": UserMessage}[role](text)
 
 
 def test_a_long_view_is_not_written_out():
