@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+import attrs
+
 from conversation_state._canonical import JsonPath, describe_json, render_path
 from conversation_state._persistent import check_text, freeze
 from conversation_state._persistent.frozen import MAX_LEVELS
@@ -73,16 +75,14 @@ class Shape(NamedTuple):
     keeps_unknown: bool = True
 
 
+@attrs.define(eq=False)
 class Problems:
     """
     The problems found so far: all of them counted, the first hundred listed.
     """
 
-    __slots__ = ("_listed", "count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._listed: list[Problem] = []
+    count: int = 0
+    _listed: list[Problem] = attrs.field(factory=list)
 
     def add(self, path: JsonPath, what: str, *, inside: str = "") -> None:
         """
@@ -105,6 +105,7 @@ class Problems:
         return DecodeError(tuple(listed))
 
 
+@attrs.define(kw_only=True, eq=False)
 class CodecReader:
     """
     Reads one document.
@@ -124,14 +125,11 @@ class CodecReader:
         seen: What the fast pass has met before in this document.
     """
 
-    __slots__ = ("has_foreign_json", "is_parsed", "kinds", "problems", "seen")
-
-    def __init__(self, *, is_parsed: bool = False) -> None:
-        self.problems = Problems()
-        self.has_foreign_json = False
-        self.kinds: Mapping[str, tuple[type, Read]] = {}
-        self.is_parsed = is_parsed
-        self.seen: Seen = {}
+    problems: Problems = attrs.field(factory=Problems)
+    has_foreign_json: bool = False
+    kinds: Mapping[str, tuple[type, Read]] = attrs.field(factory=dict)
+    is_parsed: bool = False
+    seen: Seen = attrs.field(factory=dict)
 
     def add_mismatch(self, what: str, value: Any, path: JsonPath) -> Any:
         self.problems.add(path, f"expected {what}, got {describe_json(value)}")

@@ -15,6 +15,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import attrs
+
 from conversation_state._persistent import check_text
 from conversation_state._wording import describe_type, shorten_repr, shorten_text
 from conversation_state.documents import Document
@@ -119,16 +121,14 @@ def check_width(number: int, what: str) -> None:
         raise Refused(f"{what} is over {MAX_WIDTH:,}, the widest there is")
 
 
+@attrs.define(eq=False)
 class Meter:
     """
     The rest of the limits while one text is rendered.
     """
 
-    __slots__ = ("_characters", "_steps")
-
-    def __init__(self) -> None:
-        self._steps = MAX_STEPS
-        self._characters = MAX_CHARACTERS
+    _steps: int = MAX_STEPS
+    _characters: int = MAX_CHARACTERS
 
     def step(self, count: int = 1) -> None:
         self._steps -= count
@@ -385,19 +385,17 @@ def _plain_number(value: float, at: Any) -> int | float:
     return number
 
 
+@attrs.frozen(eq=False)
 class _ValuePath:
     """
     The path of a value; rendered only for an error.
     """
 
-    __slots__ = ("_before", "_path")
-
-    def __init__(self, path: tuple[Any, ...], before: str = "") -> None:
-        self._path = path
-        self._before = before
+    path: tuple[Any, ...]
+    before: str = ""
 
     def __str__(self) -> str:
-        return f"{self._before}{shorten_text(dotted_path(self._path), _LINE)}"
+        return f"{self.before}{shorten_text(dotted_path(self.path), _LINE)}"
 
 
 _LINE = 80

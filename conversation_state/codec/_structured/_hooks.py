@@ -77,40 +77,37 @@ class LocatedProblem(NamedTuple):
     raised: Exception | None = None
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class TypeMismatch(Exception):  # noqa: N818 - named for the fact
     """
     A value of the wrong type; another member of a union may accept it.
     """
 
-    def __init__(self, expected: str, got: str, *, is_tag: bool = False) -> None:
-        super().__init__(expected, got)
-        self.expected = expected
-        self.got = got
-        self.is_tag = is_tag
+    expected: str
+    got: str
+    is_tag: bool = attrs.field(default=False, kw_only=True)
 
     def __str__(self) -> str:
         return f"expected {self.expected}, got {self.got}"
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class ClosestMember(Exception):  # noqa: N818 - named for the fact
     """
     The error of the member of a union that is closest to the value.
     """
 
-    def __init__(self, name: str, wrong: Exception) -> None:
-        super().__init__(name, wrong)
-        self.name = name
-        self.wrong = wrong
+    name: str
+    wrong: Exception
 
 
+@attrs.define(slots=False, repr=False, eq=False)
 class AmbiguousUnion(Exception):  # noqa: N818 - named for the fact
     """
     An object that fits several classes of a union equally well.
     """
 
-    def __init__(self, those: str) -> None:
-        super().__init__(those)
-        self.those = those
+    those: str
 
     def __str__(self) -> str:
         return (
@@ -211,6 +208,7 @@ def type_name(kind: Any) -> str:
 Hook: TypeAlias = "Callable[[Any, Any], Any]"
 
 
+@attrs.define(kw_only=True, eq=False)
 class ReadContext:
     """
     The context of reading one value.
@@ -225,12 +223,11 @@ class ReadContext:
         is_closed: Whether unknown keys are problems; else they are left out.
     """
 
-    __slots__ = ("count", "is_closed", "known")
-
-    def __init__(self, *, is_closed: bool) -> None:
-        self.count = 0
-        self.is_closed = is_closed
-        self.known: dict[tuple[int, Any], tuple[Any, Exception | None]] = {}
+    known: dict[tuple[int, Any], tuple[Any, Exception | None]] = attrs.field(
+        factory=dict
+    )
+    count: int = 0
+    is_closed: bool
 
 
 # The problems and limits of the value that is read now.
