@@ -329,7 +329,8 @@ class TestLoad:
 
     def test_large_details(self):
         """
-        Details of the provider beside its finish reason come back, however large.
+        Details of the provider beside its finish reason come back, however large, and
+        no other reason is added.
         """
         details = {"finish_reason": "tool_use", "big": 2**80}
         message = {"kind": "response", "parts": [], "provider_details": details}
@@ -337,6 +338,7 @@ class TestLoad:
         ((found,), lost) = dump_data(load([message]))
 
         assert (details, ()) == (found["provider_details"], lost)
+        assert "finish_reason" not in found
 
     def test_short_notes(self):
         """

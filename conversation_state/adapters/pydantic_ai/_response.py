@@ -44,6 +44,7 @@ from conversation_state.adapters.pydantic_ai._notes import (
     read_text,
     restore_keys,
     restore_value,
+    restore_whole,
     take_notes,
     write_time,
 )
@@ -351,8 +352,9 @@ def _dump_meta(
     for name in sorted(meta.unknown):
         write.lose(f"{path}.response", name, "a newer version wrote it")
 
-    kept_details = map_of(map_of(notes, "response"), "provider_details")
-    if meta.finish_reason != kept_details.get("finish_reason"):
+    details = restore_whole(map_of(notes, "response").get("provider_details"))
+    kept_reason = details.get("finish_reason") if is_map(details) else None
+    if meta.finish_reason != kept_reason:
         _dump_finish_reason(meta.finish_reason, raw)
 
 
