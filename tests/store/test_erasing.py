@@ -24,6 +24,7 @@ from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.parts import AudioPart, FilePart, ImagePart, TextPart
 from conversation_state.store import ERASED, open_store
 from conversation_state.store.backends._sqlite_block import SqliteBlock
+from conversation_state.store.records import reading, write
 from conversation_state.usage import Usage
 from tests.store.writers import change_own_names
 
@@ -414,6 +415,39 @@ class TestCollect:
             assert 1 == collected.entries
             assert state == store.load("kept")
             assert "new" == store.load("new")[-1].text
+            assert () == store.verify()
+
+    def test_held_between_finding_and_letting_go(self, url, monkeypatch):
+        """
+        What a record holds that was written after the garbage was found is kept, though
+        no name has it any more.
+        """
+        from conversation_state.store import _maintenance  # noqa: PLC0415 - only here
+
+        state = CHAT.extend([UserMessage("x")] * 5)
+        found = _maintenance._find_garbage
+
+        def hold(rows):
+            rows.put(b"held", b"", rows.save("for a moment", state).entries)
+
+        def late(*given):
+            garbage = found(*given)
+            write(other, hold)
+            other.delete("for a moment")
+            return garbage
+
+        with open_store(url) as store, open_store(url) as other:
+            store.save("chat", state)
+            store.delete("chat")
+            monkeypatch.setattr(_maintenance, "_find_garbage", late)
+            store.collect_garbage()
+            with reading(store) as rows:
+                record = rows.get(b"held")
+
+                assert record is not None
+                assert record.hold is not None
+                assert state.entries == rows.entries(record.hold)
+
             assert () == store.verify()
 
     def test_collected_by_another(self, url, monkeypatch):
