@@ -461,9 +461,9 @@ def _check_state(state: object) -> Aggregator:
 
 
 def _make_tree(*fields: Any) -> MessageTree:
-    tree = object.__new__(MessageTree)
+    tree: Any = object.__new__(MessageTree)
     tree.__attrs_init__(*fields)
-    return tree
+    return tree  # type: ignore[no-any-return]
 
 
 def _rebuild_tree(
