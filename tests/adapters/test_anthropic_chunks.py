@@ -602,6 +602,19 @@ class TestResponse:
             [{"type": "tone_delta"}],
         ] == [[dict(each) for each in listed] for listed in kept]
 
+    def test_unknown_deltas_before_another_block(self):
+        """
+        They are kept once, and the arguments of a call without pieces are known still.
+        """
+        message = collected(
+            *(begin(call()), delta("tone"), begin(TEXT, 1), more("a", 1)),
+            *(stop(0), stop(1)),
+        )
+        (called,) = message.tool_calls
+
+        assert "{}" == called.arguments
+        assert [{"type": "tone_delta"}] == thaw(notes(called)["deltas"])
+
     def test_unknown_deltas_of_what_is_redacted(self):
         """
         They are kept with the thought, too.
