@@ -650,6 +650,7 @@ class TestAddress:
         [
             ("postgresql:host/db", "can't be read"),
             ("postgresql://me:hush/hush@host/db", "can't be read"),
+            ("postgresql://me:12/34@host/db", "can't be read"),
             ("postgresql://me:hush#hush@host/db", "can't be read"),
             ("postgresql://me:12?hush@host/db", "can't be read"),
             ("postgresql://me:12?mode=hush@host/db", "can't be read"),
