@@ -21,7 +21,7 @@ _SCHEMA = "conversation_state"
 _URL_FORM = "postgresql+psycopg://user:password@host/database"
 _UNREADABLE = (
     f"this URL can't be read; expected {_URL_FORM}, where characters such as "
-    "@ : / ? # in a password or a name are written as % and two digits"
+    "@ : / ? # % in a password or a name are written as % and two digits"
 )
 _LONGEST_S = 86_400
 
@@ -177,7 +177,7 @@ def _parse_authority(prefix: str, where: str) -> dict[str, str]:
     quoted = who.replace("@", "%40")
     try:
         given = conninfo_to_dict(f"postgresql:{quoted}{at}{place}")
-    except (psycopg.Error, UnicodeDecodeError):
+    except (psycopg.Error, UnicodeError):
         # Without libpq's own words, which may repeat a password.
         raise StoreError(prefix, _UNREADABLE) from None
 
@@ -185,6 +185,8 @@ def _parse_authority(prefix: str, where: str) -> dict[str, str]:
     if (
         not where.startswith("//")
         or "#" in where
+        # libpq would end the URL there, and find another server or database.
+        or "\0" in where
         or "/" in who[2:]
         or "/" in database
         or port.strip("0123456789,")
