@@ -90,7 +90,8 @@ def save(
             transaction = Transaction(core, core.backend.writing())
             transaction.changes = changes
             try:
-                # Its block alone: to enter it as a whole takes another microsecond.
+                # Only the block is entered: the transaction around it takes another
+                # microsecond.
                 with transaction.block as transaction.tables:
                     _write_append(transaction, old, new, extras.label)
             except ConflictError:

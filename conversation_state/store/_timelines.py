@@ -49,6 +49,8 @@ States: TypeAlias = "Timeline[Aggregator]"
 # What fits into a row.
 _MAX_MOMENTS = (1 << 63) - 1
 
+# In place of the row of a name without a timeline; that of a real one has been saved
+# at least once.
 _NO_TIMELINE = TimelineRow(0, 0, 0, 0, 0, 0, 0, b"")
 
 
@@ -485,7 +487,8 @@ def _read_moments(
     if [each.moment for each in moments] != expected or not all(
         map(is_sealed, moments)
     ):
-        what = f"a moment of the timeline of {name.name!r} is missing or damaged"
+        there = "a moment" if row.saves else "the row"
+        what = f"{there} of the timeline of {name.name!r} is missing or damaged"
         raise transaction.damage_error(what)
 
     return moments

@@ -379,7 +379,7 @@ class Transaction:
         return self.core.recall(name, self.changes)
 
     def remember(self, head: RememberedHead) -> None:
-        # From the end of the transaction on.
+        # The store does so from the end of the transaction on.
         self._learned[head.name.name] = head
 
     def forget(self, name: str) -> None:

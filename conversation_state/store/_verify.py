@@ -53,6 +53,7 @@ from conversation_state.store.schema import (
 
 # Under a branch or a name there is room for so many.
 _MAX_POSITIONS = 1 << SHIFT
+# The bits of a key that say where in its branch, or which of its name, a row is.
 _POSITION = _MAX_POSITIONS - 1
 
 Damages = Iterator[Damage]

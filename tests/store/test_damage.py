@@ -685,6 +685,22 @@ class TestLoad:
             window = Store(backend).load("chat", last=1)
             assert ["last"] == [message.text for message in window.messages]
 
+    @pytest.mark.parametrize(
+        ("table", "what"), [("timelines", "the row"), ("moments", "a moment")]
+    )
+    def test_names_what_a_timeline_lacks(self, table, what):
+        """
+        A timeline that can't be restored is an error that says which rows it lacks.
+        """
+        backend = MemoryBackend()
+        Store(backend).save_timeline("chat", Timeline.begin(CHAT).commit(CHAT.fork()))
+        with backend.writing() as rows:
+            rows.remove(table, None, None)
+
+        why = f"{what} of the timeline of 'chat' is missing or damaged"
+        with pytest.raises(StoreError, match=why):
+            Store(backend).load_timeline("chat")
+
     def test_erasure_of_what_is_no_tombstone(self):
         """
         An entry that says that it was erased, and was not, is damage, not a receipt.
