@@ -88,8 +88,7 @@ def load(data: Data) -> Any:
             If *data* is neither bytes nor text.
     """
     if not isinstance(data, (bytes, bytearray, memoryview, str)):
-        msg = f"expected bytes or a str, got {describe_type(data)}"
-        raise TypeError(msg)
+        raise TypeError(f"expected bytes or a str, got {describe_type(data)}")
 
     if isinstance(data, memoryview):
         data = bytes(data)  # orjson takes contiguous ones only

@@ -63,11 +63,10 @@ def common_of(owner: str, given: CommonFields) -> Common:
     for name, value in given.items():
         known = _CHECKS.get(name)
         if known is None:
-            msg = (
+            raise TypeError(
                 f"{owner} takes no {name!r}; besides its own fields it takes "
                 f"{', '.join(COMMON)}"
             )
-            raise TypeError(msg)
 
         at, check = known
         values[at] = check(owner, value)

@@ -27,8 +27,7 @@ def open_later(
 
     def get_attribute(name: str) -> Any:
         if name not in homes:
-            msg = f"module {package!r} has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
         names[name] = value = getattr(import_module(homes[name]), name)
         return value

@@ -90,8 +90,7 @@ def call(function: Callable[..., Any], call: ToolCall) -> ToolMessage:
         if inspect.iscoroutine(result):
             result.close()
 
-        msg = f"{call.name} is async; use await acall(function, call)"
-        raise InvalidToolError(msg)
+        raise InvalidToolError(f"{call.name} is async; use await acall(function, call)")
 
     return _make_answer(call, result)
 
@@ -126,11 +125,10 @@ def _read_arguments(
     What is wrong with the arguments of *call*, "" if nothing is; and the arguments.
     """
     if not isinstance(call, ToolCall):
-        msg = (
+        raise TypeError(
             f"call is {shorten_repr(call)}; expected a ToolCall, one of "
             "message.tool_calls"
         )
-        raise TypeError(msg)
 
     readers, read_others, required = _find_readers(function)
     try:
@@ -187,8 +185,9 @@ def _find_readers(
         parameters = inspect.signature(function).parameters
         hints = get_type_hints(inspect.unwrap(target))
     except (TypeError, ValueError, NameError, AttributeError) as error:
-        msg = f"can't call {shorten_repr(function)}: its signature is unknown ({error})"
-        raise InvalidToolError(msg) from error
+        raise InvalidToolError(
+            f"can't call {shorten_repr(function)}: its signature is unknown ({error})"
+        ) from error
 
     readers: dict[str, _Read] = {}
     read_others: _Read | None = None
@@ -199,11 +198,10 @@ def _find_readers(
             continue
 
         if parameter.kind is Parameter.POSITIONAL_ONLY:
-            msg = (
+            raise InvalidToolError(
                 f"can't call {shorten_repr(function)}: {name} is positional-only, and "
                 "a model gives arguments by name; remove the / after it"
             )
-            raise InvalidToolError(msg)
 
         if parameter.kind is not Parameter.VAR_KEYWORD:
             readers[name] = structurer(hint)

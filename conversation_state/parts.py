@@ -119,11 +119,10 @@ class Part(ByContent):
     )
 
     def __init__(self, *_given: object, **_fields: object) -> None:
-        msg = (
+        raise TypeError(
             f"{type(self).__name__} is what several kinds of part have in common; "
             f"make one of {', '.join(part.__name__ for part in KINDS.values())}"
         )
-        raise TypeError(msg)
 
     def _comparison_key(self) -> tuple[Any, ...]:
         fields = attrs.fields(type(self))
@@ -193,8 +192,9 @@ class MediaPart(Part):
         name = type(self).__name__
         if (self.url is None) == (self.data is None):
             given = "neither" if self.url is None else "both"
-            msg = f"{name} takes exactly one of url and data; got {given}"
-            raise InvalidPartError(msg)
+            raise InvalidPartError(
+                f"{name} takes exactly one of url and data; got {given}"
+            )
 
         if self.url is not None:
             url = check_text(self.url, f"{name}.url", InvalidPartError)

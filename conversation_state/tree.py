@@ -344,8 +344,9 @@ class MessageTree:
         place = self._places.get(entry_id) if isinstance(entry_id, str) else None
         if place is None:
             shown = shorten_repr(entry_id)
-            msg = f"this tree has no entry {shown}; tree.nodes lists those it has"
-            raise LookupError(msg)
+            raise LookupError(
+                f"this tree has no entry {shown}; tree.nodes lists those it has"
+            )
 
         return place
 

@@ -33,11 +33,10 @@ _MAX_COUNT = 2**63 - 1
 def _check_count(name: str, count: Any) -> None:
     # The class is compared, because a bool is an int but not a count.
     if count.__class__ is not int or not 0 <= count <= _MAX_COUNT:
-        msg = (
+        raise InvalidUsageError(
             f"{name} is {shorten_repr(count)}; a count of tokens is an integer from 0 "
             "to 2**63 - 1. Leave it out if the provider did not say."
         )
-        raise InvalidUsageError(msg)
 
 
 def _combine_values(ours: Any, theirs: Any, combine: Callable[[int, int], int]) -> Any:
@@ -204,11 +203,10 @@ def _check_extra(counts: Mapping[str, int]) -> Mapping[str, int]:
         return EMPTY_MAP
 
     if not isinstance(counts, Mapping):
-        msg = (
+        raise InvalidUsageError(
             f"extra is {shorten_repr(counts)}; it maps names of token categories to "
             "counts"
         )
-        raise InvalidUsageError(msg)
 
     kept: dict[str, int] = {}
     for given, count in counts.items():
@@ -289,8 +287,9 @@ class Usage(_Counts):
         ):
             given = getattr(self, name)
             if not isinstance(given, kind):
-                msg = f"{name} is {shorten_repr(given)}; expected a {kind.__name__}"
-                raise InvalidUsageError(msg)
+                raise InvalidUsageError(
+                    f"{name} is {shorten_repr(given)}; expected a {kind.__name__}"
+                )
 
     def __repr__(self) -> str:
         # The repr is the code that makes the value, without zeros and without a total
@@ -338,8 +337,7 @@ class Usage(_Counts):
                 If *other* is larger in any count.
         """
         if not isinstance(other, Usage):
-            msg = f"minus takes a Usage, got {describe_value(other)}"
-            raise TypeError(msg)
+            raise TypeError(f"minus takes a Usage, got {describe_value(other)}")
 
         return self._combine_with(other, operator.sub)
 

@@ -95,8 +95,7 @@ def run(model: Model, desk: Desk, task: str) -> tuple[Aggregator, list[Aggregato
         else:
             return state, abandoned
 
-    msg = f"gave up after {MAX_ATTEMPTS} attempts; {state[-1].text}"
-    raise RuntimeError(msg)
+    raise RuntimeError(f"gave up after {MAX_ATTEMPTS} attempts; {state[-1].text}")
 
 
 def use_tool(desk: Desk, made: ToolCall) -> ToolMessage:

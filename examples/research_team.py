@@ -73,8 +73,7 @@ def forecast(city: str) -> str:
     """
     What the weather is going to be; the service is down.
     """
-    msg = f"no forecast for {city}: the service is down"
-    raise ConnectionError(msg)
+    raise ConnectionError(f"no forecast for {city}: the service is down")
 
 
 TOOLS: dict[str, Callable[..., str]] = {
@@ -182,8 +181,7 @@ def research(model: Model, topic: str, state: Aggregator) -> Aggregator:
         for call in answer.tool_calls:
             state = save_progress(state.add_tool_response(used(call)))
 
-    msg = f"{topic}: no answer after {MAX_CALLS} calls"
-    raise RuntimeError(msg)
+    raise RuntimeError(f"{topic}: no answer after {MAX_CALLS} calls")
 
 
 def research_all(model: Model, state: Aggregator) -> Aggregator:
@@ -237,8 +235,7 @@ def write_until_good(model: Model, state: Aggregator) -> Aggregator:
         wish = f"Mind this: {verdict}"
         state = tried.rollback(before)
 
-    msg = f"no draft was good enough; the last verdict: {verdict}"
-    raise RuntimeError(msg)
+    raise RuntimeError(f"no draft was good enough; the last verdict: {verdict}")
 
 
 def run(model: Model, question: str = QUESTION) -> Aggregator:

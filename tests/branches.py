@@ -20,8 +20,7 @@ class Unpicklable(Exception):  # noqa: N818 - a word to look for
     """
 
     def __reduce__(self):
-        msg = "stays here"
-        raise TypeError(msg)
+        raise TypeError("stays here")
 
 
 class Unreadable(Exception):  # noqa: N818 - a word to look for
@@ -39,8 +38,7 @@ class Unchangeable(Exception):  # noqa: N818 - a word to look for
     """
 
     def __setattr__(self, name, value):
-        msg = f"can't set {name}"
-        raise AttributeError(msg)
+        raise AttributeError(f"can't set {name}")
 
 
 class Unsayable(Exception):  # noqa: N818 - a word to look for
@@ -49,8 +47,7 @@ class Unsayable(Exception):  # noqa: N818 - a word to look for
     """
 
     def __str__(self):
-        msg = "no words"
-        raise ValueError(msg)
+        raise ValueError("no words")
 
 
 class Refused(Exception):  # noqa: N818 - a word to look for
@@ -105,8 +102,7 @@ def refused(state: Aggregator) -> Aggregator:
     The same with an error of one argument.
     """
     save_progress(add_text("half of it", state))
-    msg = "too many requests"
-    raise Refused(msg)
+    raise Refused("too many requests")
 
 
 def die(state: Aggregator) -> Aggregator:

@@ -23,8 +23,9 @@ def pytest_collection_modifyitems(
     """
     moving = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if moving:
-        msg = f"tests named by an address, which each process has another of: {moving}"
-        raise pytest.UsageError(msg)
+        raise pytest.UsageError(
+            f"tests named by an address, which each process has another of: {moving}"
+        )
 
     if is_thorough() or "slow" in config.option.markexpr:
         return

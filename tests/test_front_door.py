@@ -73,8 +73,7 @@ def run(thread: Aggregator, provider: Provider, *, max_turns: int = 5) -> Aggreg
             branches = pool.map(run_tool, repeat(work), calls)
             work = work.join(*branches)
 
-    msg = "max turns exceeded"
-    raise RuntimeError(msg)
+    raise RuntimeError("max turns exceeded")
 
 
 @pytest.fixture

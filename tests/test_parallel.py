@@ -360,8 +360,7 @@ class TestFailures:
         """
 
         def step(_):
-            msg = "two"
-            raise ExceptionGroup(msg, [Refused(), KeyError()])
+            raise ExceptionGroup("two", [Refused(), KeyError()])
 
         with pytest.raises(FanOutError) as caught:
             fan_out(CHAT, [step, lambda _: 1 / 0])
@@ -1235,8 +1234,7 @@ class TestArguments:
 
 class _Unshowable:
     def __repr__(self):
-        msg = "no words"
-        raise ValueError(msg)
+        raise ValueError("no words")
 
 
 class TestMemory:

@@ -173,8 +173,7 @@ class Even:
     @number.validator
     def _check_value(self, _attribute, value):
         if value % 2:
-            msg = "odd"
-            raise ValueError(msg)
+            raise ValueError("odd")
 
 
 @attrs.frozen
@@ -192,8 +191,7 @@ class Broken:
 
 class UnspeakableError(Exception):
     def __str__(self):
-        msg = "no words"
-        raise RuntimeError(msg)
+        raise RuntimeError("no words")
 
 
 @attrs.frozen

@@ -244,8 +244,7 @@ class TestFailures:
         """
 
         def broken():
-            msg = "no trains"
-            raise LookupError(msg)
+            raise LookupError("no trains")
 
         with caplog.at_level(logging.WARNING, "conversation_state.tools"):
             answer = ran(broken)
@@ -263,8 +262,7 @@ class TestFailures:
         """
 
         def broken():
-            msg = "no file \ud800"
-            raise LookupError(msg)
+            raise LookupError("no file \ud800")
 
         # Nothing that keeps logs as UTF-8 could keep this one.
         monkeypatch.setattr(

@@ -63,8 +63,7 @@ def broken(messages):
     """
     A summariser that is down.
     """
-    msg = f"no model for {len(messages)} messages"
-    raise OSError(msg)
+    raise OSError(f"no model for {len(messages)} messages")
 
 
 def giving(summary):

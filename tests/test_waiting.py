@@ -103,8 +103,7 @@ class TestThreadsOfTasks:
             pass
 
         def fail(_token):
-            msg = "of the call"
-            raise ValueError(msg)
+            raise ValueError("of the call")
 
         async def main():
             token = Token()
@@ -173,8 +172,7 @@ class TestThreadsOfTasks:
         def work(_token):
             begun.set()
             assert go_on.wait(PATIENCE_S)
-            msg = "of the call"
-            raise ValueError(msg)
+            raise ValueError("of the call")
 
         async def wait_for(token):
             await run_in_anyio_thread(partial(work, token), is_shielded=is_shielded)

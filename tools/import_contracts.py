@@ -117,8 +117,7 @@ class TableField(fields.Field[Mapping[str, list[str]]]):
         if not isinstance(raw_data, dict) or not all(
             isinstance(names, list) for names in raw_data.values()
         ):
-            msg = "expected a table of lists of module names"
-            raise fields.ValidationError(msg)
+            raise fields.ValidationError("expected a table of lists of module names")
 
         return raw_data
 

@@ -225,8 +225,9 @@ def check_groups() -> None:
     public = list_public_modules()
     if sorted(grouped) != sorted(public):
         differing = sorted(set(grouped) ^ set(public))
-        msg = f"GROUPS in tools/site_reference.py and the public modules: {differing}"
-        raise SystemExit(msg)
+        raise SystemExit(
+            f"GROUPS in tools/site_reference.py and the public modules: {differing}"
+        )
 
 
 def make_reference_index() -> str:

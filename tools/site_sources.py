@@ -61,8 +61,9 @@ def map_link(path: str, folder: Path) -> str:
     """
     target = (folder / path).resolve()
     if not target.exists():
-        msg = f"a page in {folder} has a link to {path}, which does not exist"
-        raise SystemExit(msg)
+        raise SystemExit(
+            f"a page in {folder} has a link to {path}, which does not exist"
+        )
 
     if target == EXAMPLES:
         return "examples/index.md"
@@ -79,8 +80,9 @@ def map_link(path: str, folder: Path) -> str:
     if target.is_file() and target.is_relative_to(ROOT):
         return f"files/{target.relative_to(ROOT).as_posix()}"
 
-    msg = f"a page in {folder} has a link to {path}, which is not in the site"
-    raise SystemExit(msg)
+    raise SystemExit(
+        f"a page in {folder} has a link to {path}, which is not in the site"
+    )
 
 
 def map_links(text: str, folder: Path) -> str:

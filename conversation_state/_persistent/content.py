@@ -34,12 +34,11 @@ else:
             if options == _OF_A_DRAFT:
                 return
 
-            msg = (
+            raise TypeError(
                 f"can't subclass {name} as {subclass.__name__}: values are written "
                 "and read as exactly the class they are; hold one in a class of your "
                 "own, or put what you add into metadata"
             )
-            raise TypeError(msg)
 
         cls.__init_subclass__ = classmethod(refuse)
         # Other values are not made of all their fields, and say of what they are.

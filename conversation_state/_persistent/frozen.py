@@ -69,11 +69,10 @@ class FrozenMap(dict[K, V]):
     _hash: int
 
     def _refuse_change(self, *_given: Any, **_items: Any) -> NoReturn:
-        msg = (
+        raise TypeError(
             f"{describe_type(self)} can't be changed; m | {{...}} is a changed copy, "
             "and dict(m) one that can be changed"
         )
-        raise TypeError(msg)
 
     if not TYPE_CHECKING:  # to a type checker it is made, and is, as a dict
         __setitem__ = __delitem__ = __ior__ = __setstate__ = _refuse_change
@@ -157,8 +156,9 @@ def check_iterable(values: object, what: str, expected: str) -> None:
     try:
         iter(values)  # type: ignore[call-overload]  # this is what is checked
     except TypeError:
-        msg = f"{what}: expected {expected}, got {describe_value(values)}"
-        raise TypeError(msg) from None
+        raise TypeError(
+            f"{what}: expected {expected}, got {describe_value(values)}"
+        ) from None
 
 
 def check_text(value: object, what: object, error: type[Exception] = ValueError) -> str:
@@ -171,18 +171,16 @@ def check_text(value: object, what: object, error: type[Exception] = ValueError)
             UTF-8 can carry.
     """
     if not isinstance(value, str):
-        msg = f"{what} is {shorten_repr(value, _LINE)}; expected a str"
-        raise error(msg)
+        raise error(f"{what} is {shorten_repr(value, _LINE)}; expected a str")
 
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError as found:
-            msg = (
+            raise error(
                 f"{what} holds {value[found.start]!a} at position {found.start}, "
                 "half of a surrogate pair and no character; replace it, with U+FFFD say"
-            )
-            raise error(msg) from None
+            ) from None
 
     # `str(value)` would be what a subclass says: an enum's name, for example.
     return value if value.__class__ is str else str.__str__(value)
@@ -259,8 +257,9 @@ def freeze_map(
 
         if not isinstance(value, Mapping):
             shown = shorten_repr(value, _LINE)
-            msg = f"{what} is {shown}; expected a mapping of names to JSON values"
-            raise error(msg)
+            raise error(
+                f"{what} is {shown}; expected a mapping of names to JSON values"
+            )
 
     mapping: Any = value
     return _freeze_map(mapping, what, error, 0, kind) if mapping else EMPTY_MAP
@@ -286,8 +285,9 @@ def check_unknown(
             name of one of its *own*.
     """
     for name in sorted({*own}.intersection(unknown)):
-        msg = f"{owner}.unknown has {shorten_repr(name)}, a field this version knows"
-        raise error(msg)
+        raise error(
+            f"{owner}.unknown has {shorten_repr(name)}, a field this version knows"
+        )
 
 
 def freeze_notes(
@@ -369,23 +369,22 @@ def _freeze_value(
         if _MIN_INT <= number <= _MAX_INT:
             return number
 
-        msg = (
+        raise error(
             f"{_LazyPath(at)} is an integer that does not fit in 64 bits; "
             "make it a text"
         )
-        raise error(msg)
 
     if isinstance(value, float):
         real = value if value.__class__ is float else float.__float__(value)
         if -_INFINITY < real < _INFINITY:  # neither is NaN
             return real
 
-        msg = f"{_LazyPath(at)} is {shorten_repr(value)}, which JSON can't represent"
-        raise error(msg)
+        raise error(
+            f"{_LazyPath(at)} is {shorten_repr(value)}, which JSON can't represent"
+        )
 
     if depth == MAX_LEVELS:
-        msg = f"{_LazyPath(at)} is nested more than {MAX_LEVELS} levels deep"
-        raise error(msg)
+        raise error(f"{_LazyPath(at)} is nested more than {MAX_LEVELS} levels deep")
 
     # A map that was checked before is walked again, because it is nested more deeply
     # here.
@@ -403,8 +402,9 @@ def _freeze_value(
             ]
         )
 
-    msg = f"{_LazyPath(at)} is {shorten_repr(value, _LINE)}, which JSON can't represent"
-    raise error(msg)
+    raise error(
+        f"{_LazyPath(at)} is {shorten_repr(value, _LINE)}, which JSON can't represent"
+    )
 
 
 def _freeze_map(
@@ -444,8 +444,7 @@ def _freeze_map(
 def _check_key(key: Any, at: Any, error: type[Exception]) -> str:
     if not isinstance(key, str):
         shown = shorten_repr(key, _LINE)
-        msg = f"{_LazyPath(at)} has the key {shown}; keys of JSON are text"
-        raise error(msg)
+        raise error(f"{_LazyPath(at)} has the key {shown}; keys of JSON are text")
 
     return check_text(key, _LazyPath(at, "a key of "), error)
 

@@ -430,8 +430,7 @@ class Log(Sequence[T], Generic[T]):
             return trunk.block(number).items[at & MASK]
 
         given = at if at >= 0 else at - end
-        msg = f"position {given} of a log of {format_count(end, 'item')}"
-        raise IndexError(msg)
+        raise IndexError(f"position {given} of a log of {format_count(end, 'item')}")
 
     def _take_slice(self, at: slice) -> Log[T]:
         start, stop, step = at.indices(len(self))

@@ -96,11 +96,10 @@ class _EventReader:
         elif isinstance(given, str):
             text = given
         else:
-            msg = (
+            raise TypeError(
                 f"a line of the stream is {shorten_repr(given)}; expected a str or "
                 "bytes, as in response.iter_lines()"
             )
-            raise TypeError(msg)
 
         if self._is_first:
             text = text.removeprefix("\ufeff")
@@ -161,12 +160,12 @@ class _EventReader:
         # A proxy may put a line before the events, so other lines are an error only in
         # a body without events.
         if self._others and not self._count:
-            msg = (
+            raise ProviderStreamError(
                 "expected server-sent events, got a body that starts with "
                 f"{shorten_repr(self._others)}; check the response's status, and "
-                "that the request asked for a stream (Gemini: alt=sse)"
+                "that the request asked for a stream (Gemini: alt=sse)",
+                self._others,
             )
-            raise ProviderStreamError(msg, self._others)
 
 
 def _make_error(text: str) -> ProviderStreamError:

@@ -188,8 +188,9 @@ class PayloadWriter:
         for at, message in enumerate(messages):
             path = f"messages[{at}]"
             if not isinstance(message, Message):
-                msg = f"{path} is {describe_type(message)}; expected a Message"
-                raise InvalidMessageError(msg)
+                raise InvalidMessageError(
+                    f"{path} is {describe_type(message)}; expected a Message"
+                )
 
             yield message, path
 

@@ -126,11 +126,10 @@ class StoreHost:
 
     def _set_store(self, store: Store) -> None:
         if not isinstance(store, Store):
-            msg = (
+            raise TypeError(
                 f"store: expected an open Store, got {describe_type(store)}; "
                 f"{type(self).__name__}.from_url opens one"
             )
-            raise TypeError(msg)
 
         self._host_store = store
 
@@ -216,11 +215,10 @@ def check_trimmer(trimmer: object, parameter: str) -> Trimmer:
             If it is not.
     """
     if not isinstance(trimmer, Trimmer):
-        msg = (
+        raise TypeError(
             f"{parameter}: expected a Trimmer, got {describe_value(trimmer)}; make "
             "one with Trimmer(TokenBudget(context_window=8_000))"
         )
-        raise TypeError(msg)
 
     return trimmer
 

@@ -151,11 +151,10 @@ def checked_choice(choice: int) -> int:
     *choice*, the number of one of several answers; a ValueError if it is invalid.
     """
     if choice.__class__ is not int or choice < 0:
-        msg = (
+        raise ValueError(
             f"choice is {shorten_repr(choice)}; expected the index of a response, 0 or "
             "higher"
         )
-        raise ValueError(msg)
 
     return choice
 

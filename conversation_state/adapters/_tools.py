@@ -100,15 +100,17 @@ def _check_tools(tools: Any) -> Iterable[ToolInfo]:
     # their first item.
     if isinstance(tools, (ToolInfo, str, bytes, Mapping)):
         like = "; put it into a list" if isinstance(tools, ToolInfo) else ""
-        msg = f"tools is {shorten_repr(tools)}; expected several ToolInfo{like}"
-        raise InvalidToolError(msg)
+        raise InvalidToolError(
+            f"tools is {shorten_repr(tools)}; expected several ToolInfo{like}"
+        )
 
     check_iterable(tools, "tools", "a list of ToolInfos")
     for at, tool in enumerate(tools):
         if not isinstance(tool, ToolInfo):
             like = "; ToolInfo.from_function makes one" * callable(tool)
-            msg = f"tools[{at}] is {shorten_repr(tool)}; expected a ToolInfo{like}"
-            raise InvalidToolError(msg)
+            raise InvalidToolError(
+                f"tools[{at}] is {shorten_repr(tool)}; expected a ToolInfo{like}"
+            )
 
         yield tool
 
@@ -118,8 +120,9 @@ def _check_choice(choice: Any) -> ToolChoice | None:
         return None if choice is None else ToolChoice(choice)
     except ValueError:
         names = ", ".join(f"ToolChoice.{each.name}" for each in ToolChoice)
-        msg = f"choice is {shorten_repr(choice)}; expected {names}, or None"
-        raise InvalidToolError(msg) from None
+        raise InvalidToolError(
+            f"choice is {shorten_repr(choice)}; expected {names}, or None"
+        ) from None
 
 
 def _object_schema(

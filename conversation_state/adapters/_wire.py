@@ -154,8 +154,7 @@ def parse_arguments(text: str, *, unique_keys: bool = True) -> Any:
     try:
         return _DECODERS[unique_keys].decode(text)
     except RecursionError:
-        msg = "it is nested too deep"
-        raise ValueError(msg) from None
+        raise ValueError("it is nested too deep") from None
 
 
 def make_unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -164,15 +163,13 @@ def make_unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     made = dict(pairs)
     if len(made) < len(pairs):
-        msg = "an object has a key twice"
-        raise DuplicateKeyError(msg)
+        raise DuplicateKeyError("an object has a key twice")
 
     return made
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    msg = f"{constant} is not JSON"
-    raise ValueError(msg)
+    raise ValueError(f"{constant} is not JSON")
 
 
 def parse_finite(digits: str) -> float:

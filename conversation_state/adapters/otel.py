@@ -146,11 +146,10 @@ def dump(
         is_answer = conversation and isinstance(conversation[-1], AssistantMessage)
         output = 1 if is_answer else 0
     elif not isinstance(output, int) or not 0 <= output <= len(conversation):
-        msg = (
+        raise ValueError(
             f"output is {shorten_repr(output)}; expected an integer from 0 to "
             f"{len(conversation)}, the number of messages"
         )
-        raise ValueError(msg)
 
     end = len(conversation) - output
     start = 0
@@ -404,8 +403,7 @@ def usage_attributes(usage: Usage | None) -> dict[str, int]:
         return {}
 
     if not isinstance(usage, Usage):
-        msg = f"usage: expected a Usage or None, got {describe_value(usage)}"
-        raise TypeError(msg)
+        raise TypeError(f"usage: expected a Usage or None, got {describe_value(usage)}")
 
     within, written = usage.prompt_tokens_details, usage.completion_tokens_details
     parts = {

@@ -301,24 +301,28 @@ def check_entries(entries: Sequence[Entry]) -> None:
 
     for at, entry in enumerate(entries):
         if not isinstance(entry, Entry):
-            msg = f"entries[{at}]: expected an Entry, got {describe_value(entry)}"
-            raise TypeError(msg)
+            raise TypeError(
+                f"entries[{at}]: expected an Entry, got {describe_value(entry)}"
+            )
 
         message: object = entry.message
         if not isinstance(message, Message):
-            msg = f"entries[{at}]: expected a Message, got {describe_value(message)}"
-            raise InvalidMessageError(msg)
+            raise InvalidMessageError(
+                f"entries[{at}]: expected a Message, got {describe_value(message)}"
+            )
 
 
 def check_ledger(ledger: Sequence[LedgerEntry]) -> None:
     for at, entry in enumerate(ledger):
         if not isinstance(entry, LedgerEntry):
-            msg = f"ledger[{at}]: expected a LedgerEntry, got {describe_value(entry)}"
-            raise TypeError(msg)
+            raise TypeError(
+                f"ledger[{at}]: expected a LedgerEntry, got {describe_value(entry)}"
+            )
 
         if not isinstance(entry.usage, Usage):
-            msg = f"ledger[{at}]: expected a Usage, got {describe_value(entry.usage)}"
-            raise InvalidUsageError(msg)
+            raise InvalidUsageError(
+                f"ledger[{at}]: expected a Usage, got {describe_value(entry.usage)}"
+            )
 
         check_text(entry.model, f"ledger[{at}].model", InvalidUsageError)
         if check_time(entry.at, partial(_time_error, at)) is not entry.at:
@@ -338,13 +342,11 @@ def _time_error(at: int, problem: str) -> InvalidUsageError:
 def check_identities(name: str, items: Sequence[Entry] | Sequence[LedgerEntry]) -> None:
     ids = set(map(id_of, items))
     if len(ids) != len(items):
-        msg = f"{name} holds an identity more than once"
-        raise ValueError(msg)
+        raise ValueError(f"{name} holds an identity more than once")
 
     # Subclasses of str are refused, because decoding would return plain texts.
     if not {*map(type, ids)} <= {str}:
-        msg = f"{name} holds an identity that is not text"
-        raise ValueError(msg)
+        raise ValueError(f"{name} holds an identity that is not text")
 
 
 def check_fork_point(
@@ -356,8 +358,9 @@ def check_fork_point(
     ):
         if not 0 <= at <= most:
             shown = shorten_repr(at)
-            msg = f"{name} is {shown}; expected 0 to {most}, the entries there are"
-            raise ValueError(msg)
+            raise ValueError(
+                f"{name} is {shown}; expected 0 to {most}, the entries there are"
+            )
 
 
 def describe_mismatch(verb: str, expected: str, given: object) -> str:

@@ -118,11 +118,10 @@ class GrowingState(StateValue):
             message = AssistantMessage(tool_calls=calls)  # type: ignore[arg-type]
 
         if not message.tool_calls:
-            msg = (
+            raise InvalidMessageError(
                 "add_tool_call got no calls; use add_assistant_message for a message "
                 "without any"
             )
-            raise InvalidMessageError(msg)
 
         return self.add(message)
 
@@ -183,11 +182,10 @@ class GrowingState(StateValue):
             if (meta := reported_response(entry)) is not None
         ]
         if len(reported) > 1:
-            msg = (
+            raise InvalidUsageError(
                 f"key={shorten_repr(key)} can identify one usage, and these messages "
                 f"report {len(reported)}; add them one by one"
             )
-            raise InvalidUsageError(msg)
 
         for meta, time in reported:
             grown = grown.add_usage(meta.usage, key=key, model=meta.model, at=time)
@@ -220,11 +218,10 @@ class GrowingState(StateValue):
         """
         since = index(since)
         if since < 0:
-            msg = (
+            raise ValueError(
                 f"since is {shorten_repr(since)}; expected the position of a message, "
                 "from 0 on"
             )
-            raise ValueError(msg)
 
         ledger = self._ledger
         for entry in self._log.iterate(since):
@@ -305,8 +302,9 @@ class GrowingState(StateValue):
             return self
 
         if not isinstance(usage, Usage):
-            msg = f"add_usage takes a Usage or None, got {shorten_repr(usage)}"
-            raise InvalidUsageError(msg)
+            raise InvalidUsageError(
+                f"add_usage takes a Usage or None, got {shorten_repr(usage)}"
+            )
 
         model = check_text(model, "model", InvalidUsageError)
         time = check_time(at, _refuse_time) if at is not None else current_time()
@@ -315,18 +313,18 @@ class GrowingState(StateValue):
         elif not (key := check_text(key, "key", InvalidUsageError)):
             # "" is the id of all responses whose provider gave them none: as a key, it
             # would make one usage of them.
-            msg = "key is empty; leave it out if this usage has no identity"
-            raise InvalidUsageError(msg)
+            raise InvalidUsageError(
+                "key is empty; leave it out if this usage has no identity"
+            )
         elif (recorded := self._ledger.find(key)) is not None:
             if recorded.usage == usage and recorded.model == model:
                 return self
 
-            msg = (
+            raise InvalidUsageError(
                 f"conflicting usage for key {shorten_repr(key)}: the ledger has "
                 f"{recorded.usage} for model {shorten_repr(recorded.model)}, got "
                 f"{usage} for model {shorten_repr(model)}; use another key"
             )
-            raise InvalidUsageError(msg)
 
         entry = LedgerEntry(key, usage, model, time)
         ledger = self._ledger.with_entries((entry,))

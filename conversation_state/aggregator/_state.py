@@ -273,8 +273,9 @@ class Aggregator(GrowingState):
     def _check_position(self, verb: str, position: int) -> None:
         if not 0 <= position <= len(self._log):
             messages = format_count(len(self._log), "message")
-            msg = f"can't {verb} {shorten_repr(position)}: this state has {messages}"
-            raise IndexError(msg)
+            raise IndexError(
+                f"can't {verb} {shorten_repr(position)}: this state has {messages}"
+            )
 
     def _position_after(self, entry_id: str) -> int:
         left = len(self._log)

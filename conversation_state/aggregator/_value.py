@@ -323,8 +323,7 @@ class StateValue:
         root, or hold a common entry. O(1) in the first case, else O(n).
         """
         if not isinstance(other, StateValue):
-            msg = describe_mismatch("is_related_to", "an Aggregator", other)
-            raise TypeError(msg)
+            raise TypeError(describe_mismatch("is_related_to", "an Aggregator", other))
 
         # A common root is enough without a common entry: both may be empty forks.
         if self._origin.root == other._origin.root:

@@ -103,11 +103,10 @@ def concat(
     'Hello'
     """
     if isinstance(chunks, Message):
-        msg = (
+        raise TypeError(
             "concat takes chunks, [message] if there is one; got "
             f"{shorten_repr(chunks)}"
         )
-        raise TypeError(msg)
 
     check_iterable(chunks, "chunks", "a list of Messages")
     mode = check_usage_mode(usage)

@@ -37,8 +37,7 @@ def check_usage_mode(mode: object) -> UsageMode:
     if mode in ("cumulative", "delta"):
         return mode
 
-    msg = f"usage is {shorten_repr(mode)}; expected 'cumulative' or 'delta'"
-    raise ValueError(msg)
+    raise ValueError(f"usage is {shorten_repr(mode)}; expected 'cumulative' or 'delta'")
 
 
 class Accumulator(ByContent):

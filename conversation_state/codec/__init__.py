@@ -107,14 +107,14 @@ class Codec:
         kinds = {*_decode.READS, *self._kinds.values()}
         if not isinstance(kind, str) or not kind or kind in kinds:
             taken = ", ".join(sorted(kinds))
-            msg = f"kind is {shorten_repr(kind)}; expected another name than {taken}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"kind is {shorten_repr(kind)}; expected another name than {taken}"
+            )
 
         # An object without a hash can't be looked up; `check_class` says what is wrong
         # with it.
         if isinstance(cls, type) and (cls in _encode.WRITES or cls in self._kinds):
-            msg = f"{cls.__name__} is registered already"
-            raise ValueError(msg)
+            raise ValueError(f"{cls.__name__} is registered already")
 
         from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
 
@@ -151,12 +151,11 @@ class Codec:
         document = self._write_with_kind(value)
         if document is None:
             known = {each.__name__ for each in (*_encode.WRITES, *self._kinds)}
-            msg = (
+            raise TypeError(
                 f"can't encode {describe_type(value)}, only "
                 f"{', '.join(sorted(known))}; "
                 "Codec().register(cls, kind) gives a codec that can"
             )
-            raise TypeError(msg)
 
         return {"format": FORMAT, "version": VERSION, **document}
 

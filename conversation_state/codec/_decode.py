@@ -369,8 +369,7 @@ def _can_be(made: type, expect: type) -> bool:
     try:
         return issubclass(made, expect) or issubclass(expect, made)
     except TypeError:
-        msg = f"expect is {shorten_repr(expect)}; expected a class"
-        raise TypeError(msg) from None
+        raise TypeError(f"expect is {shorten_repr(expect)}; expected a class") from None
 
 
 def _format_problem(given: Any) -> str:

@@ -207,8 +207,7 @@ class _StateWriter:
 
     def _write_other(self, state: Any) -> Object:
         if type(state) is Timeline:
-            msg = "a timeline can't be a state of a timeline"
-            raise TypeError(msg)
+            raise TypeError("a timeline can't be a state of a timeline")
 
         if _is_json_state(state):
             _check_types(state)
@@ -218,8 +217,7 @@ class _StateWriter:
 
         data = self._write_with_kind(state)
         if data is None:
-            msg = "Codec().register(cls, kind) gives a codec that can"
-            raise TypeError(msg)
+            raise TypeError("Codec().register(cls, kind) gives a codec that can")
 
         if type(state) is list:  # of messages, which would be read as a tuple
             data["list"] = True
@@ -247,11 +245,10 @@ def _check_types(state: Any) -> None:
     while left:
         value = left.pop()
         if type(value) not in _PLAIN:
-            msg = (
+            raise TypeError(
                 f"it holds {shorten_repr(value)}; expected a dict, list, str, int, "
                 "float, bool or None"
             )
-            raise TypeError(msg)
 
         if type(value) not in (dict, list) or id(value) in seen:
             continue
@@ -260,8 +257,9 @@ def _check_types(state: Any) -> None:
         left += value.values() if type(value) is dict else value
         for key in value if type(value) is dict else ():
             if type(key) is not str:
-                msg = f"it has the key {shorten_repr(key)}; keys of JSON are text"
-                raise TypeError(msg)
+                raise TypeError(
+                    f"it has the key {shorten_repr(key)}; keys of JSON are text"
+                )
 
 
 def _write_after(segment: _Segment[Any]) -> Object:

@@ -129,8 +129,7 @@ def parse_time(text: str) -> datetime:
     """
     time = datetime.fromisoformat(text)
     if time.tzinfo is None:
-        msg = "no offset"
-        raise ValueError(msg)
+        raise ValueError("no offset")
 
     # Python reads an offset of less than a second as UTC.
     tiny = _TINY.search(text) if time.tzinfo is UTC else None
@@ -155,5 +154,4 @@ def parse_uuid(text: str) -> UUID:
     if text[8:24:5] == "----" and len(text) == len(digits) + 4 == _UUID_LENGTH:
         return UUID(bytes=bytes.fromhex(digits))
 
-    msg = "not canonical"
-    raise ValueError(msg)
+    raise ValueError("not canonical")

@@ -18,8 +18,9 @@ __all__ = ["TokenBudget", "check_tokens"]
 def check_tokens(name: str, value: Any) -> int:
     # By its class: True is an int, too.
     if value.__class__ is not int or value < 0:
-        msg = f"{name} is {shorten_repr(value)}; expected a number of tokens, 0 or more"
-        raise ValueError(msg)
+        raise ValueError(
+            f"{name} is {shorten_repr(value)}; expected a number of tokens, 0 or more"
+        )
 
     return value
 
@@ -80,11 +81,10 @@ class TokenBudget:
         check_tokens("overhead", overhead)
         if context_window is None:
             if model is None:
-                msg = (
+                raise ValueError(
                     "a budget needs context_window, the model's window in tokens, or "
                     "model, its name"
                 )
-                raise ValueError(msg)
 
             context_window = window_of(model)
 
@@ -92,12 +92,11 @@ class TokenBudget:
         reserved = output + overhead
         # A window of 0 by itself is a budget that nothing fits into: `fit` reports it.
         if reserved and reserved >= context_window:
-            msg = (
+            raise ValueError(
                 f"max_output_tokens={output:,} and overhead={overhead:,} leave nothing "
                 f"for messages of context_window={context_window:,}; reduce them, or "
                 "use a larger window"
             )
-            raise ValueError(msg)
 
         # A frozen class of attrs refuses assignments in a constructor of its own, too.
         object.__setattr__(self, "context_window", context_window)

@@ -94,11 +94,10 @@ def calibrated(
         try:
             messages, reported = sample
         except (TypeError, ValueError):
-            msg = (
+            raise TypeError(
                 f"sample {number} is {shorten_repr(sample)}; expected a pair of "
                 "messages and the prompt tokens reported for them"
-            )
-            raise TypeError(msg) from None
+            ) from None
 
         if isinstance(reported, Usage):
             reported = reported.prompt_tokens
@@ -106,26 +105,25 @@ def calibrated(
         check_tokens(f"the report of sample {number}", reported)
         tokens = sum([count(message, counter) for message in messages])
         if reported <= overhead:
-            msg = (
+            raise ValueError(
                 f"sample {number} reports {reported} prompt tokens, {overhead} of them "
                 "overhead, which leaves none for its messages. Leave out prompts "
                 "without reported tokens"
             )
-            raise ValueError(msg)
 
         if not tokens:
-            msg = (
+            raise ValueError(
                 f"{shorten_repr(counter)} counts no tokens in sample {number}; leave "
                 "it out"
             )
-            raise ValueError(msg)
 
         charged += reported - overhead
         counted += tokens
 
     if not counted:
-        msg = "there are no samples; a counter needs one prompt at least to be scaled"
-        raise ValueError(msg)
+        raise ValueError(
+            "there are no samples; a counter needs one prompt at least to be scaled"
+        )
 
     # In lowest terms, so that counters of one scale are equal: messages remember
     # their counts by the counter.

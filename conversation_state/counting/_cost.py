@@ -305,11 +305,10 @@ def _read_ledger(state: HasLedger) -> Iterable[UsageEntry]:
     try:
         return state.ledger
     except AttributeError:
-        msg = (
+        raise TypeError(
             "state: expected an object with a ledger, such as an Aggregator, got "
             f"{describe_value(state)}"
-        )
-        raise TypeError(msg) from None
+        ) from None
 
 
 def _price_entry(

@@ -102,12 +102,10 @@ def count(message: Message, counter: TokenCounter) -> int:
             return weights[at + 1]  # type: ignore[no-any-return]
 
     if not isinstance(message, Message):
-        msg = f"message: expected a Message, got {describe_value(message)}"
-        raise TypeError(msg)
+        raise TypeError(f"message: expected a Message, got {describe_value(message)}")
 
     if not callable(counter):
-        msg = f"counter: expected a function, got {describe_value(counter)}"
-        raise TypeError(msg)
+        raise TypeError(f"counter: expected a function, got {describe_value(counter)}")
 
     result: Any = counter(message)
     try:
@@ -116,11 +114,10 @@ def count(message: Message, counter: TokenCounter) -> int:
         tokens = -1
 
     if tokens < 0:
-        msg = (
+        raise ValueError(
             f"{shorten_repr(counter)}: expected a number of tokens, an integer from 0 "
             f"on, got {shorten_repr(result)} for {shorten_repr(message)}"
         )
-        raise ValueError(msg)
 
     # Read again: *counter* may have called `count` with another counter.
     weights = getattr(message, "_weights", ())
@@ -187,8 +184,7 @@ def split_content(message: Message) -> tuple[list[str], list[Part]]:
         return [format_json(message.raw)], []
 
     if not isinstance(message, Message):
-        msg = f"message: expected a Message, got {describe_value(message)}"
-        raise TypeError(msg)
+        raise TypeError(f"message: expected a Message, got {describe_value(message)}")
 
     media: list[Part] = []
     content = message.content  # type: ignore[attr-defined]  # all others have some
@@ -261,8 +257,9 @@ def count_tools(
     tokens = 0
     for tool in tool_infos:
         if not isinstance(tool, ToolInfo):
-            msg = f"tool_infos: expected ToolInfos, got {describe_value(tool)}"
-            raise TypeError(msg)
+            raise TypeError(
+                f"tool_infos: expected ToolInfos, got {describe_value(tool)}"
+            )
 
         tokens += count(SystemMessage(_format_tool(tool)), counter)
 
@@ -327,11 +324,10 @@ def by_encoding(encode: Callable[[str], Sized]) -> EncodingCounter:
     8
     """
     if not callable(encode):
-        msg = (
+        raise TypeError(
             "encode: expected a function from a text to tokens, got "
             f"{shorten_repr(encode)}"
         )
-        raise TypeError(msg)
 
     return EncodingCounter(encode)
 

@@ -76,20 +76,18 @@ def by_mistral(
     """
     if file is not None:
         if version != _VERSIONS[0]:
-            msg = (
+            raise ValueError(
                 "by_mistral takes a version or a file, got both, "
                 f"{shorten_repr(version)} first"
             )
-            raise ValueError(msg)
 
         return _load_counter(str(Path(file).absolute()))
 
     if version not in _VERSIONS:
-        msg = (
+        raise ValueError(
             f"version is {shorten_repr(version)}; expected one of "
             f"{', '.join(_VERSIONS)}"
         )
-        raise ValueError(msg)
 
     return _load_counter(version)
 
@@ -237,16 +235,16 @@ def _load_tokenizer(vocabulary: str) -> _Tokenizer:
 
 def _read_file(tokenizer: Any, path: str) -> Any:
     if not Path(path).is_file():
-        msg = f"there is no file {path}; by_mistral reads a vocabulary from there"
-        raise FileNotFoundError(msg)
+        raise FileNotFoundError(
+            f"there is no file {path}; by_mistral reads a vocabulary from there"
+        )
 
     try:
         return tokenizer.from_file(path)
     except ImportError:
         raise
     except Exception as error:
-        msg = (
+        raise ValueError(
             f"{path} is no vocabulary that mistral-common reads: {error}. Give a "
             "tekken.json or a SentencePiece model"
-        )
-        raise ValueError(msg) from error
+        ) from error

@@ -85,8 +85,7 @@ def price(usage: Usage, model: str, *, when: datetime | None = None) -> Decimal:
             If *when* has no time zone.
     """
     if not isinstance(usage, Usage):
-        msg = f"price takes a Usage, got {describe_value(usage)}"
-        raise TypeError(msg)
+        raise TypeError(f"price takes a Usage, got {describe_value(usage)}")
 
     at = check_moment(when)
     return price_of(usage, model, find_model(model, "price"), at)
@@ -100,15 +99,15 @@ def check_moment(when: datetime | None) -> datetime:
         return datetime.now(UTC)
 
     if not isinstance(when, datetime):
-        msg = f"when is {shorten_repr(when)}; expected an aware datetime or None"
-        raise TypeError(msg)
+        raise TypeError(
+            f"when is {shorten_repr(when)}; expected an aware datetime or None"
+        )
 
     if when.utcoffset() is None:
-        msg = (
+        raise ValueError(
             f"when is {shorten_repr(when)}, which has no time zone; "
             "datetime.now(timezone.utc) has one"
         )
-        raise ValueError(msg)
 
     return when
 

@@ -43,8 +43,9 @@ def _load_snapshot(wanted: str) -> DataSnapshot:
 
 def check_model_name(model: object) -> None:
     if not isinstance(model, str):
-        msg = f"model is {shorten_repr(model)}; expected the name of a model, a str"
-        raise TypeError(msg)
+        raise TypeError(
+            f"model is {shorten_repr(model)}; expected the name of a model, a str"
+        )
 
 
 def find_model(model: str, wanted: str, *, suggest: bool = True) -> FoundModel:
@@ -130,10 +131,9 @@ def window_of(model: str) -> int:
     provider, info = find_model(model, "TokenBudget(model=...)")
     window = info.context_window
     if not window:
-        msg = (
+        raise ValueError(
             f"{REGISTRY} knows {shorten_repr(model)} as {info.id} of {provider.name}, "
             "but not how large its window is; give context_window instead"
         )
-        raise ValueError(msg)
 
     return window

@@ -108,12 +108,11 @@ def _read_vocabulary(file: VocabularyFile) -> Encoding:
 
     digest = sha256(data).hexdigest()
     if digest != expected:
-        msg = (
+        raise ValueError(
             f"{file.path} is not the vocabulary {file.name}: its SHA-256 is {digest} "
             f"and should be {expected}. Download {url} again; for a vocabulary of your "
             "own use by_encoding"
         )
-        raise ValueError(msg)
 
     # The digest shows that each line is a token and its rank.
     lines = map(bytes.split, filter(None, data.splitlines()))

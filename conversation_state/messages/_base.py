@@ -88,11 +88,10 @@ class Message(_Countable, ByContent):
     _common: Common
 
     def __init__(self, *_given: object, **_fields: object) -> None:
-        msg = (
+        raise TypeError(
             "Message is what all messages have in common; make a SystemMessage, "
             "UserMessage, AssistantMessage, ToolMessage or UnknownMessage"
         )
-        raise TypeError(msg)
 
     # Properties, because messages of one envelope share one object with these fields.
 

@@ -51,11 +51,10 @@ def _check_content(
     for at, part in enumerate(parts):
         kind = part.kind if isinstance(part, Part) else None
         if kind not in holds:
-            msg = (
+            raise InvalidMessageError(
                 f"{owner}.content[{at}] is {describe_type(part)}; "
                 f"{owner} holds parts of {', '.join(sorted(holds))}"
             )
-            raise InvalidMessageError(msg)
 
     return parts
 
@@ -151,11 +150,10 @@ def _check_calls(given: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
     calls = tuple(given) if isinstance(given, (tuple, list, Iterable)) else (given,)
     for at, call in enumerate(calls):
         if not isinstance(call, ToolCall):
-            msg = (
+            raise InvalidMessageError(
                 f"AssistantMessage.tool_calls[{at}] is {shorten_repr(call)}; expected "
                 "a ToolCall"
             )
-            raise InvalidMessageError(msg)
 
     return calls
 

@@ -85,8 +85,7 @@ class LogProb:
 
         for at, other in enumerate(self.top):
             if not isinstance(other, LogProb) or other.top:
-                msg = (
+                raise InvalidMessageError(
                     f"LogProb.top[{at}] is {shorten_repr(other)}; expected a LogProb "
                     "without top"
                 )
-                raise InvalidMessageError(msg)

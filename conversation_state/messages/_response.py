@@ -81,11 +81,10 @@ class ResponseMeta:
             logprobs = tuple(self.logprobs)
             for at, one in enumerate(logprobs):
                 if not isinstance(one, LogProb):
-                    msg = (
+                    raise InvalidMessageError(
                         f"ResponseMeta.logprobs[{at}] is {shorten_repr(one)}; expected "
                         "a LogProb"
                     )
-                    raise InvalidMessageError(msg)
 
             _set(self, "logprobs", logprobs)
 

@@ -226,7 +226,6 @@ def _insert_data(raw: Any, encode: Callable[[str], str]) -> Any:
         for at, digest in references:
             data["parts"][at]["data"] = encode(digest)
     except (IndexError, KeyError, TypeError) as error:
-        msg = "refers to large content in an invalid form"
-        raise ValueError(msg) from error
+        raise ValueError("refers to large content in an invalid form") from error
 
     return data

@@ -105,8 +105,9 @@ def find_branch(tx: Reading, kind: Kind, digest: bytes) -> int | None:
     branch: int = row[1]
     start = tx.get("branches", branch, ("start",))
     if start is None or find_digest(tx, kind, branch, start[0] + 1) != digest:
-        msg = f"branch {branch} begins with another row than it was kept for"
-        raise ValueError(msg)
+        raise ValueError(
+            f"branch {branch} begins with another row than it was kept for"
+        )
 
     return branch
 

@@ -51,11 +51,10 @@ class ReadingVerbs:
 
     def __init__(self, backend: Backend, *, remembered: int = 100) -> None:
         if not hasattr(backend, "writing"):
-            msg = (
+            raise TypeError(
                 f"Store takes a backend, got {describe_value(backend)}; open_store "
                 "takes a URL, such as sqlite:///chats.db"
             )
-            raise TypeError(msg)
 
         self._core = Core(backend, remembered)
 
@@ -75,8 +74,7 @@ class ReadingVerbs:
         return f"<Store {self.url}>"
 
     def __reduce__(self) -> Any:
-        msg = f"a store can't be pickled; open {self.url} where it is needed"
-        raise TypeError(msg)
+        raise TypeError(f"a store can't be pickled; open {self.url} where it is needed")
 
     @property
     def url(self) -> str:

@@ -232,8 +232,9 @@ class RevisionVerbs(ReadingVerbs):
         """
         check_not_mirrored(self._core.url, name)
         if to is None:
-            msg = "to is None; expected a revision's number, a label or a Head"
-            raise TypeError(msg)
+            raise TypeError(
+                "to is None; expected a revision's number, a label or a Head"
+            )
 
         check_at(check_name(name), to)
         check_expecting(name, expecting)

@@ -135,11 +135,10 @@ def save_all(
 ) -> dict[str, Head]:
     for name in expecting:
         if name not in states:
-            msg = (
+            raise ValueError(
                 f"expecting has {shorten_repr(name)}, but states has no state of that "
                 "name"
             )
-            raise ValueError(msg)
 
     for name, state in states.items():
         check_state(name, state, expecting.get(name))

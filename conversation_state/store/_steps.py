@@ -163,8 +163,9 @@ class PipelineStep:
 
         saved, conflicts = self._core.write(save_first, name=self._name)
         if conflicts:
-            msg = f"{conflicts}. All other usage is saved, and the step is done"
-            raise InvalidUsageError(msg)
+            raise InvalidUsageError(
+                f"{conflicts}. All other usage is saved, and the step is done"
+            )
 
         return saved
 

@@ -152,8 +152,9 @@ class Store(RevisionVerbs):
                 If the store can't be written. Nothing was.
         """
         if not isinstance(states, Mapping):
-            msg = f"states: expected states by name, got {describe_value(states)}"
-            raise TypeError(msg)
+            raise TypeError(
+                f"states: expected states by name, got {describe_value(states)}"
+            )
 
         for name in states:
             check_not_mirrored(self._core.url, name)
@@ -203,8 +204,9 @@ class Store(RevisionVerbs):
         check_not_mirrored(self._core.url, name)
         check_name(name)
         if not isinstance(timeline, Timeline):
-            msg = f"timeline: expected a Timeline, got {describe_type(timeline)}"
-            raise TypeError(msg)
+            raise TypeError(
+                f"timeline: expected a Timeline, got {describe_type(timeline)}"
+            )
 
         check_expecting(name, expecting)
         return save_timeline(self._core, name, timeline, expecting)
@@ -471,10 +473,9 @@ def open_store(url: str | os.PathLike[str], *, remembered: int = 100) -> Store:
             If it needs a package that is not installed.
     """
     if isinstance(remembered, bool) or not isinstance(remembered, int):
-        msg = (
+        raise TypeError(
             "remembered: expected a number of names, at least 0, got "
             f"{shorten_repr(remembered)}"
         )
-        raise TypeError(msg)
 
     return Store(open_backend(url), remembered=remembered)

@@ -80,11 +80,10 @@ def save_timeline(
 ) -> Head:
     limit = timeline.limit or 0
     if limit > _MAX_MOMENTS:
-        msg = (
+        raise ValueError(
             f"limit is {limit:,}; a store keeps timelines of a limit up to "
             f"{_MAX_MOMENTS:,}, or of None for all moments"
         )
-        raise ValueError(msg)
 
     return core.write(
         lambda transaction: _save_within(transaction, text, timeline, expecting),
@@ -321,11 +320,10 @@ def _list_changed(timeline: States, stored: _Stored) -> dict[int, bytes | None]:
 
 def _compute_digest(state: object) -> bytes:
     if not isinstance(state, Aggregator):
-        msg = (
+        raise TypeError(
             f"timeline: a state is {describe_type(state)}; a store keeps timelines "
             "of Aggregators"
         )
-        raise TypeError(msg)
 
     entries, ledger = ENTRIES.digest(state.entries), LEDGER.digest(state.ledger)
     return state_digest(entries, ledger, Origin.of(state).digest())

@@ -311,11 +311,10 @@ def check_name(name: object, what: str = "name") -> str:
     """
     text = check_text(name, what)
     if not 0 < len(text) <= _LONGEST or "\0" in text:
-        msg = (
+        raise ValueError(
             f"{what} is {shorten_repr(text)}; expected 1 to {_LONGEST} characters and "
             "no U+0000"
         )
-        raise ValueError(msg)
 
     return text
 
@@ -335,11 +334,10 @@ def check_notes(notes: object) -> JsonMap:
 
     size = len(dump(frozen))
     if size > _MAX_NOTES:
-        msg = (
+        raise ValueError(
             f"notes take {size:,} bytes as JSON; expected at most {_MAX_NOTES:,}: put "
             "what is larger into the conversation, or into a store of your own"
         )
-        raise ValueError(msg)
 
     return frozen
 
@@ -360,32 +358,30 @@ def check_not_mirrored(store: str, name: object) -> None:
 
 def check_at(name: str, at: At) -> At:
     if isinstance(at, Head) and at.name != name:
-        msg = f"at is a head of {at.name!r}; expected one of {name!r}"
-        raise ValueError(msg)
+        raise ValueError(f"at is a head of {at.name!r}; expected one of {name!r}")
 
     if at is not None and (
         isinstance(at, bool) or not isinstance(at, int | str | Head)
     ):
-        msg = (
+        raise TypeError(
             f"at is {shorten_repr(at)}; expected a revision's number, a label, a Head "
             "or None"
         )
-        raise TypeError(msg)
 
     return check_text(at, "at") if isinstance(at, str) else at
 
 
 def check_function(function: object) -> None:
     if not callable(function):
-        msg = f"function: expected a function, got {describe_value(function)}"
-        raise TypeError(msg)
+        raise TypeError(
+            f"function: expected a function, got {describe_value(function)}"
+        )
 
 
 def check_state(name: str, state: object, expecting: object) -> None:
     check_name(name)
     if not isinstance(state, Aggregator):
-        msg = f"state: expected an Aggregator, got {describe_type(state)}"
-        raise TypeError(msg)
+        raise TypeError(f"state: expected an Aggregator, got {describe_type(state)}")
 
     check_expecting(name, expecting)
 
@@ -400,18 +396,19 @@ def check_expecting(name: str, expecting: object) -> None:
 
     if isinstance(expecting, Head):
         if expecting.name != name:
-            msg = f"expecting is a head of {expecting.name!r}; expected one of {name!r}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"expecting is a head of {expecting.name!r}; expected one of {name!r}"
+            )
     elif isinstance(expecting, bool) or not isinstance(expecting, int):
-        msg = (
+        raise TypeError(
             f"expecting is {shorten_repr(expecting)}; expected a Head, a revision or "
             "None"
         )
-        raise TypeError(msg)
     elif expecting < 0:
         shown = shorten_repr(expecting)
-        msg = f"expecting is {shown}; expected a revision, or 0 for a new name"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expecting is {shown}; expected a revision, or 0 for a new name"
+        )
 
 
 def is_expected(head: Head | None, expecting: Head | int | None) -> bool:
@@ -439,5 +436,6 @@ def check_count(count: object, what: str, meaning: str) -> None:
     Check a number that is at least 0; *what* and *meaning* name it in the error.
     """
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        msg = f"{what} is {shorten_repr(count)}; expected {meaning}, from 0 on"
-        raise ValueError(msg)
+        raise ValueError(
+            f"{what} is {shorten_repr(count)}; expected {meaning}, from 0 on"
+        )

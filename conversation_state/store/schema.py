@@ -309,8 +309,7 @@ class Origin(NamedTuple):
         if {len(id) for id in ids} != {_ID_SIZE} or not (
             first <= row[0] < first + MAX_SAME_NUMBER
         ):
-            msg = "describes another state than the one it was written for"
-            raise ValueError(msg)
+            raise ValueError("describes another state than the one it was written for")
 
         return origin
 

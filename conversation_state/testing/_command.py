@@ -108,8 +108,7 @@ def _make_parser() -> argparse.ArgumentParser:
 
 def _read_number(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        msg = f"expected a number, 1 or more, got {text!r}"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"expected a number, 1 or more, got {text!r}")
 
     return int(text)
 
@@ -121,8 +120,9 @@ def _import_subject(target: str) -> Any:
     try:
         return pkgutil.resolve_name(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
-        msg = f"can't import {target!r}: {type(error).__name__}: {error}"
-        raise UsageError(msg) from None
+        raise UsageError(
+            f"can't import {target!r}: {type(error).__name__}: {error}"
+        ) from None
 
 
 def _guess_kind(subject: Any, target: str) -> str:
@@ -153,11 +153,10 @@ def _guess_kind(subject: Any, target: str) -> str:
         if is_of_kind:
             return kind
 
-    msg = (
+    raise UsageError(
         f"{target} is of unknown kind: {shorten_repr(subject)}; name it with --kind, "
         f"one of {', '.join(_NAMES)}, or give the function type hints"
     )
-    raise UsageError(msg)
 
 
 def _has_methods(subject: Any, *methods: str) -> bool:
@@ -185,8 +184,9 @@ def _run_contract(
     kind: str, subject: Any, options: argparse.Namespace
 ) -> Sequence[LawResult]:
     if kind != "adapter" and not callable(subject):
-        msg = f"expected a function for the kind {kind}, got {shorten_repr(subject)}"
-        raise UsageError(msg)
+        raise UsageError(
+            f"expected a function for the kind {kind}, got {shorten_repr(subject)}"
+        )
 
     try:
         if kind == "backend":
@@ -212,12 +212,14 @@ def _run_backend(subject: Any, options: argparse.Namespace) -> Sequence[LawResul
         # Its module imports pytest, which the other kinds do without.
         from conversation_state.testing.contracts import run_promises  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        msg = f"the contract of backends needs pytest: {error}; pip install pytest"
-        raise UsageError(msg) from None
+        raise UsageError(
+            f"the contract of backends needs pytest: {error}; pip install pytest"
+        ) from None
 
     if options.also:
-        msg = f"also: unknown law {options.also[0]!r}; backends have none on request"
-        raise UsageError(msg)
+        raise UsageError(
+            f"also: unknown law {options.also[0]!r}; backends have none on request"
+        )
 
     return list(run_promises(subject, without=options.without))
 

@@ -137,8 +137,7 @@ def _refuse_moment(go: Callable[[Any], object], moment: Any) -> None:
     except UnknownMomentError:
         return
 
-    msg = f"{moment!r} is not there, and was gone to"
-    raise AssertionError(msg)
+    raise AssertionError(f"{moment!r} is not there, and was gone to")
 
 
 class TimelineMachine(RuleBasedStateMachine):

@@ -81,8 +81,9 @@ class Moments(View[Moment[S]]):
             try:
                 number: int = numbers[at]
             except IndexError:
-                msg = f"position {at} of {format_count(len(numbers), 'moment')}"
-                raise IndexError(msg) from None
+                raise IndexError(
+                    f"position {at} of {format_count(len(numbers), 'moment')}"
+                ) from None
 
             return self._log[number]
 

@@ -315,11 +315,10 @@ class MovableTimeline(Generic[S]):
         elif isinstance(into, str):
             step = self._find_label_ahead(into)
         else:
-            msg = (
+            raise TypeError(
                 f"into is {shorten_repr(into)}; expected a Moment, a label or a "
                 "number of steps"
             )
-            raise TypeError(msg)
 
         # Numbers become smaller on the way up, so no moment further up is the present
         # one.
@@ -352,11 +351,10 @@ class MovableTimeline(Generic[S]):
 
         number = moment.number if isinstance(moment, Moment) else moment
         if type(number) is not int:
-            msg = (
+            raise TypeError(
                 "expected a Moment, its number or its label, got "
                 f"{shorten_repr(moment)}"
             )
-            raise TypeError(msg)
 
         at = number - self._base
         if number < self._first or at >= len(self._log):

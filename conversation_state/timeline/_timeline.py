@@ -59,8 +59,7 @@ class Timeline(MovableTimeline[S]):
     __slots__ = ("__weakref__",)
 
     def __init__(self) -> None:
-        msg = "make timelines with Timeline.begin(state) or decode(data)"
-        raise TypeError(msg)
+        raise TypeError("make timelines with Timeline.begin(state) or decode(data)")
 
     @classmethod
     def begin(
@@ -99,11 +98,10 @@ class Timeline(MovableTimeline[S]):
             *limit* and *filter* are redux-undo's.
         """
         if limit is not None and (type(limit) is not int or limit < 1):
-            msg = (
+            raise ValueError(
                 f"limit is {shorten_repr(limit)}; expected an integer from 1 on, or "
                 "None for all"
             )
-            raise ValueError(msg)
 
         moment = Moment(0, state, _check_label(label, "label"))
         options = Options(limit, _check_filter(filter))
@@ -197,8 +195,9 @@ class Timeline(MovableTimeline[S]):
         if group is not None:
             group = _check_label(group, "group")
             if not group:
-                msg = "group is empty; leave it out for a step without a group"
-                raise ValueError(msg)
+                raise ValueError(
+                    "group is empty; leave it out for a step without a group"
+                )
 
         if on is not None or stay:
             return self._commit_elsewhere(state, label, group, on, stay=stay)
@@ -429,8 +428,7 @@ def _forget_moments(  # noqa: PLR0917 - the fields of a timeline
 
 def _check_label(value: object, name: str) -> str:
     if not isinstance(value, str):
-        msg = f"{name} is {shorten_repr(value)}; expected a str"
-        raise TypeError(msg)
+        raise TypeError(f"{name} is {shorten_repr(value)}; expected a str")
 
     return check_text(value, name)
 
@@ -439,8 +437,7 @@ def _check_filter(function: Any) -> Callable[[Any, Any], object] | None:
     if function is None or callable(function):
         return function  # type: ignore[no-any-return]
 
-    msg = (
+    raise TypeError(
         f"filter is {shorten_repr(function)}; expected a function of two states, or "
         "None"
     )
-    raise TypeError(msg)

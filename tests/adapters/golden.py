@@ -141,8 +141,9 @@ def cases(name: str) -> list[dict[str, Any]]:
     """
     path = FOLDER / f"{name}.jsonl"
     if not path.exists():
-        msg = f"{path} is missing; write it: python -m tests.adapters.golden {name}"
-        raise FileNotFoundError(msg)
+        raise FileNotFoundError(
+            f"{path} is missing; write it: python -m tests.adapters.golden {name}"
+        )
 
     text = path.read_text(encoding="utf-8")
     found = [json.loads(line) for line in text.splitlines()]

@@ -187,8 +187,7 @@ class _Failing:
     def _count_down(self):
         self._state["left"] -= 1
         if self._state["left"] == -1:
-            msg = "disk I/O error"
-            raise sqlite3.OperationalError(msg)
+            raise sqlite3.OperationalError("disk I/O error")
 
     def execute(self, *given):
         self._count_down()

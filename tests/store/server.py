@@ -106,8 +106,9 @@ class Server:
             text = log.read_text(errors="replace")
             if "Address already in use" not in text or time.monotonic() > until:
                 self.stop()
-                msg = f"PostgreSQL did not start in {_START_S} s; its log:\n{text}"
-                raise RuntimeError(msg)
+                raise RuntimeError(
+                    f"PostgreSQL did not start in {_START_S} s; its log:\n{text}"
+                )
 
             self.port = 0
             log.unlink()

@@ -212,8 +212,9 @@ class TestWireIsCut:
                     try:
                         raise ended
                     except psycopg.Error:
-                        msg = "cannot exit pipeline mode while busy"
-                        raise psycopg.OperationalError(msg) from None
+                        raise psycopg.OperationalError(
+                            "cannot exit pipeline mode while busy"
+                        ) from None
 
                 raise ended
 

@@ -71,8 +71,7 @@ class Failing:
     def execute(self, *given):
         self.left -= 1
         if self.left == -1:
-            msg = "disk I/O error"
-            raise sqlite3.OperationalError(msg)
+            raise sqlite3.OperationalError("disk I/O error")
 
         return self.connection.execute(*given)
 

@@ -96,8 +96,7 @@ def refuse(writer):
     A write that is refused, after it wrote something.
     """
     writer.add(b"refused", b"value")
-    msg = "refused"
-    raise LookupError(msg)
+    raise LookupError("refused")
 
 
 def keys(store):

@@ -144,8 +144,7 @@ def message_classes() -> Mapping[str, type[Any]]:
     try:
         from langchain_core import messages  # noqa: PLC0415 - an extra
     except ImportError as error:
-        msg = "messages of LangChain"
-        raise MissingExtraError(msg, "langchain") from error
+        raise MissingExtraError("messages of LangChain", "langchain") from error
 
     return {name: getattr(messages, name) for name in CLASSES}
 

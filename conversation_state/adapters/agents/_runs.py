@@ -199,12 +199,11 @@ def find_turn(state: Aggregator, before_turn: int | None) -> int:
     try:
         return turns[before_turn]
     except IndexError:
-        msg = (
+        raise IndexError(
             f"before_turn: {before_turn} is out of range; there are "
             f"{format_count(len(turns), 'message')} of the user, counted from 0, or "
             "from the end as -1"
-        )
-        raise IndexError(msg) from None
+        ) from None
 
 
 def _load_items(items: Any, calls: Mapping[str, ToolCall]) -> list[Message]:
@@ -373,11 +372,10 @@ def read_usages(result: Any) -> Iterator[KeyedUsage]:
     """
     responses = getattr(result, "raw_responses", None)
     if not isinstance(responses, list):
-        msg = (
+        raise TypeError(
             "result: expected the result of Runner.run or Runner.run_streamed, got "
             f"{describe_type(result)}"
         )
-        raise TypeError(msg)
 
     for response in responses:
         yield from read_response_usage(response)

@@ -99,11 +99,10 @@ class StoreSession(SessionHost):
         self.session_id = check_name(session_id, "session_id")
         self.session_settings = _check_settings(session_settings)
         if view is not None and self._item_limit is not None:
-            msg = (
+            raise ValueError(
                 "view and limit: expected one of them, got both; a Trimmer with "
                 "keep_last(n) is a limit that keeps calls and results together"
             )
-            raise ValueError(msg)
 
     @property
     def _item_limit(self) -> int | None:
@@ -128,11 +127,10 @@ class StoreSession(SessionHost):
 
         if limit is not None:
             if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-                msg = (
+                raise ValueError(
                     "limit: expected 0 or more items or None, got "
                     f"{shorten_repr(limit)}"
                 )
-                raise ValueError(msg)
 
             return await run_in_thread(self._load_newest, limit)
 
@@ -240,8 +238,9 @@ class StoreSession(SessionHost):
                 If there is no such user's message.
         """
         if to is None and before_turn is None:
-            msg = "rollback: expected a revision, a label, a head or before_turn"
-            raise TypeError(msg)
+            raise TypeError(
+                "rollback: expected a revision, a label, a head or before_turn"
+            )
 
         def go_back(state: Aggregator) -> Aggregator:
             then = state if to is None else self.store.load(self.session_id, at=to)
@@ -433,10 +432,9 @@ def _check_settings(settings: Any) -> Any:
     known = sorted(field.name for field in fields(SessionSettings))
     unknown = sorted(settings.keys() - {*known}, key=str)
     if unknown:
-        msg = (
+        raise TypeError(
             f"session_settings: unknown {', '.join(map(str, unknown))}; expected "
             f"{', '.join(known)}"
         )
-        raise TypeError(msg)
 
     return SessionSettings(**settings)

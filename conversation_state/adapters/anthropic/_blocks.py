@@ -451,8 +451,7 @@ def _convert_map(value: object) -> dict[Any, Any]:
     if is_map(value):
         return dict(value)
 
-    msg = f"{type(value).__name__} is not JSON"
-    raise TypeError(msg)
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _has_text_keys(value: object) -> bool:

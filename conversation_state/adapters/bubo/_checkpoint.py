@@ -172,8 +172,9 @@ def dump_checkpoint(kept: Checkpoint | Aggregator) -> Export:
     """
     state = kept.state if isinstance(kept, Checkpoint) else kept
     if not isinstance(state, Aggregator):
-        msg = f"expected a Checkpoint or an Aggregator, got {describe_type(kept)}"
-        raise TypeError(msg)
+        raise TypeError(
+            f"expected a Checkpoint or an Aggregator, got {describe_type(kept)}"
+        )
 
     write = PayloadWriter(SOURCE)
     found = write_envelopes(write, state)

@@ -278,8 +278,9 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         """
         thread, namespace, id = parse_config(config)
         if not id:
-            msg = f"config: missing checkpoint_id of thread {shorten_repr(thread)}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"config: missing checkpoint_id of thread {shorten_repr(thread)}"
+            )
 
         stored = [
             StoredWrite(
@@ -362,11 +363,10 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
             strategy: ``keep_latest``, or ``delete``.
         """
         if strategy not in {"keep_latest", "delete"}:
-            msg = (
+            raise ValueError(
                 "strategy: expected 'keep_latest' or 'delete', got "
                 f"{shorten_repr(strategy)}"
             )
-            raise ValueError(msg)
 
         for thread in thread_ids:
             if strategy == "delete":

@@ -67,11 +67,10 @@ def add_to_state(state: Aggregator, update: Any) -> Aggregator:
         case Usage():
             return state.add_usage(update)
         case RemoveMessage():
-            msg = (
+            raise TypeError(
                 "update: messages can't be removed from a state; return a fork of "
                 "an earlier state with Overwrite, or trim the model's view"
             )
-            raise TypeError(msg)
         case BaseMessage():
             return state.add_response(load_message(update))
         case str() | bytes() | dict():
@@ -82,11 +81,10 @@ def add_to_state(state: Aggregator, update: Any) -> Aggregator:
 
             return state
 
-    msg = (
+    raise TypeError(
         "update: expected messages of ours or of LangChain's, a Usage, an Aggregator "
         f"that continues the state, or a list of these; got {describe_value(update)}"
     )
-    raise TypeError(msg)
 
 
 class StateChannel(BinaryOperatorAggregate[Aggregator]):

@@ -71,8 +71,9 @@ def parse_config(config: RunnableConfig) -> tuple[str, str, str | None]:
     """
     values = configurable_of(config)
     if "thread_id" not in values:
-        msg = 'config: missing thread_id; expected {"configurable": {"thread_id": "1"}}'
-        raise ValueError(msg)
+        raise ValueError(
+            'config: missing thread_id; expected {"configurable": {"thread_id": "1"}}'
+        )
 
     return (
         str(values["thread_id"]),
@@ -192,11 +193,10 @@ def copy_thread(rows: Writer, source: str, target: str, store: str) -> None:
         raise NotSavedError(store, "thread", source)
 
     if WritableThread(rows, target).layers:
-        msg = (
+        raise ValueError(
             f"can't copy thread {source!r} to {target!r}: {target!r} exists already; "
             "delete it first, or choose another id"
         )
-        raise ValueError(msg)
 
     thread.copy(target)
     old, new = names_of(source), names_of(target)

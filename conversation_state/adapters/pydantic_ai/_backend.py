@@ -219,8 +219,7 @@ def _check_chain(
     ids = [entry.id for entry in entries]
     parents = [entry.parent_id for entry in entries[1:]]
     if len({*ids}) != len(ids) or parents != ids[:-1] or ids[-1] != record.head_id:
-        msg = (
+        raise ValueError(
             "new_entries: expected a chain, in which each entry's parent_id is the "
             "id before it, and the last id is the record's head_id"
         )
-        raise ValueError(msg)

@@ -252,11 +252,10 @@ class _HistoryView:
 
     def select(self, view: Any) -> list[Any]:
         if not isinstance(view, TrimContext):
-            msg = (
+            raise TypeError(
                 "trimmer: expected a function that returns a TrimContext, got "
                 f"{describe_type(view)} from it"
             )
-            raise TypeError(msg)
 
         if view.problems():
             view = repair()(view)

@@ -278,8 +278,9 @@ class ConversationRepository:
                 if cut is not None:
                     return state, cut
 
-        msg = f"no conversation in {self.store.url} has the entry {shorten_repr(entry)}"
-        raise LookupError(msg)
+        raise LookupError(
+            f"no conversation in {self.store.url} has the entry {shorten_repr(entry)}"
+        )
 
     def _candidate_locations(
         self, entry: str, rows: Reader

@@ -332,8 +332,7 @@ def _is_object(value: object) -> bool:
 def _make_call(value: Any, members: dict[str, str]) -> _ParsedCall:
     name = value.get("name")
     if not isinstance(name, str):
-        msg = "a call names a tool"
-        raise ValueError(msg)  # noqa: TRY004 - as for all that is not a call
+        raise ValueError("a call names a tool")  # noqa: TRY004 - as for all that is not a call
 
     key = next((key for key in _ARGUMENTS if key in value), "")
     arguments = value.get(key)
@@ -373,8 +372,7 @@ def _split_members(text: str, at: int) -> tuple[dict[str, str], int]:
         key, at = _scan(text, at)
         # One of the two would be lost. What is in the arguments is kept as it is.
         if key in members:
-            msg = "a call has a key twice"
-            raise ValueError(msg)
+            raise ValueError("a call has a key twice")
 
         at = _skip_space(text, _skip_space(text, at) + 1)
         _, end = _scan(text, at)

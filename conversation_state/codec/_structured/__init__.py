@@ -113,8 +113,9 @@ def check_class(cls: type) -> None:
             is of a type that can't be read.
     """
     if not isinstance(cls, type) or not has_fields(cls):
-        msg = f"{shorten_repr(cls)} is neither an attrs class nor a dataclass"
-        raise TypeError(msg)
+        raise TypeError(
+            f"{shorten_repr(cls)} is neither an attrs class nor a dataclass"
+        )
 
     _find_hook(cls, f"can't register {cls.__name__}")
 
@@ -163,12 +164,11 @@ def write_instance(value: Any) -> Any:
         raise ValueError(msg + str(problems.error())) from wrong
 
     if not is_same(value, made):
-        msg = (
+        raise ValueError(
             f"can't encode {shorten_repr(value)}: it would be decoded as "
             f"{shorten_repr(made)}, which is not equal; declare each field as the "
             "type of what it holds"
         )
-        raise ValueError(msg)
 
     return raw
 
@@ -189,11 +189,9 @@ def _find_hook(kind: Any, failed: str) -> Hook:
         hook: Hook = _get_converter().get_structure_hook(kind)
     except StructureHandlerNotFoundError as error:
         inner = "" if error.type_ is kind else f", nor {type_name(error.type_)} in it"
-        msg = f"{failed}{inner}: {error}"
-        raise TypeError(msg) from None
+        raise TypeError(f"{failed}{inner}: {error}") from None
     except Exception as error:  # whatever looking at annotations raises
-        msg = f"{failed}: {error_text(error)}"
-        raise TypeError(msg) from error
+        raise TypeError(f"{failed}: {error_text(error)}") from error
 
     return hook
 
@@ -311,8 +309,9 @@ def write_value(value: Any, level: int = 0) -> Any:
             If it holds a value of a type that can't be written.
     """
     if level > _MAX_LEVELS:
-        msg = f"it is nested more than {_MAX_LEVELS} levels deep, or holds itself"
-        raise ValueError(msg)
+        raise ValueError(
+            f"it is nested more than {_MAX_LEVELS} levels deep, or holds itself"
+        )
 
     value = value.value if isinstance(value, Enum) else value
     if value is None or isinstance(value, (bool, str, int, float)):
@@ -346,14 +345,14 @@ def _write_scalar(value: str | float | None) -> str | int | float | None:
         if _MIN_INT <= value <= _MAX_INT:
             return int(value)
 
-        msg = f"JSON can't represent {shorten_repr(value)}: it takes more than 64 bits"
-        raise ValueError(msg)
+        raise ValueError(
+            f"JSON can't represent {shorten_repr(value)}: it takes more than 64 bits"
+        )
 
     if isfinite(value):
         return float(value)  # orjson writes no subclass of it
 
-    msg = f"JSON can't represent {shorten_repr(value)}"
-    raise ValueError(msg)
+    raise ValueError(f"JSON can't represent {shorten_repr(value)}")
 
 
 def _write_as_text(value: Any, failed: str) -> str:

@@ -96,8 +96,9 @@ class Address(NamedTuple):
         given = _parse_authority(prefix, where)
         for name, value in _parse_options(prefix, query).items():
             if name in given:
-                msg = f"{name} is given before the ? and after it; give it once"
-                raise StoreError(prefix, msg)
+                raise StoreError(
+                    prefix, f"{name} is given before the ? and after it; give it once"
+                )
 
             given[name] = value
 
@@ -210,8 +211,9 @@ def _parse_options(prefix: str, query: str) -> dict[str, str]:
     given = dict(parameters)
     for name in given:
         if [each for each, _ in parameters].count(name) > 1:
-            msg = f"the option {name[:40]!r} is given twice; give each once"
-            raise StoreError(prefix, msg)
+            raise StoreError(
+                prefix, f"the option {name[:40]!r} is given twice; give each once"
+            )
 
     # Asked of libpq, whose options depend on its version.
     servers = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
@@ -219,8 +221,9 @@ def _parse_options(prefix: str, query: str) -> dict[str, str]:
         check = _OWN_OPTIONS.get(name)
         if "\0" in value:
             # libpq would end the value there.
-            msg = f"{name} has U+0000 (%00) in it, which no value can have"
-            raise StoreError(prefix, msg)
+            raise StoreError(
+                prefix, f"{name} has U+0000 (%00) in it, which no value can have"
+            )
 
         if check is None and name not in servers:
             raise StoreError(

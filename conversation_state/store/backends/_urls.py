@@ -19,8 +19,9 @@ def open_backend(url: str | os.PathLike[str]) -> Backend:
     # See `open_store`.
     address = os.fspath(url) if isinstance(url, os.PathLike) else url
     if not isinstance(address, str):
-        msg = f"url: expected a str like sqlite:///chats.db, got {describe_type(url)}"
-        raise TypeError(msg)
+        raise TypeError(
+            f"url: expected a str like sqlite:///chats.db, got {describe_type(url)}"
+        )
 
     # Without either it is more likely a scheme: memory, postgres.
     looks_like_path = ":" not in address and ("." in address or "/" in address)
@@ -104,8 +105,7 @@ def _open_postgres(url: str, _rest: str) -> Backend:
             Address,
         )
     except ImportError as error:
-        msg = "a store in PostgreSQL"
-        raise MissingExtraError(msg, "postgres") from error
+        raise MissingExtraError("a store in PostgreSQL", "postgres") from error
 
     return PostgresBackend(Address.of(url))
 

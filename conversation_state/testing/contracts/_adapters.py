@@ -307,8 +307,9 @@ class AdapterContract(Contract):
         except DecodeError:
             return
 
-        msg = f"expected a DecodeError for {nothing!r}, got {shorten_repr(loaded)}"
-        raise AssertionError(msg)
+        raise AssertionError(
+            f"expected a DecodeError for {nothing!r}, got {shorten_repr(loaded)}"
+        )
 
 
 def _remove_new_ids(loaded: Message, dumped: Message) -> Message:
@@ -369,8 +370,9 @@ def _format_json(value: Any) -> str:
     try:
         return json.dumps(value, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
-        msg = f"expected plain JSON values, got {shorten_repr(value, 200)} ({error})"
-        raise AssertionError(msg) from None
+        raise AssertionError(
+            f"expected plain JSON values, got {shorten_repr(value, 200)} ({error})"
+        ) from None
 
 
 def check_adapter(
@@ -406,11 +408,10 @@ def check_adapter(
     """
     for name in ("dump", "load"):
         if not callable(getattr(adapter, name, None)):
-            msg = (
+            raise TypeError(
                 "adapter: expected a module or an object with dump and load, got "
                 f"{shorten_repr(adapter)}, without {name}"
             )
-            raise TypeError(msg)
 
     check_contract(
         AdapterContract,

@@ -140,10 +140,9 @@ def run_promises(
     was tried with different arguments.
     """
     if not callable(make):
-        msg = (
+        raise TypeError(
             f"make: expected a function that makes a backend, got {shorten_repr(make)}"
         )
-        raise TypeError(msg)
 
     promises = list(_list_promises())
     check_names("without", without, [name for name, _ in promises])

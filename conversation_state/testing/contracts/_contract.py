@@ -265,14 +265,12 @@ def check_names(option: str, names: Collection[str], valid: list[str]) -> None:
     Raise an error unless *names* are among the *valid* ones.
     """
     if isinstance(names, str):
-        msg = f"{option}: expected a collection of names, got {names!r}"
-        raise TypeError(msg)
+        raise TypeError(f"{option}: expected a collection of names, got {names!r}")
 
     for name in names:
         if name not in valid:
             listed = ", ".join(map(repr, valid)) or "none"
-            msg = f"{option}: unknown law {name!r}; valid ones are {listed}"
-            raise ValueError(msg)
+            raise ValueError(f"{option}: unknown law {name!r}; valid ones are {listed}")
 
 
 # Running them
@@ -358,8 +356,7 @@ def check_contract(
     contract = contract_class()
     if not callable(subject) and contract.expected:
         expected = f"{contract.subject}: expected {contract.expected}"
-        msg = f"{expected}, got {shorten_repr(subject)}"
-        raise TypeError(msg)
+        raise TypeError(f"{expected}, got {shorten_repr(subject)}")
 
     for name, value in {contract.subject: subject, **options}.items():
         if value is not None:
