@@ -15,19 +15,6 @@ import orjson
 from conversation_state._wording import describe_type, shorten_path, shorten_repr
 from conversation_state.errors import DecodeError, Problem
 
-__all__ = [
-    "Data",
-    "JsonPath",
-    "check_acyclic",
-    "describe_json",
-    "dump",
-    "first_oversized",
-    "is_loadable",
-    "load",
-    "load_exactly",
-    "render_path",
-]
-
 Data: TypeAlias = "bytes | bytearray | memoryview | str"
 
 # 2**63 has 19 digits, and 2**64 - 1 has 20.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-__all__ = ["COMMON", "PLAIN", "Common", "CommonFields", "common_of", "freeze_unknown"]
-
 
 class CommonFields(TypedDict, total=False):
     name: str

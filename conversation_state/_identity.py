@@ -23,7 +23,6 @@ from conversation_state._wording import shorten_repr
 if TYPE_CHECKING:
     from uuid import UUID
 
-__all__ = ["make_uuid", "new_entry_id", "new_uuid_number", "number_of_uuid"]
 
 # What the identities of entries begin with in this process.
 _prefix = ""

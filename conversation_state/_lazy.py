@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-__all__ = ["draw_difference", "draw_fragment", "draw_outline", "open_later"]
-
 
 def open_later(
     package: str, homes: Mapping[str, str]

@@ -28,8 +28,6 @@ from conversation_state.messages import ToolMessage, format_exception
 from conversation_state.parts import Part
 from conversation_state.tools import ToolCall
 
-__all__ = ["acall", "call"]
-
 # Makes an argument of a JSON value and its path.
 _Read: TypeAlias = Callable[[Any, JsonPath], Any]
 

@@ -33,20 +33,6 @@ from conversation_state.errors import MissingExtraError
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = [
-    "TaskWaiter",
-    "ThreadWaiter",
-    "Waiter",
-    "add_async_twins",
-    "async_twin",
-    "call_soon",
-    "in_worker",
-    "require_anyio",
-    "run_in_anyio_thread",
-    "running_loop",
-    "spawn",
-    "wake_all",
-]
 
 C = TypeVar("C", bound=type)
 P = ParamSpec("P")

@@ -11,20 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from decimal import Decimal
 
-__all__ = [
-    "INVISIBLE_CHARACTERS",
-    "describe_type",
-    "describe_value",
-    "escape_invisible",
-    "escape_line",
-    "format_count",
-    "format_dollars",
-    "format_media_size",
-    "shorten_path",
-    "shorten_repr",
-    "shorten_text",
-    "with_article",
-]
 
 # Characters that are invisible or that a terminal interprets: controls, direction
 # marks, line separators other than "\n", zero-width characters, tags. Joiners

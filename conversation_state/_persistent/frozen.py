@@ -25,22 +25,6 @@ from conversation_state.pickling import Maker
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = [
-    "EMPTY_MAP",
-    "Frozen",
-    "FrozenMap",
-    "JsonMap",
-    "SortedJsonMap",
-    "check_text",
-    "check_time",
-    "check_unknown",
-    "freeze",
-    "freeze_map",
-    "freeze_notes",
-    "is_same_json",
-    "make_map",
-    "thaw",
-]
 
 K = TypeVar("K")
 V = TypeVar("V")

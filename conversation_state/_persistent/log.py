@@ -40,8 +40,6 @@ from conversation_state._persistent.trunk import (
 from conversation_state._wording import format_count
 from conversation_state.pickling import Maker
 
-__all__ = ["Log"]
-
 T = TypeVar("T")
 S = TypeVar("S")
 

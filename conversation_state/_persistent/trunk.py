@@ -15,18 +15,6 @@ from typing import Any
 
 from conversation_state.pickling import Maker
 
-__all__ = [
-    "BARE",
-    "BITS",
-    "MASK",
-    "WIDTH",
-    "Block",
-    "Trunk",
-    "items_of",
-    "with_fold",
-    "without_fold",
-]
-
 BITS = 5
 WIDTH = 1 << BITS
 MASK = WIDTH - 1

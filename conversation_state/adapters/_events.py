@@ -16,8 +16,6 @@ from conversation_state._persistent import check_iterable
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import DecodeError, ProviderStreamError
 
-__all__ = ["aevents", "events"]
-
 # str.splitlines() would also split at U+2028, which JSON texts may contain.
 _LINE_ENDS = re.compile("\r\n|\r|\n")
 

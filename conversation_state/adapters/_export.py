@@ -26,18 +26,6 @@ from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import Part
 from conversation_state.tools import ToolCall
 
-__all__ = [
-    "Export",
-    "Lost",
-    "PayloadWriter",
-    "cannot_contain",
-    "in_order",
-    "is_plain",
-    "merge_kept_keys",
-    "ordered",
-    "says_nothing",
-]
-
 
 @final
 class Lost(NamedTuple):

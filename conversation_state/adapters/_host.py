@@ -28,18 +28,6 @@ from conversation_state.messages import Message
 from conversation_state.store import Store, open_store
 from conversation_state.trimming import TrimContext, Trimmer
 
-__all__ = [
-    "RollingTrimmer",
-    "SessionHost",
-    "StoreHost",
-    "bill_entries",
-    "check_trimmer",
-    "import_lazily",
-    "keep_ledger",
-    "replace_entries",
-    "run_in_thread",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -45,23 +45,6 @@ from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP, thaw
 
-__all__ = [
-    "FORMATS",
-    "PROVIDERS",
-    "RESERVED",
-    "formats_of",
-    "has_own",
-    "list_of",
-    "map_of",
-    "notes_of",
-    "other_keys_of",
-    "own_of",
-    "signer_of",
-    "with_notes",
-    "without_empty",
-    "write_extra",
-]
-
 # The marks of a view (see `trimming`) are under this key too, by other names.
 RESERVED = "conversation_state"
 

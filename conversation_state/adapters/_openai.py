@@ -27,21 +27,6 @@ from conversation_state.adapters._wire import (
 from conversation_state.messages import LogProb
 from conversation_state.parts import MediaPart
 
-__all__ = [
-    "COMPLETION_DETAILS",
-    "PROMPT_DETAILS",
-    "SLOTS",
-    "Content",
-    "content_of",
-    "is_octet",
-    "is_odd",
-    "media_fields",
-    "read_logprob_list",
-    "text_of",
-    "write_audio",
-    "written_text",
-]
-
 # Breakdowns of a usage block: the kind of tokens that each one is of, and the counts
 # in it that have a field in our model.
 PROMPT_DETAILS = ("prompt", ("audio_tokens", "cached_tokens"))

@@ -20,19 +20,6 @@ from conversation_state.adapters._notes import RESERVED, own_of, with_notes
 from conversation_state.errors import DecodeError, Problem
 from conversation_state.parts import UnknownPart
 
-__all__ = [
-    "DocumentReader",
-    "ObjectReader",
-    "as_sent",
-    "describe_failure",
-    "is_list",
-    "is_map",
-    "mended",
-    "note_mended",
-    "read_extra",
-    "take_text",
-]
-
 # Ten levels less than a frozen value may have, because notes wrap what is kept.
 _MAX_LEVELS = 90
 # Each item of hostile input may be wrong, and an error that lists all of them would be

@@ -33,21 +33,6 @@ from conversation_state.messages import AssistantMessage
 from conversation_state.parts import ReasoningPart, RefusalPart, TextPart
 from conversation_state.tools import ToolCall
 
-__all__ = [
-    "ALONE",
-    "PieceTemplate",
-    "SurrogateBuffer",
-    "achunks_of",
-    "add_rest",
-    "add_to",
-    "call_chunks",
-    "check_event",
-    "checked_choice",
-    "chunks_of",
-    "make_text_chunk",
-    "part_chunks",
-]
-
 
 class EventReader(Protocol):
     """

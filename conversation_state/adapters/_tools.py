@@ -17,8 +17,6 @@ from conversation_state.adapters._export import NEWER, Export, Lost
 from conversation_state.errors import InvalidToolError
 from conversation_state.tools import ToolChoice, ToolInfo
 
-__all__ = ["OPENAI", "ToolRules", "write_openai_request", "write_tools"]
-
 
 class ToolRules(NamedTuple):
     """

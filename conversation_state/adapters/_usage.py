@@ -18,18 +18,6 @@ from conversation_state.adapters._reading import (
 from conversation_state.errors import InvalidUsageError
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
-__all__ = [
-    "Counted",
-    "Details",
-    "Totals",
-    "find_usage_block",
-    "is_count",
-    "read_counts",
-    "read_usage_block",
-    "split_counts",
-    "usage_in",
-]
-
 _MAX_COUNT = 2**63 - 1
 # Categories of `Usage.extra` for the counts in a breakdown, where the category is not
 # the name of the breakdown and that of the count.

@@ -39,22 +39,6 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = [
-    "MEDIA_CLASSES",
-    "MESSAGE_CLASSES",
-    "CallPairing",
-    "DuplicateKeyError",
-    "MessageLoader",
-    "data_url",
-    "decode_base64",
-    "encode_base64",
-    "make_unique_object",
-    "parse_arguments",
-    "parse_data_url",
-    "parse_finite",
-    "split_data_url",
-]
-
 
 def encode_base64(data: bytes, noted: object = None, *, padded: bool = False) -> str:
     """

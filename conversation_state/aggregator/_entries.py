@@ -21,27 +21,6 @@ from conversation_state.usage import Usage
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = [
-    "EMPTY_LEDGER",
-    "EMPTY_LOG",
-    "NOTHING",
-    "Entry",
-    "Ledger",
-    "LedgerEntry",
-    "Messages",
-    "Union",
-    "check_entries",
-    "check_fork_point",
-    "check_identities",
-    "check_ledger",
-    "current_time",
-    "describe_mismatch",
-    "id_of",
-    "message_of",
-    "reported_response",
-    "response_key",
-]
-
 
 @final
 class Entry(NamedTuple):

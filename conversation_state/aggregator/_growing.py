@@ -32,7 +32,6 @@ from conversation_state.usage import Usage
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["GrowingState"]
 
 _make = tuple.__new__
 _new = object.__new__

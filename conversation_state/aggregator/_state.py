@@ -40,7 +40,6 @@ from conversation_state.usage import Usage
 if TYPE_CHECKING:
     from uuid import UUID
 
-__all__ = ["Aggregator", "Checkpoint", "join", "ledger_union", "total_usage"]
 
 _make = tuple.__new__
 _new = object.__new__

@@ -39,7 +39,6 @@ from conversation_state.usage import Usage
 if TYPE_CHECKING:
     from uuid import UUID
 
-__all__ = ["StateOrigin", "StateValue", "Turn"]
 
 _new = object.__new__
 

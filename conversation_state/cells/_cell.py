@@ -21,8 +21,6 @@ from conversation_state._waiting import (
 from conversation_state._wording import shorten_repr
 from conversation_state.cells._watch import Version, Watch, release_token
 
-__all__ = ["Cell"]
-
 T = TypeVar("T")
 
 # After so many lost races other threads wait, for how long at most, and how long

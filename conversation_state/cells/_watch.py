@@ -24,7 +24,6 @@ from conversation_state._wording import shorten_repr
 if TYPE_CHECKING:
     from conversation_state.cells._cell import Cell
 
-__all__ = ["Version", "Watch", "release_token"]
 
 T = TypeVar("T")
 

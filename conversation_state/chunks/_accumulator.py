@@ -24,8 +24,6 @@ from conversation_state.errors import ConcatError
 from conversation_state.messages import AssistantMessage, Message
 from conversation_state.pickling import Maker
 
-__all__ = ["Accumulator", "check_usage_mode"]
-
 _new = object.__new__
 _NO_FACTS: PMap[Any, Any] = pmap()
 

@@ -16,8 +16,6 @@ from conversation_state.errors import ConcatError
 from conversation_state.messages import Message, ToolMessage, UnknownMessage
 from conversation_state.tools import ToolCall
 
-__all__ = ["Facts", "check_call", "check_consistent", "find_open_call"]
-
 Facts: TypeAlias = MutableMapping[Any, Any]
 
 

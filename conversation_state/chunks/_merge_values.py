@@ -29,15 +29,6 @@ from conversation_state.usage import (
     union_total,
 )
 
-__all__ = [
-    "UsageMode",
-    "continues_part",
-    "merge_calls",
-    "merge_maps",
-    "merge_parts",
-    "merge_responses",
-]
-
 D = TypeVar("D", PromptTokensDetails, CompletionTokensDetails)
 UsageMode: TypeAlias = Literal["cumulative", "delta"]
 

@@ -35,14 +35,6 @@ from conversation_state.messages import (
 from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
 from conversation_state.tools import ToolCall
 
-__all__ = [
-    "ChunkMerger",
-    "join_arguments",
-    "join_parts",
-    "join_response",
-    "join_texts",
-]
-
 # How many chunks a fast path gets at once, and how many where it did not apply.
 _BATCH, _SMALL_BATCH = 1024, 32
 # These last chunks are read one by one: they often hold facts about the whole response,

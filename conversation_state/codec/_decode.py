@@ -58,9 +58,6 @@ from conversation_state.tools import ToolCall, ToolInfo
 from conversation_state.tree import MessageTree
 from conversation_state.usage import Usage
 
-__all__ = ["READS", "read_document"]
-
-
 _EMPTY_LOG: Log[Any] = Log()
 
 # States

@@ -46,17 +46,6 @@ from conversation_state.parts import KINDS, Part, UnknownPart
 from conversation_state.tools import MAX_PARAMETER_LEVELS, Parameter, ToolCall, ToolInfo
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
-__all__ = [
-    "DOCUMENT",
-    "TOOL_INFO",
-    "read_message",
-    "read_messages",
-    "read_part",
-    "read_tool_call",
-    "read_usage",
-    "strict_shape",
-]
-
 
 def strict_shape(make: Callable[..., Any], *required: str, **fields: Read) -> Shape:
     return Shape(make, fields, required, keeps_unknown=False)

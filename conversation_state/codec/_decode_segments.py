@@ -20,8 +20,6 @@ from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.codec._reader import CodecReader
 from conversation_state.errors import InvalidUsageError
 
-__all__ = ["DecodedSegment", "Place", "SegmentedLogs", "read_pair"]
-
 # The number of a segment, and the length of a log that ends in it.
 Place: TypeAlias = "tuple[int, int]"
 

@@ -37,8 +37,6 @@ from conversation_state.codec._reader import (
 )
 from conversation_state.timeline import Moment, Timeline
 
-__all__ = ["timeline_reader"]
-
 # Reads a state that has a kind.
 ReadOther: TypeAlias = "Callable[[CodecReader, dict[str, Any], JsonPath], Any]"
 

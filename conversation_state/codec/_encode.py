@@ -42,8 +42,6 @@ from conversation_state.tools import ToolCall, ToolInfo
 from conversation_state.tree import MessageTree
 from conversation_state.usage import Usage
 
-__all__ = ["WRITES", "write_body", "write_with_kind"]
-
 
 def _write_template(template: Template) -> Object:
     items: list[Object] = []

@@ -24,8 +24,6 @@ from conversation_state.codec._encode_messages import (
 from conversation_state.messages import Message
 from conversation_state.timeline import Timeline
 
-__all__ = ["write_timeline"]
-
 E = TypeVar("E", Entry, LedgerEntry)
 
 # Writes a value as its kind and body; None if it can't be written.

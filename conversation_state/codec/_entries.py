@@ -33,19 +33,6 @@ from conversation_state.codec._reader import (
 )
 from conversation_state.messages import Message
 
-__all__ = [
-    "MESSAGE_FIELDS",
-    "ORIGIN_FIELDS",
-    "check_same_length",
-    "decode_ledger_entries",
-    "decode_messages",
-    "encode_ledger_entry",
-    "encode_message",
-    "make_entry",
-    "read_ledger",
-]
-
-
 # One at a time
 
 

@@ -43,30 +43,6 @@ from conversation_state.messages import UnknownMessage
 from conversation_state.parts import KINDS, MediaPart, Part, UnknownPart
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
-__all__ = [
-    "DOUBTS",
-    "MAX",
-    "Doubt",
-    "Object",
-    "Raw",
-    "Seen",
-    "freeze_object",
-    "is_as_it_came",
-    "read_common",
-    "read_media_part",
-    "read_new_message",
-    "read_new_part",
-    "read_parts",
-    "read_unknown",
-    "read_usage",
-    "read_uuid",
-    "refuse",
-    "write_common",
-    "write_media_part",
-    "write_time",
-    "write_usage",
-]
-
 M = TypeVar("M", bound=MediaPart)
 D = TypeVar("D", bound=PromptTokensDetails | CompletionTokensDetails)
 

@@ -67,19 +67,6 @@ from binascii import a2b_base64, b2a_base64
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
 
-__all__ = [
-    "ENVELOPE",
-    "FORMAT",
-    "INLINE_KINDS",
-    "UNKNOWN",
-    "VERSION",
-    "format_base64",
-    "format_time",
-    "parse_base64",
-    "parse_time",
-    "parse_uuid",
-]
-
 _TINY = re.compile(r"([+-])00:00:00\.([0-9]{6})$")
 
 FORMAT = "conversation_state"

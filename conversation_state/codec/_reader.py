@@ -33,8 +33,6 @@ from conversation_state.errors import (
     TemplateError,
 )
 
-__all__ = ["CodecReader", "Problems", "Read", "Shape", "array_reader", "object_reader"]
-
 # Reads a value at a path. If it is invalid, that is added to the reader's problems,
 # and the result must not be used.
 Read: TypeAlias = "Callable[[CodecReader, Any, JsonPath], Any]"

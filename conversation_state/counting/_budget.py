@@ -12,8 +12,6 @@ from conversation_state._persistent import final
 from conversation_state._wording import shorten_repr
 from conversation_state.counting._registry import window_of
 
-__all__ = ["TokenBudget", "check_tokens"]
-
 
 def check_tokens(name: str, value: Any) -> int:
     # By its class: True is an int, too.

@@ -16,8 +16,6 @@ from conversation_state.counting._estimate import TokenCounter, count
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
 
-__all__ = ["Calibrated", "calibrated"]
-
 
 @final
 @attrs.frozen

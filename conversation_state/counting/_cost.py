@@ -26,9 +26,6 @@ from conversation_state.errors import UnknownModelError, UnpricedError
 from conversation_state.messages import Message
 from conversation_state.usage import Usage
 
-__all__ = ["Cost", "CostLine", "HasLedger", "UsageEntry", "cost"]
-
-
 _MAX_REASONS = 3
 # Similar names are looked for once for each model, and for so many models at most: it
 # takes up to 40 ms, and a ledger from elsewhere may have thousands of names.

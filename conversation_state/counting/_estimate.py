@@ -34,22 +34,6 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolInfo
 
-__all__ = [
-    "MAX_TEXT",
-    "OPENAI_IMAGE",
-    "EncodingCounter",
-    "ImageTokens",
-    "TokenCounter",
-    "by_characters",
-    "by_encoding",
-    "count",
-    "count_text",
-    "count_tools",
-    "estimate_media",
-    "format_json",
-    "split_content",
-]
-
 
 class TokenCounter(Protocol):
     """

@@ -23,8 +23,6 @@ from conversation_state.counting._estimate import (
 from conversation_state.errors import MissingExtraError
 from conversation_state.messages import AssistantMessage, Message, ToolMessage
 
-__all__ = ["by_mistral"]
-
 # 1,024 by 1,024 pixels in patches of 16, and a token behind each row of them.
 # Mistral has no low detail.
 _IMAGE = ImageTokens(64 * 64 + 64, 64 * 64 + 64)

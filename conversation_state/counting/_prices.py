@@ -19,7 +19,6 @@ from conversation_state.usage import Usage
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice
 
-__all__ = ["EXACT", "check_moment", "price", "price_of"]
 
 # More digits than any count times any price has; the program's own decimal context
 # may have fewer.

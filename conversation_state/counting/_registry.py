@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
     from genai_prices.types import ModelInfo, Provider
 
-__all__ = ["FoundModel", "check_model_name", "find_model", "window_of"]
 
 FoundModel: TypeAlias = "tuple[Provider, ModelInfo]"
 

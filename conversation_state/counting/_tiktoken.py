@@ -30,8 +30,6 @@ from conversation_state.errors import (
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
-__all__ = ["by_tiktoken"]
-
 
 def by_tiktoken(
     model: str, *, files: str | os.PathLike[str] | None = None

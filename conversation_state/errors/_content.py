@@ -12,19 +12,6 @@ import attrs
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.errors._values import ConversationStateError, show_in_package
 
-__all__ = [
-    "BranchError",
-    "ConcatError",
-    "DecodeError",
-    "FanOutError",
-    "MissingVariableError",
-    "ParseError",
-    "Problem",
-    "ProviderStreamError",
-    "TemplateError",
-    "UnknownMomentError",
-]
-
 
 class Problem(NamedTuple):
     """

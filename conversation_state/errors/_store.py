@@ -9,15 +9,6 @@ import attrs
 from conversation_state._wording import shorten_repr
 from conversation_state.errors._values import ConversationStateError
 
-__all__ = [
-    "MirroredNameError",
-    "NotSavedError",
-    "StaleHeadError",
-    "StaleThreadError",
-    "StoreError",
-    "UnknownOutcomeError",
-]
-
 
 @attrs.define(slots=False, repr=False, eq=False)
 class StoreError(ConversationStateError, RuntimeError):

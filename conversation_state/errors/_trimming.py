@@ -11,16 +11,6 @@ import attrs
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.errors._values import ConversationStateError
 
-__all__ = [
-    "BudgetExceededError",
-    "CompactionError",
-    "DroppedHistoryError",
-    "InvalidTranscriptError",
-    "MissingVocabularyError",
-    "UnknownModelError",
-    "UnpricedError",
-]
-
 
 @attrs.define(slots=False, repr=False, eq=False)
 class InvalidTranscriptError(ConversationStateError, ValueError):

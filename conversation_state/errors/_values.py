@@ -6,18 +6,6 @@ from __future__ import annotations
 
 import attrs
 
-__all__ = [
-    "ConversationStateError",
-    "InvalidDocumentError",
-    "InvalidMessageError",
-    "InvalidPartError",
-    "InvalidToolError",
-    "InvalidUsageError",
-    "MissingExtraError",
-    "StreamClosedError",
-    "show_in_package",
-]
-
 
 class ConversationStateError(Exception):
     """

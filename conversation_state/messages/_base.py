@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from conversation_state.tools import ToolCall
 
-__all__ = ["Message"]
-
 
 class _Countable:
     """

@@ -25,8 +25,6 @@ from conversation_state.messages._response import ResponseMeta
 from conversation_state.parts import Part
 from conversation_state.tools import ToolCall
 
-__all__ = ["Envelope", "format_exception"]
-
 _set = object.__setattr__
 
 M = TypeVar("M", bound="Message")

@@ -18,14 +18,6 @@ from conversation_state.messages._response import ResponseMeta
 from conversation_state.parts import Part, TextPart
 from conversation_state.tools import ToolCall
 
-__all__ = [
-    "AssistantMessage",
-    "SystemMessage",
-    "ToolMessage",
-    "UnknownMessage",
-    "UserMessage",
-]
-
 _set = object.__setattr__
 
 

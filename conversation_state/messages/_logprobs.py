@@ -14,8 +14,6 @@ from conversation_state._persistent import check_text, final
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidMessageError
 
-__all__ = ["LogProb"]
-
 _set = object.__setattr__
 
 _INFINITY = float("inf")

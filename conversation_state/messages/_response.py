@@ -24,7 +24,6 @@ from conversation_state.usage import Usage
 if TYPE_CHECKING:
     from conversation_state.messages._logprobs import LogProb
 
-__all__ = ["ResponseMeta"]
 
 _set = object.__setattr__
 

@@ -25,8 +25,6 @@ from conversation_state.messages._kinds import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = ["ERASED", "Erasure", "find_erasure", "make_tombstone"]
-
 # The one key of a tombstone's metadata.
 ERASED = "conversation_state.erased"
 

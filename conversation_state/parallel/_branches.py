@@ -33,21 +33,6 @@ from conversation_state.parallel._joining import (
     make_turn,
 )
 
-__all__ = [
-    "KEY",
-    "NO_RESULT",
-    "BranchNotes",
-    "CallResult",
-    "Outcome",
-    "Past",
-    "StepBranch",
-    "add_note",
-    "collect_progress",
-    "running_notes",
-    "save_progress",
-]
-
-
 # The result of a call under its key, once there is one: a defaultdict calls and
 # stores in one instruction, so that no interrupt comes between the two.
 CallResult = defaultdict[str, Any]

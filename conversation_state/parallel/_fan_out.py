@@ -19,8 +19,6 @@ from conversation_state.parallel._branches import Outcome, StepBranch, running_n
 from conversation_state.parallel._runs import FanOut, FanOutRun
 from conversation_state.parallel._workers import find_interrupt
 
-__all__ = ["afan_out", "fan_out"]
-
 
 def fan_out(
     state: Aggregator,

@@ -15,8 +15,6 @@ from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator, LedgerEntry, Turn
 from conversation_state.errors import InvalidUsageError
 
-__all__ = ["collect_new", "describe_conflict", "is_conflict", "join_turns", "make_turn"]
-
 B = TypeVar("B")  # a branch, whose `str` is its name
 
 

@@ -53,8 +53,6 @@ from conversation_state.parallel._workers import (
     run_assignment,
 )
 
-__all__ = ["Failure", "FanOut", "FanOutRun"]
-
 # How many threads a fan-out has of its own.
 _MAX_THREADS = 32
 

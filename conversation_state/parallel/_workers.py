@@ -22,17 +22,6 @@ from conversation_state.aggregator import Turn
 from conversation_state.errors import BranchError
 from conversation_state.parallel._branches import Outcome, StepBranch, add_note
 
-__all__ = [
-    "Assignment",
-    "Received",
-    "Sent",
-    "call_shielded",
-    "describe_loss",
-    "find_interrupt",
-    "raise_interrupt",
-    "run_assignment",
-]
-
 
 def find_interrupt(error: BaseException | None) -> BaseException | None:
     """

@@ -35,8 +35,6 @@ from conversation_state.streams._cells import (
 from conversation_state.streams._pull import FORKS
 from conversation_state.streams._sources import CIRCLE
 
-__all__ = ["AsyncSource", "pumps_ended_by"]
-
 _FORKED = (
     "the event loop that reads this stream's source did not come along when the "
     "process was forked: let the child make its own stream"

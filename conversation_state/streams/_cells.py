@@ -19,32 +19,6 @@ from typing import Any, NoReturn
 from conversation_state._waiting import Waiter, wake_all
 from conversation_state.errors import StreamClosedError
 
-__all__ = [
-    "AGAIN",
-    "EMPTY",
-    "END",
-    "FILLED",
-    "LAST",
-    "MARKS",
-    "SET_ITEM",
-    "Ended",
-    "Fault",
-    "ProcessBound",
-    "Source",
-    "StreamCell",
-    "calling",
-    "fault",
-    "find_sources",
-    "is_ended",
-    "make_abort_fault",
-    "make_bare_cell",
-    "make_broken_off_fault",
-    "raise_by_value",
-    "raise_mark",
-    "take_item",
-    "without_our_frames",
-]
-
 
 class Fault:
     """

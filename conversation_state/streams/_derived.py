@@ -26,17 +26,6 @@ from conversation_state.streams._cells import (
     raise_by_value,
 )
 
-__all__ = [
-    "SKIP",
-    "Converted",
-    "Failed",
-    "Merged",
-    "Ok",
-    "Results",
-    "Skip",
-    "SourceEnd",
-]
-
 T_co = TypeVar("T_co", covariant=True)
 
 

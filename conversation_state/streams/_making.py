@@ -17,8 +17,6 @@ from conversation_state.streams._derived import Merged
 from conversation_state.streams._pipe import Pipe, PipeSource, Sender
 from conversation_state.streams._stream import Stream, stream_from
 
-__all__ = ["acollect", "collect", "merge", "merge_named", "pipe"]
-
 T = TypeVar("T")
 
 

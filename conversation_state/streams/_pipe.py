@@ -34,8 +34,6 @@ from conversation_state.streams._cells import (
     take_item,
 )
 
-__all__ = ["Pipe", "PipeSource", "Sender"]
-
 T_contra = TypeVar("T_contra", contravariant=True)
 
 # After so many sends in a row, other tasks may run.

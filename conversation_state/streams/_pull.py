@@ -29,8 +29,6 @@ from conversation_state._waiting import ThreadWaiter, Waiter
 from conversation_state.errors import StreamClosedError
 from conversation_state.streams._cells import AGAIN, Source, StreamCell
 
-__all__ = ["FORKS", "pull"]
-
 # So many elements in a row may be left out before other tasks may run.
 _MAX_IN_A_ROW = 1_000
 

@@ -25,8 +25,6 @@ from conversation_state.streams._cells import (
 )
 from conversation_state.streams._pull import pull
 
-__all__ = ["CLOSED", "CellReader"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 # So many elements in a row are read before other tasks may run.

@@ -36,8 +36,6 @@ from conversation_state.streams._cells import (
 )
 from conversation_state.streams._pull import FORKS, pull
 
-__all__ = ["CIRCLE", "BlockingSource", "ReadySource"]
-
 
 class ReadySource(Source):
     """

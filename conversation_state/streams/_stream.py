@@ -40,8 +40,6 @@ from conversation_state.streams._derived import (
 from conversation_state.streams._reader import CLOSED, CellReader
 from conversation_state.streams._sources import BlockingSource, ReadySource
 
-__all__ = ["Stream", "StreamReader", "stream_from"]
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")

@@ -20,8 +20,6 @@ from conversation_state.templates._values import (
     dotted,
 )
 
-__all__ = ["EXACT", "MARKS", "compile_template", "render_template"]
-
 # What every text with syntax has at least one of.
 MARKS = ("{", "}")
 

@@ -54,8 +54,6 @@ from conversation_state.templates._values import (
     dotted_path,
 )
 
-__all__ = ["EXACT", "MARKS", "compile_template", "render_template"]
-
 # What every text with syntax has at least one of.
 MARKS = ("{{",)
 

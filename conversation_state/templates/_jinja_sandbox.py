@@ -33,8 +33,6 @@ from conversation_state.templates._values import (
     Refused,
 )
 
-__all__ = ["GLOBALS", "Sandbox"]
-
 _FILTERS = (
     "abs batch capitalize center count dictsort e escape filesizeformat first float "
     "forceescape format groupby indent int items join last length list lower map max "

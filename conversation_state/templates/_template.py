@@ -52,8 +52,6 @@ from conversation_state.templates._values import (
     copy_variables,
 )
 
-__all__ = ["Placeholder", "Template", "render"]
-
 # For each syntax: its module, the package it needs, the feature, and the extra.
 _SYNTAXES = {
     "fstring": ("_fstring", "", "", ""),

@@ -22,27 +22,6 @@ from conversation_state._wording import describe_type, shorten_repr, shorten_tex
 from conversation_state.documents import Document
 from conversation_state.messages import Message
 
-__all__ = [
-    "EXACT",
-    "LONGEST_INTEGER_BITS",
-    "MAX_CHARACTERS",
-    "MAX_DEPTH",
-    "MAX_LEVELS",
-    "MAX_STEPS",
-    "MAX_TEMPLATE_CHARACTERS",
-    "MAX_VALUES",
-    "MAX_WIDTH",
-    "DocumentFields",
-    "Meter",
-    "Missing",
-    "Refused",
-    "Variables",
-    "check_width",
-    "copy_variables",
-    "dotted",
-    "dotted_path",
-]
-
 MAX_CHARACTERS = 1_000_000
 """
 Characters that rendering one text may write, and have in its result.

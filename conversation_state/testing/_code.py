@@ -24,8 +24,6 @@ from conversation_state.messages import AssistantMessage, Message, UserMessage
 from conversation_state.trimming import TrimContext
 from conversation_state.usage import Usage
 
-__all__ = ["USUAL_TIME", "format_code", "format_example"]
-
 _WIDTH = 80
 # When most examples were recorded: code leaves it out.
 USUAL_TIME = datetime(2025, 6, 1, 12, tzinfo=UTC)

@@ -33,8 +33,6 @@ from conversation_state.testing.contracts import (
 )
 from conversation_state.trimming import TrimContext
 
-__all__ = ["main"]
-
 # The contract of each kind. Backends have another one, which needs pytest.
 _KINDS: dict[str, type[Contract]] = {
     "adapter": AdapterContract,

@@ -21,17 +21,6 @@ from conversation_state.codec import (
 from conversation_state.messages import Message
 from conversation_state.testing._code import format_code
 
-__all__ = [
-    "assert_same",
-    "assert_same_on_copies",
-    "compare_content",
-    "compare_messages",
-    "decoded",
-    "decoded_each",
-    "is_same",
-    "unpickled",
-]
-
 T = TypeVar("T")
 _SHOWN = 300  # characters of a value in an error
 

@@ -15,27 +15,6 @@ from conversation_state.messages import Message
 from conversation_state.testing._comparison import unpickled
 from conversation_state.usage import Usage
 
-__all__ = [
-    "checkpoints_merge_what_was_added",
-    "checkpoints_restore",
-    "diffs_are_complete",
-    "diffs_are_mirrored",
-    "forks_inherit",
-    "forks_inherit_up_to",
-    "forks_of_forks_join_the_root",
-    "join_counts_usage_once",
-    "join_is_associative",
-    "join_is_idempotent",
-    "join_keeps_both_orders",
-    "joins_bring_the_difference",
-    "nothing_differs_from_itself",
-    "parents_join_their_forks",
-    "siblings_join_in_call_order",
-    "states_add_up",
-    "turns_bring_what_was_added",
-    "unchanged",
-]
-
 
 def states_add_up(state: Aggregator) -> None:
     """

@@ -39,8 +39,6 @@ from conversation_state.testing.strategies import (
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-__all__ = ["AggregatorMachine"]
-
 V = TypeVar("V", Aggregator, Turn, Checkpoint)
 
 Recorded: TypeAlias = tuple[Usage, str, datetime | None]

@@ -13,17 +13,6 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 
-__all__ = [
-    "goto_changes_no_moments",
-    "message_trees_add_up",
-    "nothing_committed_is_lost",
-    "paths_lead_to_states",
-    "redo_then_undo_is_the_identity",
-    "timelines_add_up",
-    "timelines_unchanged",
-    "undo_then_redo_is_the_identity",
-]
-
 S = TypeVar("S")
 
 

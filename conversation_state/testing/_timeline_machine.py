@@ -21,8 +21,6 @@ from conversation_state.testing._timeline_laws import (
 )
 from conversation_state.timeline import Timeline
 
-__all__ = ["TimelineMachine"]
-
 _LABELS = st.sampled_from(["", "", "a", "b"])
 _GROUPS = st.sampled_from([None, None, "x", "y"])
 # Few values, so that a committed value is often there already.

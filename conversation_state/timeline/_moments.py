@@ -15,8 +15,6 @@ from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator
 from conversation_state.pickling import Maker
 
-__all__ = ["Moment", "Moments"]
-
 S = TypeVar("S")
 
 

@@ -15,8 +15,6 @@ from conversation_state._wording import format_count, shorten_repr
 from conversation_state.errors import UnknownMomentError
 from conversation_state.timeline._moments import Moment, Moments
 
-__all__ = ["NO_MOMENT", "MovableTimeline", "Options"]
-
 S = TypeVar("S")
 
 _new = object.__new__

@@ -14,8 +14,6 @@ from conversation_state.pickling import Maker
 from conversation_state.timeline._moments import Moment
 from conversation_state.timeline._moves import NO_MOMENT, MovableTimeline, Options
 
-__all__ = ["Timeline"]
-
 S = TypeVar("S")
 T = TypeVar("T")
 

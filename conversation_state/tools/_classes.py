@@ -25,21 +25,6 @@ import attrs
 import docstring_parser
 import msgspec
 
-__all__ = [
-    "WRAPPERS",
-    "Docstring",
-    "Variables",
-    "has_fields",
-    "is_named_tuple",
-    "list_constructor",
-    "list_typed_dict",
-    "parse_class_docstring",
-    "parse_docstring",
-    "resolve_variables",
-    "substitute_variables",
-    "type_name",
-]
-
 # The value of each type variable.
 Variables: TypeAlias = "dict[Any, Any]"
 

@@ -17,8 +17,6 @@ from conversation_state.tools._classes import Docstring, parse_docstring
 from conversation_state.tools._parameters import annotate_schema
 from conversation_state.tools._types import Schema, SchemaWriter
 
-__all__ = ["describe_function"]
-
 
 def describe_function(
     function: Callable[..., Any],

@@ -24,18 +24,6 @@ from conversation_state._persistent import (
 from conversation_state._wording import shorten_repr, with_article
 from conversation_state.errors import InvalidToolError
 
-__all__ = [
-    "KEYWORDS",
-    "MAX_PARAMETER_LEVELS",
-    "Parameter",
-    "add_label",
-    "annotate_schema",
-    "find_contradiction",
-    "format_type",
-    "freeze_parameters",
-    "parameters_schema",
-]
-
 # The Python classes of each type's values. An enum can't list arrays or objects.
 _VALUE_TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),

@@ -59,8 +59,6 @@ from conversation_state.tools._classes import (
 )
 from conversation_state.tools._parameters import add_label, annotate_schema, format_type
 
-__all__ = ["Schema", "SchemaWriter"]
-
 Schema: TypeAlias = "dict[str, Any]"
 
 _NO_VARIABLES: Variables = {}

@@ -47,15 +47,6 @@ from conversation_state.parts import (
     UnknownPart,
 )
 
-__all__ = [
-    "extra_keys",
-    "mended_text",
-    "merge_keys",
-    "read_block",
-    "thaw_notes",
-    "write_block",
-]
-
 # The key of the text, by the type of the block.
 _TEXTS = {
     "reasoning": "reasoning",

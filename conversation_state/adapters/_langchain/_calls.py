@@ -32,8 +32,6 @@ from conversation_state.adapters._wire import make_unique_object, parse_finite
 from conversation_state.errors import InvalidMessageError
 from conversation_state.tools import ToolCall
 
-__all__ = ["MessageCalls", "dump_call_block", "write_call"]
-
 _VALID = frozenset({"args", "id", "name", "type"})
 _MAX_DEPTH = 100
 # Made once, because `dumps` and `loads` with options make a new encoder or decoder for

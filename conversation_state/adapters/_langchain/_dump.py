@@ -29,8 +29,6 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import Part, RefusalPart, TextPart
 
-__all__ = ["dump", "dump_message"]
-
 
 def dump(messages: Iterable[Message]) -> Export:
     """

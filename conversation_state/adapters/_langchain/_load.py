@@ -26,8 +26,6 @@ from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import Message, UnknownMessage
 from conversation_state.parts import Part, TextPart, UnknownPart
 
-__all__ = ["load", "load_for_view", "load_message"]
-
 _COMMON = frozenset(
     {"additional_kwargs", "content", "id", "name", "response_metadata", "type"}
 )

@@ -22,8 +22,6 @@ from conversation_state.adapters._wire import (
 )
 from conversation_state.parts import MediaPart, Part
 
-__all__ = ["STANDARD", "BlockShape", "media_shape", "write_media"]
-
 # The name of LangChain's standard shape, which is also that of parts that were not
 # loaded from LangChain.
 STANDARD = "standard"

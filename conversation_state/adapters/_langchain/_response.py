@@ -28,8 +28,6 @@ from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
-__all__ = ["load_response", "put_response"]
-
 _WRITTEN = "cache_write_tokens"
 _NOTHING: Mapping[str, Any] = {}
 

@@ -19,27 +19,6 @@ from typing import Any, NamedTuple
 from conversation_state.adapters._reading import DocumentReader
 from conversation_state.errors import MissingExtraError
 
-__all__ = [
-    "ASIDES",
-    "CALL_BLOCKS",
-    "CLASSES",
-    "DEFAULTS",
-    "MODELS",
-    "REASONS",
-    "ROLES",
-    "SIGNERS",
-    "SOURCE",
-    "CallBlock",
-    "class_names",
-    "decode_value",
-    "encode_value",
-    "make_message",
-    "make_text_message",
-    "message_classes",
-    "new_message",
-    "text_or_empty",
-]
-
 # The name of the notes of this format, and the source of unknown parts.
 SOURCE = "langchain"
 

@@ -35,21 +35,6 @@ from conversation_state.parts import (
     UnknownPart,
 )
 
-__all__ = [
-    "ADDRESS",
-    "CALLERS",
-    "CALLS",
-    "MEDIA",
-    "NOISE",
-    "RESULTS",
-    "SOURCE",
-    "TEXTS",
-    "read_block",
-    "read_content",
-    "text_block",
-    "write_block",
-]
-
 # The name of the format: of its notes, and the source of its unknown parts.
 SOURCE = "openai_responses"
 

@@ -27,9 +27,6 @@ from conversation_state.messages import (
 from conversation_state.parts import Part, ReasoningPart, UnknownPart
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
-__all__ = ["ItemWriter", "dump", "dump_tools", "write_items"]
-
-
 # The block of an empty text.
 _EMPTY = {"type": "output_text", "text": ""}
 

@@ -18,18 +18,6 @@ from conversation_state.messages import LogProb
 from conversation_state.parts import Part, ReasoningPart, TextPart, UnknownPart
 from conversation_state.tools import ToolCall
 
-__all__ = [
-    "LISTS",
-    "ItemBlock",
-    "PartOrCall",
-    "blocks_of",
-    "find_signed",
-    "note_item",
-    "read_call",
-    "read_item",
-    "read_item_block",
-]
-
 PartOrCall: TypeAlias = Part | ToolCall
 
 # The keys of the lists with an item's blocks, in the order of the blocks.

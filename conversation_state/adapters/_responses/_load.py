@@ -47,8 +47,6 @@ from conversation_state.parts import Part, TextPart
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-__all__ = ["ResponseInfo", "load", "load_items", "load_usage", "read_response"]
-
 _ROLES = {"developer": "system", "system": "system", "user": "user"}
 _SPOKEN = frozenset({"content", "role"})
 _RESULT = frozenset({"call_id", "name", "output", "type"})

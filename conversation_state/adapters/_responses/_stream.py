@@ -41,8 +41,6 @@ from conversation_state.adapters._streaming import (
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 
-__all__ = ["aload_chunks", "load_chunks"]
-
 
 def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     """

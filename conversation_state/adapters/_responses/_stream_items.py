@@ -39,15 +39,6 @@ from conversation_state.messages import AssistantMessage, LogProb, ResponseMeta
 from conversation_state.parts import ReasoningPart, RefusalPart, TextPart, UnknownPart
 from conversation_state.tools import ToolCall
 
-__all__ = [
-    "Chunks",
-    "StreamContext",
-    "StreamedCall",
-    "StreamedItem",
-    "StreamedMessage",
-    "StreamedText",
-]
-
 Chunks: TypeAlias = list[AssistantMessage]
 
 

@@ -20,8 +20,6 @@ from conversation_state.adapters._responses._stream_items import (
 )
 from conversation_state.messages import AssistantMessage
 
-__all__ = ["MAX_ITEMS", "OutputOrder"]
-
 MAX_ITEMS = 2**31  # items, or blocks of one: far more than there can be
 
 # The types of items that come in pieces.

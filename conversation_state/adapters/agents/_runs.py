@@ -32,19 +32,6 @@ from conversation_state.messages import (
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-__all__ = [
-    "KeyedUsage",
-    "append_items",
-    "dump",
-    "find_turn",
-    "items_of",
-    "load",
-    "newest_items",
-    "pop_last_item",
-    "read_response_usage",
-    "read_usages",
-]
-
 Item = dict[str, Any]
 
 # The id that the SDK sets where a provider sends none.

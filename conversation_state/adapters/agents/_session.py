@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from agents.memory import SessionSettings
     from agents.result import RunResultBase
 
-__all__ = ["StoreSession"]
-
 
 class StoreSession(SessionHost):
     """

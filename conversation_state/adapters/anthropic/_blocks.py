@@ -42,15 +42,6 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = [
-    "EMPTY",
-    "SOURCE",
-    "input_of",
-    "read_call",
-    "read_part",
-    "write_part",
-]
-
 # The name of the format: of its notes, and the source of its unknown parts.
 SOURCE = "anthropic"
 

@@ -41,8 +41,6 @@ from conversation_state.messages import (
 from conversation_state.parts import Part
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
-__all__ = ["dump", "dump_tools"]
-
 
 def dump(messages: Iterable[Message], *, system_on_top: bool = False) -> Export:
     """

@@ -32,8 +32,6 @@ from conversation_state.messages import (
 from conversation_state.parts import Part, TextPart
 from conversation_state.tools import ToolCall
 
-__all__ = ["load"]
-
 _KINDS: dict[str, Callable[..., Message]] = {
     "assistant": AssistantMessage,
     "system": SystemMessage,

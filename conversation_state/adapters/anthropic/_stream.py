@@ -32,8 +32,6 @@ from conversation_state.adapters.anthropic._usage import read_usage
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 
-__all__ = ["aload_chunks", "load_chunks"]
-
 
 def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     """

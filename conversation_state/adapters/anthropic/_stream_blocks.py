@@ -31,8 +31,6 @@ from conversation_state.messages import AssistantMessage
 from conversation_state.parts import ReasoningPart, TextPart, UnknownPart
 from conversation_state.tools import ToolCall
 
-__all__ = ["StreamBlock"]
-
 
 class _Pieces(NamedTuple):
     """

@@ -17,8 +17,6 @@ from conversation_state._persistent import EMPTY_MAP, thaw
 from conversation_state.adapters._export import PayloadWriter
 from conversation_state.adapters._notes import map_of
 
-__all__ = ["Block", "Piece", "Turns", "make_piece"]
-
 # A block, and the path of what it is made of.
 Block: TypeAlias = tuple[str, dict[str, Any]]
 _BEHIND = "only an answer may follow system content; this message was moved"

@@ -24,8 +24,6 @@ from conversation_state.adapters._usage import (
 )
 from conversation_state.usage import Usage
 
-__all__ = ["load_usage", "read_usage"]
-
 _WRITTEN, _READ = "cache_creation_input_tokens", "cache_read_input_tokens"
 _COUNTS = frozenset({"input_tokens", "output_tokens", _READ, _WRITTEN})
 

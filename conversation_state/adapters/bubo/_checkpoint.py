@@ -31,8 +31,6 @@ from conversation_state.adapters.bubo._load import NIL, SOURCE, BuboLoader, uuid
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
 from conversation_state.usage import Usage
 
-__all__ = ["dump_checkpoint", "load_checkpoint", "load_usage"]
-
 # bubo has OpenAI's counts, in an order of its own, in which they are written.
 _COUNTS = ("completion_tokens", "prompt_tokens", "total_tokens")
 _BREAKDOWNS = {

@@ -45,8 +45,6 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = ["dump", "write_envelopes"]
-
 _ORDER = ("type", "content", "refusal", "tool_calls", *ENVELOPE)
 
 

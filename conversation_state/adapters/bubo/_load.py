@@ -41,19 +41,6 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = [
-    "AUDIO",
-    "ENVELOPE",
-    "NIL",
-    "NO_TIME",
-    "SOURCE",
-    "BuboLoader",
-    "format_of",
-    "load",
-    "media_type_of",
-    "uuid_of",
-]
-
 # The name of the format: of its notes, and the source of its unknown parts.
 SOURCE = "bubo"
 

@@ -44,8 +44,6 @@ from conversation_state.messages import (
 from conversation_state.parts import Part, ReasoningPart
 from conversation_state.tools import ToolCall
 
-__all__ = ["dump"]
-
 
 def dump(messages: Iterable[Message]) -> Export:
     """

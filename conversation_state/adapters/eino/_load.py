@@ -37,8 +37,6 @@ from conversation_state.parts import Part, ReasoningPart, TextPart
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-__all__ = ["load", "load_usage"]
-
 _SPOKEN = frozenset({"content", "extra", "name", "role", OLD})
 _KNOWN = {
     "assistant": _SPOKEN

@@ -38,22 +38,6 @@ from conversation_state.parts import (
     VideoPart,
 )
 
-__all__ = [
-    "CALL",
-    "LISTS",
-    "MESSAGE",
-    "OLD",
-    "REASONING",
-    "SOURCE",
-    "as_text",
-    "can_be_old",
-    "in_order",
-    "read_old_parts",
-    "read_parts",
-    "write_part",
-]
-
-
 # The name of the format: of its notes, and the source of its unknown parts.
 SOURCE = "eino"
 

@@ -20,8 +20,6 @@ from conversation_state.adapters._usage import Counted, read_usage_block, split_
 from conversation_state.messages import LogProb, ResponseMeta
 from conversation_state.usage import Usage
 
-__all__ = ["COUNTS", "read_counts", "read_response", "write_response"]
-
 _KEY = "response_meta"
 _RESPONSE = frozenset({"finish_reason", "logprobs", "usage"})
 _PROMPT, _COMPLETION = "prompt_token_details", "completion_token_details"

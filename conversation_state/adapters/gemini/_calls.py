@@ -35,8 +35,6 @@ from conversation_state.messages import ToolMessage
 from conversation_state.parts import MediaPart, Part, TextPart, UnknownPart
 from conversation_state.tools import ToolCall
 
-__all__ = ["StreamedCalls", "read_call", "read_returned", "write_call", "write_result"]
-
 # What Google has for calls that no Gemini made, whose thoughts it would miss.
 _SKIP_SIGNATURE = "skip_thought_signature_validator"
 

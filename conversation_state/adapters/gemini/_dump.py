@@ -29,8 +29,6 @@ from conversation_state.messages import (
 from conversation_state.parts import Part
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
-__all__ = ["dump", "dump_tools"]
-
 _JOINED = "calls must follow a user message; this message was joined to the one before"
 _SYSTEM = frozenset({"systemInstruction", "system_instruction"})
 

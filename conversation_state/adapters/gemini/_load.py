@@ -40,8 +40,6 @@ from conversation_state.messages import (
 from conversation_state.parts import Part, TextPart
 from conversation_state.tools import ToolCall
 
-__all__ = ["load"]
-
 _CONTENT = frozenset({"parts", "role"})
 _RESULT = frozenset({"id", "name", "parts", "response"})
 _EVENT = frozenset({"candidates", "error"})

@@ -33,21 +33,6 @@ from conversation_state.parts import (
     UnknownPart,
 )
 
-__all__ = [
-    "SOURCE",
-    "CasedObject",
-    "cased_key",
-    "kind_of",
-    "object_of",
-    "read_part",
-    "simplify_content",
-    "snake_case",
-    "text_of",
-    "write_media",
-    "write_part",
-]
-
-
 # The name of the format: of its notes, and the source of its unknown parts.
 SOURCE = "gemini"
 

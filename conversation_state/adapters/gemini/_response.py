@@ -30,20 +30,6 @@ from conversation_state.adapters.gemini._parts import CasedObject, snake_case
 from conversation_state.messages import LogProb, ResponseMeta
 from conversation_state.usage import Usage
 
-__all__ = [
-    "LOGPROBS",
-    "RESPONSE",
-    "ResponseChoice",
-    "find_usage",
-    "is_response",
-    "load_usage",
-    "read_block_reason",
-    "read_candidate",
-    "read_response",
-    "read_usage",
-    "take_id",
-]
-
 RESPONSE = frozenset(
     {
         "candidates",

@@ -57,8 +57,6 @@ from conversation_state.parts import AudioPart, Part, ReasoningPart, TextPart
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-__all__ = ["aload_chunks", "load_chunks"]
-
 
 def load_chunks(
     events: Iterable[Any], *, choice: int = 0

@@ -23,8 +23,6 @@ from conversation_state.messages import Message
 from conversation_state.store import Store, check_name
 from conversation_state.trimming import Trimmer
 
-__all__ = ["StoreChatMessageHistory"]
-
 
 class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
     """

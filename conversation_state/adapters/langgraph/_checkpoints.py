@@ -44,22 +44,6 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StoreError
 from conversation_state.store.records import Hold, Record
 
-__all__ = [
-    "AGGREGATOR",
-    "BYTES",
-    "INLINE",
-    "IN_RECORD",
-    "LEDGER",
-    "MESSAGES",
-    "SNAPSHOT",
-    "CheckpointReader",
-    "StoredCheckpoint",
-    "StoredWrite",
-    "ThreadId",
-    "config_of",
-    "remember_put",
-]
-
 # The location of a value: in the checkpoint itself, or in a record of its own. It is
 # MESSAGES or SNAPSHOT if the value is the messages that the checkpoint's record holds.
 INLINE = b"="

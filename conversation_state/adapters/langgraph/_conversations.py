@@ -33,14 +33,6 @@ from conversation_state.errors import ConversationStateError
 from conversation_state.messages import Message
 from conversation_state.store.records import Hold, Reader
 
-__all__ = [
-    "Conversation",
-    "ConversationCache",
-    "drop_oldest",
-    "is_message_list",
-    "next_state",
-]
-
 # How many of a thread's newest messages are remembered by their ids.
 _RECENT = 16
 # How many conversations have their `SnapshotColumns` remembered.

@@ -46,8 +46,6 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleThreadError
 from conversation_state.store.records import Writer
 
-__all__ = ["CheckpointWriter", "NewCheckpoint", "put_writes"]
-
 # The separator between the namespaces of a graph and of its subgraph.
 NS_SEP = "|"
 # A value of at most so many bytes is stored in the checkpoint itself.

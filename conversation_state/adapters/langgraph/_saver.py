@@ -57,8 +57,6 @@ from conversation_state.adapters.langgraph._whole_threads import (
 from conversation_state.store import Store
 from conversation_state.store.records import Reader, WriteGroup, Writer, reading, write
 
-__all__ = ["ConversationStateSaver"]
-
 # Keys that LangGraph adds to the config of a graph while it runs.
 _RUNS = "__pregel_"
 _REPLAYS = "__pregel_replay_state"

@@ -17,28 +17,6 @@ from hashlib import blake2b
 
 from conversation_state.store.records import Hold, Reader, Record, Writer, after
 
-__all__ = [
-    "COPIES",
-    "THREADS",
-    "Thread",
-    "WritableThread",
-    "checkpoint_key",
-    "checkpoints_of",
-    "copies_key",
-    "decode_text",
-    "encode_text",
-    "id_part_of",
-    "layer_key",
-    "name_of",
-    "names_of",
-    "pack",
-    "task_key",
-    "thread_key",
-    "unpack",
-    "value_key",
-    "writes_of",
-]
-
 # All records of this host begin with this, then with their kind: threads, how
 # many threads share a layer, and the contents of layers.
 _HOST = b"lg."

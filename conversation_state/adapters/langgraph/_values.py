@@ -31,8 +31,6 @@ from conversation_state.timeline import Timeline
 from conversation_state.tools import ToolCall, ToolInfo
 from conversation_state.usage import Usage
 
-__all__ = ["StateChannel", "TypedBytes", "add_to_state", "dump_value", "load_value"]
-
 _OURS = (
     *(Aggregator, Checkpoint, Document, Message, Part, Template, Timeline),
     *(ToolCall, ToolInfo, Turn, Usage),

@@ -38,18 +38,6 @@ from conversation_state.errors import NotSavedError
 from conversation_state.store import Store
 from conversation_state.store.records import Reader, Record, Writer, after, reading
 
-__all__ = [
-    "CheckpointQuery",
-    "configurable_of",
-    "copy_thread",
-    "delete_thread",
-    "list_pages",
-    "list_threads",
-    "parse_config",
-    "prune_thread",
-    "read_checkpoints",
-]
-
 # How many checkpoints a page has.
 _PAGE = 20
 # The key in LangGraph's metadata of the channels whose value LangGraph rebuilds from

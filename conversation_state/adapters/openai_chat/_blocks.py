@@ -33,14 +33,6 @@ from conversation_state.parts import (
     VideoPart,
 )
 
-__all__ = [
-    "REASONING_KEYS",
-    "ROLES",
-    "SOURCE",
-    "read_content",
-    "write_part",
-]
-
 # The name of the format: of its notes, and the source of its unknown parts.
 SOURCE = "openai_chat"
 

@@ -50,8 +50,6 @@ from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
 from conversation_state.usage import Usage
 
-__all__ = ["aload_chunks", "load_chunks"]
-
 # `obfuscation` is padding that hides the length of a piece.
 _RESPONSE = frozenset({"choices", "error", "model", "obfuscation", "object", "usage"})
 _CHOICE = frozenset({"delta", "error", "finish_reason", "index", "logprobs", "usage"})

@@ -25,8 +25,6 @@ from conversation_state.messages import (
 from conversation_state.parts import AudioPart, Part, ReasoningPart, RefusalPart
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
-__all__ = ["dump", "dump_tools"]
-
 # Keys of an assistant message that has no calls and nothing next to its content.
 _BARE = frozenset({"content", "name", "role"})
 

@@ -50,8 +50,6 @@ from conversation_state.parts import (
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-__all__ = ["find_usage", "load", "load_usage", "read_logprobs", "read_usage"]
-
 _SPOKEN = frozenset({"content", "name", "role"})
 _BESIDE = frozenset({"audio", "refusal", *REASONING_KEYS})
 _KNOWN = {

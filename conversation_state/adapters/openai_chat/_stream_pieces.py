@@ -24,8 +24,6 @@ from conversation_state.messages import AssistantMessage
 from conversation_state.parts import AudioPart, Part
 from conversation_state.tools import ToolCall
 
-__all__ = ["AudioAssembler", "CallAssembler", "IndexedLists"]
-
 _AUDIO = frozenset({"data", "transcript"})
 _CALL = frozenset({"custom", "function", "id", "index", "type"})
 _FUNCTION = frozenset({"arguments", "name"})

@@ -17,16 +17,6 @@ from conversation_state.adapters.pydantic_ai._notes import SOURCE
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.messages import SystemMessage
 
-__all__ = [
-    "HistoryEntry",
-    "append_messages",
-    "entries_of_groups",
-    "find_end",
-    "find_instructions",
-    "instructions_of",
-    "read_history",
-]
-
 _FEW = 20  # one message of Pydantic AI rarely becomes more messages of ours
 
 

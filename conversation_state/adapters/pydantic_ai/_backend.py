@@ -30,8 +30,6 @@ from conversation_state.adapters.pydantic_ai._repository import (
 from conversation_state.aggregator import Aggregator
 from conversation_state.store import Head, Store
 
-__all__ = ["StoreBackend"]
-
 
 class StoreBackend(StoreHost, ConversationStore):
     """

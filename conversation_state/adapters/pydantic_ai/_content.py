@@ -29,15 +29,6 @@ from conversation_state.adapters.pydantic_ai._notes import (
 from conversation_state.messages import Message, ToolMessage
 from conversation_state.parts import ImagePart, MediaPart, Part, TextPart, UnknownPart
 
-__all__ = [
-    "dump_content",
-    "dump_media",
-    "dump_tool_result",
-    "read_content",
-    "read_media",
-    "read_tool_result",
-]
-
 _URL = frozenset({"kind", "media_type", "url"})
 _BYTES = frozenset({"data", "kind", "media_type"})
 _TEXT = frozenset({"content", "kind"})

@@ -35,8 +35,6 @@ from conversation_state.messages import (
     UnknownMessage,
 )
 
-__all__ = ["MessageGroups", "as_objects", "dump", "dump_data", "group_messages"]
-
 
 def dump(messages: Iterable[Message]) -> Export:
     """

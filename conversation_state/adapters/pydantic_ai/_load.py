@@ -44,8 +44,6 @@ from conversation_state.messages import (
     UserMessage,
 )
 
-__all__ = ["as_data", "load", "load_after"]
-
 # The keys of a request, a response and a part whose values have fields of ours, besides
 # those that have one only if they are valid.
 _REQUEST = frozenset({"kind", "parts"})

@@ -23,30 +23,6 @@ from conversation_state.errors import MissingExtraError
 from conversation_state.parts import Part, UnknownPart
 from conversation_state.tools import ToolCall
 
-__all__ = [
-    "ERRORS",
-    "FINISHED",
-    "INTERRUPTED",
-    "MEDIA",
-    "SOURCE",
-    "URLS",
-    "dump_unknown",
-    "is_default",
-    "keep_keys",
-    "keep_whole",
-    "kind_of",
-    "messages_adapter",
-    "read_json_text",
-    "read_metadata",
-    "read_text",
-    "read_time",
-    "restore_keys",
-    "restore_value",
-    "restore_whole",
-    "take_notes",
-    "write_time",
-]
-
 SOURCE = "pydantic_ai"
 INTERRUPTED = "interrupted"
 

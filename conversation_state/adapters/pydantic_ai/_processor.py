@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext
     from pydantic_ai.tools import RunContext
 
-__all__ = ["TrimmedRequests", "ahistory_processor", "history_processor"]
-
 
 # A `Trimmer`, or a function such as ``partial(trim, budget=...)``.
 _Trims: TypeAlias = Callable[[Sequence[Message]], TrimContext]

@@ -39,13 +39,6 @@ from conversation_state.messages import UnknownMessage
 from conversation_state.store import Head, Store, Window, check_not_mirrored
 from conversation_state.store.records import Reader, Writer, reading, write
 
-__all__ = [
-    "RECORD_ADAPTER",
-    "ConversationRepository",
-    "ConversationUpdate",
-    "name_of",
-]
-
 # The prefix of names of records. A conversation whose id begins with it gets another
 # name, which begins with `_ODD`.
 _RECORDS = "pydantic_ai:record:"

@@ -60,9 +60,6 @@ from conversation_state.parts import (
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-__all__ = ["dump_response", "load_usage", "read_response"]
-
-
 # The key of the text, by the kind of the part.
 _TEXTS = {"speech": "transcript", "text": "content"}
 _TEXT = frozenset({"content", "part_kind"})

@@ -28,9 +28,6 @@ from conversation_state.messages import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = ["Broken", "Transcript", "line_results", "load", "load_lines"]
-
-
 # Where a record has its turns.
 _LISTS = ("conversations", "messages", "items", "conversation")
 _PROMPT = "prompt"

@@ -26,8 +26,6 @@ from conversation_state.parts import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = ["SOURCE", "WHO", "TranscriptTurn"]
-
 # The name of the format: of its notes, and the source of its unknown parts.
 SOURCE = "transcripts"
 

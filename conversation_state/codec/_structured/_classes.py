@@ -51,8 +51,6 @@ from conversation_state.codec._structured._values import (
     read_items,
 )
 
-__all__ = ["class_hook", "union_hook"]
-
 
 def class_hook(converter: Converter, kind: Any, origin: type) -> Hook | None:
     """

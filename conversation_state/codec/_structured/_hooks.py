@@ -36,24 +36,6 @@ from conversation_state._canonical import JsonPath
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import DecodeError
 
-__all__ = [
-    "READ_CONTEXT",
-    "AmbiguousUnion",
-    "ClosestMember",
-    "Hook",
-    "LocatedProblem",
-    "ReadContext",
-    "TypeMismatch",
-    "deferred_hook",
-    "error_text",
-    "group_errors",
-    "has_fields",
-    "iterate_problems",
-    "key_names",
-    "type_name",
-    "unwrap_alias",
-]
-
 _MAX_TEXT = 200
 
 

@@ -40,21 +40,6 @@ from conversation_state.codec._structured._hooks import (
     unwrap_alias,
 )
 
-__all__ = [
-    "ARRAYS",
-    "MAPS",
-    "SCALARS",
-    "array_hook",
-    "check_object",
-    "literal_hook",
-    "map_hook",
-    "read_enum",
-    "read_items",
-    "read_null",
-    "read_scalar",
-    "tuple_hook",
-]
-
 _MAX_LISTED = 10
 # Beyond it, a float may stand for other integers than the one that was written.
 _MAX_EXACT = 2**53

@@ -35,8 +35,6 @@ from conversation_state.testing.contracts._examples import (
 )
 from conversation_state.testing.strategies import json_values, messages
 
-__all__ = ["Adapter", "AdapterContract", "check_adapter"]
-
 
 class Adapter(Protocol):
     """

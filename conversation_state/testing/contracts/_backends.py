@@ -31,8 +31,6 @@ from conversation_state.testing.contracts._results import (
 )
 from conversation_state.testing.stores import StoreContract
 
-__all__ = ["check_backend", "run_promises"]
-
 
 class _Subject(StoreContract):
     def __init__(self, make: Callable[..., Any], *, is_kept: bool) -> None:

@@ -35,17 +35,6 @@ from conversation_state.testing.contracts._results import (
     raise_broken,
 )
 
-__all__ = [
-    "Contract",
-    "call",
-    "check_contract",
-    "check_names",
-    "law",
-    "read_promise",
-    "run_laws",
-    "wait_for",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 

@@ -27,8 +27,6 @@ from conversation_state.testing.contracts._examples import draw_mostly
 from conversation_state.testing.strategies import messages, texts
 from conversation_state.tools import ToolCall
 
-__all__ = ["CounterContract", "check_counter"]
-
 _MAKERS: dict[str, Callable[[Any], Message]] = {
     "system": SystemMessage,
     "user": UserMessage,

@@ -40,16 +40,6 @@ from conversation_state.tools import ToolCall
 from conversation_state.trimming import TrimContext
 from conversation_state.usage import Usage
 
-__all__ = [
-    "CONVERSATIONS",
-    "ENDED_CONVERSATIONS",
-    "STATES",
-    "UNUSUAL_CONVERSATIONS",
-    "VIEWS",
-    "draw_evenly",
-    "draw_mostly",
-]
-
 T = TypeVar("T")
 
 _OTHER_ZONE = timezone(timedelta(hours=2))

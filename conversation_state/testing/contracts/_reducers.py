@@ -24,8 +24,6 @@ from conversation_state.testing._state_laws import unchanged
 from conversation_state.testing.contracts._contract import Contract, check_contract, law
 from conversation_state.testing.contracts._examples import STATES
 
-__all__ = ["ReducerContract", "check_reducer"]
-
 _LARGE = 1_000  # tokens
 
 

@@ -13,17 +13,6 @@ import attrs
 
 from conversation_state._wording import shorten_repr
 
-__all__ = [
-    "BROKEN",
-    "DECLARED",
-    "HOLDS",
-    "NOT_RUN",
-    "BrokenLawsError",
-    "LawResult",
-    "find_line",
-    "raise_broken",
-]
-
 HOLDS, BROKEN = "holds", "broken"
 DECLARED, NOT_RUN = "declared not to hold", "not run"
 

@@ -24,8 +24,6 @@ from conversation_state.testing.contracts._contract import (
 from conversation_state.testing.contracts._examples import draw_evenly
 from conversation_state.testing.strategies import texts
 
-__all__ = ["Session", "SessionContract", "check_session"]
-
 
 class Session(Protocol):
     """

@@ -44,14 +44,6 @@ from conversation_state.testing.contracts._examples import ENDED_CONVERSATIONS, 
 from conversation_state.trimming import AsyncStep, Element, TrimContext, compact, trim
 from conversation_state.usage import Usage
 
-__all__ = [
-    "Summariser",
-    "SummariserContract",
-    "TrimmingStepContract",
-    "check_summariser",
-    "check_trimming_step",
-]
-
 # The errors with which a step may refuse a view.
 _REFUSALS = (BudgetExceededError, CompactionError, InvalidTranscriptError)
 

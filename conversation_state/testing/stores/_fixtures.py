@@ -20,20 +20,6 @@ from conversation_state.store import Store
 from conversation_state.store.backend import TABLES, Backend, Row
 from conversation_state.usage import Usage
 
-__all__ = [
-    "CONVERSATION",
-    "FOR_EXAMPLES",
-    "LARGE",
-    "Call",
-    "InjectedError",
-    "RecordingBackend",
-    "Reopen",
-    "StoreFixtures",
-    "append_turns",
-    "failing",
-    "read_rows",
-]
-
 Reopen = Callable[[Store | None], Store]
 
 

@@ -19,8 +19,6 @@ from conversation_state.testing.strategies import messages, usages
 from conversation_state.tree import MessageTree
 from conversation_state.usage import Usage
 
-__all__ = ["StoreMachine"]
-
 _NAMES = st.sampled_from(["a", "b", "c"])
 _WHO = st.integers(0, 2)
 _LABELS = st.sampled_from(["first", "second"])

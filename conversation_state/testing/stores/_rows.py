@@ -21,8 +21,6 @@ from conversation_state.testing.stores._fixtures import (
     read_rows,
 )
 
-__all__ = ["RowPromises"]
-
 
 def make_row(table: str, **values: Any) -> tuple[Any, ...]:
     """

@@ -34,8 +34,6 @@ from conversation_state.testing.stores._fixtures import (
 )
 from conversation_state.testing.strategies import aggregators
 
-__all__ = ["StatePromises"]
-
 SECRET = "correct-horse-battery-staple"  # noqa: S105 - to be found in files
 
 

@@ -25,14 +25,6 @@ from conversation_state.testing.strategies._values import once, rarely, texts, u
 from conversation_state.timeline import Moment, Timeline
 from conversation_state.tree import MessageTree
 
-__all__ = [
-    "diffs",
-    "message_trees",
-    "moments",
-    "relatives",
-    "timelines",
-]
-
 # Few, so that both sides often have equal messages.
 _MESSAGES: tuple[Message, ...] = (
     UserMessage("hi"),

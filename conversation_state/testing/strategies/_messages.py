@@ -51,31 +51,6 @@ from conversation_state.testing.strategies._values import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = [
-    "assistant_messages",
-    "audio_parts",
-    "build_class",
-    "envelopes",
-    "file_parts",
-    "foreign_fields",
-    "image_parts",
-    "log_probs",
-    "media_parts",
-    "messages",
-    "parts",
-    "reasoning_parts",
-    "refusal_parts",
-    "response_metas",
-    "system_messages",
-    "text_parts",
-    "tool_calls",
-    "tool_messages",
-    "unknown_messages",
-    "unknown_parts",
-    "user_messages",
-    "video_parts",
-]
-
 
 @once
 def _part_positions() -> SearchStrategy[int | None]:

@@ -34,19 +34,6 @@ from conversation_state.testing.strategies._values import (
 )
 from conversation_state.usage import Usage
 
-__all__ = [
-    "aggregators",
-    "checkpoints",
-    "collected",
-    "damages",
-    "entries",
-    "heads",
-    "ledger_entries",
-    "receipts",
-    "turns",
-    "windows",
-]
-
 
 @once
 def entries() -> SearchStrategy[Entry]:

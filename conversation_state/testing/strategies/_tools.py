@@ -23,8 +23,6 @@ from conversation_state.testing.strategies._values import (
 )
 from conversation_state.tools import Parameter, ToolInfo
 
-__all__ = ["documents", "parameters", "placeholders", "templates", "tool_infos"]
-
 _NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 _INTEGERS = st.integers(-(2**63), 2**64 - 1)
 # Fields that only a tool has: elsewhere a newer version may add them.

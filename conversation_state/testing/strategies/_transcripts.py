@@ -40,13 +40,6 @@ from conversation_state.testing.strategies._values import (
 )
 from conversation_state.tools import ToolCall
 
-__all__ = [
-    "broken_transcripts",
-    "chunks",
-    "is_accepted",
-    "transcripts",
-]
-
 
 def is_accepted(conversation: Iterable[Message]) -> bool:
     """

@@ -15,23 +15,6 @@ from hypothesis.strategies import SearchStrategy
 
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
-__all__ = [
-    "MAX_COUNT",
-    "ROLES",
-    "completion_tokens_details",
-    "json_values",
-    "metadata",
-    "once",
-    "optional",
-    "prompt_tokens_details",
-    "rarely",
-    "texts",
-    "timestamps",
-    "unknown_fields",
-    "usages",
-    "uuids",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 Fields: TypeAlias = dict[str, Any]
