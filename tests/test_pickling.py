@@ -25,6 +25,7 @@ from conversation_state import (
 )
 from conversation_state.parallel import fan_out
 from conversation_state.pickling import find_maker
+from conversation_state.store import open_store
 from conversation_state.testing import register
 from conversation_state.testing.strategies import STRATEGIES
 from conversation_state.tools import ToolChoice
@@ -33,6 +34,8 @@ register()
 
 ROOT = Path(__file__).parents[1]
 STATE = Aggregator.new().add_user_prompt("Where to?").add_assistant_message("Uphill.")
+STORE = open_store("memory:")
+STORE.save("walk", STATE)
 OTHERS = {
     "budget": TokenBudget(context_window=8_000),
     "choice": ToolChoice.FORCED,
@@ -40,6 +43,7 @@ OTHERS = {
     "entries": STATE.entries,
     "envelope": Envelope.new(),
     "fan-out": fan_out(STATE, [lambda state: state.add_user_prompt("On.")]),
+    "heads": STORE.heads(),
     "messages": STATE.messages,
     "moments": Timeline.begin(STATE).commit(STATE.fork()).moments,
     "nothing": Aggregator.new(),

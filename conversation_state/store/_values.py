@@ -86,6 +86,7 @@ class Head(NamedTuple):
         )
 
 
+@final
 class NamedHead(NamedTuple):
     """
     A name with its head, for lists of conversations.

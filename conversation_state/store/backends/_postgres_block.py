@@ -95,8 +95,11 @@ class Link:
         permit: The permit of the block that uses it; None if none does, or its
             thread began another block.
 
-        thread: The thread of the block that uses it, or used it last, for the use
-            number *use*; *is_writing* says whether that block writes.
+        thread: The thread of the block that uses it, or used it last.
+
+        use: The number of that use: no other one of this store has it.
+
+        is_writing: Whether that block writes.
 
         process: The process that made it.
     """
