@@ -199,9 +199,9 @@ def read_states(
     transaction: Transaction, name: Name, revisions: Iterable[tuple[int, int, Revision]]
 ) -> dict[int, Aggregator]:
     """
-    The states of revisions by a number that comes with each, before the number of the
-    one that it grew from. The newest ones come first, so that most begin what was read,
-    and share it.
+    The states of *revisions* by their numbers. Each comes after its own number and that
+    of the one it grew from, which may be numbers of moments. The newest ones come
+    first: what most others are is a beginning of what was read by then, and is shared.
     """
     states: dict[int, Aggregator] = {}
     children: dict[int, RememberedHead] = {}

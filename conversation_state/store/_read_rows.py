@@ -235,8 +235,8 @@ def read_items(
     before = read_digest_before(transaction, kind, segments, start)
     blobs = make_blob_reader(transaction)
     for page in _iterate_pages(transaction, kind, segments, start):
-        # Column by column: a `LogRow` for each takes longer than all that is asked of
-        # it.
+        # Column by column: to make a `LogRow` of each takes longer than all that is
+        # done with it.
         packed_ids, bodies, contents, page_digests = zip(*page, strict=True)
         ids = unpack_ids(packed_ids)
         rows = map(LogRow, ids, bodies, contents, page_digests)

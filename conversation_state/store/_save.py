@@ -416,9 +416,10 @@ def _find_head_start(
     transaction: Transaction, old: Revision, entries: LogDigests
 ) -> Segments:
     """
-    Where the head's entries stand, if the log begins with them: its own branches, which
-    `_find_parent` compares, as after a collection the same rows may stand in two. That
-    also takes fewer reads than to find each branch by its first row.
+    Where the head's entries stand, if the log begins with them: in the head's own
+    branches, because `_find_parent` compares branches, and after a collection the same
+    rows may stand in two of them. That also takes fewer reads than to find each branch
+    by its first row.
     """
     if 0 < old.length <= len(entries.log):
         digest = find_digest(transaction.tables, ENTRIES, old.branch, old.length)

@@ -62,8 +62,8 @@ class _Stored(NamedTuple):
     Attributes:
         row: The timeline's row; `_NO_TIMELINE` if there is none.
 
-        others: The revisions that no save of a timeline made, since the last one, by
-            the digests of their states.
+        others: The revisions that other verbs saved since the timeline was saved last,
+            by the digests of their states.
 
         timeline: The timeline that these rows are, if it is remembered.
     """
