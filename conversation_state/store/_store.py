@@ -83,8 +83,9 @@ class Store(RevisionVerbs):
 
         Writes what is new: a row for each message and ledger entry that no
         state before it had, and one of 70 bytes for the revision. Saving the
-        head itself again writes nothing. Atomic: killed at any moment,
-        the store has the state or the one before it.
+        head itself again writes nothing but a *label* and *notes*, which it is
+        given. Atomic: killed at any moment, the store has the state or the one
+        before it.
 
         Args:
             name: 1 to 500 characters.
