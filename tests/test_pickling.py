@@ -19,10 +19,13 @@ from conversation_state import (
     MessageTree,
     Timeline,
     TokenBudget,
+    Usage,
     cost,
     pickling,
     trim,
 )
+from conversation_state.adapters.transcripts import load_lines
+from conversation_state.pages import read_history
 from conversation_state.parallel import fan_out
 from conversation_state.pickling import find_maker
 from conversation_state.store import open_store
@@ -39,14 +42,16 @@ STORE.save("walk", STATE)
 OTHERS = {
     "budget": TokenBudget(context_window=8_000),
     "choice": ToolChoice.FORCED,
-    "cost": cost(STATE),
+    "cost": cost(STATE.add_usage(Usage(20, 5), model="m")),
     "entries": STATE.entries,
     "envelope": Envelope.new(),
     "fan-out": fan_out(STATE, [lambda state: state.add_user_prompt("On.")]),
     "heads": STORE.heads(),
+    "history": read_history(STORE, "walk"),
     "messages": STATE.messages,
     "moments": Timeline.begin(STATE).commit(STATE.fork()).moments,
     "nothing": Aggregator.new(),
+    "transcript": [*load_lines('[{"role": "user", "content": "Hi!"}]')],
     "tree": MessageTree.of(STATE),
     "view": trim(STATE, TokenBudget(context_window=8_000)),
 }

@@ -81,6 +81,7 @@ class WithMessage(Protocol):
     def message(self) -> Message: ...
 
 
+@final
 class CostLine(NamedTuple):
     """
     What one ledger entry cost.

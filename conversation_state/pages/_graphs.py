@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from conversation_state._lazy import draw_fragment, draw_outline
+from conversation_state._persistent import final
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import Message
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _EXCERPT = 200
 
 
+@final
 class HistoryState(NamedTuple):
     """
     One state of a history.
@@ -46,6 +48,7 @@ class HistoryState(NamedTuple):
     facts: str = ""
 
 
+@final
 class History(NamedTuple):
     """
     The states of a timeline, or of a name in a store, and what each grew from.

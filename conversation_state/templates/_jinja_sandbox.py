@@ -234,6 +234,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             obj._fail_with_undefined_error()
 
         self.check_operand(argument)
+        values: Any = obj
         is_there: Any = None
         if isinstance(obj, dict):
             is_there = argument in obj
@@ -253,7 +254,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 "templates may use"
             )
 
-        return obj[argument] if is_there else MissingValue(obj=obj, name=argument)
+        return values[argument] if is_there else MissingValue(obj=obj, name=argument)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         size = 0

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from conversation_state._persistent import check_iterable, freeze_map
+from conversation_state._persistent import check_iterable, final, freeze_map
 from conversation_state._wording import describe_value
 from conversation_state.adapters._reading import (
     DocumentReader,
@@ -182,6 +182,7 @@ def _make_caller(calling: list[tuple[ObjectReader, list[ToolCall]]]) -> list[Mes
 _MARK = "\ufeff"
 
 
+@final
 class Transcript(NamedTuple):
     """
     A conversation that was found.
@@ -202,6 +203,7 @@ class Transcript(NamedTuple):
     keys: Mapping[str, Any]
 
 
+@final
 class Broken(NamedTuple):
     """
     A line that holds no conversation.
