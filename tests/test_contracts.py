@@ -4,6 +4,7 @@ that forbids it, with an example that can be pasted.
 """
 
 import asyncio
+import copyreg
 import functools
 import gc
 import itertools
@@ -499,7 +500,37 @@ class TestRemind(ReducerContract):
         return remind(state)
 
 
+QUESTION = UserMessage("Where to?")
+
+
 class TestContract:
+    @pytest.mark.parametrize(
+        ("check", "subject", "contract", "options"),
+        [
+            (
+                check_counter,
+                by_characters,
+                CounterContract,
+                {"messages": st.just(QUESTION)},
+            ),
+            (
+                check_trimming_step,
+                keep_last(1),
+                TrimmingStepContract,
+                {"views": st.just(TrimContext.of([QUESTION]))},
+            ),
+        ],
+        ids=["counter", "step"],
+    )
+    def test_pickled(self, monkeypatch, check, subject, contract, options):
+        """
+        Copies that were pickled are compared, too: here, they lose their text.
+        """
+        dispatch: Any = copyreg.dispatch_table
+        monkeypatch.setitem(dispatch, UserMessage, lambda _: (UserMessage, ("",)))
+
+        assert breaks(check, subject, {"same on copies"}, contract, **options)
+
     def test_class_finds_faults(self):
         """
         A class's test fails with the example as code.
