@@ -241,6 +241,24 @@ def systems_first(state):
     return rebuild_state(state, entries=entries)
 
 
+def with_each_other(key):
+    """
+    A reducer that gives each other result new identities of entries, or of usages.
+    """
+
+    def replace_ids(state):
+        if next(_calls) % 2:
+            return state
+
+        fresh = Aggregator.new(messages=state)
+        for entry in state.ledger:
+            fresh = fresh.add_usage(entry.usage, model=entry.model)
+
+        return rebuild_state(state, **{key: [*getattr(fresh, key)]})
+
+    return replace_ids
+
+
 class Lengthening:
     """
     Keeps the largest length that it has seen.
@@ -297,6 +315,8 @@ REDUCERS = {
     "forgets the ledger": (without_ledger, {"keeps the bill"}),
     "adds a response, not its usage": (answered, {"records new responses"}),
     "counts its calls": (numbered, {"is pure"}),
+    "gives entries new ids": (with_each_other("entries"), {"is pure"}),
+    "gives usages new ids": (with_each_other("ledger"), {"is pure"}),
     "knows states by address": (remembered, {"same on copies"}),
     "ends the program": (lambda _state: sys.exit(0), {"takes every state"}),
     "reminds now and then": (sampled, {"is pure"}),
