@@ -956,6 +956,10 @@ SUMMARISERS = {
         lambda messages: "\n".join([str(each) for each in messages]),
         {"is within its limit"},
     ),
+    "has a letter for each message": (
+        lambda messages: "".join([each.role[0] for each in messages]),
+        {"is within its limit"},
+    ),
     "has one response id": (
         lambda messages: report(summarise(messages), "response"),
         {"gives responses ids"},
