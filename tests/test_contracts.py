@@ -1403,6 +1403,25 @@ ADAPTERS = {
 }
 
 
+class Marking(Lines):
+    """
+    Has an object of its own in each payload, and marks what it loads.
+    """
+
+    def __init__(self):
+        self.head = {"version": 1}
+
+    def dump(self, messages):
+        return Exported({"head": self.head})
+
+    def load(self, payload):
+        if isinstance(payload, dict):
+            assert "mark" not in payload, "marked before"
+            payload["mark"] = True
+
+        return ()
+
+
 class TestCheckAdapter:
     @pytest.mark.parametrize(
         "adapter",
@@ -1438,6 +1457,16 @@ class TestCheckAdapter:
             check_adapter(Careless(), settings=FEW)
 
         assert "\n  for the payload " in str(caught.value)
+
+    def test_junk(self):
+        """
+        What is wrong is put into copies: no constant of an adapter is changed, and what
+        it does to a payload is not in the next one.
+        """
+        adapter, laws = Marking(), {"refuses in one way"}
+
+        assert not breaks(check_adapter, adapter, laws, AdapterContract)
+        assert {"version": 1} == adapter.head
 
     @named(ADAPTERS)
     def test_faults(self, fault, laws):
