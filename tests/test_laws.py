@@ -259,6 +259,21 @@ class Liar:
         return 7
 
 
+class OneSided:
+    """
+    Equal to one of a larger number, which is not equal to it.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OneSided) and self.number <= other.number
+
+    def __hash__(self) -> int:
+        return 7
+
+
 STATE = Aggregator.new(messages=[UserMessage("a")]).add_usage(Usage(1))
 OTHER = STATE.fork().add_user_prompt("b").add_usage(Usage(2))
 SAID = [UserMessage("c")]
@@ -305,6 +320,11 @@ class TestLaws:
             (laws.adding_is_a_commutative_monoid, "abc", "depends on the order"),
             (laws.larger_is_a_semilattice, (1, 1, 4), "is not the larger"),
             (laws.equal_values_hash_alike, (Liar(), 5), "is not equal to itself"),
+            (
+                laws.equal_values_hash_alike,
+                (OneSided(1), OneSided(2)),
+                "disagree about being equal",
+            ),
             (laws.copies_are_equal, (Liar(),), "a copy of"),
         ],
     )
