@@ -215,6 +215,25 @@ class ScrubLeavesACopy(FileBackend):
         super().scrub()
 
 
+def keeping(what: str) -> Fault:
+    """
+    A backend with a log of what was set in a table, which is never written anew.
+    """
+
+    class Keeping(FileBackend):
+        def write(self, changes, mode="ab"):
+            super().write(changes, mode)
+            kept = [each for each in changes if each[:2] == ("set", what)]
+            with self.path.with_name("log").open("ab") as log:
+                pickle.dump(kept, log)
+
+    return Keeping
+
+
+FAULTS["keeps what was set of names"] = keeping("names")
+FAULTS["keeps what was set of revisions"] = keeping("revisions")
+
+
 @fault("writes blocks that raised")
 class WritesFailedBlocks(FileBackend):
     @contextmanager
