@@ -34,6 +34,9 @@ class Recorder:
         return getattr(self._block, verb)
 
     def add(self, table, rows, **conditions):
+        # As a column of a database that has room for the longest name, and no more.
+        keys = [row[0] for row in rows if isinstance(row[0], str)]
+        assert max(map(len, keys), default=0) <= 500
         self._block.add(table, rows, **conditions)
         self.changes.append(("add", table, list(rows)))
 
@@ -433,12 +436,13 @@ def _remove_between(self, table, low, high):
     return 0 if is_open else Recorder.remove(self, table, low, high)
 
 
-def _add_converted(kind, convert, start=1):
+def _add_converted(kind, convert, start=1, end=None):
     def add(self, table, rows, **conditions):
+        columns = range(len(TABLES[table].columns) + 1)[start:end]
         changed = [
             tuple(
                 [
-                    convert(each) if at >= start and isinstance(each, kind) else each
+                    convert(each) if at in columns and isinstance(each, kind) else each
                     for at, each in enumerate(row)
                 ]
             )
@@ -459,7 +463,8 @@ wrong("takes empty texts for NULL", add=_add_converted(str, lambda text: text or
 wrong("trims texts", add=_add_converted(str, str.rstrip))
 wrong("composes texts", add=_add_converted(str, partial(unicodedata.normalize, "NFC")))
 wrong("cuts texts off", add=_add_converted(str, lambda text: text[:255]))
-wrong("cuts keys off", add=_add_converted(str, lambda text: text[:255], start=0))
+wrong("cuts keys off", add=_add_converted(str, lambda text: text[:255], 0, 1))
+wrong("cuts longest keys", add=_add_converted(str, lambda text: text[:499], 0, 1))
 wrong("cuts bytes off", add=_add_converted(bytes, lambda data: data[:65_535]))
 
 
