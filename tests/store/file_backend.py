@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from conversation_state.store.backend import TABLES
+from conversation_state.store.backend import TABLES, ConflictError
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.store.schema import Revision
 
@@ -498,3 +498,27 @@ class TakesNoTurns(FileBackend):
             self.tables = made.tables
 
         self.write(recorder.changes)
+
+
+@fault("refuses both")
+class RefusesBoth(TakesNoTurns):
+    """
+    Of blocks that write at one time, none has an effect.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.began = self.open = 0
+
+    @contextmanager
+    def writing(self) -> Iterator[Any]:  # type: ignore[override]  # as above
+        self.began += 1
+        self.open += 1
+        number, is_alone = self.began, self.open == 1
+        try:
+            with super().writing() as block:
+                yield block
+                if not is_alone or number != self.began:
+                    raise ConflictError("another block wrote at this time")
+        finally:
+            self.open -= 1

@@ -43,3 +43,14 @@ class TestFaults:
         assert isinstance(
             broken.error, (AssertionError, StoreError, pytest.fail.Exception)
         )
+
+    def test_refuses_both(self):
+        """
+        Of two blocks that write at one time, one has to come through.
+        """
+        tests = [name for name in dir(StoreContract) if name.startswith("test_")]
+        names = {name.removeprefix("test_").replace("_", " ") for name in tests}
+        law = "writes as if alone"
+        results = run_promises(FAULTS["refuses both"], without=names - {law})
+
+        assert [law] == [each.law for each in results if each.is_broken]
