@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, NoReturn
 
+from conversation_state._canonical import dump as dump_json
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -179,6 +180,46 @@ _DECODERS = {
     )
     for unique_keys in (False, True)
 }
+
+
+def read_object_text(node: ObjectReader, key: str) -> str:
+    """
+    The text of the object under *key*, for a field of ours that has a text, such as
+    `ToolCall.arguments`; "" if there was a problem.
+    """
+    problems = node.reading.count
+    value = node.reading.json(node.raw[key], f"{node.path}.{key}")
+    return dump_json(value).decode() if node.reading.count == problems else ""
+
+
+def parse_object(text: str) -> tuple[dict[str, Any] | None, str]:
+    """
+    The JSON object that the arguments *text* are, None if they are not one; and why
+    they don't arrive as they are, "" if they do. An empty text is no object: whether a
+    call without arguments has an empty one, each format says.
+
+    >>> parse_object('{"q": 1}'), parse_object("[1]")
+    (({'q': 1}, ''), (None, 'arguments must be a JSON object'))
+    """
+    try:
+        value = parse_arguments(text)
+    except DuplicateKeyError:
+        return None, "arguments must be a JSON object without duplicate keys"
+    except ValueError:
+        return None, "arguments must be valid JSON"
+
+    if not isinstance(value, dict):
+        return None, "arguments must be a JSON object"
+
+    read = DocumentReader()
+    whole = read.json(value, "$")
+    if read.problems:
+        return None, f"arguments can't be represented as JSON: {read.problems[0]}"
+
+    if read.mended:
+        return whole, "contained an unpaired surrogate; U+FFFD is sent instead"
+
+    return whole, ""
 
 
 class CallPairing:

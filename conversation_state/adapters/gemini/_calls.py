@@ -20,15 +20,14 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
+from conversation_state.adapters._wire import parse_object, read_object_text
 from conversation_state.adapters.gemini._parts import (
     SOURCE,
     CasedObject,
     cased_key,
     kind_of,
-    object_of,
     read_part,
     snake_case,
-    text_of,
     write_media,
 )
 from conversation_state.messages import ToolMessage
@@ -61,7 +60,7 @@ def read_call(node: CasedObject, made_id: str, *, first: bool) -> ToolCall:
     arguments = ""
     args = inside.raw.get("args")
     if is_map(args):
-        arguments = _read_object_text(inside, "args")
+        arguments = read_object_text(inside, "args")
     elif args is not None:
         inside.wrong("args", "an object or null")
     elif "args" in inside.raw:
@@ -82,12 +81,6 @@ def read_call(node: CasedObject, made_id: str, *, first: bool) -> ToolCall:
     return ToolCall(call_id, name, arguments, metadata=node.metadata(SOURCE))
 
 
-def _read_object_text(node: CasedObject, key: str) -> str:
-    problems = node.reading.count
-    value = node.reading.json(node.raw[key], f"{node.path}.{key}")
-    return text_of(value) if node.reading.count == problems else ""
-
-
 def write_call(
     write: PayloadWriter, call: ToolCall, path: str, *, first: bool
 ) -> dict[str, Any]:
@@ -104,7 +97,7 @@ def write_call(
         write.lose(path, "type", "all calls are function calls in this format")
 
     if call.arguments:
-        value, why = object_of(call.arguments)
+        value, why = parse_object(call.arguments)
         if why:
             write.lose(path, "arguments", why)
 
@@ -138,7 +131,7 @@ def read_returned(
             if key not in {"error", _WRAPPERS[0]}:
                 notes["under"] = key
         elif response:
-            text = _read_object_text(inside, "response")
+            text = read_object_text(inside, "response")
             is_error = _has_error(response)
             notes["object"] = True
     elif response is not None:
@@ -235,7 +228,7 @@ def _write_response(
         return {}
 
     if notes.get("object") is True:
-        value, why = object_of(text)
+        value, why = parse_object(text)
         # The user may have changed the text, or whether the call failed.
         if value and not why and _has_error(value) is is_error:
             return value

@@ -1,6 +1,6 @@
 """
 The parts of a content that are not calls, and the parts they are here; and what
-both directions need: keys in two cases, base64, and objects as JSON text.
+both directions need: keys in two cases, and base64.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state._canonical import dump as dump_json
 from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
 from conversation_state.adapters._notes import list_of, map_of, signer_of
-from conversation_state.adapters._reading import DocumentReader, ObjectReader, is_map
+from conversation_state.adapters._reading import ObjectReader, is_map
 from conversation_state.adapters._wire import (
     MEDIA_CLASSES,
-    DuplicateKeyError,
     decode_base64,
     encode_base64,
-    parse_arguments,
     split_data_url,
 )
 from conversation_state.parts import (
@@ -113,39 +110,6 @@ class CasedObject(ObjectReader):
 
 def cased_key(notes: Mapping[str, Any], name: str) -> str:
     return _OTHER[name] if _OTHER[name] in list_of(notes, "snake") else name
-
-
-# Objects, of which our model has the text
-
-
-def text_of(value: Any) -> str:
-    return dump_json(value).decode()
-
-
-def object_of(text: str) -> tuple[dict[str, Any] | None, str]:
-    """
-    The JSON object in *text*, None if it is not one, and what does not come
-    through.
-    """
-    try:
-        value = parse_arguments(text)
-    except DuplicateKeyError:
-        return None, "arguments must be a JSON object without duplicate keys"
-    except ValueError:
-        return None, "arguments must be valid JSON"
-
-    if not isinstance(value, dict):
-        return None, "arguments must be a JSON object"
-
-    read = DocumentReader()
-    whole = read.json(value, "$")
-    if read.problems:
-        return None, f"arguments can't be represented as JSON: {read.problems[0]}"
-
-    if read.mended:
-        return whole, "contained an unpaired surrogate; U+FFFD is sent instead"
-
-    return whole, ""
 
 
 # What a part may be, of which it is one.

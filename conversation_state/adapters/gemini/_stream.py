@@ -16,6 +16,7 @@ from typing import Any
 
 import attrs
 
+from conversation_state._canonical import dump as dump_json
 from conversation_state.adapters._export import is_empty_value
 from conversation_state.adapters._notes import notes_of, with_notes, without_empty
 from conversation_state.adapters._reading import (
@@ -40,7 +41,6 @@ from conversation_state.adapters.gemini._parts import (
     kind_of,
     read_part,
     simplify_content,
-    text_of,
 )
 from conversation_state.adapters.gemini._response import (
     LOGPROBS,
@@ -140,7 +140,7 @@ class _KeptNotes:
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
-        self._listed: set[tuple[str, str, str]] = set()
+        self._listed: set[tuple[str, str, bytes]] = set()
 
     def keep(self, fields: Mapping[str, Any]) -> None:
         """
@@ -187,7 +187,7 @@ class _KeptNotes:
 
             kept[key] = listed
             for item in value:
-                known = (name, key, text_of(item))
+                known = (name, key, dump_json(item))
                 if known not in self._listed:
                     self._listed.add(known)
                     listed.append(item)
