@@ -91,12 +91,13 @@ def formats_of(metadata: Mapping[str, Any]) -> tuple[str, ...]:
 
 # The names of the notes that hold kept keys, for formats that have more than ``keys``:
 # the keys of the item or message around a part, or those that a host keeps with a
-# message.
-_WITH_KEYS = {
+# message. What is kept in any other note is not listed as lost elsewhere.
+NOTES_WITH_KEYS = {
     "anthropic": ("around", "keys"),
     "gemini": ("content", "keys"),
     "langchain": ("additional_kwargs", "keys"),
     "openai_responses": ("item", "keys"),
+    "pydantic_ai": ("file", "keys"),
 }
 
 
@@ -116,7 +117,7 @@ def other_keys_of(
     for other in FORMATS:
         if other != source and other in kept:
             notes = map_of(kept, other)
-            for name in _WITH_KEYS.get(other, ("keys",)):
+            for name in NOTES_WITH_KEYS.get(other, ("keys",)):
                 keys = map_of(notes, name)
                 for key in sorted(keys):
                     # Every item of a message has this type, so nothing is lost

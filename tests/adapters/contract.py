@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.adapters import Export, Lost
+from conversation_state.adapters._notes import NOTES_WITH_KEYS, RESERVED, map_of
 from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
@@ -29,6 +30,7 @@ from conversation_state.messages import (
 from conversation_state.parts import TextPart
 from conversation_state.testing.contracts._adapters import put_junk
 from conversation_state.testing.strategies import json_values, messages
+from tests.adapters.crossing import places
 
 
 def as_json(value: Any) -> str:
@@ -134,6 +136,23 @@ JUNK = st.one_of(
 )
 
 
+# A key that no format has.
+OTHER_KEY = "a key of another version"
+
+
+def with_other_keys(value: Any) -> Any:
+    """
+    *value* with `OTHER_KEY` in each object.
+    """
+    if isinstance(value, list):
+        return [with_other_keys(each) for each in value]
+
+    if not isinstance(value, dict):
+        return value
+
+    return {OTHER_KEY: 1, **{key: with_other_keys(value[key]) for key in value}}
+
+
 class FormatContract:
     """
     The promises. All that an adapter gives is plain JSON, and nothing is
@@ -143,6 +162,8 @@ class FormatContract:
     adapter: ClassVar[Any]
     documents: ClassVar[st.SearchStrategy[Any]]
     responses: ClassVar[st.SearchStrategy[Any]]
+    # Notes on what no other format is sent, such as the facts about a response.
+    facts: ClassVar[frozenset[str]] = frozenset()
 
     def normalise(self, message: Message) -> Message:
         """
@@ -211,6 +232,29 @@ class FormatContract:
         assert isinstance(loaded, tuple)
         assert loaded == self.adapter.load(copy.deepcopy(document))
         assert before == as_json(document)
+
+    @given(data=st.data())
+    def test_keys_are_listed_elsewhere(self, data):
+        """
+        Other formats find the keys that are kept, whatever note they are in.
+        """
+        document = with_other_keys(data.draw(self.documents))
+        try:
+            loaded = self.adapter.load(document)
+        except DecodeError:
+            return
+
+        for path, value in places(loaded):
+            kept = map_of(value.metadata, RESERVED)
+            for source in kept:
+                notes = map_of(kept, source)
+                known = {*NOTES_WITH_KEYS.get(source, ("keys",)), *self.facts}
+                found = {name for name in notes if OTHER_KEY in map_of(notes, name)}
+                assert found <= known, (
+                    f"the keys of {path} are kept in the notes {found - known}, which "
+                    "other formats drop in silence: NOTES_WITH_KEYS in "
+                    f"adapters/_notes.py has to name all notes of {source} with keys"
+                )
 
     @given(data=st.data())
     def test_refuses_in_one_way(self, data):

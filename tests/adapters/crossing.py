@@ -4,13 +4,18 @@ of a request: for tests that carry conversations from one format to another.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from conversation_state.adapters import Lost
 from conversation_state.adapters._wire import parse_data_url
-from conversation_state.messages import Message, ToolMessage, UnknownMessage
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ToolMessage,
+    UnknownMessage,
+)
 from conversation_state.parts import (
     MediaPart,
     ReasoningPart,
@@ -18,9 +23,7 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
-
-# Formats whose calls have their arguments as values; the others have a text.
-VALUED = {"anthropic", "gemini"}
+from conversation_state.tools import ToolCall
 
 # What `lost` calls content that arrives, but elsewhere.
 MOVED = {"assistant", "position", "system"}
@@ -41,6 +44,31 @@ class Carried(NamedTuple):
     path: str
     kind: str
     about: dict[str, Any]
+
+
+def places(messages: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """
+    Everything in *messages* that has metadata, and where it is.
+    """
+    for at, message in enumerate(messages):
+        path = f"messages[{at}]"
+        yield path, message
+        content = getattr(message, "content", "")
+        for number, part in enumerate(() if isinstance(content, str) else content):
+            yield f"{path}.parts[{number}]", part
+
+        for number, call in enumerate(getattr(message, "tool_calls", ())):
+            yield f"{path}.tool_calls[{number}]", call
+
+
+def writes_values(adapter: Any) -> bool:
+    """
+    Whether calls have their arguments as values in the format of *adapter*; in others
+    they have a text.
+    """
+    call = ToolCall("c1", "f", '{"marked": 1}')
+    payload = adapter.dump([AssistantMessage(tool_calls=[call])]).payload
+    return '{"marked": 1}' in json.dumps(payload)  # a text has its quotes escaped
 
 
 def meaning(arguments: str) -> Any:

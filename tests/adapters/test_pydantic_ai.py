@@ -88,6 +88,7 @@ class TestContract(FormatContract):
     )
     documents: ClassVar = st.lists(st.sampled_from(plain(EVERYTHING)), max_size=3)
     responses: ClassVar = st.just(plain(EVERYTHING[1:2]))
+    facts: ClassVar = frozenset({"request", "response", "usage"})
 
     def normalise(self, message):
         """
@@ -383,6 +384,19 @@ class TestLoad:
             *("$[0]", "$[1].kind", "$[2].parts", "$[3].parts[0]", "$[3].parts[1]"),
             "$[4].parts[0].x",
         ] == [problem.path for problem in caught.value.problems]
+
+    def test_keys_of_files(self):
+        """
+        What stands beside the content of a file is listed as lost elsewhere.
+        """
+        content = {"kind": "binary", "data": "aGk=", "media_type": "image/png"}
+        part = {"part_kind": "file", "content": content, "provider_details": {"a": 1}}
+        messages = ours([{"kind": "response", "parts": [part]}])
+
+        lost = [(one.path, one.what) for one in anthropic.dump(messages).lost]
+
+        assert ("messages[0].parts[0]", "provider_details") in lost
+        assert () == dump_data(messages)[1]
 
 
 class TestDump:
