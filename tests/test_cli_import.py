@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conversation_state.adapters import openai_chat
+from conversation_state.adapters import PROVIDERS, openai_chat
 from conversation_state.aggregator import Aggregator
 from conversation_state.cli import _transfer
 from conversation_state.codec import decode, encode
@@ -442,10 +442,7 @@ class TestExport:
         assert exported.payload == json.loads(result.stdout)
         assert f"chat: lost in openai_chat: {exported.lost[0]}\n" == result.stderr
 
-    @pytest.mark.parametrize(
-        "name",
-        ["openai_chat", "openai_responses", "anthropic", "gemini", "eino", "bubo"],
-    )
+    @pytest.mark.parametrize("name", PROVIDERS)
     def test_every_provider(self, run, chat, name):
         """
         Every adapter's format is what the adapter dumps.

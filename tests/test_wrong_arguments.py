@@ -24,6 +24,7 @@ from conversation_state import (
     open_store,
     trim,
 )
+from conversation_state.adapters import PROVIDERS
 from conversation_state.counting import by_characters
 from conversation_state.store import Store
 
@@ -31,8 +32,7 @@ MODULES = [
     *("aggregator", "cells", "chunks", "codec", "counting", "diffing", "documents"),
     *("messages", "pages", "parallel", "parsing", "parts", "rendering", "store"),
     *("streams", "templates", "timeline", "tools", "tree", "trimming", "usage"),
-    *(f"adapters.{name}" for name in ("anthropic", "gemini", "openai_chat")),
-    *(f"adapters.{name}" for name in ("openai_responses", "eino", "bubo")),
+    *(f"adapters.{name}" for name in PROVIDERS),
 ]
 # They pass on what enums of Python, files of the system and a value's `str` say.
 PASSES_ON = {
