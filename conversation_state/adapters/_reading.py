@@ -460,6 +460,9 @@ def note_mended(node: ObjectReader, before: int, within: str = "") -> None:
     """
     Note which texts were mended since there were *before* of them: their paths
     relative to the path *within*, or to that of *node*.
+
+    All of them must begin with it: as many characters are cut off, whatever they are.
+    Of an item that becomes several messages, each notes its own.
     """
     mended = node.reading.mended[before:]
     if mended:
