@@ -137,7 +137,7 @@ def make_app(
     ]
     guard = Middleware(_Guard, token=token, authority=authority)
     explained = (ConversationStateError, ValueError, _BadRequestError)
-    handlers = dict.fromkeys(explained, _explain_error)
+    handlers = dict.fromkeys(explained, _respond_to_error)
     app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
     app.state.is_ending = False
     return app
@@ -358,7 +358,7 @@ class _Pages:
         return newest
 
 
-def _explain_error(_request: Request, error: Exception) -> Response:
+def _respond_to_error(_request: Request, error: Exception) -> Response:
     if isinstance(error, StaleHeadError):
         address = link_to(PageQuery(error.name))
         link = element(

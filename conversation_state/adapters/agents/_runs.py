@@ -376,12 +376,12 @@ def read_response_usage(response: Any) -> Iterator[KeyedUsage]:
         DecodeError:
             If a count is not a number of tokens.
     """
-    usage = _read_usage(response.usage)
+    usage = _read_run_usage(response.usage)
     if usage is not None:
         yield KeyedUsage(_make_key(response), usage)
 
 
-def _read_usage(usage: Any) -> Usage | None:
+def _read_run_usage(usage: Any) -> Usage | None:
     """
     The SDK's *usage* as ours; None if all counts are zero.
 

@@ -395,7 +395,7 @@ def load_usage(payload: Any) -> Usage | None:
         raw = getattr(raw, "__dict__", raw)
 
     expected = "a usage, or a response with usage"
-    usage = usage_in(raw, _find_block, _read_counts, expected)
+    usage = usage_in(raw, _find_block, _read_response_counts, expected)
     return None if usage == _NOTHING else usage
 
 
@@ -406,11 +406,13 @@ def _find_block(raw: Mapping[str, Any]) -> tuple[Any, str]:
 def _read_usage(
     read: DocumentReader, raw: Mapping[str, Any], path: str
 ) -> Usage | None:
-    usage, _ = read_usage_block(read, raw, path, _read_counts)
+    usage, _ = read_usage_block(read, raw, path, _read_response_counts)
     return None if usage == _NOTHING else usage
 
 
-def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
+def _read_response_counts(
+    read: DocumentReader, block: Mapping[Any, Any], path: str
+) -> Counted:
     counts, _, _ = split_counts(read, block, _COUNTS, path)
     details = {
         mended(name): count
