@@ -71,7 +71,9 @@ def pickled_by_name(cls: type[T]) -> type[T]:
     fields = [field.name for field in getattr(cls, "__attrs_attrs__", ())]
     maker: Maker
     if fields:
-        maker = Maker(name, _restore, cls, [getattr(cls, at).__set__ for at in fields])
+        maker = Maker(
+            name, _restore_value, cls, [getattr(cls, at).__set__ for at in fields]
+        )
         get: Callable[[Any], Any] = attrgetter(*fields)
         if len(fields) == 1:
             get = _in_a_tuple(get)
@@ -87,7 +89,7 @@ def _in_a_tuple(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: (get(value),)
 
 
-def _restore(cls: type[Any], setters: list[Any], *fields: Any) -> Any:
+def _restore_value(cls: type[Any], setters: list[Any], *fields: Any) -> Any:
     # Past the constructor: the fields were checked when the value was made.
     value = object.__new__(cls)
     for set_field, field in zip(setters, fields, strict=True):

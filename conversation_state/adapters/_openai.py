@@ -232,10 +232,10 @@ def _read_logprob(read: DocumentReader, raw: Any, path: str, *, top: bool) -> Lo
         node.wrong("logprob", "a finite number")
         return _NOTHING
 
-    spelt, octets = raw.get("bytes"), None
-    if is_list(spelt) and all(is_octet(octet) for octet in spelt):
-        octets = bytes(spelt)
-    elif spelt is not None:
+    listed, octets = raw.get("bytes"), None
+    if is_list(listed) and all(is_octet(octet) for octet in listed):
+        octets = bytes(listed)
+    elif listed is not None:
         node.wrong("bytes", "a list of integers from 0 to 255, or null")
 
     likeliest = raw.get("top_logprobs") if top else None

@@ -83,9 +83,9 @@ _WITH_PARSED = (None, "function", "function_call", "message", "output_text", "te
 _AROUND_PARSED = frozenset({"content", "function", "tool_calls"})
 
 # These SDKs rename keys that are Python keywords, in objects of the types
-# `_WITH_SPELT`. They add such a key as null if the provider did not send it.
-_SPELT = {"async_": "async", "from_": "from"}
-_WITH_SPELT = ("custom_tool_call", "fallback", "function_call")
+# `_WITH_RENAMED`. They add such a key as null if the provider did not send it.
+_RENAMED = {"async_": "async", "from_": "from"}
+_WITH_RENAMED = ("custom_tool_call", "fallback", "function_call")
 
 
 def as_sent(raw: Any, depth: int = 0) -> Any:
@@ -104,14 +104,14 @@ def as_sent(raw: Any, depth: int = 0) -> Any:
         return raw
 
     kind = raw.get("type")
-    if kind in _WITH_SPELT:
+    if kind in _WITH_RENAMED:
         # A null was added by the SDK; the provider would refuse the key in a request.
-        spelt = {
+        restored = {
             name: raw[key]
-            for key, name in _SPELT.items()
+            for key, name in _RENAMED.items()
             if raw.get(key) is not None and name not in raw
         }
-        raw = {**{key: raw[key] for key in raw if key not in _SPELT}, **spelt}
+        raw = {**{key: raw[key] for key in raw if key not in _RENAMED}, **restored}
 
     if kind not in _WITH_PARSED:
         return raw

@@ -97,7 +97,7 @@ def read_usage_block(
     problems = read.count
     totals, details, extra, left = count(read, block, path)
     usage = None
-    # Usage without the invalid count would be too low, so there is none.
+    # Usage without the invalid count would be too low, so None is returned.
     if read.count == problems:
         usage = _make_usage(read, totals, details, extra, path)
 

@@ -359,6 +359,7 @@ class MessageLoader(DocumentReader):
         return tuple(messages)
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
+        # The loader of each format has its own; that of transcripts needs none.
         raise NotImplementedError
 
     def refuse_document(

@@ -164,7 +164,7 @@ class Watch(Generic[T]):
                         raise
 
                     on_error(error)
-            except Exception:
+            except Exception:  # the change was made, so the swap must not fail
                 import logging  # noqa: PLC0415 - slower to import than this module
 
                 logging.getLogger("conversation_state.cells").exception(

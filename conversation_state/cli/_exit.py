@@ -209,7 +209,7 @@ def exit_on_error(context: click.Context) -> Iterator[None]:
 def exit_on_output_error(error: OSError) -> int:
     """
     The exit status of a program that can't write to stdout; says why on stderr,
-    unless nobody reads stdout any more.
+    unless the reader of stdout has gone.
     """
     # Python flushes its buffer at exit, and would fail again unless the descriptor
     # points elsewhere.

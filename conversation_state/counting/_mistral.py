@@ -173,7 +173,7 @@ def _count_framed(tokenizer: _Tokenizer, message: Any, texts: list[str]) -> int:
 
             calls = [
                 tool_calls.ToolCall(
-                    id=call.id or "null",  # mistral-common's own where there is none
+                    id=call.id or "null",  # mistral-common's own default
                     function=tool_calls.FunctionCall(
                         name=call.name, arguments=call.arguments
                     ),

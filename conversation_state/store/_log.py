@@ -116,14 +116,14 @@ class Kind:
         id: str = entry[0]
         return self.erased(entry) or content_digest(id.encode(), self.body(entry))
 
-    def _step(self, before: bytes, entry: Any) -> bytes:
+    def _chain_entry(self, before: bytes, entry: Any) -> bytes:
         return chain_digest(before, self.content(entry))
 
     def digest(self, log: Log[Any]) -> bytes:
         """
         The digest of a whole log; what was computed once is remembered in it.
         """
-        return log.fold(self._step, self.start, key=self.table)
+        return log.fold(self._chain_entry, self.start, key=self.table)
 
     def seed_digests(self, log: Log[Any], digests: Sequence[bytes]) -> None:
         """

@@ -60,7 +60,7 @@ class _Stored(NamedTuple):
     of their states, by number.
 
     Attributes:
-        row: The timeline's row; `_NO_TIMELINE` if there is none.
+        row: The timeline's row; `_NO_TIMELINE` if the name has no timeline.
 
         others: The revisions that other verbs saved since the timeline was saved last,
             by the digests of their states.
@@ -444,7 +444,7 @@ def _add_later(
         if timeline is None:
             timeline = Timeline.begin(state)
         else:
-            # If the parent is a forgotten moment, or there is none, the oldest moment
+            # If the parent is a forgotten moment, or is missing, the oldest moment
             # is the parent.
             oldest = timeline.moments[0].number
             on = max(places.get(revision.parent, oldest), oldest)

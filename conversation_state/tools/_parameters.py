@@ -88,10 +88,12 @@ class Parameter:
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.type, str) or self.type not in _TYPES:
             shown = shorten_repr(self.type)
-            _refuse("type", f"is {shown}; expected one of {', '.join(_TYPES)}")
+            _refuse_field("type", f"is {shown}; expected one of {', '.join(_TYPES)}")
 
         if self.required.__class__ is not bool:
-            _refuse("required", f"is {shorten_repr(self.required)}; expected a bool")
+            _refuse_field(
+                "required", f"is {shorten_repr(self.required)}; expected a bool"
+            )
 
         description = check_text(
             self.description, "Parameter.description", InvalidToolError
@@ -120,13 +122,13 @@ class Parameter:
         given: Any = self.enum
         if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Sequence):
             shown = shorten_repr(given)
-            _refuse("enum", f"is {shown}; expected a sequence of values")
+            _refuse_field("enum", f"is {shown}; expected a sequence of values")
 
         if not given:
             return ()
 
         if self.type not in _VALUE_TYPES:
-            _refuse(
+            _refuse_field(
                 "enum",
                 f"has values for an {self.type}; an enum belongs to its items or "
                 "properties",
@@ -138,11 +140,11 @@ class Parameter:
         for at, value in enumerate(values):
             if value.__class__ not in _VALUE_TYPES[self.type]:
                 shown = shorten_repr(given[at])
-                _refuse("enum", f"has {shown}; expected {self.type}")
+                _refuse_field("enum", f"has {shown}; expected {self.type}")
 
         if len({*values}) != len(values):
             twice = next(each for each in values if values.count(each) > 1)
-            _refuse("enum", f"has {shorten_repr(twice)} more than once")
+            _refuse_field("enum", f"has {shorten_repr(twice)} more than once")
 
         return tuple(values)
 
@@ -153,14 +155,14 @@ class Parameter:
 
         if self.type != "array":
             kind = with_article(self.type)
-            _refuse("items", f"are given for {kind}; only an array has items")
+            _refuse_field("items", f"are given for {kind}; only an array has items")
 
         if not isinstance(items, Parameter):
             shown = shorten_repr(items)
-            _refuse("items", f"is {shown}; expected a Parameter or None")
+            _refuse_field("items", f"is {shown}; expected a Parameter or None")
 
         if items.required:
-            _refuse(
+            _refuse_field(
                 "items",
                 "are required; an array holds any number of items, so only the array "
                 "itself can be",
@@ -173,14 +175,14 @@ class Parameter:
         frozen = freeze_parameters(self.properties, "Parameter", "properties")
         if frozen and self.type != "object":
             kind = with_article(self.type)
-            _refuse(
+            _refuse_field(
                 "properties", f"are given for {kind}; only an object has properties"
             )
 
         return frozen
 
 
-def _refuse(field: str, problem: str) -> NoReturn:
+def _refuse_field(field: str, problem: str) -> NoReturn:
     raise InvalidToolError(problem, "Parameter", field)
 
 

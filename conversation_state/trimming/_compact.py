@@ -68,6 +68,7 @@ class SummaryStep:
         The view to summarise, and the positions in it, in order; none if it needs no
         summary.
         """
+        # Each kind of summary has its own.
         raise NotImplementedError
 
     def __call__(self, context: TrimContext) -> Any:
@@ -81,7 +82,7 @@ class SummaryStep:
         try:
             summary = self.summarise(_list_messages(context, seqs))
         except Exception as error:  # noqa: BLE001 - any of summarise: in the view's failures
-            return self._fail(context, error)
+            return self._record_failure(context, error)
 
         if isawaitable(summary):
             close_coroutine(summary)
@@ -99,7 +100,7 @@ class SummaryStep:
             if isawaitable(summary):
                 summary = await summary
         except Exception as error:  # noqa: BLE001 - any of summarise: in the view's failures
-            return self._fail(context, error)
+            return self._record_failure(context, error)
 
         return self._put_summary(context, seqs, summary)
 
@@ -110,7 +111,7 @@ class SummaryStep:
             f"which has to be awaited; use a{self.name}, with atrim or Trimmer.acall"
         )
 
-    def _fail(self, context: TrimContext, error: Exception) -> TrimContext:
+    def _record_failure(self, context: TrimContext, error: Exception) -> TrimContext:
         return context._with_failures(StepFailure(self, error))
 
     def _put_summary(
@@ -133,14 +134,14 @@ class SummaryStep:
 
         problem = _summary_problem(summary)
         if problem:
-            return self._fail(context, CompactionError(problem, seqs))
+            return self._record_failure(context, CompactionError(problem, seqs))
 
         message: Any = summary
         if isinstance(summary, str):
             try:
                 message = UserMessage(summary)
             except InvalidMessageError as error:
-                return self._fail(context, error)
+                return self._record_failure(context, error)
 
         selection = context._selection
         spans = selection.stands_for(seqs)

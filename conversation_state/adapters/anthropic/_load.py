@@ -150,7 +150,9 @@ class AnthropicLoader(MessageLoader):
             if start < at:
                 before, blocks = self.count, content[start:at]
                 parts, _ = self._load_blocks(blocks, path, "user", start)
-                messages += self._finish(UserMessage, parts, node, node.path, before)
+                messages += self._make_message(
+                    UserMessage, parts, node, node.path, before
+                )
                 node.notes = {}
 
             if at < len(content):
@@ -166,7 +168,7 @@ class AnthropicLoader(MessageLoader):
 
         return messages
 
-    def _finish(
+    def _make_message(
         self,
         kind: Callable[..., Message],
         content: Any,
@@ -219,7 +221,7 @@ class AnthropicLoader(MessageLoader):
             block.wrong("is_error", "true, false or null")
 
         block.keep(_RESULT)
-        return self._finish(
+        return self._make_message(
             ToolMessage,
             content,
             block,
@@ -259,7 +261,7 @@ class AnthropicLoader(MessageLoader):
         ):
             # Changes of the tools or of the effort, which our model can't represent.
             content, node.notes = self.json(node.raw, node.path), {}
-            return self._finish(
+            return self._make_message(
                 UnknownMessage, content, node, node.path, problems, source=SOURCE
             )
 
@@ -269,7 +271,9 @@ class AnthropicLoader(MessageLoader):
             fields["tool_calls"] = calls
             self.tools |= {call.id: call.name for call in calls}
 
-        return self._finish(_KINDS[role], content, node, node.path, problems, **fields)
+        return self._make_message(
+            _KINDS[role], content, node, node.path, problems, **fields
+        )
 
     def _load_blocks(
         self, content: Sequence[Any], path: str, role: str, start: int = 0

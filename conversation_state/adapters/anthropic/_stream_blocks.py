@@ -134,9 +134,9 @@ class StreamBlock:
         if self._kind == "thinking":
             self._raw["signature"] = node.optional("signature")
 
-        return self._give(block, field)
+        return self._make_chunks(block, field)
 
-    def _give(self, node: ObjectReader, key: str) -> list[AssistantMessage]:
+    def _make_chunks(self, node: ObjectReader, key: str) -> list[AssistantMessage]:
         """
         The chunk of the piece under *key*, as far as no half of a character waits.
         """
@@ -171,7 +171,7 @@ class StreamBlock:
         if self.pieces is None:
             known |= self._read_whole(delta)
         elif raw.get("type") == self.pieces.word:
-            chunks = self._give(delta, self.pieces.key)
+            chunks = self._make_chunks(delta, self.pieces.key)
             known = self.pieces.known
         elif self._kind == "text" and "citation" in raw:
             where = f"{delta.path}.citation"

@@ -195,7 +195,7 @@ def _media_class(media_type: str) -> type[MediaPart]:
     return MEDIA_CLASSES.get(media_type.partition("/")[0].lower(), FilePart)
 
 
-def _encode(data: bytes, alphabet: object = "") -> str:
+def _encode_data(data: bytes, alphabet: object = "") -> str:
     if alphabet == "urlsafe":
         return base64.urlsafe_b64encode(data).decode()
 
@@ -214,9 +214,9 @@ def _read_media(node: CasedObject, kind: str) -> Part | None:
     if kind == "inlineData":
         data = decode_base64(text, urlsafe=True)
         fields = {"data": data}
-        if data and text == _encode(data, "urlsafe") != _encode(data):
+        if data and text == _encode_data(data, "urlsafe") != _encode_data(data):
             node.notes["base64"] = "urlsafe"
-        elif data and text != _encode(data):
+        elif data and text != _encode_data(data):
             node.notes["text"] = text
 
     if not any(fields.values()):
@@ -307,7 +307,7 @@ def write_media(
         noted: Any = notes.get("text")
         # The user may have changed the bytes since.
         known = isinstance(noted, str) and decode_base64(noted, urlsafe=True) == data
-        inside["data"] = noted if known else _encode(data, notes.get("base64"))
+        inside["data"] = noted if known else _encode_data(data, notes.get("base64"))
 
     if isinstance(part, ImagePart) and part.detail:
         write.lose(path, "detail", "images have no detail setting in this format")

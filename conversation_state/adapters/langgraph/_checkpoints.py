@@ -204,7 +204,7 @@ class CheckpointReader:
         record = self.thread.get(key)
         return None if record is None else StoredCheckpoint.of(record)
 
-    # A checkpoint by its id, or the newest one of a namespace; None if there is none.
+    # A checkpoint by its id, or the newest one of a namespace; or None.
     def find(self, namespace: str, id: str | None) -> StoredCheckpoint | None:
         if id is not None:
             return self.stored(checkpoint_key(namespace, id))

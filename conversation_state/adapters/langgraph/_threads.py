@@ -206,7 +206,7 @@ class Thread:
 
         return None
 
-    # The last key that begins with *prefix*, and its record; None if there is none.
+    # The last key that begins with *prefix*, and its record; or None.
     def last(self, prefix: bytes) -> tuple[bytes, Record] | None:
         last: tuple[bytes, Record] | None = None
         for layer in self.layers:

@@ -125,25 +125,25 @@ class ConversationRepository:
 
     def record(self, conversation_id: str) -> ConversationRecord | None:
         with reading(self.store) as rows:
-            found = self._find(name_of(conversation_id), rows)
+            found = self._find_conversation(name_of(conversation_id), rows)
 
         return self._make_record(found, conversation_id)
 
     def records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
         with reading(self.store) as rows:
             names = [name[len(_RECORDS) :] for name in rows.names(_RECORDS)]
-            found = [self._find(name, rows) for name in names]
+            found = [self._find_conversation(name, rows) for name in names]
 
         every = [self._make_record(one, one.name) for one in found]
         records = [one for one in every if one and scope in {None, one.scope}]
         records.sort(key=lambda record: record.updated_at, reverse=True)
         return records[:limit]
 
-    def _find(self, name: str, rows: Reader) -> _StoredConversation:
+    def _find_conversation(self, name: str, rows: Reader) -> _StoredConversation:
         record = rows.window(f"{_RECORDS}{name}", 1)
         found = _read_record(name, rows.latest(name), record)
         for tip, revision in found.tips.items():
-            self._remember(tip, name, revision)
+            self._remember_location(tip, name, revision)
 
         return found
 
@@ -174,7 +174,7 @@ class ConversationRepository:
                 updated_at=found.head.saved_at,
             )
 
-        self._remember(record.head_id, found.name, found.head.revision)
+        self._remember_location(record.head_id, found.name, found.head.revision)
         return record
 
     def _history_at(
@@ -208,7 +208,7 @@ class ConversationRepository:
         self, name: str, revision: int, start: int, entries: Log[Entry]
     ) -> int | None:
         with reading(self.store) as rows:
-            found = self._find(name, rows)
+            found = self._find_conversation(name, rows)
 
         is_known = (
             found.is_current
@@ -220,7 +220,7 @@ class ConversationRepository:
 
         return find_instructions(entries.take(start))
 
-    def _remember(self, entry: str | None, name: str, revision: int) -> None:
+    def _remember_location(self, entry: str | None, name: str, revision: int) -> None:
         if entry is not None:
             if len(self._locations) >= _MAX_REMEMBERED:
                 self._locations = {}
@@ -283,7 +283,7 @@ class ConversationRepository:
             yield where
 
         for record in rows.names(_RECORDS):
-            found = self._find(record[len(_RECORDS) :], rows)
+            found = self._find_conversation(record[len(_RECORDS) :], rows)
             if found.head is not None:
                 yield found.name, found.head.revision
 
@@ -314,7 +314,7 @@ class ConversationRepository:
     def _find_expected(
         self, rows: Reader, conversation_id: str, expected: str | None
     ) -> _StoredConversation:
-        found = self._find(name_of(conversation_id), rows)
+        found = self._find_conversation(name_of(conversation_id), rows)
         if found.revision() != expected:
             raise ConversationConflict(conversation_id)
 
@@ -370,7 +370,7 @@ class ConversationRepository:
 
         rows.save(notes, (rows.recall(notes) or Aggregator.new()).add(note))
         newest = update.new[-1].id if update.new else update.parent
-        self._remember(newest, found.name, revision)
+        self._remember_location(newest, found.name, revision)
 
     # A state that ends with *parent*, and has the ledger of the *old* one.
     def _base_state(

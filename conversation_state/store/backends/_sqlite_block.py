@@ -103,7 +103,7 @@ class SqliteBlock(SqlBlock):
             if not (self._is_writing or self._is_bare):
                 connection.execute("BEGIN")
         except BaseException as error:
-            self._end(error)
+            self._end_transaction(error)
             raise
 
         return self
@@ -115,7 +115,7 @@ class SqliteBlock(SqlBlock):
     def __exit__(
         self, kind: object, error: BaseException | None, trace: object
     ) -> None:
-        self._end(error)
+        self._end_transaction(error)
 
     def __del__(self) -> None:
         # Dropped before its end was reached. The connection alone would stay open
@@ -123,7 +123,7 @@ class SqliteBlock(SqlBlock):
         if getattr(self, "_connection", None) is not None:
             self.abandon()
 
-    def _end(self, error: BaseException | None) -> None:
+    def _end_transaction(self, error: BaseException | None) -> None:
         """
         Commit, or roll back, and let others go on.
 

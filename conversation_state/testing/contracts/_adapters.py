@@ -152,7 +152,7 @@ class AdapterContract(Contract):
     conversations: SearchStrategy[tuple[Message, ...]] = _CONVERSATIONS
     normalise: Callable[[Message], Message] = staticmethod(strip_message)
 
-    def _observe(self, messages: Iterable[Message]) -> tuple[str, list[Any]]:
+    def _observe_result(self, messages: Iterable[Message]) -> tuple[str, list[Any]]:
         """
         The payload as JSON, and what was lost.
         """
@@ -243,10 +243,10 @@ class AdapterContract(Contract):
         assert list(messages) == given, (
             f"dump changed the list of {len(messages)} messages to {len(given)}"
         )
-        self._assert_repeatable(self._observe, messages)
+        self._assert_repeatable(self._observe_result, messages)
         # A dump that goes through its messages twice finds an iterator empty.
         payload = self.adapter.dump(iter(messages)).payload
-        before, _ = self._observe(messages)
+        before, _ = self._observe_result(messages)
         assert_same(before, _format_json(payload), "{}, and of an iterator {}")
 
         first = [self.normalise(each) for each in self.adapter.load(payload)]
@@ -260,7 +260,7 @@ class AdapterContract(Contract):
         Equal messages have the same payload: those that were encoded and decoded, and
         those that were pickled.
         """
-        assert_same_on_copies(self._observe, messages, decode=decoded_each)
+        assert_same_on_copies(self._observe_result, messages, decode=decoded_each)
 
     @law(messages="conversations")
     def test_dump_undoes_load(self, messages: tuple[Message, ...]) -> None:

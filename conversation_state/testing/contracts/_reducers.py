@@ -42,7 +42,7 @@ class ReducerContract(Contract):
     reducer: Callable[[Aggregator], Aggregator]
     states: SearchStrategy[Aggregator] = STATES
 
-    def _observe(self, state: Aggregator) -> tuple[Any, ...]:
+    def _observe_result(self, state: Aggregator) -> tuple[Any, ...]:
         return compare_content(self.reducer(state), state)
 
     @law(state="states", is_first=True)
@@ -152,7 +152,7 @@ class ReducerContract(Contract):
         what it was; times, new identities and ids of turns may differ.
         """
         with unchanged(state):
-            self._assert_repeatable(self._observe, state)
+            self._assert_repeatable(self._observe_result, state)
 
     @law(state="states")
     def test_same_on_copies(self, state: Aggregator) -> None:
@@ -160,7 +160,7 @@ class ReducerContract(Contract):
         A copy of the state gives the same content: one that was encoded and decoded,
         as after loading it, and one that was pickled, as in another process.
         """
-        assert_same_on_copies(self._observe, state, decode=decoded)
+        assert_same_on_copies(self._observe_result, state, decode=decoded)
 
     @law(state="states", is_extra=True)
     def test_is_idempotent(self, state: Aggregator) -> None:

@@ -75,7 +75,7 @@ class TrimmingStepContract(Contract):
 
         return result
 
-    def _observe(self, view: TrimContext) -> tuple[Any, ...]:
+    def _observe_result(self, view: TrimContext) -> tuple[Any, ...]:
         return _make_comparable(self._apply_step(view))
 
     @law(view="views", is_first=True)
@@ -173,7 +173,7 @@ class TrimmingStepContract(Contract):
         """
         The same view gives the same result again, also after other views.
         """
-        self._assert_repeatable(self._observe, view)
+        self._assert_repeatable(self._observe_result, view)
 
     @law(view="views")
     def test_same_on_copies(self, view: TrimContext) -> None:
@@ -183,13 +183,13 @@ class TrimmingStepContract(Contract):
         """
         messages = [each.message for each in view.original.elements]
         gone = [each.seq for each in view.dropped]
-        expected = self._observe(view)
+        expected = self._observe_result(view)
         for how, copy in (("decoded", decoded_each), ("unpickled", unpickled)):
             state = Aggregator.new(messages=copy(messages))
             # A view keeps its own elements, so the copies need a second view, from
             # which the same messages are removed.
             other = TrimContext.of(state, view.budget, counter=view.counter)
-            found = self._observe(other.remove(gone))
+            found = self._observe_result(other.remove(gone))
             assert_same(expected, found, f"{{}}, {how}: {{}}")
 
     @law(view="views", is_extra=True)
@@ -307,7 +307,7 @@ class SummariserContract(Contract):
         found: str | Message = call(self.summarise, messages)
         return UserMessage(found) if isinstance(found, str) else found
 
-    def _observe(self, messages: tuple[Message, ...]) -> list[Message]:
+    def _observe_result(self, messages: tuple[Message, ...]) -> list[Message]:
         return compare_messages([self._make_message(messages)])
 
     @law(messages="conversations", is_first=True)
@@ -354,7 +354,7 @@ class SummariserContract(Contract):
         """
         The same messages have the same summary each time, also after other messages.
         """
-        self._assert_repeatable(self._observe, messages)
+        self._assert_repeatable(self._observe_result, messages)
 
     @law(messages="conversations")
     def test_same_on_copies(self, messages: tuple[Message, ...]) -> None:
@@ -362,7 +362,7 @@ class SummariserContract(Contract):
         Equal messages have the same summary: those that were encoded and decoded, and
         those that were pickled.
         """
-        assert_same_on_copies(self._observe, messages, decode=decoded_each)
+        assert_same_on_copies(self._observe_result, messages, decode=decoded_each)
 
     @law(messages="conversations")
     def test_is_within_its_limit(self, messages: tuple[Message, ...]) -> None:

@@ -65,7 +65,7 @@ _add = _in_each_table(
 
 
 @_in_each_table
-def _set(rows: Writing, name: str, keys: list[Any]) -> None:
+def _set_columns(rows: Writing, name: str, keys: list[Any]) -> None:
     columns = [each.name for each in TABLES[name].columns]
     rows.set(name, keys[0], **dict(zip(columns, sample_row(name, 2)[1:], strict=True)))
 
@@ -89,7 +89,7 @@ def _scrub_and_vacuum(backend: Backend) -> None:
 
 CHANGES: dict[str, Callable[[Backend], None]] = {
     "add": lambda _backend: None,
-    "set": _set,
+    "set": _set_columns,
     "remove": _remove,
     "remove_each": _in_each_table(
         lambda rows, name, keys: rows.remove_each(name, [*pairwise(keys)])

@@ -1,6 +1,6 @@
 """
 Promises about a whole store over a backend: what was saved is there, what was deleted
-or erased is not, whatever fails and whoever else writes.
+or erased is not, whatever fails, and whichever other process writes.
 """
 
 from __future__ import annotations

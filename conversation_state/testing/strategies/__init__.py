@@ -158,15 +158,15 @@ def _list_strategies() -> dict[type, Callable[[], SearchStrategy[Any]]]:
     return found
 
 
-def _register() -> None:
+def _register_strategies() -> None:
     for cls, make in STRATEGIES.items():
         # Made when it is first asked for: each is made of many others.
-        st.register_type_strategy(cls, partial(_call, make))
+        st.register_type_strategy(cls, partial(_call_strategy, make))
 
 
-def _call(make: Callable[[], SearchStrategy[Any]], _cls: object) -> Any:
+def _call_strategy(make: Callable[[], SearchStrategy[Any]], _cls: object) -> Any:
     return make()
 
 
 STRATEGIES = _list_strategies()
-_register()
+_register_strategies()
