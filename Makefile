@@ -170,7 +170,7 @@ docs: .venv/docs/.docs architecture ## the documentation as a site, build/docs/h
 		-c docs -d build/docs/doctrees build/docs/source build/docs/html $(ARGS)
 	@echo "$$PWD/build/docs/html/index.html"
 
-architecture: .venv/lint/.lint ## make the generated parts of docs/architecture.md
+architecture: .venv/lint/.lint ## make the generated parts of docs/architecture.md, and docs/files.md
 	@.venv/lint/bin/python docs/draw_architecture.py
 
 codec: .venv/lint/.lint ## make the codec's generated readers and writers

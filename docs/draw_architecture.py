@@ -1,5 +1,6 @@
 """
-Makes the generated parts of `architecture.md`, and its picture, from the code.
+Makes the generated parts of `architecture.md`, its picture, and the lists of
+`files.md`, from the code.
 
     python docs/draw_architecture.py            # write them (make architecture)
     python docs/draw_architecture.py --check    # fail if they are not current
@@ -31,6 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "conversation_state"
 PAGE = ROOT / "docs" / "architecture.md"
 PICTURE = ROOT / "docs" / "architecture.svg"
+LISTS = ROOT / "docs" / "files.md"
 # Pages whose text names files.
 WITH_PATHS = (PAGE, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md")
 
@@ -543,13 +545,13 @@ def describe_steps(page: str) -> Iterator[str]:
 
 def replace_part(page: str, name: str, content: str) -> str:
     """
-    *page* with *content* between the markers *name*.
+    *page* with *content* between the markers *name*, which it must have.
     """
     start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
     before, found, rest = page.partition(start)
     _, closed, after = rest.partition(end)
     if not (found and closed):
-        msg = f"{PAGE.name} has no part between {start.strip()} and {end}"
+        msg = f"a page has no part between {start.strip()} and {end}"
         raise SystemExit(msg)
 
     return f"{before}{start}\n{content}\n\n{end}{after}"
@@ -560,8 +562,6 @@ def make_page(page: str, modules: Sequence[Module], layers: Layers) -> str:
     *page* with its generated parts as the code has them now.
     """
     page = replace_part(page, "layers", describe_layers(modules, layers))
-    page = replace_part(page, "modules", describe_files(modules))
-    page = replace_part(page, "variables", describe_variables(modules))
     steps = describe_steps(page)
 
     def fill(match: re.Match[str]) -> str:
@@ -571,15 +571,21 @@ def make_page(page: str, modules: Sequence[Module], layers: Layers) -> str:
     return STEP.sub(fill, page)
 
 
+def make_lists(page: str, modules: Sequence[Module]) -> str:
+    """
+    *page*, of files and variables, as the code has them now.
+    """
+    page = replace_part(page, "modules", describe_files(modules))
+    return replace_part(page, "variables", describe_variables(modules))
+
+
 def find_missing(page: str) -> list[str]:
     """
-    The paths in *page*, in backticks, that are neither files nor folders. The
-    list of files is left out: it is generated.
+    The paths in *page*, in backticks, that are neither files nor folders.
 
     >>> find_missing("`messages/`, `README.md`, `messages/__init__.py`, `no/such.py`")
     ['no/such.py']
     """
-    page = re.sub(r"<!-- modules -->.*<!-- /modules -->", "", page, flags=re.DOTALL)
     paths = re.findall(r"`([\w.-]+(?:/[\w.-]+)*(?:/|\.(?:py|md|toml)))`", page)
     return sorted(
         {
@@ -603,6 +609,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made = {
         PICTURE: draw(layers, read_edges(modules)),
         PAGE: make_page(PAGE.read_text(encoding="utf-8"), modules, layers),
+        LISTS: make_lists(LISTS.read_text(encoding="utf-8"), modules),
     }
     for path, text in made.items():
         old = path.read_text(encoding="utf-8") if path.exists() else ""
