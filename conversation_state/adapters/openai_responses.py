@@ -44,10 +44,9 @@ silent
 response
     Without the keys that only repeat the request.
 
-events, pieces, done
-    Data of a stream that fits nowhere else: keys of events, by the type of the
-    event; the pieces of an item that was never done; the text at the end of an
-    item, if it differs from its pieces. Never sent.
+events, done
+    Data of a stream that fits nowhere else: keys of events, by the type of the event;
+    the text at the end of an item, if it differs from its pieces. Never sent.
 
 Thoughts are sent back with their signature, byte for byte, if this provider
 signed them; or by their id. All others are lost, and so are those that nothing

@@ -66,11 +66,6 @@ CALLERS = frozenset(
     }
 )
 
-# Keys of events without information, such as `obfuscation`, which is padding that hides
-# the length of a piece; and with them the keys of the item that an event is about.
-NOISE = frozenset({"obfuscation", "sequence_number", "type"})
-ADDRESS = NOISE | {"item_id", "output_index"}
-
 
 def text_block(role: str) -> str:
     return "output_text" if role == "assistant" else "input_text"

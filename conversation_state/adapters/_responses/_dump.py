@@ -5,6 +5,7 @@ From messages to Responses, item by item, and tools as its requests have them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from conversation_state._persistent import EMPTY_MAP, check_iterable
@@ -17,6 +18,7 @@ from conversation_state.adapters._export import (
 from conversation_state.adapters._notes import list_of, map_of, notes_of, signer_of
 from conversation_state.adapters._responses._blocks import RESULTS, SOURCE, write_block
 from conversation_state.adapters._tools import OPENAI, write_openai_request, write_tools
+from conversation_state.chunks import concat
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -65,7 +67,7 @@ class ItemWriter:
         if isinstance(one, ReasoningPart) or is_in_thought:
             self._close_message()
             self._thinking.append((one, path))
-            if notes.get("more") is not True:
+            if not _is_more_noted(notes):
                 self._close_thought()
 
             return
@@ -117,7 +119,7 @@ class ItemWriter:
         if block is not None and not bare:
             self._blocks.append(block)
 
-        self._goes_on = notes.get("more") is True
+        self._goes_on = _is_more_noted(notes)
         if "item" in notes or bare or notes.get("plain") is True:
             self._close_message(
                 map_of(notes, "item"), bare=bare, plain=notes.get("plain") is True
@@ -162,8 +164,7 @@ class ItemWriter:
                 block = self._write.unknown(part.raw, part.source, path, "type")
 
             if block is not None:
-                is_content = _get_noted_text(notes, "under") == "content"
-                where = "content" if is_content else "summary"
+                where = "content" if notes.get("under") == "content" else "summary"
                 raw.setdefault(where, []).append(block)
 
         if signature:
@@ -198,6 +199,11 @@ class ItemWriter:
         return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
+def _is_more_noted(notes: Mapping[str, Any]) -> bool:
+    # A part that is joined of two blocks may have both notes: then it is the last one.
+    return notes.get("more") is True and "item" not in notes
+
+
 def _is_in_message(notes: Mapping[str, Any]) -> bool:
     return "item" in notes or notes.get("more") is True
 
@@ -208,23 +214,13 @@ def _write_thought(
     """
     The block of *part*; None if it has no text, and was loaded from no block.
     """
-    noted = _get_noted_text(notes, "block")
-    if not part.text and noted is None:
+    noted: Any = notes.get("block")
+    is_noted = isinstance(noted, str)
+    if not part.text and not is_noted:
         return None
 
-    kind = "summary_text" if noted is None else noted
-    raw = {"type": kind, "text": part.text}
+    raw = {"type": noted if is_noted else "summary_text", "text": part.text}
     return merge_kept_keys(map_of(notes, "keys"), raw)
-
-
-def _get_noted_text(notes: Mapping[str, Any], name: str) -> str | None:
-    """
-    The text that *notes* have under *name*, if any. Pieces that came after those of
-    other items have it as the key of a map.
-    """
-    noted: Any = notes.get(name)
-    text = next(iter(map_of(notes, name)), noted)
-    return text if isinstance(text, str) else None
 
 
 def dump(messages: Iterable[Message]) -> Export:
@@ -392,12 +388,31 @@ def _write_answer_items(
         # A part and a call may have the same index, if they were not loaded from this
         # format; then the part comes first.
         both.sort(key=lambda each: (each[1].index, isinstance(each[1], ToolCall)))
+        if len({one.index for _, one in both}) < len(both):
+            both = _join_pieces(both)
 
     for where, one in both:
         answer.add(one, where)
 
     # If everything is lost, an empty message is sent, so that the order of roles stays.
     return answer.items(followed=followed) or [{"role": "assistant", "content": ""}]
+
+
+def _join_pieces(both: list[Any]) -> list[Any]:
+    """
+    *both*, sorted by index, in which the parts of one index are one: pieces of an item
+    of a stream that came after those of others.
+    """
+    joined: list[Any] = []
+    for kind, run in groupby(both, key=lambda each: (each[1].__class__, each[1].index)):
+        pieces = list(run)
+        if len(pieces) > 1 and kind[0] is not ToolCall:
+            whole = concat([AssistantMessage([part for _, part in pieces])]).parts
+            pieces = [(pieces[0][0], whole[0])] if len(whole) == 1 else pieces
+
+        joined += pieces
+
+    return joined
 
 
 def dump_tools(

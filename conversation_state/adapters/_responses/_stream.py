@@ -13,7 +13,6 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from functools import partial
 from typing import Any, NamedTuple
 
 from conversation_state.adapters._notes import with_notes, without_empty
@@ -27,10 +26,16 @@ from conversation_state.adapters._reading import (
     is_map,
     mended,
 )
-from conversation_state.adapters._responses._blocks import ADDRESS, NOISE, SOURCE
+from conversation_state.adapters._responses._blocks import CALLS, SOURCE
+from conversation_state.adapters._responses._items import LISTS
 from conversation_state.adapters._responses._load import ResponseInfo, read_response
-from conversation_state.adapters._responses._stream_items import Chunks, StreamedText
-from conversation_state.adapters._responses._stream_order import MAX_ITEMS, OutputOrder
+from conversation_state.adapters._responses._stream_items import (
+    StreamContext,
+    StreamedBlock,
+    StreamedCall,
+    StreamedItem,
+    StreamedMessage,
+)
 from conversation_state.adapters._streaming import (
     PieceTemplate,
     achunks_of,
@@ -47,16 +52,16 @@ def load_chunks(events: Iterable[Any]) -> Iterator[AssistantMessage]:
     The chunks that the *events* of a stream bring, as they come; `concat` them.
 
     Text, thoughts, refusals and the arguments of calls are given as they come;
-    items of other kinds when they are done. A message is given completely before
-    anything behind it. Content that an item's end repeats is given once. Content
-    that only an item's end has is given then, and so is content that only the
-    whole response at the end of the stream has.
+    items of other kinds when they are done. Content that an item's end repeats is given
+    once. Content that only an item's end has is given then, and so is content that only
+    the whole response at the end of the stream has.
 
-    The end of a thought, with its signature, may come after pieces of the output
-    that follows it (OpenRouter). Then it is a part of its own without text, with
-    the *index* of the thought; ``concat(chunks, regroup_by_index=True)`` joins
-    both. `dump` sends one item either way. A stream without an end (``completed``,
-    ``incomplete``, ``failed``) is one that broke off.
+    *index* is the place of an item among those that were announced. The end of one may
+    come after pieces of others: that of a thought, with its signature, after the output
+    that it led to (OpenRouter). Then it is a part of its own with the same *index*;
+    ``concat(chunks, regroup_by_index=True)`` joins both. `dump` sends one item either
+    way. A stream without an end (``completed``, ``incomplete``, ``failed``) is one that
+    broke off.
 
     Args:
         events: The data of the server-sent events, as plain JSON values, or the
@@ -124,9 +129,22 @@ _PATH = (("delta", "obfuscation", "sequence_number", "snapshot"),)
 
 _ENDS = frozenset({"cancelled", "completed", "failed", "incomplete"})
 
+_MAX_ITEMS = 2**31  # items, or blocks of one: far more than there can be
+
+# The types of items that come in pieces.
+_ITEMS: Mapping[str, type[StreamedItem]] = {
+    **dict.fromkeys(CALLS, StreamedCall),
+    **dict.fromkeys(LISTS, StreamedMessage),
+}
+
+# Keys of events without information, such as `obfuscation`, which is padding that hides
+# the length of a piece; and with them the keys of the item that an event is about.
+_NOISE = frozenset({"obfuscation", "sequence_number", "type"})
+_ADDRESS = _NOISE | {"item_id", "output_index"}
+
 # The keys of events that are read; and with them the keys under which the last events
 # of an item repeat its content.
-_KNOWN = ADDRESS | {
+_KNOWN = _ADDRESS | {
     "annotation",
     "annotation_index",
     "content_index",
@@ -145,176 +163,215 @@ _WHOLE = _KNOWN | {"arguments", "input", "name", "parsed", "refusal", "text"}
 class ResponsesStream:
     def __init__(self) -> None:
         self.template = PieceTemplate()
-        self._output = OutputOrder()
+        self._context = StreamContext()
+        self._items: list[StreamedItem] = []
+        self._at: dict[int, StreamedItem] = {}
+        self._by_id: dict[str, StreamedItem] = {}
         self._info = ResponseInfo("", None, "", "", {})
         self._reason = ""
         self._events: dict[str, dict[str, Any]] = {}
-        self._deltas: dict[str, list[str]] = {}
 
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
-        read = self._output.context.reading = DocumentReader()
+        read = self._context.reading = DocumentReader()
         self.template.forget()
         check_event(read, event, path)
+        self._read_event(ObjectReader(read, event, path))
         # The chunks that could be read come before the error.
-        yield from self._read_event(ObjectReader(read, event, path))
+        yield from self._take_chunks()
         read.finish()
         error = _error_in(event)
         if error is not None:
             raise ProviderStreamError(describe_failure(error), event)
 
-    def _read_event(self, event: ObjectReader) -> Chunks:
+    def _take_chunks(self) -> list[AssistantMessage]:
+        chunks, self._context.chunks = self._context.chunks, []
+        return chunks
+
+    def _read_event(self, event: ObjectReader) -> None:
         kind = event.raw.get("type")
         if not isinstance(kind, str):
             if not event.raw.get("error"):
                 event.wrong("type", "the type of an event")
 
-            return []
+            return
 
-        read = self._find_reader(event, kind)
-        if read is None:
-            self._keep_event(event, kind)
-            return []
-
-        self._keep_rest(event, kind, _WHOLE if kind.endswith(".done") else _KNOWN)
-        return read(event)
-
-    def _find_reader(
-        self, event: ObjectReader, kind: str
-    ) -> Callable[[ObjectReader], Chunks] | None:
         stem, _, verb = kind.rpartition(".")
-        if verb in _VERBS:
-            if stem == "response.output_item":
-                return partial(self._read_item, verb)
+        events, known = self._events, _WHOLE if verb == "done" else _KNOWN
+        if stem in _READERS and verb in _VERBS:
+            _READERS[stem](self, event, stem, verb)
+        elif is_map(event.raw.get("response")):
+            self._read_response(event, verb)
+        elif event.raw.keys() <= _ADDRESS or kind == "error":
+            return
+        else:
+            known = _NOISE
+            item = self._find_item(event)
+            if item.__class__ is StreamedItem and stem.startswith(
+                f"response.{item.type}"
+            ):
+                events, known = item.events, _ADDRESS
 
-            if stem == "response.output_text.annotation":
-                return self._read_annotation
+        if not event.raw.keys() <= known:
+            info = event.reading.rest(event.raw, known, event.path)
+            # Pieces of an unknown type are kept one by one.
+            if isinstance(info.get("delta"), str):
+                info["delta"] = [info["delta"]]
 
-            if stem in _TARGETS:
-                return partial(self._read_piece, _TARGETS[stem], verb == "delta")
+            add_to(events.setdefault(mended(kind), {}), info)
 
-            if stem in _PARTS:
-                return partial(self._read_part, *_PARTS[stem])
+    def _read_item(self, event: ObjectReader, _: str, verb: str) -> None:
+        node = event.required("item")
+        if node is None:
+            return
 
-        if is_map(event.raw.get("response")):
-            return partial(self._read_response, verb)
+        if not isinstance(node.raw.get("type"), str):
+            node.wrong("type", "the type of an item")
+        elif verb != "delta":
+            raw = as_sent(node.raw)
+            item = self._find_or_open_item(event, raw)
+            if verb == "done":
+                item.finish(raw, node.path)
 
-        return None
-
-    def _read_item(self, verb: str, event: ObjectReader) -> Chunks:
-        item = event.required("item")
-        if item is None:
-            return []
-
-        if not isinstance(item.raw.get("type"), str):
-            item.wrong("type", "the type of an item")
-        elif verb == "added":
-            return self._output.added(event, as_sent(item.raw))
-        elif verb == "done":
-            return self._output.done(event, as_sent(item.raw), item.path)
-
-        return []
-
-    def _read_piece(self, to: _Target, is_piece: bool, event: ObjectReader) -> Chunks:  # noqa: FBT001
+    def _read_piece(self, event: ObjectReader, stem: str, verb: str) -> None:
+        to, is_piece = _TARGETS[stem], verb == "delta"
         number = _read_part_number(event, to.where)
-        text = _read_text(event, "delta" if is_piece else to.key)
-        likely = _read_logprobs(event) if to.where else []
-        if number is None or text is None:
-            return []
+        key = "delta" if is_piece else to.key
+        given = event.raw.get(key)
+        if not isinstance(given, str):
+            event.wrong(key, "a text")
+            return
 
-        item: Any = self._output.about(event, to.item)
+        if number is None:
+            return
 
-        def emit() -> Chunks:
-            live, chunks = item.target(to.where, number, to.block)
-            if not is_piece:
-                return [*chunks, *live.end(text)]
+        text = self._find_item_of(event, to.item).open_text(to.where, number, to.block)
+        if not is_piece:
+            text.whole = given
+            return
 
-            chunks = [*chunks, *live.next(text)]
-            if chunks or to.where:
-                self._expect_more(live, event)
+        # A plain text, because the chunk of a piece is made without checks.
+        text.add_piece(str(given), self._context.chunks)
+        if stem == "response.output_text":
+            _add_logprobs(event, text)
 
-            if likely:
-                live.has_logprobs = True
+        if text.make is not None:
+            self.template.remember(event.raw, _PATH, text.cut, text.quick_chunks())
 
-            return [*chunks, *likely]
-
-        return self._output.in_turn(item, emit, is_piece=is_piece)
-
-    def _expect_more(self, live: StreamedText, event: ObjectReader) -> None:
-        # A piece that waited is not of the latest event, and its block may be done by
-        # now.
-        if event.reading is self._output.context.reading:
-            self.template.remember(event.raw, _PATH, live.cut, live.quick_chunks())
-
-    def _read_part(self, kind: str, where: str, event: ObjectReader) -> Chunks:
+    def _read_part(self, event: ObjectReader, stem: str, verb: str) -> None:
+        kind, where = _PARTS[stem]
         number, part = _read_part_number(event, where), event.required("part")
         if part is None:
-            return []
+            return
 
         raw = event.reading.rest(as_sent(part.raw), frozenset(), part.path)
         named = raw.get("type")
         if not isinstance(named, str):
             part.wrong("type", "the type of a part")
-            return []
+            return
 
         if number is None:
-            return []
+            return
 
-        text = raw.get("refusal" if named == "refusal" else "text")
         kind = "reasoning" if named == "reasoning_text" else kind
-        item: Any = self._output.about(event, kind)
+        block = self._find_item_of(event, kind).open_text(where, number, named)
+        block.raw = raw
+        text = raw.get("refusal" if named == "refusal" else "text")
+        if isinstance(text, str) and verb == "done":
+            block.whole = text
+        elif isinstance(text, str) and not block.pieces:
+            block.add_piece(text, self._context.chunks)
 
-        def emit() -> Chunks:
-            block, chunks = item.target(where, number, named)
-            block.raw = raw
-            return [*chunks, *block.end(text)] if isinstance(text, str) else chunks
-
-        return self._output.in_turn(item, emit)
-
-    def _read_annotation(self, event: ObjectReader) -> Chunks:
+    def _read_annotation(self, event: ObjectReader, *_: str) -> None:
         number = _read_part_number(event, "content")
         path = f"{event.path}.annotation"
         found = event.reading.json(event.raw.get("annotation"), path)
-        if number is None:
-            return []
+        if number is not None:
+            item = self._find_item_of(event, "message")
+            block = item.open_text("content", number, "output_text")
+            block.lists.setdefault("annotations", []).append(found)
 
-        item: Any = self._output.about(event, "message")
-
-        def emit() -> Chunks:
-            block, chunks = item.target("content", number, "output_text")
-            block.annotations.append(found)
-            return chunks  # type: ignore[no-any-return]
-
-        return self._output.in_turn(item, emit)
-
-    def _keep_event(self, event: ObjectReader, kind: str) -> None:
+    def _find_item(
+        self, event: ObjectReader, item_id: Any = None
+    ) -> StreamedItem | None:
         """
-        Keep an event of an unknown type, unless it is empty.
+        The item that *event* is about, whose id may be *item_id*; None if it is not
+        known.
         """
-        if event.raw.keys() <= ADDRESS or kind == "error":
-            return
+        for each in (event.raw.get("item_id"), item_id):
+            if isinstance(each, str) and each in self._by_id:
+                return self._by_id[each]
 
-        item = self._output.find(event)
-        whole = item is not None and not item.is_piecemeal
-        if item is not None and whole and kind.startswith(f"response.{item.type}"):
-            item.keep_event(kind, event)
-            return
+        at: Any = event.raw.get("output_index")
+        return self._at.get(at) if at.__class__ is int else None
 
-        # Pieces of an unknown type are probably those of one text, so they are joined.
-        piece = event.raw.get("delta")
-        if isinstance(piece, str):
-            self._deltas.setdefault(kind, []).append(piece)
-            self._keep_rest(event, kind, NOISE | {"delta"})
-        else:
-            self._keep_rest(event, kind, NOISE)
+    def _find_or_open_item(
+        self, event: ObjectReader, raw: Mapping[str, Any]
+    ) -> StreamedItem:
+        """
+        The item that is *raw*; a new one if it was not announced.
+        """
+        item = self._find_item(event, raw.get("id"))
+        if item is not None and item.type == raw["type"]:
+            # If the known item is done, *raw* is the same one again only if its ids are
+            # the same; else it is another item in the same place.
+            keys = ("id", "call_id")
+            again = all(item.added.get(key) == raw.get(key) for key in keys)
+            if again or not item.is_done:
+                return item
 
-    def _keep_rest(self, event: ObjectReader, kind: str, known: frozenset[str]) -> None:
-        if not event.raw.keys() <= known:
-            info = event.reading.rest(event.raw, known, event.path)
-            add_to(self._events.setdefault(mended(kind), {}), info)
+        return self._open_item(raw, event.raw.get("output_index"), f"{event.path}.item")
 
-    def _read_response(self, verb: str, event: ObjectReader) -> Chunks:
-        raw = event.raw["response"]
-        node = ObjectReader(event.reading, raw, f"{event.path}.response")
+    def _find_item_of(self, event: ObjectReader, kind: str) -> Any:
+        """
+        The item of a *kind* that *event* has a piece of; a new one if it was not
+        announced.
+        """
+        item = self._find_item(event)
+        if item is None and event.raw.keys().isdisjoint({"item_id", "output_index"}):
+            item = self._items[-1] if self._items else None
+
+        if item is not None and item.type == kind and not item.is_done:
+            return item
+
+        raw: dict[str, Any] = {"type": kind}
+        if kind == "message":
+            raw |= {"role": "assistant", "content": []}
+        elif kind == "reasoning":
+            raw["summary"] = []
+
+        # If the id is that of another item, this one gets none: the provider refuses a
+        # request with two items of one id. Further pieces with the id are still of this
+        # item.
+        item_id = event.raw.get("item_id")
+        if isinstance(item_id, str) and item_id not in self._by_id:
+            raw["id"] = item_id
+
+        at, path = event.raw.get("output_index"), f"{event.path}.item"
+        item = self._open_item(raw, at, path)
+        if isinstance(item_id, str):
+            self._by_id[item_id] = item
+
+        return item
+
+    def _open_item(self, raw: Mapping[str, Any], at: Any, path: str) -> StreamedItem:
+        reading = self._context.reading
+        mended_before = len(reading.mended)
+        kept = reading.json(raw, path)
+        number = (
+            at if at.__class__ is int and 0 <= at < _MAX_ITEMS else len(self._items)
+        )
+        kind = _ITEMS.get(raw["type"], StreamedItem)
+        item = kind(self._context, kept, f"output[{number}]")
+        item.note_mended(mended_before)
+        self._items.append(item)
+        self._at[number] = item
+        if isinstance(raw.get("id"), str):
+            self._by_id[raw["id"]] = item
+
+        return item
+
+    def _read_response(self, event: ObjectReader, verb: str) -> None:
+        node = event.child("response")
         problems = event.reading.count
         info = read_response(node)
         # If something is invalid, such as a count, the metadata of an earlier event
@@ -322,39 +379,71 @@ class ResponsesStream:
         if event.reading.count == problems:
             self._info = info
 
-        name = raw.get("id")
-        if isinstance(name, str) and name:
-            self._output.context.prefix = mended(name)
+        if info.id:
+            self._context.prefix = info.id
 
-        status = raw.get("status")
-        if verb not in _ENDS and not (isinstance(status, str) and status in _ENDS):
-            return []
+        status = node.raw.get("status")
+        if verb in _ENDS or (isinstance(status, str) and status in _ENDS):
+            self._reason = self._info.finish_reason or verb
+            self._finish_output(node)
 
-        self._reason = self._info.finish_reason or verb
-        return self._output.complete(node)
+    def _finish_output(self, response: ObjectReader) -> None:
+        """
+        Give the content that only the whole *response* has.
+        """
+        output = response.raw.get("output")
+        if not is_list(output):
+            return
+
+        known: set[int] = set()
+        whole = ObjectReader(
+            response.reading, {"output": as_sent(output)}, response.path
+        )
+        for at, node in enumerate(whole.objects("output")):
+            raw, name = node.raw, node.raw.get("id")
+            if not isinstance(raw.get("type"), str):
+                node.wrong("type", "the type of an item")
+                continue
+
+            item = self._by_id.get(name) if isinstance(name, str) else None
+            item = item or self._at.get(at)
+            # If two items of the response have the same id, the second one is new.
+            if item is None or item.type != raw["type"] or id(item) in known:
+                item = self._open_item(raw, len(self._items), node.path)
+
+            known.add(id(item))
+            item.finish(raw, node.path)
 
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """
         The last chunks: metadata, and items that were not done.
         """
-        context = self._output.context
+        context = self._context
         context.reading = DocumentReader()
-        yield from self._output.end()
-        for kind, pieces in self._deltas.items():
-            info = self._events.setdefault(mended(kind), {})
-            info["delta"] = mended("".join(pieces))
+        # What has no pieces comes last, so that it doesn't divide a text.
+        for item in sorted(self._items, key=lambda one: one.__class__ is StreamedItem):
+            item.finish(None, "$")
 
+        yield from self._take_chunks()
         _, usage, model, response_id, about = self._info
         notes = {
             "response": about,
             "events": self._events,
             "mended": list(context.mended),
-            "silent": not self._output,
+            "silent": not self._items,
         }
         metadata = with_notes(SOURCE, without_empty(notes))
         reason = self._reason or ("interrupted" if broken else "")
         meta = ResponseMeta(reason, usage, None, model, response_id)
         yield AssistantMessage(response=meta, metadata=metadata)
+
+
+_READERS: Mapping[str, Callable[[ResponsesStream, ObjectReader, str, str], None]] = {
+    "response.output_item": ResponsesStream._read_item,
+    "response.output_text.annotation": ResponsesStream._read_annotation,
+    **dict.fromkeys(_TARGETS, ResponsesStream._read_piece),
+    **dict.fromkeys(_PARTS, ResponsesStream._read_part),
+}
 
 
 def _error_in(event: Mapping[str, Any]) -> Any:
@@ -373,16 +462,6 @@ def _error_in(event: Mapping[str, Any]) -> Any:
     return None
 
 
-def _read_text(event: ObjectReader, key: str) -> str | None:
-    text = event.raw.get(key)
-    if isinstance(text, str):
-        # A plain one, because the chunk of a piece is made without checks.
-        return str(text)
-
-    event.wrong(key, "a text")
-    return None
-
-
 def _read_part_number(event: ObjectReader, where: str) -> int | None:
     """
     The number of the block in the list *where*, 0 if missing; None if it is invalid.
@@ -392,21 +471,20 @@ def _read_part_number(event: ObjectReader, where: str) -> int | None:
     if number is None:
         return 0
 
-    if number.__class__ is not int or not 0 <= number < MAX_ITEMS:
+    if number.__class__ is not int or not 0 <= number < _MAX_ITEMS:
         event.wrong(key, "the index of a part, 0 or higher")
         return None
 
     return int(number)
 
 
-def _read_logprobs(event: ObjectReader) -> Chunks:
-    logprobs = event.raw.get("logprobs")
-    if not logprobs:
-        return []
-
-    if not is_list(logprobs):
+def _add_logprobs(event: ObjectReader, block: StreamedBlock) -> None:
+    given = event.raw.get("logprobs")
+    problems = event.reading.count
+    if is_list(given) and given:
+        read_logprob_list(event.reading, given, f"{event.path}.logprobs")
+        found = event.reading.json(given, f"{event.path}.logprobs")
+        if event.reading.count == problems:
+            block.lists.setdefault("logprobs", []).extend(found)
+    elif given:
         event.wrong("logprobs", "a list")
-        return []
-
-    found = read_logprob_list(event.reading, logprobs, f"{event.path}.logprobs")
-    return [AssistantMessage(response=ResponseMeta(logprobs=found))]
