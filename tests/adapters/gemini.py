@@ -19,42 +19,9 @@ SKIP = "skip_thought_signature_validator"
 # Requests
 
 
-OTHER = {
-    "displayName": "display_name",
-    "fileData": "file_data",
-    "fileUri": "file_uri",
-    "functionCall": "function_call",
-    "functionResponse": "function_response",
-    "inlineData": "inline_data",
-    "mimeType": "mime_type",
-    "systemInstruction": "system_instruction",
-    "thoughtSignature": "thought_signature",
-}
-
-
-def in_either_spelling(raw):
-    """
-    *raw*, with some of its keys in snake case.
-    """
-    known = sorted(raw.keys() & OTHER.keys())
-    return (
-        st.sets(st.sampled_from(known)).map(
-            lambda chosen: {OTHER[k] if k in chosen else k: v for k, v in raw.items()}
-        )
-        if known
-        else st.just(raw)
-    )
-
-
-def spelt(objects):
-    """
-    *objects* in either spelling.
-    """
-    return objects.flatmap(in_either_spelling)
-
-
 NOTHING = st.sampled_from([None, ""])
 WORDS = st.sampled_from(["a", "f", "g"]) | texts(max_size=4)
+NAMES = st.sampled_from(["f", "g"]) | texts(min_size=1, max_size=4)
 EXTRAS = st.just({}) | some(
     thoughtSignature=st.sampled_from(["c2ln", SKIP, ""]) | st.none(),
     partMetadata=json_values(),
@@ -65,36 +32,23 @@ EXTRAS = st.just({}) | some(
 )
 
 
-def unusual_base64(data):
-    """
-    *data* as some encoders have it: url-safe, in lines, or without padding.
-    """
-    text = base64.b64encode(data).decode()
-    safe = base64.urlsafe_b64encode(data).decode()
-    return st.sampled_from([text, safe, text.rstrip("="), f"{text[:3]}\n{text[3:]}"])
-
-
 BYTES = st.binary(min_size=1, max_size=8)
-BASE64 = BYTES.flatmap(unusual_base64) | st.sampled_from(["", "?", "QUJ=", "===="])
-TYPES = (
-    st.sampled_from(
-        ["image/png", "IMAGE/x", "audio/L16", "video/*", "image/*", "file/*"]
+BASE64 = BYTES.flatmap(
+    lambda data: st.sampled_from(
+        [base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()]
     )
-    | texts(max_size=4)
-    | NOTHING
 )
+TYPES = st.sampled_from(
+    ["image/png", "IMAGE/x", "audio/L16", "video/*", "image/*", "file/*"]
+) | texts(min_size=1, max_size=4)
 NAMED = some(displayName=WORDS | NOTHING | json_values(), mimeType=TYPES, extra=WORDS)
-CODED = BYTES.flatmap(unusual_base64)
-BLOBS = st.one_of(
-    spelt(both(exactly(data=CODED), NAMED)),
-    spelt(both(exactly(data=CODED, mimeType=TYPES))),
-    spelt(both(some(data=BASE64 | st.none()), NAMED)),
+BLOBS = both(exactly(data=BASE64), NAMED) | both(
+    some(data=st.sampled_from(["", "?", "===="]) | st.none()), NAMED
 )
-FILES = spelt(both(exactly(fileUri=WORDS) | some(fileUri=NOTHING), NAMED))
+FILES = both(exactly(fileUri=WORDS) | some(fileUri=NOTHING), NAMED)
 TEXT = exactly(text=texts())
 THOUGHTS = both(
-    some(text=texts() | NOTHING),
-    exactly(thought=st.sampled_from([True])),
+    exactly(text=texts(), thought=st.sampled_from([True])),
     some(thoughtSignature=WORDS | NOTHING | json_values(), keys=json_values()),
 )
 MEDIA = exactly(inlineData=BLOBS) | exactly(fileData=FILES)
@@ -107,16 +61,11 @@ OPAQUE = st.one_of(
     st.just({}),
     exactly(text=texts(min_size=1), inlineData=BLOBS),
 )
-IDS = st.sampled_from(["call_1", "call_2", "content_0"]) | NOTHING
+IDS = st.sampled_from(["call_1", "call_2", "content_0"])
 OBJECTS = st.dictionaries(texts(max_size=3), json_values(max_leaves=3), max_size=2)
 CALLS = exactly(
     functionCall=both(
-        some(
-            name=WORDS | NOTHING,
-            id=IDS,
-            args=OBJECTS | st.none(),
-            willContinue=st.booleans(),
-        )
+        exactly(name=WORDS), some(id=IDS, args=OBJECTS, willContinue=st.booleans())
     )
 )
 RESPONSE_TEXTS = st.one_of(
@@ -130,12 +79,13 @@ RESPONSE_TEXTS = st.one_of(
     OBJECTS,
 )
 RESULTS = exactly(
-    functionResponse=some(
-        name=WORDS | NOTHING,
-        id=IDS,
-        response=RESPONSE_TEXTS | st.none(),
-        parts=st.lists(MEDIA | OPAQUE | TEXT, max_size=2) | st.none(),
-        scheduling=st.just("SILENT"),
+    functionResponse=both(
+        exactly(name=NAMES, response=RESPONSE_TEXTS),
+        some(
+            id=IDS,
+            parts=st.lists(MEDIA | OPAQUE | TEXT, min_size=1, max_size=2),
+            scheduling=st.just("SILENT"),
+        ),
     )
 )
 
@@ -144,13 +94,13 @@ def extended(parts):
     """
     *parts* with something beside them.
     """
-    return spelt(st.tuples(parts, EXTRAS).map(lambda made: {**made[1], **made[0]}))
+    return st.tuples(parts, EXTRAS).map(lambda made: {**made[1], **made[0]})
 
 
 SPOKEN = st.one_of(TEXT, TEXT, extended(TEXT), extended(MEDIA), extended(OPAQUE))
 CALLED = extended(CALLS)
 ANSWERED = extended(RESULTS)
-PARTS = st.one_of(SPOKEN, spelt(THOUGHTS), CALLED, CALLED, extended(MEDIA), ANSWERED)
+PARTS = st.one_of(SPOKEN, THOUGHTS, CALLED, CALLED, extended(MEDIA), ANSWERED)
 ASKED = st.one_of(SPOKEN, ANSWERED, ANSWERED, ANSWERED, extended(MEDIA), CALLED)
 
 
@@ -158,27 +108,23 @@ def contents(roles, parts):
     """
     Contents of *parts*.
     """
-    lists = st.lists(parts, min_size=1, max_size=4)
-    few = st.one_of(lists, lists, lists, st.lists(parts, max_size=1), st.none())
-    spoken = st.one_of(exactly(parts=few), exactly(parts=few), some(parts=few))
-    return both(spoken, roles, st.just({}) | some(keys=json_values(), cached=WORDS))
+    several = exactly(parts=st.lists(parts, min_size=1, max_size=4))
+    return both(several, roles, st.just({}) | some(keys=json_values(), cached=WORDS))
 
 
 CONTENTS = st.one_of(
     contents(exactly(role=st.just("model")), PARTS),
     contents(exactly(role=st.just("model")), PARTS),
     contents(exactly(role=st.just("user")), ASKED),
-    contents(exactly(role=st.sampled_from(["user", "function"])), ASKED),
-    contents(some(role=NOTHING), ASKED),
+    contents(exactly(role=st.just("user")), ASKED),
     contents(exactly(role=st.just("system")), SPOKEN),
 )
 INSTRUCTIONS = st.one_of(
-    texts(),
     contents(some(role=st.just("user")), TEXT | extended(TEXT)),
     contents(some(role=st.just("user")), SPOKEN),
 )
 REQUESTS = both(
-    some(systemInstruction=INSTRUCTIONS).flatmap(in_either_spelling),
+    some(systemInstruction=INSTRUCTIONS),
     exactly(contents=st.lists(CONTENTS, max_size=4)),
 )
 

@@ -99,19 +99,9 @@ class TestLoad:
         "contents, messages",
         {
             "a text by the user": ([user(text("hi"))], [UserMessage("hi")]),
-            "an empty text is a text": ([user(text(""))], [UserMessage("")]),
-            "two texts are two parts": (
-                [user(text("a"), text("b"))],
-                [UserMessage([TextPart("a"), TextPart("b")])],
-            ),
-            "a text by the model": ([model(text("hi"))], [AssistantMessage("hi")]),
             "a thought before a text": (
                 [model(text("hm", thought=True), text("hi"))],
                 [AssistantMessage([ReasoningPart("hm"), TextPart("hi")])],
-            ),
-            "a thought that is only its signature": (
-                [model({"thought": True, "thoughtSignature": "c2ln"})],
-                [AssistantMessage([ReasoningPart("", "c2ln")])],
             ),
             "the signature of a thought is a field": (
                 [model(text("hm", thought=True, thoughtSignature="c2ln+_"))],
@@ -125,10 +115,6 @@ class TestLoad:
             "media types are case-insensitive": (
                 [user(media("AUDIO/wav"))],
                 [UserMessage([AudioPart(data=PNG, media_type="AUDIO/wav")])],
-            ),
-            "a video": (
-                [user(media("video/mp4"))],
-                [UserMessage([VideoPart(data=PNG, media_type="video/mp4")])],
             ),
             "other media are files": (
                 [user(media("application/pdf"))],
@@ -159,10 +145,6 @@ class TestLoad:
                         ]
                     )
                 ],
-            ),
-            "arguments may be null": (
-                [model(call(args=None, id="c1"))],
-                [AssistantMessage(tool_calls=[ToolCall("c1", "f", "")])],
             ),
             "texts and calls have no position if the calls come last": (
                 [model(text("a"), call(id="c1", args={}))],
@@ -204,15 +186,6 @@ class TestLoad:
                     )
                 ],
             ),
-            "a null is nothing": (
-                [
-                    model(
-                        text("a", inline_data=None, function_call=None, thought=None)
-                    ),
-                    model(text("b", thought_signature=None)),
-                ],
-                [AssistantMessage([TextPart("a")]), AssistantMessage([TextPart("b")])],
-            ),
             "contents of one role stay apart": (
                 [user(text("a")), user(text("b")), model(text("c")), model(text("d"))],
                 [*map(UserMessage, "ab"), *map(AssistantMessage, "cd")],
@@ -229,10 +202,6 @@ class TestLoad:
                     )
                 ],
             ),
-            "each key is spelt as it was": (
-                [user({"inlineData": {"mime_type": "image/png", "data": PNG_TEXT}})],
-                [UserMessage([IMAGE])],
-            ),
         },
     )
     def test_contents(self, contents, messages):
@@ -241,40 +210,6 @@ class TestLoad:
         """
         assert messages == list(map(without_notes, load(contents)))
         assert goes_back({"contents": contents})
-
-    @pytest.mark.parametrize("role", ["user", "function", "", None])
-    def test_roles_of_the_user(self, role):
-        """
-        Contents are the user's under these roles, and without one.
-        """
-        raw = {"parts": [text("hi")]}
-
-        assert [UserMessage("hi"), UserMessage("hi")] == list(
-            map(without_notes, load([{**raw, "role": role}, raw]))
-        )
-        assert goes_back({"contents": [{**raw, "role": role}, raw]})
-
-    @pytest.mark.parametrize("key", ["systemInstruction", "system_instruction"])
-    @pytest.mark.parametrize(
-        ("instruction", "message"),
-        [
-            ("Be brief.", BRIEF),
-            ({"parts": [text("Be brief.")]}, BRIEF),
-            ({"parts": [text("Be brief.")], "role": "user"}, BRIEF),
-            (
-                {"parts": [text("Be brief.", partMetadata={"a": 1})]},
-                SystemMessage([TextPart("Be brief.")]),
-            ),
-        ],
-    )
-    def test_system(self, key, instruction, message):
-        """
-        The instruction is the first message.
-        """
-        document = {key: instruction, "contents": [user(text("hi"))]}
-
-        assert [message, UserMessage("hi")] == list(map(without_notes, load(document)))
-        assert goes_back(document)
 
     def test_other_instructions(self):
         """
@@ -287,16 +222,126 @@ class TestLoad:
         assert goes_back(document)
         assert () == load({"systemInstruction": None, "contents": []})
 
-    @pytest.mark.parametrize("role", ["user", "model"])
-    @pytest.mark.parametrize("parts", [{}, {"parts": None}, {"parts": []}])
-    def test_empty_contents(self, role, parts):
+    @table(
+        "given, written",
+        {
+            "snake case, as Google's SDKs for Python have it, with nulls": (
+                {
+                    "system_instruction": {"parts": [text("a")]},
+                    "contents": [
+                        user({"inline_data": {"mime_type": "a/b", "data": PNG_TEXT}}),
+                        user({"file_data": {"file_uri": "gs://a", "mime_type": None}}),
+                        model(
+                            text("b", thought=True, thought_signature="c2ln"),
+                            {
+                                "function_call": {"name": "f", "args": {"a_b": 1}},
+                                "thought_signature": "c2ln",
+                                "text": None,
+                            },
+                        ),
+                        user({"function_response": {"name": "f", "response": None}}),
+                        user(text("a", video_metadata={"end_offset": "1s"})),
+                    ],
+                },
+                {
+                    "systemInstruction": {"parts": [text("a")]},
+                    "contents": [
+                        user({"inlineData": {"mimeType": "a/b", "data": PNG_TEXT}}),
+                        user({"fileData": {"fileUri": "gs://a"}}),
+                        model(
+                            text("b", thought=True, thoughtSignature="c2ln"),
+                            {**call(args={"a_b": 1}), "text": None},
+                        ),
+                        user({"functionResponse": {"name": "f", "response": {}}}),
+                        user(text("a", videoMetadata={"end_offset": "1s"})),
+                    ],
+                },
+            ),
+            "other roles of the user, and none": (
+                {
+                    "contents": [
+                        *[{"role": role, "parts": [text("a")]} for role in ("", None)],
+                        {"parts": [text("a")]},
+                        {"role": "function", "parts": [result()]},
+                    ]
+                },
+                {"contents": [*[user(text("a"))] * 3, user(result())]},
+            ),
+            "contents without parts, which the API refuses": (
+                {"contents": [{"role": "user"}, model(), {"parts": None}]},
+                {"contents": [user(text("")), model(text("")), user(text(""))]},
+            ),
+            "an instruction that is a text": (
+                {"systemInstruction": "a", "contents": []},
+                {"systemInstruction": {"parts": [text("a")]}, "contents": []},
+            ),
+            "base64 in lines, without padding, in both alphabets at once": (
+                {
+                    "contents": [
+                        user(media("image/png", data))
+                        for data in ("iVBO\nRw0KGgr//g", "iVBORw0KGgr_/g==")
+                    ]
+                },
+                {
+                    "contents": [
+                        user(media("image/png", data))
+                        for data in (PNG_TEXT, "iVBORw0KGgr__g==")
+                    ]
+                },
+            ),
+            "a result without a name or an id": (
+                {"contents": [user({"functionResponse": {}})]},
+                {"contents": [user({"functionResponse": {"response": {}}})]},
+            ),
+            "a thought that is only its signature": (
+                {"contents": [model({"thought": True, "thoughtSignature": "c2ln"})]},
+                {"contents": [model(text("", thought=True, thoughtSignature="c2ln"))]},
+            ),
+        },
+    )
+    def test_other_forms(self, given, written):
         """
-        Missing, null and empty parts are distinguished, and differ from an empty
-        text.
+        What may be written in several ways is dumped in the API's own, and means the
+        same.
         """
-        raw = {"role": role, **parts}
+        loaded = load(given)
 
-        assert "" == one(raw).content
+        export = dump(loaded)
+
+        assert () == export.lost
+        assert as_json(written) == as_json(export.payload)
+        assert list(map(without_notes, load(written))) == list(
+            map(without_notes, loaded)
+        )
+
+    @pytest.mark.parametrize(
+        ("instruction", "message"),
+        [
+            ({"parts": [text("Be brief.")], "role": "user"}, BRIEF),
+            (
+                {"parts": [text("Be brief.", partMetadata={"a": 1})]},
+                SystemMessage([TextPart("Be brief.")]),
+            ),
+        ],
+    )
+    def test_system(self, instruction, message):
+        """
+        The instruction is the first message.
+        """
+        document = {"systemInstruction": instruction, "contents": [user(text("hi"))]}
+
+        assert [message, UserMessage("hi")] == list(map(without_notes, load(document)))
+        assert goes_back(document)
+
+    def test_urlsafe_base64(self):
+        """
+        Data in the alphabet of Google's SDK is written in it, and not kept twice.
+        """
+        raw = user(media("image/png", "iVBORw0KGgr__g=="))
+        (part,) = one(raw).parts
+
+        assert PNG == part.data
+        assert "iVBOR" not in str(part.metadata)
         assert goes_back({"contents": [raw]})
 
 
@@ -309,13 +354,10 @@ class TestParts:
         "raw",
         [
             {"executableCode": {"language": "PYTHON", "code": "1"}},
-            {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
             {"toolCall": {"toolType": "FILE_SEARCH"}, "thoughtSignature": "c2ln"},
             {"toolResponse": {"tool_type": "FILE_SEARCH", "response": {"a": [1]}}},
-            {"hologram": {}},
             {},
             {"thoughtSignature": "c2ln"},
-            {"inlineData": {"mimeType": "image/png"}},
             {"inlineData": {"mimeType": "image/png", "data": "?"}},
             {"fileData": {"mime_type": "image/png", "fileUri": ""}},
             {"text": "a", "fileData": {"fileUri": "b"}},
@@ -338,11 +380,8 @@ class TestParts:
         "extra",
         [
             {"videoMetadata": {"fps": 1.5}},
-            {"mediaResolution": {"level": "MEDIA_RESOLUTION_LOW"}},
-            {"thoughtSignature": "c2ln+/=="},
-            {"thought_signature": "c2ln"},
+            {"thoughtSignature": "c2ln+/==", "thought_signature": "c2ln"},
             {"partMetadata": None},
-            {"thought": False},
         ],
         ids=as_json,
     )
@@ -356,64 +395,6 @@ class TestParts:
         (part,) = several(document)[0].parts
 
         assert part.kind == ("text" if "text" in raw else "video")
-        assert goes_back(document)
-
-    @pytest.mark.parametrize(
-        "data",
-        [
-            "iVBORw0KGgr__g==",
-            "iVBORw0KGgr//g",
-            "iVBO\nRw0KGgr//g==",
-            "iVBORw0KGgr_/g==",
-        ],
-    )
-    def test_base64(self, data):
-        """
-        Base64 of either alphabet is read, and written as it came.
-        """
-        raw = user(media("image/png", data))
-
-        assert PNG == one(raw).parts[0].data
-        assert goes_back({"contents": [raw]})
-
-    def test_base64_is_not_kept_twice(self):
-        """
-        How content was encoded takes no second copy of it.
-        """
-        (part,) = one(user(media("image/png", "iVBORw0KGgr__g=="))).parts
-
-        assert "iVBOR" not in str(part.metadata)
-
-    def test_snake_case(self):
-        """
-        Keys in snake case are read, and written back.
-        """
-        document = {
-            "system_instruction": {"parts": [text("a")]},
-            "contents": [
-                user({"inline_data": {"mime_type": "image/png", "data": PNG_TEXT}}),
-                user({"file_data": {"mime_type": "image/png", "file_uri": "gs://a"}}),
-                model(
-                    text("b", thought=True, thought_signature="c2ln"),
-                    {
-                        "function_call": {"name": "f", "args": {"a": 1}},
-                        "thought_signature": "c2ln",
-                    },
-                ),
-                user({"function_response": {"name": "f", "response": {"output": ""}}}),
-            ],
-        }
-
-        assert [
-            SystemMessage("a"),
-            UserMessage([IMAGE]),
-            UserMessage([ImagePart(url="gs://a", media_type="image/png")]),
-            AssistantMessage(
-                [ReasoningPart("b", "c2ln")],
-                tool_calls=[ToolCall("content_2_call_0", "f", '{"a":1}')],
-            ),
-            returned("", "content_2_call_0"),
-        ] == list(map(without_notes, load(document)))
         assert goes_back(document)
 
 
@@ -479,23 +460,10 @@ class TestPairs:
                 ["a", "content_0_call_1"],
                 ["content_0_call_1", "a", "y"],
             ),
-            "a result without an id answers a call with one": (
-                [model(call("f", id="a")), user(result("f"))],
-                ["a"],
-                ["a"],
-            ),
             "a result of another name answers the first call": (
                 [model(call("f"), call("g", signature="")), user(result("h"))],
                 ["content_0_call_0", "content_0_call_1"],
                 ["content_0_call_0"],
-            ),
-            "a call that was answered by its id is not answered by its name": (
-                [
-                    model(call("f", id="a"), call("f", id="b", signature="")),
-                    user(result("f", id="a"), result("f")),
-                ],
-                ["a", "b"],
-                ["a", "b"],
             ),
             "a call may be answered again by its id": (
                 [
@@ -519,20 +487,6 @@ class TestPairs:
         ]
         assert results == [one.tool_call_id for one in messages if one.role == "tool"]
         assert goes_back({"contents": contents})
-
-    @pytest.mark.parametrize("name", [{}, {"name": None}, {"name": ""}])
-    @pytest.mark.parametrize("role", [{}, {"role": "user"}])
-    def test_results_without_names(self, name, role):
-        """
-        A result without a name is sent back without.
-        """
-        raw = {"functionResponse": {**name, "response": {"output": "a"}}}
-        document = {"contents": [model(call("f")), {**role, "parts": [raw, raw]}]}
-
-        _, tool, _ = several(document)
-
-        assert ("content_0_call_0", "") == (tool.tool_call_id, tool.tool_name)
-        assert goes_back(document)
 
     def test_many_calls(self):
         """
@@ -561,14 +515,10 @@ class TestResults:
         [
             ({"output": "a"}, "a", False),
             ({"result": "a"}, "a", False),
-            ({"return_value": "a"}, "a", False),
-            ({"content": "a"}, "a", False),
             ({"error": "a"}, "a", True),
             ({"output": 1}, '{"output":1}', False),
             ({"answer": "a"}, '{"answer":"a"}', False),
-            ({"output": "a", "b": 1}, '{"output":"a","b":1}', False),
             ({"error": {"code": 5}}, '{"error":{"code":5}}', True),
-            ({"error": None, "a": 1}, '{"error":null,"a":1}', False),
             ({"error": "a", "output": "b"}, '{"error":"a","output":"b"}', False),
         ],
     )
@@ -579,22 +529,6 @@ class TestResults:
         raw = user(result(id="c1", response=response))
 
         assert returned(content, is_error=is_error) == without_notes(one(raw))
-        assert goes_back({"contents": [raw]})
-
-    def test_no_notes(self):
-        """
-        A usual result needs no notes.
-        """
-        assert returned("ok") == one(user(result(id="c1")))
-
-    @pytest.mark.parametrize("body", [{}, {"response": None}, {"response": {}}])
-    def test_nothing(self, body):
-        """
-        Missing, null and empty responses have no content, and stay what they were.
-        """
-        raw = user({"functionResponse": {"name": "f", "id": "c1", **body}})
-
-        assert returned(()) == without_notes(one(raw))
         assert goes_back({"contents": [raw]})
 
     @table(
@@ -636,7 +570,7 @@ class TestResults:
                 * 2,
             ),
             "keys of a content of results come back once": (
-                [user(result(id="c1"), result(id="c2"), role="function", c=1)] * 2,
+                [user(result(id="c1"), result(id="c2"), c=1)] * 2,
                 [returned("ok"), returned("ok", "c2")] * 2,
             ),
             "results in contents of their own stay there": (
@@ -673,7 +607,6 @@ class TestMends:
         ("document", "path"),
         [
             ([user(text("a\ud800"))], "parts[0].text"),
-            ([model(text("\udfff", thought=True))], "parts[0].text"),
             (
                 [model(text("a"), call(args={"a": "\ud800"}))],
                 "parts[1].functionCall.args.a",
@@ -684,17 +617,6 @@ class TestMends:
             ),
             ([user(text("a", keys="\ud800"))], "parts[0].keys"),
             ({"systemInstruction": "\ud800", "contents": []}, "systemInstruction"),
-            (
-                {"systemInstruction": {"parts": [text("\ud800")]}, "contents": []},
-                "parts[0].text",
-            ),
-            (
-                {
-                    "systemInstruction": {"parts": [{"hologram": "\ud800"}]},
-                    "contents": [],
-                },
-                "parts[0].hologram",
-            ),
             ([{"role": "critic", "parts": [text("\ud800")]}], "parts[0].text"),
         ],
     )
@@ -708,14 +630,6 @@ class TestMends:
 
         assert [path] == [lost.what for lost in export.lost]
         assert "\ufffd" in json.dumps(export.payload, ensure_ascii=False)
-
-    def test_pairs(self):
-        """
-        Both halves are joined.
-        """
-        message = one(user(text("\ud83d\ude00")))
-
-        assert UserMessage("😀") == without_notes(message)
 
 
 class TestRefuses:
@@ -732,24 +646,20 @@ class TestRefuses:
             ({"contents": [], "systemInstruction": 3}, "$.systemInstruction"),
             (
                 {"contents": [], "system_instruction": {"parts": [3]}},
-                "$.system_instruction.parts[0]",
+                "$.systemInstruction.parts[0]",
             ),
             ([3], "$[0]"),
             ([{"role": 3}], "$[0].role"),
             ([user(3)], "$[0].parts[0]"),
-            ([{"role": "user", "parts": {}}], "$[0].parts"),
             ([user(text(3))], "$[0].parts[0].text"),
             ([user({"inlineData": "a"})], "$[0].parts[0].inlineData"),
             ([user({"inlineData": {"data": 3}})], "$[0].parts[0].inlineData.data"),
             ([user(media(3))], "$[0].parts[0].inlineData.mimeType"),
-            ([user(file(fileUri=3))], "$[0].parts[0].fileData.fileUri"),
             ([model({"functionCall": 3})], "$[0].parts[0].functionCall"),
             ([model(call(args=[]))], "$[0].parts[0].functionCall.args"),
             ([model(call(name=3))], "$[0].parts[0].functionCall.name"),
             ([model(call(args={"a": 2**64}))], "$[0].parts[0].functionCall.args.a"),
-            ([user(result(response="a"))], "$[0].parts[0].functionResponse.response"),
             ([user(result(parts=3))], "$[0].parts[0].functionResponse.parts"),
-            ([user(result(parts=[3]))], "$[0].parts[0].functionResponse.parts[0]"),
             ([user(result(id=3))], "$[0].parts[0].functionResponse.id"),
             ([{"candidates": []}], "$[0]"),
             ([{"error": {"message": "a"}}], "$[0]"),

@@ -7,7 +7,6 @@ import pytest
 from conversation_state._persistent import thaw
 from conversation_state.adapters.gemini import dump, load
 from conversation_state.messages import AssistantMessage, LogProb, ResponseMeta
-from conversation_state.parts import TextPart
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import bare, problem_paths
 from tests.adapters.gemini import call, model, notes, response, several, usage_of
@@ -67,31 +66,28 @@ class TestResponse:
 
     def test_snake_case(self):
         """
-        The other spelling is taken.
+        The spelling of Google's SDKs for Python is taken.
         """
+        logprobs = {"chosen_candidates": [{"token": "a", "log_probability": -1.0}]}
+        candidate = {
+            "content": model({"text": "a"}),
+            "finish_reason": "STOP",
+            "logprobs_result": logprobs,
+        }
         message = only(
             {
-                "candidates": [
-                    {
-                        "content": model({"text": "a"}),
-                        "finish_reason": "STOP",
-                        "logprobs_result": {
-                            "chosen_candidates": [
-                                {"token": "a", "log_probability": -1.0}
-                            ]
-                        },
-                    }
-                ],
+                "candidates": [candidate],
                 "model_version": "gemini-3",
                 "response_id": "r1",
                 "usage_metadata": {"prompt_token_count": 3},
+                "prompt_feedback": {"block_reason": None},
             }
         )
 
-        expected = ResponseMeta(
-            "STOP", Usage(3), (LogProb("a", -1.0),), "gemini-3", "r1"
+        assert (
+            ResponseMeta("STOP", Usage(3), (LogProb("a", -1.0),), "gemini-3", "r1")
+            == message.response
         )
-        assert expected == message.response
 
     def test_ids_of_calls(self):
         """
@@ -123,7 +119,7 @@ class TestResponse:
         assert "r1_1_call_0" == second.tool_calls[0].id
         assert "candidate" not in notes(second)
 
-    @pytest.mark.parametrize("index", [1, True, None])
+    @pytest.mark.parametrize("index", [1, None])
     def test_another_index(self, index):
         """
         An index that is not the place is kept.
@@ -136,23 +132,22 @@ class TestResponse:
 
         assert {"index": index} == notes(message)["candidate"]
 
-    @pytest.mark.parametrize("key", ["promptFeedback", "prompt_feedback"])
-    @pytest.mark.parametrize("reason", ["blockReason", "block_reason"])
     @pytest.mark.parametrize("candidates", [{}, {"candidates": []}])
-    def test_blocked(self, key, reason, candidates):
+    def test_blocked(self, candidates):
         """
         A prompt that was blocked gives an empty message, with the reason.
         """
-        feedback = {reason: "PROHIBITED_CONTENT"}
+        feedback = {"blockReason": "PROHIBITED_CONTENT"}
+        usage = {"promptTokenCount": 5}
 
         message = only(
-            {key: feedback, "usageMetadata": {"promptTokenCount": 5}, **candidates}
+            {"promptFeedback": feedback, "usageMetadata": usage, **candidates}
         )
 
         assert AssistantMessage("") == bare(message)
         assert "PROHIBITED_CONTENT" == message.response.finish_reason
         assert Usage(5) == message.response.usage
-        assert feedback == notes(message)["response"][key]
+        assert feedback == notes(message)["response"]["promptFeedback"]
 
     def test_no_candidates(self):
         """
@@ -162,9 +157,7 @@ class TestResponse:
 
         assert "" == message.response.finish_reason
 
-    @pytest.mark.parametrize(
-        "content", [{}, {"content": None}, {"content": {}}, {"content": {"parts": []}}]
-    )
+    @pytest.mark.parametrize("content", [{"content": {}}, {"content": {"parts": []}}])
     def test_silent(self, content):
         """
         A candidate without parts is sent back with an empty one.
@@ -174,42 +167,15 @@ class TestResponse:
         assert AssistantMessage("") == bare(message)
         assert [model({"text": ""})] == dump([message]).payload["contents"]
 
-    def test_no_field_for_a_signature(self):
-        """
-        What Gemini did not sign is sent back without a signature.
-        """
-        message = only(response(call(signature="")))
-
-        assert [model(call(signature=""))] == dump([message]).payload["contents"]
-
-    def test_places(self):
-        """
-        Parts after a call are sent back there.
-        """
-        payload = response(call(id="a"), {"text": "b"})
-
-        message = only(payload)
-
-        assert [TextPart("b", index=1)] == list(message.content)
-        contents = [payload["candidates"][0]["content"]]
-        assert contents == dump([message]).payload["contents"]
-
     @pytest.mark.parametrize(
         ("payload", "path"),
         [
             ({"candidates": {}}, "$.candidates"),
-            ({"candidates": [3]}, "$.candidates[0]"),
             ({"candidates": [{"content": 3}]}, "$.candidates[0].content"),
-            (
-                {"candidates": [{"content": {"role": "user"}}]},
-                "$.candidates[0].content.role",
-            ),
             (
                 {"candidates": [{"content": {"parts": [3]}}]},
                 "$.candidates[0].content.parts[0]",
             ),
-            ({"candidates": [{"finishReason": 3}]}, "$.candidates[0].finishReason"),
-            ({"candidates": [], "modelVersion": 3}, "$.modelVersion"),
             ({"promptFeedback": {"blockReason": 3}}, "$.promptFeedback.blockReason"),
             ({"usageMetadata": 3}, "$.usageMetadata"),
         ],
@@ -267,7 +233,6 @@ class TestLogprobs:
         [
             ({}, ()),
             ({"chosenCandidates": None, "topCandidates": [{}]}, ()),
-            ({"chosenCandidates": [{}]}, (LogProb("", 0.0),)),
             (None, None),
         ],
     )
@@ -281,9 +246,6 @@ class TestLogprobs:
         ("payload", "path"),
         [
             (3, ""),
-            ({"chosenCandidates": 3}, ".chosenCandidates"),
-            ({"chosenCandidates": [3]}, ".chosenCandidates[0]"),
-            ({"chosenCandidates": [{"token": 3}]}, ".chosenCandidates[0].token"),
             (
                 {"chosenCandidates": [{"logProbability": "a"}]},
                 ".chosenCandidates[0].logProbability",
@@ -313,8 +275,6 @@ class TestUsage:
         ("block", "usage"),
         [
             ({"promptTokenCount": 9, "candidatesTokenCount": 2}, Usage(9, 2)),
-            ({"prompt_token_count": 9, "total_token_count": 9}, Usage(9)),
-            ({"promptTokenCount": 9, "candidatesTokenCount": None}, Usage(9)),
             ({"promptTokenCount": 9, "responseTokenCount": 2}, Usage(9, 2)),
             (
                 {"promptTokenCount": 9, "cachedContentTokenCount": 8},
@@ -366,9 +326,7 @@ class TestUsage:
         ("total", "prompt", "completion"),
         [
             (None, 110, 25),
-            (135, 110, 25),
             (125, 100, 25),
-            (130, 110, 20),
             (120, 100, 20),
             (999, 110, 25),
         ],
@@ -450,25 +408,15 @@ class TestUsage:
         [
             (3, "$"),
             ({"usageMetadata": 3}, "$.usageMetadata"),
-            ({"promptTokenCount": -1}, "$.promptTokenCount"),
-            ({"promptTokenCount": 1.0}, "$.promptTokenCount"),
             ({"promptTokenCount": True}, "$.promptTokenCount"),
             ({"promptTokenCount": 2**63}, "$.promptTokenCount"),
             (
                 {"usage_metadata": {"total_token_count": "1"}},
-                "$.usage_metadata.total_token_count",
+                "$.usageMetadata.total_token_count",
             ),
             (
                 {"promptTokenCount": 1, "promptTokensDetails": 3},
                 "$.promptTokensDetails",
-            ),
-            (
-                {"promptTokenCount": 1, "promptTokensDetails": [3]},
-                "$.promptTokensDetails[0]",
-            ),
-            (
-                {"promptTokenCount": 1, "promptTokensDetails": [{"modality": 3}]},
-                "$.promptTokensDetails[0].modality",
             ),
             (
                 {"promptTokenCount": 1, "promptTokensDetails": [{"tokenCount": -1}]},

@@ -8,21 +8,19 @@ Gemini: what ``generateContent`` and ``streamGenerateContent`` take and give.
     usage = load_usage(response)
     message = concat(load_chunks(events))
 
-What is loaded and dumped again is the same JSON value, key for key, in camel case or
-in the snake case of Google's SDKs for Python. The signature of a thought is
-`ReasoningPart.signature`. Beside those of all formats (see
-`conversation_state.adapters._notes`, where the ``keys`` of a result are its part's)
-there are these notes on a message, part or call:
+What is loaded and dumped again is the same JSON value, key for key, but for what the
+API takes in several forms: keys are written in camel case, also where they were in the
+snake case of Google's SDKs for Python, roles of the user's contents as ``user``,
+base64 with padding; a null, and what the API requires and was missing, as it wants it.
+The signature of a thought is `ReasoningPart.signature`. Beside those of all formats
+(see `conversation_state.adapters._notes`, where the ``keys`` of a result are its
+part's) there are these notes on a message, part or call:
 
 content
     The kept keys of the content that a result was the first part of.
 
-snake
-    Keys that were in snake case.
-
 role
-    Another role than ``user``: ``function``, null or ""; and
-    whatever role an instruction has.
+    The role of an instruction, which has no effect.
 
 joined, apart
     That a message was in the content of the one before it, or that it was not:
@@ -34,18 +32,17 @@ made_id
     results without ids are distinguished by their order alone, those of functions
     of one name are put in the order of the calls.
 
-under, object, no_response
+under, object
     What stood in a result's ``response``: a text under another key than
     Google's own ``output`` (or ``error``), or an object, of which our message
-    has the JSON text; or that it was missing.
+    has the JSON text.
 
 signed
     That a thought's signature is Gemini's. Signatures are sent to whom they
     are from, and so is one that was made by hand.
 
-base64, text, named, plain
-    How content was written if not as `dump` would: in the url-safe alphabet,
-    or some other way; with a name; an instruction as a plain text.
+base64, named
+    That content was in the url-safe alphabet; with a name.
 
 candidate
     What an answer has that `ResponseMeta` has no field for: ratings, citations,

@@ -16,18 +16,15 @@ from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
 from conversation_state.adapters._notes import list_of, map_of
 from conversation_state.adapters._reading import (
     DocumentReader,
-    ObjectReader,
     is_list,
     is_map,
 )
 from conversation_state.adapters._wire import parse_object, read_object_text
 from conversation_state.adapters.gemini._parts import (
     SOURCE,
-    CasedObject,
-    cased_key,
+    GeminiObject,
     kind_of,
     read_part,
-    snake_case,
     write_media,
 )
 from conversation_state.messages import ToolMessage
@@ -42,42 +39,32 @@ _SKIP_SIGNATURE = "skip_thought_signature_validator"
 _WRAPPERS = ("output", "result", "return_value", "content")
 
 
-def read_call(node: CasedObject, made_id: str, *, first: bool) -> ToolCall:
+def read_call(node: GeminiObject, made_id: str, *, first: bool) -> ToolCall:
     """
     The call at *node*, with *made_id* unless it has one; *first* says whether
     it is the first one in its content.
     """
-    key = node.key("functionCall")
-    inside = node.inside(key)
-    call_id = inside.optional("id")
+    inside = node.body("functionCall")
+    call_id, name = inside.nullable("id"), inside.nullable("name")
     if not call_id:
         call_id = node.notes["made_id"] = made_id
 
-    name = inside.optional("name")
-    if "name" not in inside.raw:
-        node.notes["without"] = ["name"]
-
-    arguments = ""
-    args = inside.raw.get("args")
+    args, arguments = inside.raw.get("args"), ""
     if is_map(args):
         arguments = read_object_text(inside, "args")
     elif args is not None:
         inside.wrong("args", "an object or null")
-    elif "args" in inside.raw:
-        inside.keys["args"] = None
 
-    known = {key}
+    known = {"functionCall"}
     # Gemini refuses a first call without a signature, so `write_call` adds the
     # placeholder; a note says that there was none.
-    if first:
-        signature = node.key("thoughtSignature")
-        if node.raw.get(signature) == _SKIP_SIGNATURE:
-            known.add(signature)
-        elif signature not in node.raw:
-            node.notes.setdefault("without", []).append("thoughtSignature")
+    if first and node.raw.get("thoughtSignature") == _SKIP_SIGNATURE:
+        known.add("thoughtSignature")
+    elif first and "thoughtSignature" not in node.raw:
+        node.notes["without"] = ["thoughtSignature"]
 
     node.keep(frozenset(known))
-    node.keep_within(key, inside, frozenset({"args", "id", "name"}))
+    node.keep_within("functionCall", inside, frozenset({"args", "id", "name"}))
     return ToolCall(call_id, name, arguments, metadata=node.metadata(SOURCE))
 
 
@@ -85,14 +72,11 @@ def write_call(
     write: PayloadWriter, call: ToolCall, path: str, *, first: bool
 ) -> dict[str, Any]:
     notes = write.notes(call, path)
-    without = list_of(notes, "without")
     body: dict[str, Any] = {}
     if call.id and call.id != notes.get("made_id"):
         body["id"] = call.id
 
-    if call.name or "name" not in without:
-        body["name"] = call.name
-
+    body["name"] = call.name
     if call.type != "function":
         write.lose(path, "type", "all calls are function calls in this format")
 
@@ -104,17 +88,17 @@ def write_call(
         if value is not None:
             body["args"] = value
 
-    raw: dict[str, Any] = {cased_key(notes, "functionCall"): body}
+    raw: dict[str, Any] = {"functionCall": body}
     merge_kept_keys(map_of(notes, "keys"), raw)
-    key = cased_key(notes, "thoughtSignature")
-    if first and key not in raw and "thoughtSignature" not in without:
+    key = "thoughtSignature"
+    if first and key not in raw and key not in list_of(notes, "without"):
         raw[key] = _SKIP_SIGNATURE
 
     return raw
 
 
 def read_returned(
-    inside: CasedObject, notes: dict[str, Any]
+    inside: GeminiObject, notes: dict[str, Any]
 ) -> tuple[str | list[Part], bool]:
     """
     What a function returned, as the content of a message, and whether it is
@@ -136,13 +120,6 @@ def read_returned(
             notes["object"] = True
     elif response is not None:
         inside.wrong("response", "an object")
-    elif "response" in inside.raw:
-        inside.keys["response"] = None
-    else:
-        notes["no_response"] = True
-
-    if not inside.raw.get("parts") and "parts" in inside.raw:
-        inside.keys["parts"] = inside.raw["parts"]
 
     listed = inside.optional_objects("parts", "a list or null")
     parts = [_read_media(node) for node in listed]
@@ -152,7 +129,7 @@ def read_returned(
     return text, is_error
 
 
-def _read_media(node: CasedObject) -> Part:
+def _read_media(node: GeminiObject) -> Part:
     # The text of a result is in its response, not among its parts.
     is_text = kind_of(node.raw) == "text"
     return node.as_unknown(SOURCE) if is_text else read_part(node, "tool")
@@ -176,17 +153,14 @@ def write_result(
     """
     body: dict[str, Any] = {key: value for key, value in about.items() if value}
     text, parts = _write_content(write, message, path)
-    if text is not None or notes.get("no_response") is not True:
-        body["response"] = _write_response(text, notes, is_error=message.is_error)
-
+    body["response"] = _write_response(text, notes, is_error=message.is_error)
     if text is None and message.is_error:
         write.lose(path, "is_error", "only a result with a text can be an error")
 
     if parts:
         body["parts"] = parts
 
-    key = cased_key(notes, "functionResponse")
-    return merge_kept_keys(map_of(notes, "keys"), {key: body})
+    return merge_kept_keys(map_of(notes, "keys"), {"functionResponse": body})
 
 
 def _write_content(
@@ -248,67 +222,9 @@ _STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['([^']*)'\]|\["([^"]*)"\]""
 _VALUES = ("stringValue", "numberValue", "boolValue", "nullValue")
 
 
-def _get_in_either_case(raw: Any, name: str) -> tuple[str, Any]:
-    key = name if name in raw else snake_case(name)
-    return key, raw.get(key)
-
-
 class StreamedCalls:
     """
-    The calls of one stream while it is read. *take* gives the next place.
-    """
-
-    def __init__(self, take: Callable[[], int]) -> None:
-        self._take = take
-        self._count = 0
-        self._open: _PartialCall | None = None
-
-    def read(self, node: CasedObject, prefix: str) -> list[ToolCall]:
-        """
-        The calls that are whole with the part at *node*. Ids that are made up
-        begin with *prefix*.
-        """
-        key = node.key("functionCall")
-        if not is_map(node.raw[key]):
-            return [self._read_whole_call(node, prefix)]
-
-        body = node.inside(key)
-        calls: list[ToolCall] = []
-        # Only the first piece of a call has its name.
-        if self._open is not None and body.raw.get("name"):
-            calls = self.end(prefix, node.reading, node.path)
-
-        if self._open is None and any(
-            _get_in_either_case(body.raw, name)[1]
-            for name in ("partialArgs", "willContinue")
-        ):
-            self._open = _PartialCall()
-
-        if self._open is None:
-            calls.append(self._read_whole_call(node, prefix))
-        elif self._open.add(node, body):
-            calls += self.end(prefix, node.reading, node.path)
-
-        return calls
-
-    def end(self, prefix: str, reading: DocumentReader, path: str) -> list[ToolCall]:
-        partial, self._open = self._open, None
-        if partial is None:
-            return []
-
-        node = CasedObject(reading, partial.whole(), path)
-        return [self._read_whole_call(node, prefix)]
-
-    def _read_whole_call(self, node: CasedObject, prefix: str) -> ToolCall:
-        first, made_id = not self._count, f"{prefix}_call_{self._count}"
-        self._count += 1
-        call = read_call(node, made_id, first=first)
-        return attrs.evolve(call, index=self._take())
-
-
-class _PartialCall:
-    """
-    A call while it comes in pieces.
+    The calls of one stream while it is read. *take_index* gives the next place.
 
     Source:
         Vertex AI's ``streamFunctionCallArguments``: the name comes first, then
@@ -316,59 +232,94 @@ class _PartialCall:
         piece that does not say ``willContinue``.
     """
 
-    def __init__(self) -> None:
-        self._part: dict[str, Any] = {}
-        self._body: dict[str, Any] = {}
-        # By path: the pieces of a text, or another value.
-        self._args: dict[tuple[str | int, ...], Any] = {}
+    def __init__(self, take_index: Callable[[], int]) -> None:
+        self._take_index = take_index
+        self._count = 0
+        # The part whose call comes in pieces, and its arguments so far: maps by names
+        # and indices, in which a list has the pieces of a text.
+        self._part: dict[str, Any] | None = None
+        self._args: dict[str | int, Any] = {}
 
-    def add(self, part: ObjectReader, body: ObjectReader) -> bool:
+    def read(self, node: GeminiObject, prefix: str) -> list[ToolCall]:
         """
-        Add a piece, *body* in *part*; whether it is the last one.
+        The calls that are whole with the part at *node*. Ids that are made up
+        begin with *prefix*.
         """
-        known = frozenset({"functionCall", "function_call"})
+        if not is_map(node.raw["functionCall"]):
+            return [self._read_whole_call(node, prefix)]
+
+        body = node.body("functionCall")
+        # Only the first piece of a call has its name.
+        is_next = self._part is not None and body.raw.get("name")
+        calls = self.end(prefix, node.reading, node.path) if is_next else []
+        continues = body.raw.get("willContinue")
+        if self._part is None:
+            if not (continues or body.raw.get("partialArgs")):
+                return [*calls, self._read_whole_call(node, prefix)]
+
+            self._part = {"functionCall": {}}
+
+        self._add_piece(self._part, node, body)
+        return calls if continues else calls + self.end(prefix, node.reading, node.path)
+
+    def end(self, prefix: str, reading: DocumentReader, path: str) -> list[ToolCall]:
+        """
+        The call whose pieces came, if there is one.
+        """
+        part, args, self._part, self._args = self._part, self._args, None, {}
+        if part is None:
+            return []
+
+        part["functionCall"]["args"] = _join_pieces(args)
+        return [self._read_whole_call(GeminiObject(reading, part, path), prefix)]
+
+    def _read_whole_call(self, node: GeminiObject, prefix: str) -> ToolCall:
+        first, made_id = not self._count, f"{prefix}_call_{self._count}"
+        self._count += 1
+        call = read_call(node, made_id, first=first)
+        return attrs.evolve(call, index=self._take_index())
+
+    def _add_piece(
+        self, whole: dict[str, Any], part: GeminiObject, body: GeminiObject
+    ) -> None:
         # The signature may come with any of the pieces.
-        self._part.update(part.reading.rest(part.raw, known, part.path))
-        args, _ = _get_in_either_case(body.raw, "partialArgs")
-        more, continues = _get_in_either_case(body.raw, "willContinue")
-        self._body |= body.reading.rest(body.raw, frozenset({args, more}), body.path)
-        for piece in body.optional_objects(args, "a list or null"):
-            self._add_argument(piece)
+        part.keep(frozenset({"functionCall"}))
+        body.keep(frozenset({"partialArgs", "willContinue"}))
+        whole |= part.keys
+        whole["functionCall"] |= body.keys
+        for piece in body.optional_objects("partialArgs", "a list or null"):
+            path = piece.raw.get("jsonPath")
+            steps = _parse_path(path) if isinstance(path, str) else ()
+            if steps:
+                self._set_argument(piece, steps)
+            else:
+                piece.wrong("jsonPath", "a path of names and numbers, as $.a[0].b")
 
-        return not continues
-
-    def _add_argument(self, piece: ObjectReader) -> None:
-        key, path = _get_in_either_case(piece.raw, "jsonPath")
-        steps = _parse_path(path) if isinstance(path, str) else ()
-        if not steps:
-            piece.wrong(key, "a path of names and numbers, as $.a[0].b")
+    def _set_argument(self, piece: GeminiObject, steps: tuple[str | int, ...]) -> None:
+        name = next((key for key in _VALUES if piece.raw.get(key) is not None), "")
+        if not name:
             return
 
-        for name in _VALUES:
-            key, value = _get_in_either_case(piece.raw, name)
-            if value is None:
-                continue
+        inside = self._args
+        *above, last = steps
+        for step in above:
+            before = inside.get(step)
+            if not isinstance(before, dict):
+                before = inside[step] = {}
 
-            if is_map(value) or is_list(value):
-                piece.wrong(key, "a text, a number, true or false")
-            elif name != "stringValue":
-                value = piece.reading.json(value, f"{piece.path}.{key}")
-                self._args[steps] = None if name == "nullValue" else value
-            else:
-                before = self._args.get(steps)
-                if not isinstance(before, list):
-                    before = self._args[steps] = []
+            inside = before
 
-                before.append(piece.text(key))
+        value = piece.raw[name]
+        if is_map(value) or is_list(value):
+            piece.wrong(name, "a text, a number, true or false")
+        elif name != "stringValue":
+            value = piece.reading.json(value, f"{piece.path}.{name}")
+            inside[last] = None if name == "nullValue" else value
+        else:
+            if not isinstance(inside.get(last), list):
+                inside[last] = []
 
-    def whole(self) -> dict[str, Any]:
-        args = self._body.get("args")
-        root: dict[str, Any] = dict(args) if is_map(args) else {}
-        for steps, value in self._args.items():
-            whole = "".join(value) if isinstance(value, list) else value
-            _set_at_path(root, steps, whole)
-
-        return {**self._part, "functionCall": {**self._body, "args": root}}
+            inside[last].append(piece.text(name))
 
 
 def _parse_path(path: str) -> tuple[str | int, ...]:
@@ -390,25 +341,19 @@ def _parse_path(path: str) -> tuple[str | int, ...]:
     return tuple(steps) if named and len(steps) <= _MAX_STEPS else ()
 
 
-def _set_at_path(inside: Any, steps: tuple[str | int, ...], value: Any) -> None:
+def _join_pieces(args: Any) -> Any:
     """
-    Put *value* to where *steps* lead from *inside*, a map. What has no place
-    there, for example a tenth item of a list of two, is put at its end.
+    *args* as plain JSON. The items of a list stand in the order of their indices,
+    which may be large: it is not filled up to them.
     """
-    for step, then in zip(steps, (*steps[1:], None), strict=True):
-        fresh: Any = value if then is None else [] if isinstance(then, int) else {}
-        at: Any
-        if isinstance(inside, list):
-            at = step if isinstance(step, int) else len(inside)
-            # Not filled up to the index, which may be as large as 999,999,999.
-            if at >= len(inside):
-                at = len(inside)
-                inside.append(fresh)
-        else:
-            at = str(step)
-            inside.setdefault(at, fresh)
+    if isinstance(args, list):
+        return "".join(args)
 
-        if then is None or not isinstance(inside[at], (dict, list)):
-            inside[at] = fresh
+    if not isinstance(args, dict):
+        return args
 
-        inside = inside[at]
+    whole = {step: _join_pieces(value) for step, value in args.items()}
+    if whole and all(isinstance(step, int) for step in whole):
+        return [whole[step] for step in sorted(whole)]
+
+    return {str(step): value for step, value in whole.items()}

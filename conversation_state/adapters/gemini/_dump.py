@@ -14,10 +14,10 @@ from conversation_state.adapters._export import (
     in_order,
     merge_kept_keys,
 )
-from conversation_state.adapters._notes import list_of, map_of, notes_of
+from conversation_state.adapters._notes import map_of, notes_of
 from conversation_state.adapters._tools import ToolRules, write_tools
 from conversation_state.adapters.gemini._calls import write_call, write_result
-from conversation_state.adapters.gemini._parts import SOURCE, cased_key, write_part
+from conversation_state.adapters.gemini._parts import SOURCE, write_part
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -30,7 +30,6 @@ from conversation_state.parts import Part
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
 _JOINED = "calls must follow a user message; this message was joined to the one before"
-_SYSTEM = frozenset({"systemInstruction", "system_instruction"})
 
 
 def dump(messages: Iterable[Message]) -> Export:
@@ -81,7 +80,7 @@ class _WrittenCall(NamedTuple):
 class GeminiWriter(PayloadWriter):
     def __init__(self) -> None:
         super().__init__(SOURCE)
-        self._instruction: dict[str, Any] = {}
+        self._instruction: dict[str, Any] | None = None
         self._contents: list[dict[str, Any]] = []
         self._last = ""
         # The answers in a row, each of which is a content so far.
@@ -93,7 +92,11 @@ class GeminiWriter(PayloadWriter):
 
     def payload(self) -> dict[str, Any]:
         self._end_results()
-        return {**self._instruction, "contents": self._contents}
+        contents = {"contents": self._contents}
+        if self._instruction is None:
+            return contents
+
+        return {"systemInstruction": self._instruction, **contents}
 
     def _read_notes(self, message: Message, path: str) -> Mapping[str, Any]:
         why = "only functions have a name in this format"
@@ -102,12 +105,15 @@ class GeminiWriter(PayloadWriter):
     def instruct(self, message: SystemMessage, path: str) -> None:
         notes = self._read_notes(message, path)
         parts = self._write_all_parts(message.content, path)
-        if self._instruction:
+        keys = map_of(notes, "keys")
+        if self._instruction is not None:
             why = "there is one system instruction; this message was joined to it"
             self.lose(path, "system", why)
-            for name in self._instruct_more(parts, map_of(notes, "keys")):
-                self.lose(path, name, "the system instruction has another value")
-
+            before = self._instruction.get("parts")
+            joined = [*(before if isinstance(before, list) else ()), *parts]
+            self._instruction["parts"] = joined
+            differs = {key: self._instruction.get(key) != keys[key] for key in keys}
+            self.lose_each(path, differs, "the system instruction has another value")
             return
 
         if self._contents:
@@ -115,34 +121,7 @@ class GeminiWriter(PayloadWriter):
             self.lose(path, "system", why)
 
         raw = {"role": thaw(notes["role"])} if "role" in notes else {}
-        instruction: Any = _make_content(raw, parts, notes, map_of(notes, "keys"))
-        if notes.get("plain") is True and instruction == {"parts": parts[:1]}:
-            instruction = parts[0]["text"]
-
-        self._instruction = {cased_key(notes, "systemInstruction"): instruction}
-
-    def _instruct_more(
-        self, parts: list[dict[str, Any]], keys: Mapping[str, Any]
-    ) -> list[str]:
-        """
-        Add *parts* to the instruction, and the *keys* it lacks; those of which it
-        has another value are returned.
-        """
-        (key,) = self._instruction
-        instruction = self._instruction[key]
-        # A plain text can't hold the parts of another message.
-        if isinstance(instruction, str):
-            instruction = {"parts": [{"text": instruction}]}
-
-        before = instruction.get("parts") if isinstance(instruction, dict) else None
-        if isinstance(before, list):
-            parts = [*before, *parts]
-
-        joined = self._instruction[key] = {**instruction, "parts": parts}
-        more = {name: thaw(keys[name]) for name in keys if name != "parts"}
-        return [
-            name for name in more if joined.setdefault(name, more[name]) != more[name]
-        ]
+        self._instruction = _make_content(raw, parts, keys)
 
     def user(self, message: UserMessage, path: str) -> None:
         notes = self._read_notes(message, path)
@@ -152,10 +131,7 @@ class GeminiWriter(PayloadWriter):
     def tool(self, message: ToolMessage, path: str) -> None:
         notes = self._read_notes(message, path)
         call = self._written_calls.get(message.tool_call_id)
-        name = message.tool_name
-        if call and not name and "name" not in list_of(notes, "without"):
-            name = call.name
-
+        name = message.tool_name or (call.name if call else "")
         # A result has an id only if its call has one, or it is not there.
         is_named = message.tool_call_id != notes.get("made_id")
         is_named = is_named and (call is None or call.is_named)
@@ -178,19 +154,11 @@ class GeminiWriter(PayloadWriter):
         follows: bool = False,
     ) -> None:
         joined = notes.get("joined") is True and self._last in {"tool", "user"}
-        last = self._contents[-1].get("parts") if self._contents else None
-        if (follows or joined) and isinstance(last, list):
-            last.extend(parts or [{"text": ""}])
+        if follows or joined:
+            self._contents[-1]["parts"].extend(parts or [{"text": ""}])
         else:
             self._end_results()
-            role: Any = notes.get("role", "user")
-            asks = role is None or role in {"", "function", "user"}
-            raw = {} if "role" in list_of(notes, "without") else {"role": role}
-            # A note that was changed by hand must not make it the model's.
-            if raw and not asks:
-                raw = {"role": "user"}
-
-            self._contents.append(_make_content(raw, parts, notes, keys))
+            self._contents.append(_make_content({"role": "user"}, parts, keys))
 
         self._last = kind
 
@@ -237,10 +205,8 @@ class GeminiWriter(PayloadWriter):
             self._answers.append(path)
             self._join_answers(parts)
         else:
-            raw = _make_content({"role": "model"}, parts, notes, keys)
-            self._contents.append(raw)
-            if "parts" in raw:
-                self._answers.append(path)
+            self._contents.append(_make_content({"role": "model"}, parts, keys))
+            self._answers.append(path)
 
         self._last = "model"
 
@@ -288,8 +254,10 @@ class GeminiWriter(PayloadWriter):
         if raw is None:
             return
 
-        if not self._instruction and _is_instruction(raw):
-            self._instruction = raw
+        instruction = raw.get("systemInstruction")
+        is_alone = len(raw) == 1 and isinstance(instruction, dict)
+        if self._instruction is None and is_alone:
+            self._instruction = instruction
             return
 
         self._end_results()
@@ -297,24 +265,13 @@ class GeminiWriter(PayloadWriter):
         self._last = "unknown"
 
 
-def _is_instruction(raw: Mapping[str, Any]) -> bool:
-    values = list(raw.values())
-    return len(raw) == 1 and raw.keys() <= _SYSTEM and isinstance(values[0], dict)
-
-
 def _make_content(
-    raw: dict[str, Any],
-    parts: list[dict[str, Any]],
-    notes: Mapping[str, Any],
-    keys: Mapping[str, Any],
+    raw: dict[str, Any], parts: list[dict[str, Any]], keys: Mapping[str, Any]
 ) -> dict[str, Any]:
     """
-    *raw*, a content, with its *parts*: none only if it had none.
+    *raw*, a content, with its *parts* and the *keys* that were kept with it.
     """
-    is_noted = "parts" in keys or "parts" in list_of(notes, "without")
-    if not is_noted or (parts and parts != [{"text": ""}]):
-        raw["parts"] = parts or [{"text": ""}]
-
+    raw["parts"] = parts or [{"text": ""}]
     return merge_kept_keys(keys, raw)
 
 

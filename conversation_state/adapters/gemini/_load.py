@@ -19,7 +19,7 @@ from conversation_state.adapters._wire import MessageLoader
 from conversation_state.adapters.gemini._calls import read_call, read_returned
 from conversation_state.adapters.gemini._parts import (
     SOURCE,
-    CasedObject,
+    GeminiObject,
     kind_of,
     read_part,
     simplify_content,
@@ -73,41 +73,40 @@ class GeminiLoader(MessageLoader):
         self._noted = 0
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
+        node = GeminiObject(self, payload, "$")
         if "contents" in payload and "candidates" not in payload:
-            messages = self.system(CasedObject(self, payload, "$"))
+            messages = self.system(node)
             if is_list(payload["contents"]):
                 return messages + self.history(payload["contents"], "$.contents")
 
-            self.wrong("$.contents", payload["contents"], "a list of contents")
+            node.wrong("contents", "a list of contents")
             return []
 
-        is_answer = payload.get("error") is None and is_response(payload)
+        is_answer = payload.get("error") is None and is_response(node.raw)
         if "contents" in payload or not is_answer:
             self.refuse_document(payload, "contents", "candidates", "contents")
             return []
 
         return [
             message
-            for info in read_response(self, payload)
+            for info in read_response(node)
             for message in self.content(info.raw, info.path, info.prefix, info)
         ]
 
-    def system(self, payload: CasedObject) -> list[Message]:
-        key = payload.key("systemInstruction")
+    def system(self, payload: GeminiObject) -> list[Message]:
+        key = "systemInstruction"
         instruction = payload.raw.get(key)
         if instruction is None:
             return []
 
-        path, notes = f"$.{key}", payload.notes
         if isinstance(instruction, str):
-            notes["plain"] = True
             text = payload.text(key)
             return [SystemMessage(text, metadata=self._make_metadata(payload))]
 
-        node, problems = payload.inside(key), self.count
+        node, problems = payload.body(key), self.count
         if "role" in node.raw:
             # It has no effect; most send "user".
-            notes["role"] = self.json(node.raw["role"], f"{path}.role")
+            node.notes["role"] = self.json(node.raw["role"], f"{node.path}.role")
 
         node.keep(_CONTENT)
         parts = [read_part(part, "system") for part in _list_parts(node)]
@@ -115,7 +114,8 @@ class GeminiLoader(MessageLoader):
             return []
 
         if not all(isinstance(part, TextPart) for part in parts):
-            return [self._make_unknown({key: self.json(instruction, path)}, path)]
+            raw = {key: self.json(instruction, node.path)}
+            return [self._make_unknown(raw, node.path)]
 
         content = simplify_content(parts)
         return [SystemMessage(content, metadata=self._make_metadata(node))]
@@ -151,7 +151,7 @@ class GeminiLoader(MessageLoader):
             self.wrong(path, raw, "an object")
             return []
 
-        node = CasedObject(self, raw, path)
+        node = GeminiObject(self, raw, path)
         role = raw.get("role")
         if info and role not in ("model", "", None):
             node.wrong("role", "model")
@@ -173,7 +173,7 @@ class GeminiLoader(MessageLoader):
 
         return messages if self.count == problems else []
 
-    def _make_metadata(self, node: CasedObject, within: str = "") -> Mapping[str, Any]:
+    def _make_metadata(self, node: GeminiObject, within: str = "") -> Mapping[str, Any]:
         """
         The metadata of a message with what was noted on *node*, and what was mended
         since the message before it: paths relative to *within*, or to the node's.
@@ -185,17 +185,17 @@ class GeminiLoader(MessageLoader):
         return node.metadata(SOURCE)
 
     def _make_unknown(self, raw: Any, path: str) -> UnknownMessage:
-        metadata = self._make_metadata(CasedObject(self, {}, path))
+        metadata = self._make_metadata(GeminiObject(self, {}, path))
         return UnknownMessage(raw, source=SOURCE, metadata=metadata)
 
     def _load_answer(
-        self, node: CasedObject, prefix: str, info: ResponseChoice | None
+        self, node: GeminiObject, prefix: str, info: ResponseChoice | None
     ) -> AssistantMessage:
         node.keep(_CONTENT)
         parts: list[Any] = []
         calls: list[ToolCall] = []
         places: list[int] = []
-        for at, inside in enumerate(_list_parts(node, noted=info is None)):
+        for at, inside in enumerate(_list_parts(node)):
             if kind_of(inside.raw) == "functionCall":
                 made = f"{prefix}_call_{len(calls)}"
                 calls.append(read_call(inside, made, first=not calls))
@@ -232,17 +232,11 @@ class GeminiLoader(MessageLoader):
         metadata = self._make_metadata(node)
         return AssistantMessage(content, tool_calls=calls, metadata=metadata, **fields)
 
-    def _load_user_content(self, node: CasedObject, prefix: str) -> list[Message]:
+    def _load_user_content(self, node: GeminiObject, prefix: str) -> list[Message]:
         """
         Messages of the user, and results of functions. The first one has the notes on
         the content.
         """
-        role = node.raw.get("role")
-        if "role" not in node.raw:
-            node.notes["without"] = ["role"]
-        elif role != "user":
-            node.notes["role"] = role
-
         node.keep(_CONTENT)
         messages: list[Message] = []
         parts: list[Part] = []
@@ -265,42 +259,31 @@ class GeminiLoader(MessageLoader):
         return messages
 
     def _make_user_message(
-        self, node: CasedObject, parts: list[Part], before: list[Message]
+        self, node: GeminiObject, parts: list[Part], before: list[Message]
     ) -> Message:
         if before:
-            node = CasedObject(self, {}, node.path)
+            node = GeminiObject(self, {}, node.path)
             node.notes["joined"] = True
 
         content = simplify_content(parts)
         return UserMessage(content, metadata=self._make_metadata(node))
 
     def _load_result(
-        self, part: CasedObject, node: CasedObject, made: str, before: Message | None
+        self, part: GeminiObject, node: GeminiObject, made: str, before: Message | None
     ) -> Message:
         """
         The result in *part*, which stands behind the message *before* in the content
         *node*; *made* is its id if no call has it.
         """
-        key = part.key("functionResponse")
-        inside = part.inside(key)
-        name = inside.optional("name")
-        if not name:
-            part.notes["without"] = ["name"]
-
-        call_id = self._resolve_call_id(inside, made, name)
+        inside = part.body("functionResponse")
+        name = inside.nullable("name")
+        call_id = self._resolve_call_id(part, inside, made, name)
         content, is_error = read_returned(inside, part.notes)
-        part.keep(frozenset({key}))
-        part.keep_within(key, inside, _RESULT)
-        if before is None:
-            # Both may note keys that were missing.
-            without = [*part.notes.get("without", ()), *node.notes.get("without", ())]
-            part.notes.update(node.notes)
-            if without:
-                part.notes["without"] = without
-
-            if node.keys:
-                part.notes["content"] = node.keys
-        elif not isinstance(before, ToolMessage):
+        part.keep(frozenset({"functionResponse"}))
+        part.keep_within("functionResponse", inside, _RESULT)
+        if before is None and node.keys:
+            part.notes["content"] = node.keys
+        elif before is not None and not isinstance(before, ToolMessage):
             part.notes["joined"] = True
 
         return ToolMessage(
@@ -311,7 +294,9 @@ class GeminiLoader(MessageLoader):
             metadata=self._make_metadata(part, node.path),
         )
 
-    def _resolve_call_id(self, inside: CasedObject, made: str, name: str) -> str:
+    def _resolve_call_id(
+        self, part: GeminiObject, inside: GeminiObject, made: str, name: str
+    ) -> str:
         """
         The id of the call that a result answers.
 
@@ -319,7 +304,7 @@ class GeminiLoader(MessageLoader):
         a result and without an id, the first one of that name; if it
         is missing, the first call of that name, or else the first.
         """
-        given = inside.optional("id")
+        given = inside.nullable("id")
         if given and self.pairing.close_call(given):
             return given
 
@@ -331,20 +316,11 @@ class GeminiLoader(MessageLoader):
 
             inside.keys["id"] = given
 
-        inside.notes["made_id"] = found or made
+        part.notes["made_id"] = found or made
         return found or made
 
 
-def _list_parts(node: CasedObject, *, noted: bool = True) -> list[CasedObject]:
-    """
-    The parts of a content; how it has none is *noted*.
-    """
-    # A request without parts is dumped so; a response without parts can't be sent.
-    if noted and "parts" not in node.raw:
-        node.notes.setdefault("without", []).append("parts")
-    elif noted and not node.raw["parts"]:
-        node.keys["parts"] = None if node.raw["parts"] is None else []
-
+def _list_parts(node: GeminiObject) -> list[GeminiObject]:
     return list(node.optional_objects("parts", "a list of parts"))
 
 

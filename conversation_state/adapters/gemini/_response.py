@@ -4,6 +4,7 @@ The metadata of a response, and its usage.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -26,22 +27,13 @@ from conversation_state.adapters._usage import (
     read_usage_block,
     usage_in,
 )
-from conversation_state.adapters.gemini._parts import CasedObject, snake_case
+from conversation_state.adapters.gemini._parts import GeminiObject, in_camel_case
 from conversation_state.messages import LogProb, ResponseMeta
 from conversation_state.usage import Usage
 
-RESPONSE = frozenset(
-    {
-        "candidates",
-        "error",
-        "modelVersion",
-        "model_version",
-        "usageMetadata",
-        "usage_metadata",
-    }
-)
-LOGPROBS = frozenset({"logprobsResult", "logprobs_result"})
-_CANDIDATE = LOGPROBS | {"content", "finishReason", "finish_reason"}
+RESPONSE = frozenset({"candidates", "error", "modelVersion", "usageMetadata"})
+LOGPROBS = "logprobsResult"
+_CANDIDATE = frozenset({"content", "finishReason", LOGPROBS})
 _NOTHING = LogProb("", 0.0)
 
 
@@ -62,32 +54,26 @@ def is_response(payload: Mapping[str, Any]) -> bool:
     Whether *payload* is a response: some have no candidates.
     """
     return "candidates" in payload or any(
-        payload.get(spelling) is not None
-        for key in ("promptFeedback", "usageMetadata")
-        for spelling in (key, snake_case(key))
+        payload.get(key) is not None for key in ("promptFeedback", "usageMetadata")
     )
 
 
-def read_response(
-    read: DocumentReader, payload: Mapping[str, Any]
-) -> list[ResponseChoice]:
-    node = CasedObject(read, payload, "$")
-    given = payload.get("candidates")
+def read_response(node: GeminiObject) -> list[ResponseChoice]:
+    read, given = node.reading, node.raw.get("candidates")
     if given is not None and not is_list(given):
         node.wrong("candidates", "a list of candidates")
         return []
 
     usage = None
-    notes = read.rest(payload, RESPONSE, "$")
-    block, where = find_usage(payload)
+    notes = read.rest(node.raw, RESPONSE, "$")
+    block, where = find_usage(node.raw)
     if block is not None:
         usage, left = read_usage(read, block, where)
         if left:
             notes["usage"] = left
 
     # Without candidates there is a message, too: a prompt that was blocked is billed.
-    model = node.optional(node.key("modelVersion"))
-    response_id = take_id(notes)
+    model, response_id = node.nullable("modelVersion"), take_text(notes, "responseId")
     prefix = response_id or "response"
     if not given:
         meta = ResponseMeta(read_block_reason(node), usage, None, model, response_id)
@@ -119,51 +105,39 @@ def read_response(
 
 
 def read_candidate(
-    candidate: CasedObject,
+    candidate: GeminiObject,
 ) -> tuple[str, tuple[LogProb, ...] | None, dict[str, Any]]:
     """
     The reason to finish, the log probabilities, and what no field of ours holds.
     """
-    reason = candidate.optional(candidate.key("finishReason"))
+    reason = candidate.nullable("finishReason")
     kept = candidate.reading.rest(candidate.raw, _CANDIDATE, candidate.path)
     return reason, _read_logprobs(candidate, kept), kept
 
 
-def take_id(notes: dict[str, Any]) -> str:
-    return take_text(notes, "responseId") or take_text(notes, "response_id")
-
-
-def read_block_reason(response: CasedObject) -> str:
+def read_block_reason(response: GeminiObject) -> str:
     """
     Why the prompt was blocked, "" if it was not.
     """
-    name = response.key("promptFeedback")
-    feedback = response.raw.get(name)
-    if not is_map(feedback):
+    if not is_map(response.raw.get("promptFeedback")):
         return ""
 
-    node = response.child(name)
-    for key in ("blockReason", "block_reason"):
-        if feedback.get(key) is not None:
-            return node.text(key)
-
-    return ""
+    return response.child("promptFeedback").nullable("blockReason")
 
 
 def _read_logprobs(
-    candidate: CasedObject, kept: dict[str, Any]
+    candidate: GeminiObject, kept: dict[str, Any]
 ) -> tuple[LogProb, ...] | None:
     """
     How likely the tokens were; the original goes into *kept* if it has more.
     """
-    key = candidate.key("logprobsResult")
-    given = candidate.raw.get(key)
+    given = candidate.raw.get(LOGPROBS)
     if given is None:
         return None
 
     read = candidate.reading
     problems = read.count
-    node = candidate.inside(key)
+    node = candidate.body(LOGPROBS)
     chosen = _get_list(node, "chosenCandidates")
     results: list[LogProb] = []
     # More of the second list than of the first one is checked, too.
@@ -176,7 +150,7 @@ def _read_logprobs(
             likeliest = [
                 _read_logprob(read, other, f"{where}.candidates[{number}]")
                 for number, other in enumerate(
-                    _get_list(CasedObject(read, top, where), "candidates")
+                    _get_list(GeminiObject(read, top, where), "candidates")
                 )
             ]
         elif top is not None:
@@ -187,21 +161,17 @@ def _read_logprobs(
             results.append(LogProb(found.token, found.logprob, None, tuple(likeliest)))
 
     if read.count == problems:
-        kept[key] = read.json(given, node.path)
+        kept[LOGPROBS] = read.json(given, node.path)
 
     return tuple(results)
 
 
-def _get_list(node: CasedObject, name: str) -> Sequence[Any]:
-    for key in dict.fromkeys((name, snake_case(name))):
-        found = node.raw.get(key)
-        if is_list(found):
-            return found
+def _get_list(node: GeminiObject, name: str) -> Sequence[Any]:
+    found = node.raw.get(name)
+    if found is not None and not is_list(found):
+        node.wrong(name, "a list or null")
 
-        if found is not None:
-            node.wrong(key, "a list or null")
-
-    return ()
+    return found if is_list(found) else ()
 
 
 def _read_logprob(read: DocumentReader, raw: Any, path: str) -> LogProb:
@@ -209,21 +179,30 @@ def _read_logprob(read: DocumentReader, raw: Any, path: str) -> LogProb:
         read.wrong(path, raw, "an object")
         return _NOTHING
 
-    node = CasedObject(read, raw, path)
+    node = GeminiObject(read, raw, path)
     # What is 0, or empty, is left out by some of Google's servers.
-    token = node.text("token") if raw.get("token") is not None else ""
-    for key in ("logProbability", "log_probability"):
-        value: Any = raw.get(key)
-        if value.__class__ is int and abs(value) < 2**63:
-            return LogProb(token, float(value))
+    value: Any = node.raw.get("logProbability")
+    if value.__class__ is int and abs(value) < 2**63:
+        value = float(value)
 
-        if isinstance(value, float) and isfinite(value):
-            return LogProb(token, value)
+    if value is not None and not (isinstance(value, float) and isfinite(value)):
+        node.wrong("logProbability", "a finite number")
+        value = None
 
-        if value is not None:
-            node.wrong(key, "a finite number")
+    return LogProb(node.nullable("token"), value or 0.0)
 
-    return LogProb(token, 0.0)
+
+_CAPITAL = re.compile("[A-Z]")
+
+
+def _snake_case(key: str) -> str:
+    """
+    *key* as the categories of `Usage.extra` are written.
+
+    >>> _snake_case("promptTokenCount")
+    'prompt_token_count'
+    """
+    return _CAPITAL.sub(lambda found: f"_{found[0].lower()}", key)
 
 
 _CANDIDATES = ("candidates_token_count", "response_token_count")
@@ -284,11 +263,11 @@ def load_usage(payload: Any) -> Usage | None:
 
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
-    for key in ("usageMetadata", "usage_metadata"):
-        if payload.get(key) is not None:
-            return payload[key], f"$.{key}"
+    block = in_camel_case(payload).get("usageMetadata")
+    if block is not None:
+        return block, "$.usageMetadata"
 
-    found = any(isinstance(key, str) and snake_case(key) in _COUNTS for key in payload)
+    found = any(isinstance(key, str) and _snake_case(key) in _COUNTS for key in payload)
     return (payload if found else None), "$"
 
 
@@ -299,7 +278,7 @@ def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> C
     for key, value in block.items():
         name = _NAMES.get(key, "")
         if not name and isinstance(key, str):
-            name = snake_case(mended(key))
+            name = _snake_case(mended(key))
 
         if name in _DETAILS:
             _add_details(read, value, f"{path}.{key}", _DETAILS[name], extra)
@@ -342,13 +321,12 @@ def _add_details(
             # What has no modality is text.
             modality = "text"
 
-        for key in ("tokenCount", "token_count"):
-            count = one.get(key)
-            if is_count(count):
-                name = f"{of}_{mended(modality).lower()}_tokens"
-                extra[name] = extra.get(name, 0) + count
-            elif count is not None:
-                read.wrong(f"{here}.{key}", count, "an integer from 0 to 2**63 - 1")
+        count = one.get("tokenCount", one.get("token_count"))
+        if is_count(count):
+            name = f"{of}_{mended(modality).lower()}_tokens"
+            extra[name] = extra.get(name, 0) + count
+        elif count is not None:
+            read.wrong(f"{here}.tokenCount", count, "an integer from 0 to 2**63 - 1")
 
 
 def _sum_counts(

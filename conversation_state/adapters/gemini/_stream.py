@@ -23,6 +23,7 @@ from conversation_state.adapters._reading import (
     DocumentReader,
     describe_failure,
     is_list,
+    take_text,
 )
 from conversation_state.adapters._streaming import (
     PieceTemplate,
@@ -37,7 +38,7 @@ from conversation_state.adapters._streaming import (
 from conversation_state.adapters.gemini._calls import StreamedCalls
 from conversation_state.adapters.gemini._parts import (
     SOURCE,
-    CasedObject,
+    GeminiObject,
     kind_of,
     read_part,
     simplify_content,
@@ -49,7 +50,6 @@ from conversation_state.adapters.gemini._response import (
     read_block_reason,
     read_candidate,
     read_usage,
-    take_id,
 )
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
@@ -123,14 +123,7 @@ _TEXTS: dict[str, type[TextPart | ReasoningPart]] = {
 _HUGE = 2**60
 # What was cited, and what was read. The items of other lists are counted by
 # others, and the last list is whole.
-_LISTS = frozenset(
-    {
-        "citationMetadata",
-        "citation_metadata",
-        "urlContextMetadata",
-        "url_context_metadata",
-    }
-)
+_LISTS = frozenset({"citationMetadata", "urlContextMetadata"})
 
 
 class _KeptNotes:
@@ -310,7 +303,7 @@ class GeminiStream:
     def read(self, event: Any, path: str) -> Iterator[AssistantMessage]:
         read = DocumentReader()
         check_event(read, event, path)
-        node = CasedObject(read, event, path)
+        node = GeminiObject(read, event, path)
         self._read_response(node)
         chunks: list[AssistantMessage] = []
         for candidate in node.optional_objects("candidates", "a list of candidates"):
@@ -330,7 +323,7 @@ class GeminiStream:
 
         self._expect_more(event)
 
-    def _read_response(self, event: CasedObject) -> None:
+    def _read_response(self, event: GeminiObject) -> None:
         block, where = find_usage(event.raw)
         # Only the first answer has the usage of all, as in a whole response.
         usual = where == "$.usageMetadata" and self._usage.takes(event.raw)
@@ -339,23 +332,24 @@ class GeminiStream:
             if left:
                 self._of_response.values["usage"] = left
 
-        self._model = event.optional(event.key("modelVersion")) or self._model
+        self._model = event.nullable("modelVersion") or self._model
         self._blocked = read_block_reason(event) or self._blocked
         self._of_response.keep(event.reading.rest(event.raw, RESPONSE, event.path))
 
-    def _read_candidate(self, candidate: CasedObject) -> list[AssistantMessage]:
+    def _read_candidate(self, candidate: GeminiObject) -> list[AssistantMessage]:
         reason, logprobs, kept = read_candidate(candidate)
         self._finish_reason = reason or self._finish_reason
-        for name in LOGPROBS & kept.keys():
+        if LOGPROBS in kept:
             # Each event has its own tokens only.
-            self._of_candidate.values.setdefault(name, []).append(kept.pop(name))
+            listed = self._of_candidate.values.setdefault(LOGPROBS, [])
+            listed.append(kept.pop(LOGPROBS))
 
         kept.pop("index", None)
         self._of_candidate.keep(kept)
         parts: list[Part] = []
         calls: list[ToolCall] = []
         if candidate.raw.get("content") is not None:
-            content = candidate.inside("content")
+            content = candidate.body("content")
             if content.raw.get("role") not in ("model", "", None):
                 content.wrong("role", "model")
 
@@ -372,7 +366,7 @@ class GeminiStream:
         return [AssistantMessage(given, tool_calls=calls, response=response)]
 
     def _read_part(
-        self, node: CasedObject, parts: list[Part], calls: list[ToolCall]
+        self, node: GeminiObject, parts: list[Part], calls: list[ToolCall]
     ) -> None:
         raw = node.raw
         kind = kind_of(raw)
@@ -390,7 +384,7 @@ class GeminiStream:
 
     def _make_id_prefix(self) -> str:
         # `load` makes up the same ids.
-        prefix = take_id(dict(self._of_response.values)) or "response"
+        prefix = take_text(dict(self._of_response.values), "responseId") or "response"
         return f"{prefix}_{self._choice}" if self._choice else prefix
 
     def _add_text(self, kind: str, text: str, parts: list[Part]) -> None:
@@ -453,7 +447,7 @@ class GeminiStream:
         # Problems of a call were reported when it came.
         calls = self._calls.end(self._make_id_prefix(), DocumentReader(), "$")
         response = dict(self._of_response.values)
-        response_id = take_id(response)
+        response_id = take_text(response, "responseId")
         notes = {
             "response": response,
             "candidate": self._of_candidate.values,
