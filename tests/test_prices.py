@@ -23,7 +23,7 @@ from conversation_state.counting import (
     Cost,
     CostLine,
     TokenBudget,
-    _registry,
+    _prices,
     cost,
     price,
 )
@@ -728,7 +728,7 @@ class TestCost:
             searches.append(name)
             return ["plain"]
 
-        monkeypatch.setattr(_registry, "get_close_matches", search)
+        monkeypatch.setattr(_prices, "get_close_matches", search)
         chat = Aggregator.new()
         for number in range(50):
             chat = chat.add_usage(Usage(1), model=f"unknown {number}")

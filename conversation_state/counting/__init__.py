@@ -7,7 +7,6 @@ and prices. What does not: selecting messages that fit (`trimming`).
 """
 
 from conversation_state.counting._budget import TokenBudget
-from conversation_state.counting._calibrated import Calibrated, calibrated
 from conversation_state.counting._cost import (
     Cost,
     CostLine,
@@ -16,9 +15,11 @@ from conversation_state.counting._cost import (
     cost,
 )
 from conversation_state.counting._estimate import (
+    Calibrated,
     TokenCounter,
     by_characters,
     by_encoding,
+    calibrated,
     count,
     count_tools,
 )

@@ -10,7 +10,7 @@ import attrs
 
 from conversation_state._persistent import final
 from conversation_state._wording import shorten_repr
-from conversation_state.counting._registry import window_of
+from conversation_state.counting._prices import window_of
 
 
 def check_tokens(name: str, value: Any) -> int:

@@ -20,8 +20,14 @@ from conversation_state._wording import (
     format_dollars,
     shorten_repr,
 )
-from conversation_state.counting._prices import EXACT, check_moment, price_of
-from conversation_state.counting._registry import REGISTRY, FoundModel, find_model
+from conversation_state.counting._prices import (
+    EXACT,
+    REGISTRY,
+    FoundModel,
+    check_moment,
+    find_model,
+    price_of,
+)
 from conversation_state.errors import UnknownModelError, UnpricedError
 from conversation_state.messages import Message
 from conversation_state.usage import Usage

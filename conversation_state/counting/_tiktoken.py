@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conversation_state.counting._estimate import EncodingCounter
-from conversation_state.counting._registry import check_model_name
+from conversation_state.counting._prices import check_model_name
 from conversation_state.errors import (
     MissingExtraError,
     MissingVocabularyError,
