@@ -390,6 +390,12 @@ JINJA2 = {
         + "{% endfor %}{% endset %}",
         {},
     ),
+    "set wide text": (
+        "{% set x %}{% for i in range(900) %}"
+        + "\U0001f600" * 50_000
+        + "{% endfor %}{% endset %}",
+        {},
+    ),
     "filtered text": (
         "{% filter upper %}{% for i in range(9999) %}"
         + "a" * 50_000

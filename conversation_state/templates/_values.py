@@ -95,6 +95,21 @@ def dotted_path(path: tuple[Any, ...]) -> str:
     return dotted(*reversed(steps))
 
 
+def find_path(values: dict[str, Any], wanted: object = None) -> tuple[Any, ...]:
+    # Where *wanted*, a list or a mapping, is in *values*; empty if it is not there.
+    stack: list[tuple[Any, tuple[Any, ...]]] = [(values, ())]
+    while stack:
+        value, path = stack.pop()
+        if value is wanted:
+            return path
+
+        if isinstance(value, (dict, list)):
+            pairs = value.items() if isinstance(value, dict) else enumerate(value)
+            stack.extend((below, (*path, key)) for key, below in pairs)
+
+    return ()
+
+
 def check_width(number: int, what: str) -> None:
     if not -MAX_WIDTH <= number <= MAX_WIDTH:
         raise Refused(f"{what} is over {MAX_WIDTH:,}, the widest there is")
