@@ -1,42 +1,63 @@
 """
 Loading: a saved state again, or the end of it, and what there is to load.
 
-Only rows that are not in memory are read: those of the state that is
-remembered, and what other states share with it, stay what they are.
+`load_at` finds the revision and `read_state` its state. Only rows that are not in
+memory are read: those of the state that is remembered, and what other states share
+with it, stay what they are. Each row is compared with its digest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile, zip_longest
 from typing import Any
 from uuid import UUID
 
+from conversation_state._canonical import load
 from conversation_state._persistent import Log
+from conversation_state._wording import format_count
 from conversation_state.aggregator import Aggregator
+from conversation_state.messages import find_erasure
 from conversation_state.store._log import (
+    DIGEST_SIZE,
     ENTRIES,
     LEDGER,
+    BlobReader,
     Kind,
+    LogRow,
+    Segment,
     Segments,
     begins_with,
+    chain_digest,
+    chain_digests,
+    content_digest,
     count_shared,
+    cut_segments,
+    insert_placeholders,
+    tombstone_digest,
+    unpack_ids,
 )
-from conversation_state.store._read_rows import (
-    iterate_revisions,
-    iterate_rows,
-    read_digest_before,
-    read_digests,
-    read_items,
-    read_segments,
+from conversation_state.store._transaction import (
+    PAGE,
+    RememberedHead,
+    Transaction,
 )
-from conversation_state.store._transaction import RememberedHead, Transaction
 from conversation_state.store._values import At, Head, Window
-from conversation_state.store.schema import Name, Origin, Revision, state_digest
+from conversation_state.store.backend import Row
+from conversation_state.store.schema import (
+    SHIFT,
+    Branch,
+    Name,
+    Origin,
+    Revision,
+    state_digest,
+)
 from conversation_state.tree import MessageTree
 
 
-def load_at(transaction: Transaction, text: str, at: At) -> RememberedHead:
+def load_at(
+    transaction: Transaction, text: str, at: At, near: Sequence[RememberedHead] = ()
+) -> RememberedHead:
     if at is None:
         return load_newest(transaction, text)
 
@@ -47,7 +68,7 @@ def load_at(transaction: Transaction, text: str, at: At) -> RememberedHead:
     if remembered is not None and remembered.revision == revision:
         return remembered
 
-    return read_state(transaction, name, revision)
+    return read_state(transaction, name, revision, near)
 
 
 def load_newest(transaction: Transaction, text: str) -> RememberedHead:
@@ -106,7 +127,15 @@ def read_state(
         raise transaction.damage_error(what)
 
     head = revision.head(name.name, origin.state_id)
-    state = _make_state(origin, entries, ledger)
+    state = Aggregator.rebuild_from_logs(
+        id=origin.state_id,
+        parent_id=None if origin.parent is None else UUID(bytes=origin.parent),
+        root_id=UUID(bytes=origin.root),
+        init_len=origin.init_len,
+        init_ledger_len=origin.init_ledger_len,
+        entries=entries,
+        ledger=ledger,
+    )
     places = segments, ledger_segments
     return RememberedHead(
         name, revision, head, state, *places, digests, origin.digest()
@@ -136,7 +165,7 @@ def read_log(
     length = segments[-1].stop if segments else 0
     # No row that is shared has changed since (`catch_up`), so its digest still holds.
     if common == length:
-        return log, read_digest_before(transaction, kind, segments, length)
+        return log, _read_digest_before(transaction, kind, segments, length)
 
     items, digests = read_items(transaction, kind, segments, common)
     log = log.extend(items)
@@ -149,94 +178,218 @@ def read_log(
     return log, digests[-1]
 
 
-def _make_state(origin: Origin, entries: Log[Any], ledger: Log[Any]) -> Aggregator:
-    parent = None if origin.parent is None else UUID(bytes=origin.parent)
-    return Aggregator.rebuild_from_logs(
-        id=UUID(bytes=origin.state),
-        parent_id=parent,
-        root_id=UUID(bytes=origin.root),
-        init_len=origin.init_len,
-        init_ledger_len=origin.init_ledger_len,
-        entries=entries,
-        ledger=ledger,
-    )
+# Rows of logs
 
 
-def load_message_tree(transaction: Transaction, text: str) -> MessageTree:
-    transaction.catch_up()
-    name = transaction.get_name(text)
-    revisions = list(iterate_revisions(transaction, name))
-    # A revision that the next one continues is part of the next one's state, so only
-    # the last state of each run is read.
-    run: list[Revision] = []
-    states: list[Aggregator] = []
-    found: dict[int, RememberedHead] = {}
-    for revision, following in zip_longest(revisions, revisions[1:]):
-        run.append(revision)
-        if following is not None and _is_continued(transaction, revision, following):
-            continue
-
-        near = [found[each] for each in (run[0].parent,) if each in found]
-        state = read_state(transaction, name, revision, near)
-        found.update(dict.fromkeys([each.number for each in run], state))
-        states.append(state.state)
-        run = []
-
-    return MessageTree.of(*states)
-
-
-def load_each(
-    transaction: Transaction, text: str, heads: Iterable[Head]
-) -> dict[int, Aggregator]:
-    transaction.catch_up()
-    name = transaction.get_name(text)
-    revisions = [transaction.get_revision(name, head) for head in heads]
-    numbered = [(each.number, each.parent, each) for each in revisions]
-    return read_states(transaction, name, numbered)
-
-
-def read_states(
-    transaction: Transaction, name: Name, revisions: Iterable[tuple[int, int, Revision]]
-) -> dict[int, Aggregator]:
+def read_segments(transaction: Transaction, branch: int, length: int) -> Segments:
     """
-    The states of *revisions* by their numbers. Each comes after its own number and that
-    of the one it grew from, which may be numbers of moments. The newest ones come
-    first: what most others are is a beginning of what was read by then, and is shared.
+    Where a log stands that ends in a branch. A row is read for each segment.
+
+    Raises:
+        StoreError:
+            If a branch is missing.
     """
-    states: dict[int, Aggregator] = {}
-    children: dict[int, RememberedHead] = {}
-    last: RememberedHead | None = None
-    for number, parent, revision in revisions:
-        near = [each for each in (children.get(number), last) if each is not None]
-        last = children[parent] = read_state(transaction, name, revision, near)
-        states[number] = last.state
+    found = []
+    # Numbers grow, so a parent is less than its branch: this ends on any file.
+    while branch:
+        row = transaction.tables.get("branches", branch)
+        _, parent, start = (0, -1, -1) if row is None else Branch._make(row)
+        if not 0 <= parent < branch or not 0 <= start < length:
+            raise transaction.damage_error(
+                f"branch {branch} is missing or leads nowhere"
+            )
 
-    return states
+        found.append(Segment(branch, start, length))
+        branch, length = parent, start
+
+    if length:
+        raise transaction.damage_error(f"{format_count(length, 'row')} in no branch")
+
+    found.reverse()
+    return tuple(found)
 
 
-def _is_continued(
-    transaction: Transaction, revision: Revision, following: Revision
-) -> bool:
+def _read_digest_before(
+    transaction: Transaction, kind: Kind, segments: Segments, length: int
+) -> bytes:
+    there = cut_segments(segments, length)
+    branch = there[-1].branch if there else 0
+    digest = transaction.find_digest(kind, branch, length)
+    if digest is None:
+        what = f"the {kind.table} before {length} are missing"
+        raise transaction.damage_error(what)
+
+    return digest
+
+
+def read_digests(
+    transaction: Transaction,
+    revision: Revision,
+    origin: Origin,
+    *,
+    entries_digest: bytes | None = None,
+) -> tuple[bytes, bytes]:
     """
-    Whether the next revision begins with all entries of this one, and with its whole
-    ledger. That it grew from it is not enough: a moment of a timeline may be shorter
-    than the one it was committed on, or another conversation.
+    The digests of both logs of a saved state; that of its messages is not read if
+    it is given.
+
+    Raises:
+        StoreError:
+            If their newest rows are missing, or are of another state.
     """
-    if following.parent != revision.number or (
-        revision.ledger_length
-        and (
-            following.ledger_branch != revision.ledger_branch
-            or following.ledger_length < revision.ledger_length
-        )
-    ):
-        return False
+    entries, ledger = revision.log_ends
+    entries_digest = entries_digest or transaction.find_digest(*entries)
+    ledger_digest = transaction.find_digest(*ledger)
+    if entries_digest is None or ledger_digest is None:
+        what = f"the newest rows of revision {revision.number} are gone"
+        raise transaction.damage_error(what)
 
-    if following.branch == revision.branch or following.length < revision.length:
-        return following.length >= revision.length
+    if state_digest(entries_digest, ledger_digest, origin.digest()) != revision.digest:
+        what = f"revision {revision.number} is not what was saved"
+        raise transaction.damage_error(what)
 
-    branch, length = following.branch, following.length
-    segments = read_segments(transaction, branch, length)
-    return begins_with(segments, revision.branch, revision.length)
+    return entries_digest, ledger_digest
+
+
+# Entries
+
+
+def make_blob_reader(transaction: Transaction) -> BlobReader:
+    def read_blob(digest: bytes) -> bytes:
+        row = transaction.tables.get("blobs", digest, ("data",))
+        if row is None:
+            what = f"the large content {digest.hex()} is missing"
+            raise transaction.damage_error(what)
+
+        data: bytes = row[0]
+        return data
+
+    return BlobReader(read_blob)
+
+
+def read_items(
+    transaction: Transaction, kind: Kind, segments: Segments, start: int
+) -> tuple[list[Any], list[bytes]]:
+    """
+    The entries of a log from position *start* on, and the digests at each.
+
+    Raises:
+        StoreError:
+            If one is missing, or is not what was saved; says which.
+    """
+    items: list[Any] = []
+    digests: list[bytes] = []
+    before = _read_digest_before(transaction, kind, segments, start)
+    blobs = make_blob_reader(transaction)
+    for page in _iterate_pages(transaction, kind, segments, start):
+        # Column by column: to make a `LogRow` of each takes longer than all that is
+        # done with it.
+        packed_ids, bodies, contents, page_digests = zip(*page, strict=True)
+        ids = unpack_ids(packed_ids)
+        raw, read = decode_rows(kind, ids, bodies, blobs)
+        if list in map(type, raw) or contents.count(None) < len(raw):
+            rows = map(LogRow, ids, bodies, contents, page_digests)
+            after = [*_compute_digests(kind, rows, read, before, blobs)]
+        else:
+            after = chain_digests(before, ids, bodies)
+
+        # A page is compared as a whole, which takes no step for each row.
+        if (*after,) != page_digests:
+            compared = zip_longest(ids, after, page_digests)
+            id = next(id for id, computed, there in compared if computed != there)
+            name = id.decode(errors="replace")
+            what = f"the entry {name!r} of {kind.table} is not what was saved"
+            raise transaction.damage_error(what)
+
+        items += read
+        digests += page_digests
+        before = digests[-1]
+
+    return items, digests
+
+
+def _iterate_pages(
+    transaction: Transaction, kind: Kind, segments: Segments, start: int
+) -> Iterator[list[Row]]:
+    tx = transaction.tables
+    for branch, first, stop in segments:
+        place = branch << SHIFT | max(first, start)
+        end = branch << SHIFT | stop
+        while place < end:
+            high = min(end, place + PAGE)
+            rows = tx.scan(kind.table, place, high, columns=LogRow._fields)
+            if len(rows) < high - place:
+                # One scan for the whole range: a damaged length may be any number.
+                found = tx.scan(kind.table, place, high, columns=("place",))
+                missing = set(range(place, high)).difference(*zip(*found, strict=True))
+                gap = min(missing) & ((1 << SHIFT) - 1)
+                what = f"the {kind.table} from {gap} on are missing"
+                raise transaction.damage_error(what)
+
+            yield rows
+            place = high
+
+
+def decode_rows(
+    kind: Kind, ids: list[bytes], bodies: Sequence[bytes], blobs: BlobReader
+) -> tuple[list[Any], list[Any]]:
+    """
+    The JSON values of the bodies of rows, and their entries.
+    """
+    # Parsing all bodies as one text takes half the time.
+    raw: list[Any] = load(b"[%b]" % b",".join(bodies))
+    names = list(map(bytes.decode, ids))
+    if list not in map(type, raw):
+        return raw, kind.read(names, raw)
+
+    items = kind.read(names, [insert_placeholders(each) for each in raw])
+    return raw, [
+        item._replace(message=blobs.restore_message(item.message, each[1]))
+        if each.__class__ is list
+        else item
+        for item, each in zip(items, raw, strict=True)
+    ]
+
+
+def _compute_digests(
+    kind: Kind,
+    rows: Iterator[LogRow],
+    items: list[Any],
+    before: bytes,
+    blobs: BlobReader,
+) -> Iterator[bytes]:
+    """
+    The digests at each row as they should be, if some of the rows refer to
+    large content or were erased; only those up to the first that is damaged.
+    """
+    for row, item in zip(rows, items, strict=True):
+        content, what = check_content(kind, row, item, blobs)
+        if what:
+            return
+
+        before = chain_digest(before, content)
+        yield before
+
+
+def check_content(
+    kind: Kind, row: LogRow, item: Any, blobs: BlobReader
+) -> tuple[bytes, str]:
+    """
+    The digest of a row's content, or of what it was before it was erased, and what is
+    wrong with it: "" if nothing is.
+    """
+    if row.content is None:
+        return content_digest(row.id, blobs.restore_body(row.body)), ""
+
+    content = row.content[:DIGEST_SIZE]
+    erasure = None if kind is LEDGER else find_erasure(item.message)
+    if erasure is None or erasure.content != content:
+        return b"", "is marked as erased, and no tombstone of what was there"
+
+    if row.content != content + tombstone_digest(row.id, row.body):
+        return b"", "is a tombstone, and not the one that was put there"
+
+    return content, ""
 
 
 def load_window(transaction: Transaction, text: str, at: At, last: int) -> Window:
@@ -271,11 +424,76 @@ def latest(transaction: Transaction, text: str, at: At) -> Head:
 
 
 def list_names(transaction: Transaction, prefix: str) -> list[str]:
-    names = []
-    for (name,) in iterate_rows(transaction.tables, "names", ("name",), low=prefix):
-        if not name.startswith(prefix):
-            break
+    rows = transaction.iterate_rows("names", ("name",), low=prefix)
+    return [name for (name,) in takewhile(lambda row: row[0].startswith(prefix), rows)]
 
-        names.append(name)
 
-    return names
+# Several states
+
+
+def load_message_tree(transaction: Transaction, text: str) -> MessageTree:
+    transaction.catch_up()
+    name = transaction.get_name(text)
+    revisions = list(transaction.iterate_revisions(name))
+    # A revision that the next one continues is part of the next one's state, so only
+    # the last state of each run is read.
+    run: list[Revision] = []
+    states: list[Aggregator] = []
+    found: dict[int, RememberedHead] = {}
+    for revision, following in zip_longest(revisions, revisions[1:]):
+        run.append(revision)
+        if following is not None and _is_continued(transaction, revision, following):
+            continue
+
+        near = [found[each] for each in (run[0].parent,) if each in found]
+        state = read_state(transaction, name, revision, near)
+        found.update(dict.fromkeys([each.number for each in run], state))
+        states.append(state.state)
+        run = []
+
+    return MessageTree.of(*states)
+
+
+def read_states(
+    transaction: Transaction, name: Name, revisions: Iterable[tuple[int, int, Revision]]
+) -> dict[int, RememberedHead]:
+    """
+    The states of *revisions* by their numbers. Each comes after its own number and that
+    of the one it grew from, which may be numbers of moments. The newest ones come
+    first: what most others are is a beginning of what was read by then, and is shared.
+    """
+    found: dict[int, RememberedHead] = {}
+    children: dict[int, RememberedHead] = {}
+    last: RememberedHead | None = None
+    for number, parent, revision in revisions:
+        near = [each for each in (children.get(number), last) if each is not None]
+        last = found[number] = children[parent] = read_state(
+            transaction, name, revision, near
+        )
+
+    return found
+
+
+def _is_continued(
+    transaction: Transaction, revision: Revision, following: Revision
+) -> bool:
+    """
+    Whether the next revision begins with all entries of this one, and with its whole
+    ledger. That it grew from it is not enough: a moment of a timeline may be shorter
+    than the one it was committed on, or another conversation.
+    """
+    if following.parent != revision.number or (
+        revision.ledger_length
+        and (
+            following.ledger_branch != revision.ledger_branch
+            or following.ledger_length < revision.ledger_length
+        )
+    ):
+        return False
+
+    if following.branch == revision.branch or following.length < revision.length:
+        return following.length >= revision.length
+
+    branch, length = following.branch, following.length
+    segments = read_segments(transaction, branch, length)
+    return begins_with(segments, revision.branch, revision.length)

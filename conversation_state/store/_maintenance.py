@@ -19,20 +19,20 @@ from conversation_state._persistent import check_text
 from conversation_state.codec import decode_messages, encode_message
 from conversation_state.errors import NotSavedError, StoreError
 from conversation_state.messages import Erasure, find_erasure, make_tombstone
+from conversation_state.store._load import make_blob_reader
 from conversation_state.store._log import (
     ENTRIES,
     LEDGER,
     LogRow,
     content_digest,
+    pack_id,
     tombstone_digest,
+    unpack_id,
 )
-from conversation_state.store._packing import pack_id, time_of, unpack_id
-from conversation_state.store._read_rows import iterate_rows, make_blob_reader
 from conversation_state.store._transaction import Core, Transaction
-from conversation_state.store._values import Collected, Receipt
-from conversation_state.store._write_rows import find_last_change, note_change
-from conversation_state.store.backend import ConflictError, Reading, Writing
-from conversation_state.store.schema import SHIFT, Branch, Change, Use
+from conversation_state.store._values import Collected, Receipt, now, time_of
+from conversation_state.store.backend import ConflictError
+from conversation_state.store.schema import SHIFT, Branch, Change, Use, make_sealed
 
 _BLOB_SIZE = 32
 
@@ -40,15 +40,15 @@ Ranges = list[tuple[Any, Any]]
 
 
 def collect_garbage(core: Core, *, vacuum: bool) -> Collected:
-    def collect() -> Collected:
+    # Called again after a conflict, to find the rows again: `Core.write` would try to
+    # remove the same ones.
+    def collect(_attempt: int) -> Collected:
         # In a transaction that blocks no writer.
         with core.read() as transaction:
             found = _find_garbage(transaction)
 
         collected = Collected(0, 0, 0, 0, 0, 0)
         if found.sizes or found.origins or found.blobs:
-            # Not `Core.write`, which would try to remove the same rows again: after a
-            # conflict they have to be found again.
             with Transaction(core, core.backend.writing()) as transaction:
                 collected = _remove_garbage(transaction, found)
 
@@ -102,11 +102,10 @@ class _Garbage(NamedTuple):
 
 
 def _find_garbage(transaction: Transaction) -> _Garbage:
-    tx = transaction.tables
     newest: dict[int, int] = {}
     ends: dict[int, int] = {}
     origins = set()
-    for row in iterate_rows(tx, "revisions"):
+    for row in transaction.iterate_rows("revisions"):
         # What a damaged row needs would be taken for garbage.
         revision = transaction.check_revision(row)
         newest[revision.revision >> SHIFT] = revision.revision
@@ -114,42 +113,50 @@ def _find_garbage(transaction: Transaction) -> _Garbage:
         for _, branch, length in revision.log_ends:
             ends[branch] = max(ends.get(branch, 0), length)
 
-    for branch, length in _scan_held(tx):
+    for branch, length in _scan_held(transaction):
         ends[branch] = max(ends.get(branch, 0), length)
 
     branches = {
         branch: (parent, start)
-        for branch, parent, start in iterate_rows(tx, "branches", Branch._fields)
+        for branch, parent, start in transaction.iterate_rows(
+            "branches", Branch._fields
+        )
     }
     reach: dict[int, int] = {}
     for branch, length in ends.items():
         _mark_needed(transaction, branches, reach, branch, length)
 
     used = set()
-    for place, digests in iterate_rows(tx, "uses", Use._fields):
+    for place, digests in transaction.iterate_rows("uses", Use._fields):
         if place & ((1 << SHIFT) - 1) < reach.get(place >> SHIFT, 0):
             used.update(_split_digests(digests))
 
-    blobs = [digest for (digest,) in iterate_rows(tx, "blobs", ("digest",))]
+    blobs = [digest for (digest,) in transaction.iterate_rows("blobs", ("digest",))]
     return _Garbage(
-        find_last_change(tx),
+        _find_last_change(transaction),
         newest,
         branches,
         reach,
         {
-            branch: _sum_sizes(tx, branch, reach)
-            for branch in _list_partly_needed(tx, branches, reach)
+            branch: _sum_sizes(transaction, branch, reach)
+            for branch in _list_partly_needed(transaction, branches, reach)
         },
-        [n for (n,) in iterate_rows(tx, "origins", ("origin",)) if n not in origins],
+        [
+            n
+            for (n,) in transaction.iterate_rows("origins", ("origin",))
+            if n not in origins
+        ],
         [digest for digest in blobs if digest not in used],
     )
 
 
-def _scan_held(tx: Reading) -> Iterator[tuple[int, int]]:
+def _scan_held(transaction: Transaction) -> Iterator[tuple[int, int]]:
     """
     The branches that records need, and how far.
     """
-    for _, branch, length in iterate_rows(tx, "records", ("key", "branch", "length")):
+    for _, branch, length in transaction.iterate_rows(
+        "records", ("key", "branch", "length")
+    ):
         if branch:
             yield branch, length
 
@@ -183,47 +190,47 @@ def _get_unneeded_range(branch: int, reach: Mapping[int, int]) -> tuple[int, int
 
 
 def _list_partly_needed(
-    tx: Reading, branches: Iterable[int], reach: Mapping[int, int]
+    transaction: Transaction, branches: Iterable[int], reach: Mapping[int, int]
 ) -> list[int]:
     found = {branch for branch in branches if branch not in reach}
     needed = [branch for branch in branches if branch in reach]
     ranges = [_get_unneeded_range(branch, reach) for branch in needed]
+    scan_each = transaction.tables.scan_each
     for kind in (ENTRIES, LEDGER):
-        rows = tx.scan_each(kind.table, ranges, columns=("place",), limit=1)
+        rows = scan_each(kind.table, ranges, columns=("place",), limit=1)
         found |= {branch for branch, row in zip(needed, rows, strict=True) if row}
 
     return sorted(found)
 
 
-def _sum_sizes(tx: Reading, branch: int, reach: Mapping[int, int]) -> int:
+def _sum_sizes(transaction: Transaction, branch: int, reach: Mapping[int, int]) -> int:
     low, high = _get_unneeded_range(branch, reach)
+    columns = "place", "body"
     return sum(
         len(body)
         for kind in (ENTRIES, LEDGER)
-        for _, body in iterate_rows(
-            tx, kind.table, ("place", "body"), low=low, high=high
-        )
+        for _, body in transaction.iterate_rows(kind.table, columns, low=low, high=high)
     )
 
 
 def _remove_garbage(transaction: Transaction, found: _Garbage) -> Collected:
     tx = transaction.tables
-    if find_last_change(tx) != found.change:
+    if _find_last_change(transaction) != found.change:
         # Rows were collected or erased since they were found.
         raise ConflictError("changes", found.change)
 
     reach, origins = dict(found.reach), {*found.origins}
-    ranges: Ranges = []
-    for _, number in iterate_rows(tx, "names", ("name", "number")):
+    later: Ranges = []
+    for _, number in transaction.iterate_rows("names", ("name", "number")):
         # What was saved since is not garbage.
         newest = found.newest.get(number)
         low = number << SHIFT if newest is None else newest + 1
-        ranges.append((low, (number + 1) << SHIFT))
+        later.append((low, (number + 1) << SHIFT))
 
     # All records are scanned again, because a new one may hold messages of a deleted
     # name.
-    ends = list(_scan_held(tx))
-    for rows in tx.scan_each("revisions", ranges):
+    ends = list(_scan_held(transaction))
+    for rows in tx.scan_each("revisions", later):
         for revision in map(transaction.check_revision, rows):
             origins.discard(revision.origin)
             ends += [(branch, length) for _, branch, length in revision.log_ends]
@@ -234,15 +241,15 @@ def _remove_garbage(transaction: Transaction, found: _Garbage) -> Collected:
     size = 0
     for branch, weight in found.sizes.items():
         is_same = reach.get(branch) == found.reach.get(branch)
-        size += weight if is_same else _sum_sizes(tx, branch, reach)
+        size += weight if is_same else _sum_sizes(transaction, branch, reach)
 
     gone = [branch for branch in found.sizes if branch not in reach]
     # This comes first, because it reads the rows that are removed below: a branch is
     # found by the digest of its first row.
     first = [branch << SHIFT | found.branches[branch][1] for branch in gone]
     for kind in (ENTRIES, LEDGER):
-        ranges = [(place, place + 1) for place in first]
-        there = tx.scan_each(kind.table, ranges, columns=("digest",))
+        places = [(place, place + 1) for place in first]
+        there = tx.scan_each(kind.table, places, columns=("digest",))
         digests = [digest for rows in there for (digest,) in rows]
         tx.remove_each("starts", _make_single_ranges(digests))
 
@@ -254,10 +261,10 @@ def _remove_garbage(transaction: Transaction, found: _Garbage) -> Collected:
     removed_origins = tx.remove_each(
         "origins", [(number, number + 1) for number in origins]
     )
-    blobs, blob_size = _drop_blobs(tx, found.blobs)
+    blobs, blob_size = _drop_blobs(transaction, found.blobs)
     if entries or ledger_entries:
         # Other rows may take their places now.
-        note_change(tx, b"", b"", "collected")
+        _note_change(transaction, b"", b"", "collected")
 
     return Collected(
         entries, ledger_entries, len(gone), removed_origins, blobs, size + blob_size
@@ -274,7 +281,7 @@ def _split_digests(digests: bytes) -> list[bytes]:
     return [digests[i : i + _BLOB_SIZE] for i in range(0, len(digests), _BLOB_SIZE)]
 
 
-def _drop_blobs(tx: Writing, digests: Iterable[bytes]) -> tuple[int, int]:
+def _drop_blobs(transaction: Transaction, digests: Iterable[bytes]) -> tuple[int, int]:
     """
     Remove those of *digests* that nothing refers to: how many, and their bytes.
     """
@@ -282,9 +289,10 @@ def _drop_blobs(tx: Writing, digests: Iterable[bytes]) -> tuple[int, int]:
     if left:
         # All rows of "uses" are read: other messages may show the same content, and a
         # save may have come since the digests were collected.
-        for _, used in iterate_rows(tx, "uses", Use._fields):
+        for _, used in transaction.iterate_rows("uses", Use._fields):
             left.difference_update(_split_digests(used))
 
+    tx = transaction.tables
     ranges = _make_single_ranges(sorted(left))
     there = tx.scan_each("blobs", ranges, columns=("size",))
     return tx.remove_each("blobs", ranges), sum([rows[0][0] for rows in there if rows])
@@ -311,13 +319,13 @@ def erase(core: Core, entry_id: str, reason: str) -> Receipt:
         if not before:
             # An entry that came in as a tombstone has its own reason.
             content, why = (new or [erasure for erasure, _ in found])[0]
-            before = [note_change(tx, id, content, why)]
+            before = [_note_change(transaction, id, content, why)]
 
         row = tx.get("changes", before[0])
         if row is None:
             raise StoreError(transaction.url, "the erasure just written is not there")
 
-        blobs, _ = _drop_blobs(tx, blob_digests)
+        blobs, _ = _drop_blobs(transaction, blob_digests)
         return Change._make(row), len(new), blobs
 
     change, erased, blobs = core.write(replace)
@@ -368,3 +376,23 @@ def _erase_at(
         tx.remove("uses", place, place + 1)
 
     return Erasure(content, reason), True
+
+
+def _find_last_change(transaction: Transaction) -> int:
+    scan = transaction.tables.scan
+    last = scan("changes", None, None, columns=("number",), limit=1, backwards=True)
+    return last[0][0] if last else 0
+
+
+def _note_change(
+    transaction: Transaction, entry: bytes, content: bytes, reason: str
+) -> int:
+    """
+    Note for all stores that existing rows changed; the number of the change.
+    """
+    # The numbers have no gaps, because the fast path of a save asks for the next number
+    # only.
+    number = _find_last_change(transaction) + 1
+    row = make_sealed(Change, number, entry, content, reason, now())
+    transaction.tables.add("changes", [row])
+    return number

@@ -16,7 +16,6 @@ from conversation_state._waiting import async_twin
 from conversation_state._wording import describe_value
 from conversation_state.aggregator import Aggregator
 from conversation_state.store import _load
-from conversation_state.store._packing import unpack_notes
 from conversation_state.store._timelines import load_timeline
 from conversation_state.store._transaction import Core, Transaction
 from conversation_state.store._values import (
@@ -28,10 +27,16 @@ from conversation_state.store._values import (
     check_at,
     check_count,
     check_name,
+    unpack_notes,
 )
 from conversation_state.store._verify import verify
 from conversation_state.store.backend import Backend, Row
-from conversation_state.store.schema import SHIFT, Name, Revision
+from conversation_state.store.schema import (
+    SHIFT,
+    Name,
+    Revision,
+    key_range,
+)
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
 
@@ -161,7 +166,11 @@ class ReadingVerbs:
     def _load_each(self, name: str, heads: Iterable[Head]) -> dict[int, Aggregator]:
         # For pages: the states of revisions, the newest first, by their numbers.
         with self._core.read() as transaction:
-            return _load.load_each(transaction, name, heads)
+            there = transaction.get_name(name)
+            revisions = [transaction.get_revision(there, head) for head in heads]
+            numbered = [(each.number, each.parent, each) for each in revisions]
+            found = _load.read_states(transaction, there, numbered)
+            return {number: each.state for number, each in found.items()}
 
     def load_timeline(self, name: str) -> Timeline[Aggregator]:
         """
@@ -306,7 +315,7 @@ class ReadingVerbs:
 
         with self._core.read() as transaction:
             number = transaction.get_name(name).number
-            low, high = number << SHIFT, (number + 1) << SHIFT
+            low, high = key_range(number)
             if before is not None:
                 high = min(high, low + before)
 

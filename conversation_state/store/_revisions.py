@@ -11,12 +11,10 @@ from conversation_state._identity import new_uuid_number
 from conversation_state._persistent import JsonMap, freeze_map
 from conversation_state._waiting import async_twin
 from conversation_state.errors import StaleHeadError
-from conversation_state.store._load import load_at, load_newest
-from conversation_state.store._packing import label_key, now, pack_notes, unpack_notes
-from conversation_state.store._read_rows import read_digests
+from conversation_state.store._load import load_at, load_newest, read_digests
 from conversation_state.store._reading import ReadingVerbs
-from conversation_state.store._save import save
-from conversation_state.store._transaction import DamageReporter, Transaction
+from conversation_state.store._save import save_within
+from conversation_state.store._transaction import Transaction
 from conversation_state.store._values import (
     NO_EXTRAS,
     At,
@@ -28,6 +26,10 @@ from conversation_state.store._values import (
     check_not_mirrored,
     check_notes,
     is_expected,
+    label_key,
+    now,
+    pack_notes,
+    unpack_notes,
 )
 from conversation_state.store._write_rows import (
     add_label,
@@ -35,12 +37,12 @@ from conversation_state.store._write_rows import (
     drop_label,
     set_columns,
 )
-from conversation_state.store.backend import ConflictError
 from conversation_state.store.schema import (
     SHIFT,
     Name,
     Origin,
     Revision,
+    key_range,
     make_sealed,
     state_digest,
 )
@@ -160,11 +162,11 @@ class RevisionVerbs(ReadingVerbs):
         check_expecting(name, expecting)
 
         def annotate_expected(transaction: Transaction) -> JsonMap:
-            with DamageReporter(transaction):
-                _check_newest(transaction, name, expecting)
-                row = _find_annotated(transaction, name, at)
-                before = unpack_notes(row.notes)
-
+            _check_newest(transaction, name, expecting)
+            row = _find_annotated(transaction, name, at)
+            before = unpack_notes(row.notes)
+            # From here on errors are of what the caller gave.
+            transaction.reports_damage = False
             left = {key: value for key, value in before.items() if key not in changes}
             merged = check_notes({**left, **changes})
             packed = pack_notes(merged)
@@ -180,7 +182,7 @@ class RevisionVerbs(ReadingVerbs):
 
             return merged
 
-        return self._core.write(annotate_expected, reports_damage=False)
+        return self._core.write(annotate_expected)
 
     aannotate = async_twin(annotate)
 
@@ -238,33 +240,20 @@ class RevisionVerbs(ReadingVerbs):
 
         check_at(check_name(name), to)
         check_expecting(name, expecting)
-        core = self._core
 
-        def go_back() -> Head:
-            with core.read() as transaction:
-                newest = load_newest(transaction, name)
-
+        def go_back(transaction: Transaction) -> Head:
+            newest = load_newest(transaction, name)
             if not is_expected(newest.head, expecting):
-                raise StaleHeadError(core.url, name, expecting, newest.head)
+                raise StaleHeadError(self.url, name, expecting, newest.head)
 
-            # Another transaction: the first one's state is remembered at its end, and
-            # what both states share is not read again.
-            with core.read() as transaction:
-                earlier = load_at(transaction, name, to)
-
+            earlier = load_at(transaction, name, to, [newest])
             # Not `Aggregator.rollback` to that state: a name may have had another
             # conversation meanwhile, whose cost stays in the ledger, too.
             state = earlier.state.join(newest.state.rollback(0))
-            try:
-                extras = Extras(parent=earlier.head.revision)
-                return save(core, name, state, newest.head, extras)
-            except StaleHeadError as error:
-                if expecting is not None:
-                    raise
+            extras = Extras(parent=earlier.head.revision)
+            return save_within(transaction, name, state, newest.head, extras)
 
-                raise ConflictError from error
-
-        return core.retry(go_back, name=name)
+        return self._core.write(go_back, name=name)
 
     arollback = async_twin(rollback)
 
@@ -358,10 +347,8 @@ def _check_newest(
     the expected one.
     """
     if expecting is not None:
-        name = transaction.get_name(text)
-        head = transaction.make_head(name, transaction.get_revision(name, None))
-        if not is_expected(head, expecting):
-            raise StaleHeadError(transaction.url, text, expecting, head, advice)
+        transaction.get_name(text)
+        transaction.find_head(text, expecting, advice)
 
 
 def _find_annotated(transaction: Transaction, text: str, at: At) -> Name | Revision:
@@ -397,7 +384,7 @@ def fork_name(transaction: Transaction, text: str, new: str, at: At) -> Head:
         old.length,
         old.ledger_branch,
         old.ledger_length,
-        add_origin(tx, origin),
+        add_origin(transaction, origin),
         now(),
         state_digest(*digests, origin.digest()),
         *NO_EXTRAS.columns(),
@@ -419,8 +406,8 @@ def delete_name(transaction: Transaction, text: str) -> None:
     # Rows of logs and origins stay: other names may need them, and `collect_garbage`
     # finds those that none does.
     tx.remove("names", text, f"{text}\x01")
-    tx.remove("revisions", number << SHIFT, (number + 1) << SHIFT)
+    tx.remove("revisions", *key_range(number))
     tx.remove("labels", label_key(number, ""), label_key(number + 1, ""))
     tx.remove("timelines", number, number + 1)
-    tx.remove("moments", number << SHIFT, (number + 1) << SHIFT)
+    tx.remove("moments", *key_range(number))
     transaction.forget(text)

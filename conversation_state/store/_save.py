@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
+from conversation_state.store._load import read_segments
 from conversation_state.store._log import (
     ENTRIES,
     LEDGER,
@@ -25,11 +26,9 @@ from conversation_state.store._log import (
     extend_segments,
     take_newest,
 )
-from conversation_state.store._packing import now
-from conversation_state.store._read_rows import PAGE, find_digest, read_segments
 from conversation_state.store._transaction import (
+    PAGE,
     Core,
-    DamageReporter,
     RememberedHead,
     Transaction,
 )
@@ -41,6 +40,7 @@ from conversation_state.store._values import (
     check_notes,
     check_state,
     is_expected,
+    now,
 )
 from conversation_state.store._write_rows import (
     LogDigests,
@@ -52,7 +52,7 @@ from conversation_state.store._write_rows import (
     set_columns,
     write_log,
 )
-from conversation_state.store.backend import ConflictError, Reading
+from conversation_state.store.backend import ConflictError
 from conversation_state.store.schema import (
     SHIFT,
     Name,
@@ -101,33 +101,19 @@ def save(
                 return new.head.head
 
         # Another save was probably first: look without blocking writers.
-        _check_head(core, name, expecting)
+        if expecting is not None:
+            with core.read() as transaction:
+                transaction.find_head(name, expecting)
 
     # Outside of the transaction, so that no other writer waits for it.
     if _find_nearest(core.recall_all(changes), state) is None:
         ENTRIES.digest(state.entries)
         LEDGER.digest(state.ledger)
 
-    def save_and_check(transaction: Transaction) -> Head:
-        with DamageReporter(transaction):
-            head = _save_checked(transaction, name, state, expecting, extras)
-
-        if extras.notes:
-            # Together with the notes that were there they may exceed the limit, which
-            # is an error of the caller and not damage.
-            check_notes(head.notes)
-
-        return head
-
-    return core.write(save_and_check, name=name, reports_damage=False)
-
-
-def _check_head(core: Core, name: str, expecting: Head | int | None) -> None:
-    if expecting is not None:
-        with core.read() as transaction:
-            head = transaction.find_head(name)[-1]
-            if not is_expected(head, expecting):
-                raise StaleHeadError(core.url, name, expecting, head)
+    return core.write(
+        lambda transaction: _save_checked(transaction, name, state, expecting, extras),
+        name=name,
+    )
 
 
 def save_all(
@@ -151,7 +137,7 @@ def save_all(
             for name in sorted(states)
         }
 
-    heads = core.write(save_each, reports_damage=False) if states else {}
+    heads = core.write(save_each) if states else {}
     return {name: heads[name] for name in states}
 
 
@@ -162,18 +148,16 @@ def save_within(
     expecting: Head | int | None,
     extras: Extras = NO_EXTRAS,
 ) -> Head:
-    with DamageReporter(transaction):
-        # Not caught up before: `_write_append` is a conflict where rows changed
-        # meanwhile.
-        old = transaction.recall(name)
-        if old is not None and is_expected(old.head, expecting):
-            new = _make_append(transaction.core, old, state, extras)
-            if new is not None:
-                _write_append(transaction, old, new, extras.label)
-                transaction.remember(new.head)
-                return new.head.head
+    # Not caught up before: `_write_append` is a conflict where rows changed meanwhile.
+    old = transaction.recall(name)
+    if old is not None and is_expected(old.head, expecting):
+        new = _make_append(transaction.core, old, state, extras)
+        if new is not None:
+            _write_append(transaction, old, new, extras.label)
+            transaction.remember(new.head)
+            return new.head.head
 
-        return _save_checked(transaction, name, state, expecting, extras)
+    return _save_checked(transaction, name, state, expecting, extras)
 
 
 # A head that continues another
@@ -276,7 +260,7 @@ def _write_append(
     # If another name has continued the same branch since, these places are taken: the
     # insert is a `ConflictError`, and the slow path begins a branch.
     for added in new.added:
-        add_rows(tx, *added)
+        add_rows(transaction, *added)
 
     if label:
         point_label(transaction, label, revision.revision)
@@ -298,13 +282,10 @@ def _save_checked(
         what = "nothing was saved: the note of an erasure is damaged or missing"
         raise transaction.damage_error(what)
 
-    name, old, head = transaction.find_head(text)
-    if not is_expected(head, expecting):
-        raise StaleHeadError(core.url, text, expecting, head)
-
+    name, old, head = transaction.find_head(text, expecting)
     nearest = _find_nearest(core.recall_all(transaction.changes), state)
-    entries, entries_from = _find_common_start(tx, ENTRIES, state, nearest)
-    ledger, ledger_from = _find_common_start(tx, LEDGER, state, nearest)
+    entries, entries_from = _find_common_start(transaction, ENTRIES, state, nearest)
+    ledger, ledger_from = _find_common_start(transaction, LEDGER, state, nearest)
     origin = Origin.of(state)
     digests = entries.at(len(state.entries)), ledger.at(len(state.ledger))
     digest = state_digest(*digests, origin.digest())
@@ -312,7 +293,7 @@ def _save_checked(
         if digest == old.digest:
             return _add_extras(transaction, name, old, head, extras)
 
-        if expecting is None and not _holds_all(tx, old, (entries, ledger)):
+        if expecting is None and not _holds_all(transaction, old, (entries, ledger)):
             root = transaction.get_origin(old.origin).root
             advice = () if root == origin.root else (_OTHER_ROOT,)
             raise StaleHeadError(core.url, text, None, head, *advice)
@@ -323,14 +304,14 @@ def _save_checked(
         name = make_sealed(Name, text, tx.new_number(), b"")
         tx.add("names", [name])
 
-    segments = write_log(tx, entries, entries_from, erased=core.erased)
-    ledger_segments = write_log(tx, ledger, ledger_from, erased=core.erased)
-    number = add_origin(tx, origin)
+    segments = write_log(transaction, entries, entries_from)
+    ledger_segments = write_log(transaction, ledger, ledger_from)
+    number = add_origin(transaction, origin)
     parent = extras.parent
     revision = make_sealed(
         Revision,
         (old.revision if old else name.number << SHIFT) + 1,
-        parent if parent >= 0 else _find_parent(tx, old, segments, number),
+        parent if parent >= 0 else _find_parent(transaction, old, segments, number),
         segments[-1].branch if segments else 0,
         len(state.entries),
         ledger_segments[-1].branch if ledger_segments else 0,
@@ -368,6 +349,11 @@ def _add_extras(
     if changed:
         old = set_columns(transaction.tables, old, **changed)
         head = transaction.make_head(name, old)
+        # Together with the notes that were there they may exceed the limit, which is
+        # an error of the caller and no damage.
+        transaction.reports_damage = False
+        check_notes(head.notes)
+        transaction.reports_damage = True
 
     return add_label(transaction, name, old, extras.label) if extras.label else head
 
@@ -385,7 +371,10 @@ def _find_nearest(
 
 
 def _find_common_start(
-    tx: Reading, kind: Kind, state: Aggregator, nearest: RememberedHead | None
+    transaction: Transaction,
+    kind: Kind,
+    state: Aggregator,
+    nearest: RememberedHead | None,
 ) -> tuple[LogDigests, Segments]:
     """
     The digests of a log, and where a beginning of it stands that it shares
@@ -397,17 +386,19 @@ def _find_common_start(
         segments = cut_segments(nearest.segments_of(kind), common)
         if segments:
             # Rows never change their place, so what is there is what was.
-            digest = find_digest(tx, kind, segments[-1].branch, common)
+            digest = transaction.find_digest(kind, segments[-1].branch, common)
             if digest is not None:
                 return LogDigests(kind, log, (common, digest)), segments
 
     return LogDigests(kind, log), ()
 
 
-def _holds_all(tx: Reading, old: Revision, logs: tuple[LogDigests, LogDigests]) -> bool:
+def _holds_all(
+    transaction: Transaction, old: Revision, logs: tuple[LogDigests, LogDigests]
+) -> bool:
     return all(
         length <= len(past.log)
-        and find_digest(tx, kind, branch, length) == past.at(length)
+        and transaction.find_digest(kind, branch, length) == past.at(length)
         for past, (kind, branch, length) in zip(logs, old.log_ends, strict=True)
     )
 
@@ -422,7 +413,7 @@ def _find_head_start(
     by its first row.
     """
     if 0 < old.length <= len(entries.log):
-        digest = find_digest(transaction.tables, ENTRIES, old.branch, old.length)
+        digest = transaction.find_digest(ENTRIES, old.branch, old.length)
         if digest == entries.at(old.length):
             return read_segments(transaction, old.branch, old.length)
 
@@ -430,7 +421,7 @@ def _find_head_start(
 
 
 def _find_parent(
-    tx: Reading, old: Revision | None, entries: Segments, origin: int
+    transaction: Transaction, old: Revision | None, entries: Segments, origin: int
 ) -> int:
     """
     The number of the revision that a state grew from, whose entries stand there: the
@@ -445,7 +436,8 @@ def _find_parent(
 
     low = old.revision >> SHIFT << SHIFT
     # The scan is limited, so that a save does not cost more with each one before it.
-    rows = tx.scan("revisions", low, old.revision, limit=PAGE, backwards=True)
+    scan = transaction.tables.scan
+    rows = scan("revisions", low, old.revision, limit=PAGE, backwards=True)
     best, most = 0, -1
     for row in map(Revision._make, rows):
         if (

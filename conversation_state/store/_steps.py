@@ -21,10 +21,9 @@ from conversation_state.aggregator import Aggregator, LedgerEntry
 from conversation_state.errors import InvalidUsageError, NotSavedError, StoreError
 from conversation_state.parallel import collect_progress
 from conversation_state.store._load import load_at, load_newest
-from conversation_state.store._packing import label_key
 from conversation_state.store._save import save_within
 from conversation_state.store._transaction import Core, RememberedHead, Transaction
-from conversation_state.store._values import Extras, Head, is_expected
+from conversation_state.store._values import Extras, Head, is_expected, label_key
 from conversation_state.usage import Usage
 
 

@@ -21,7 +21,6 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
 from conversation_state.store._load import load_newest
 from conversation_state.store._maintenance import collect_garbage, erase
-from conversation_state.store._packing import pack_notes
 from conversation_state.store._revisions import RevisionVerbs
 from conversation_state.store._save import save, save_all
 from conversation_state.store._steps import PipelineStep
@@ -37,6 +36,7 @@ from conversation_state.store._values import (
     check_not_mirrored,
     check_notes,
     is_expected,
+    pack_notes,
 )
 from conversation_state.store.backends import open_backend
 from conversation_state.timeline import Timeline

@@ -19,16 +19,14 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.errors import StaleHeadError
 from conversation_state.store._load import read_state, read_states
 from conversation_state.store._log import ENTRIES, LEDGER
-from conversation_state.store._read_rows import iterate_revisions, iterate_rows
 from conversation_state.store._save import save_within
 from conversation_state.store._transaction import (
     Core,
-    DamageReporter,
     RememberedHead,
     RememberedTimeline,
     Transaction,
 )
-from conversation_state.store._values import Extras, Head, is_expected
+from conversation_state.store._values import Extras, Head
 from conversation_state.store._write_rows import has_erased_content, put_row
 from conversation_state.store.backend import Writing
 from conversation_state.store.schema import (
@@ -39,6 +37,7 @@ from conversation_state.store.schema import (
     Revision,
     TimelineRow,
     is_sealed,
+    key_range,
     make_sealed,
     state_digest,
 )
@@ -88,24 +87,22 @@ def save_timeline(
     return core.write(
         lambda transaction: _save_within(transaction, text, timeline, expecting),
         name=text,
-        reports_damage=False,
     )
 
 
 def _save_within(
     transaction: Transaction, text: str, timeline: States, expecting: Head | int | None
 ) -> Head:
-    with DamageReporter(transaction):
-        transaction.catch_up()
-        name, newest, head = transaction.find_head(text)
-        stored = _Stored(_NO_TIMELINE, pmap(), {}, {}, None)
-        if name is not None and newest is not None:
-            stored = _find_stored(transaction, name, newest)
+    transaction.catch_up()
+    name, newest, head = transaction.find_head(text, expecting)
+    stored = _Stored(_NO_TIMELINE, pmap(), {}, {}, None)
+    if name is not None and newest is not None:
+        stored = _find_stored(transaction, name, newest)
 
-    if not is_expected(head, expecting):
-        raise StaleHeadError(transaction.url, text, expecting, head)
-
+    # A state of another type is an error of the caller, and no damage.
+    transaction.reports_damage = False
     changed = _list_changed(timeline, stored)
+    transaction.reports_damage = True
     if expecting is None and not _holds_all(timeline, stored, changed):
         advice = (
             "The timeline lacks or replaces a moment that is saved: load that with "
@@ -115,10 +112,16 @@ def _save_within(
         raise StaleHeadError(transaction.url, text, None, head, advice)
 
     head, found = _write_moments(transaction, text, timeline, stored, changed, head)
-    if not _has_erased_moment(transaction.core.erased, timeline, stored.timeline):
+    remembered = transaction.recall(text)
+    if (
+        remembered is not None
+        and remembered.revision.number == head.revision
+        and not _has_erased_moment(transaction.core.erased, timeline, stored.timeline)
+    ):
         # The timeline is remembered in the form in which any other store loads it.
         plain = timeline.with_filter(None).close_group()
-        transaction.remember_timeline(text, found._replace(timeline=plain))
+        found = found._replace(timeline=plain)
+        transaction.remember(remembered._replace(timeline=found))
 
     return head
 
@@ -263,7 +266,7 @@ def _find_stored(transaction: Transaction, name: Name, newest: Revision) -> _Sto
         return _Stored(row, known.moments, {}, {}, known.timeline)
 
     moments = {each.number: each for each in _read_moments(transaction, name, row)}
-    revisions = {each.number: each for each in iterate_revisions(transaction, name)}
+    revisions = {each.number: each for each in transaction.iterate_revisions(name)}
     return _Stored(
         row,
         pmap(moments),
@@ -365,7 +368,7 @@ def load_timeline(transaction: Transaction, text: str) -> States:
         return known.timeline
 
     moments = _read_moments(transaction, name, row)
-    revisions = {each.number: each for each in iterate_revisions(transaction, name)}
+    revisions = {each.number: each for each in transaction.iterate_revisions(name)}
     timeline: States | None = None
     if moments:
         # Backwards, because a state's log is the beginning of the logs of later
@@ -379,7 +382,7 @@ def load_timeline(transaction: Transaction, text: str) -> States:
             moments=[
                 Moment(
                     each.number,
-                    states[each.number],
+                    states[each.number].state,
                     each.label.decode(),
                     each.step_group.decode() or None,
                     each.parent - 1 if each.parent else None,
@@ -393,7 +396,9 @@ def load_timeline(transaction: Transaction, text: str) -> States:
         if row.revision == newest.number:
             found = pmap({each.number: each for each in moments})
             known = RememberedTimeline(row, timeline, found)
-            transaction.remember_timeline(text, known)
+            # After an undo the head is another revision than its moment's.
+            head = read_state(transaction, name, newest, [states[row.present]])
+            transaction.remember(head._replace(timeline=known))
             return timeline
 
     later = [each for number, each in revisions.items() if number > row.revision]
@@ -470,7 +475,8 @@ def _recall_timeline(
         what = f"the timeline of {name.name!r} is not what was written"
         raise transaction.damage_error(what)
 
-    known = transaction.core.recall_timeline(name.name, transaction.changes)
+    remembered = transaction.recall(name.name)
+    known = None if remembered is None else remembered.timeline
     is_same = known is not None and known.row == row and row.revision == newest.number
     return row, known if is_same else None
 
@@ -478,8 +484,8 @@ def _recall_timeline(
 def _read_moments(
     transaction: Transaction, name: Name, row: TimelineRow
 ) -> list[MomentRow]:
-    low, high = name.number << SHIFT, (name.number + 1) << SHIFT
-    rows = iterate_rows(transaction.tables, "moments", low=low, high=high)
+    low, high = key_range(name.number)
+    rows = transaction.iterate_rows("moments", low=low, high=high)
     moments = list(map(MomentRow._make, rows))
     expected = list(range(low + row.oldest, low + row.oldest + row.length))
     if [each.moment for each in moments] != expected or not all(

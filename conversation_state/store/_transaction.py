@@ -5,20 +5,29 @@ between transactions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from struct import error as struct_error
 from typing import Any, NamedTuple, Self, TypeVar
 
-import attrs
-
 from conversation_state._persistent.maps import PMap
+from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import ConversationStateError, NotSavedError, StoreError
+from conversation_state.errors import (
+    ConversationStateError,
+    NotSavedError,
+    StaleHeadError,
+    StoreError,
+)
 from conversation_state.store._log import ENTRIES, Kind, Segments
-from conversation_state.store._packing import label_key, split_labels
-from conversation_state.store._values import At, Head
-from conversation_state.store.backend import Backend, ConflictError, Reading, Row
+from conversation_state.store._values import (
+    At,
+    Head,
+    is_expected,
+    label_key,
+    split_labels,
+)
+from conversation_state.store.backend import Backend, ConflictError, Row
 from conversation_state.store.schema import (
     SHIFT,
     Change,
@@ -28,6 +37,7 @@ from conversation_state.store.schema import (
     Revision,
     TimelineRow,
     is_sealed,
+    key_range,
 )
 from conversation_state.timeline import Timeline
 
@@ -36,6 +46,9 @@ T = TypeVar("T")
 # The most attempts of a transaction after conflicts, and names in which a similar one
 # is looked for.
 ATTEMPTS, _MOST_NAMES = 100, 1000
+
+# How many rows are asked for at once.
+PAGE = 1000
 
 # What comes of reading rows that no store wrote.
 UNREADABLE = (
@@ -49,25 +62,6 @@ UNREADABLE = (
 )
 
 
-class RememberedHead(NamedTuple):
-    """
-    The head of a name as this store saw it last, and its state: where both logs stand,
-    their digests, and the digest of its origin.
-    """
-
-    name: Name
-    revision: Revision
-    head: Head
-    state: Aggregator
-    entries: Segments
-    ledger: Segments
-    digests: tuple[bytes, bytes]
-    origin: bytes
-
-    def segments_of(self, kind: Kind) -> Segments:
-        return self.entries if kind is ENTRIES else self.ledger
-
-
 class RememberedTimeline(NamedTuple):
     """
     The timeline of a name as this store saw it last, and the rows of it and its
@@ -79,7 +73,25 @@ class RememberedTimeline(NamedTuple):
     moments: PMap[int, MomentRow]
 
 
-_NOTHING: tuple[int, None] = -1, None
+class RememberedHead(NamedTuple):
+    """
+    The head of a name as this store saw it last, and its state: where both logs stand,
+    their digests, and the digest of its origin; and the timeline whose present it is,
+    if that was seen, too.
+    """
+
+    name: Name
+    revision: Revision
+    head: Head
+    state: Aggregator
+    entries: Segments
+    ledger: Segments
+    digests: tuple[bytes, bytes]
+    origin: bytes
+    timeline: RememberedTimeline | None = None
+
+    def segments_of(self, kind: Kind) -> Segments:
+        return self.entries if kind is ENTRIES else self.ledger
 
 
 class Core:
@@ -113,7 +125,6 @@ class Core:
         self._kept = kept
         # In order of use, the most recently used one last.
         self._heads: dict[str, tuple[int, RememberedHead]] = {}
-        self._timelines: dict[str, tuple[int, RememberedTimeline]] = {}
 
     def read(self) -> Transaction:
         return Transaction(self, self.backend.reading())
@@ -128,46 +139,31 @@ class Core:
         """
         The result of *work*, whose changes all happen, or none if it raises.
 
-        It is called again, in a new transaction, after a conflict.
-
-        Args:
-            work: Called with the transaction.
-
-            name: The only name that *work* changes, if that is so: what is
-                remembered of others outlasts a conflict.
-
-            reports_damage: See `Transaction`.
-
-        Raises:
-            StoreError:
-                If the store can't be written. Nothing was.
+        It is called again, in a new transaction, after a conflict. If it changes only
+        *name*, what is remembered of others outlasts that.
         """
-        is_retry = False
 
-        def attempt() -> T:
-            nonlocal is_retry
-
+        def attempt(number: int) -> T:
             # The retry trusts no remembered rows, because these may have caused the
             # conflict: two names may continue one branch.
-            transaction = Transaction(
+            with Transaction(
                 self,
                 self.backend.writing(),
-                trusts_memory=not is_retry,
+                trusts_memory=not number,
                 reports_damage=reports_damage,
-            )
-            is_retry = True
-            with transaction:
+            ) as transaction:
                 return work(transaction)
 
         return self.retry(attempt, name=name)
 
-    def retry(self, attempt: Callable[[], T], *, name: str | None = None) -> T:
+    def retry(self, attempt: Callable[[int], T], *, name: str | None = None) -> T:
         """
-        The result of *attempt*, which is called again after a `ConflictError`.
+        The result of *attempt*, which is called again after a `ConflictError`, with
+        the number of its calls before.
         """
-        for _ in range(ATTEMPTS):
+        for number in range(ATTEMPTS):
             try:
-                return attempt()
+                return attempt(number)
             except ConflictError:
                 self.forget(name)
 
@@ -179,8 +175,8 @@ class Core:
         The head of *name* as it was seen last; None if there were other than
         *changes* changes since or before.
         """
-        valid_for, head = self._heads.get(name, _NOTHING)
-        return head if valid_for == changes == self.changes else None
+        found = self._heads.get(name)
+        return found[1] if found and found[0] == changes == self.changes else None
 
     def recall_all(self, changes: int) -> Iterable[RememberedHead]:
         if changes != self.changes:
@@ -192,102 +188,26 @@ class Core:
 
     def remember(self, head: RememberedHead, changes: int) -> None:
         """
-        Remember a head that was read when *changes* changes were known.
+        Remember a head that was read when *changes* changes were known. If two threads
+        read the same name, the slower one may have older rows: the next use reads the
+        new ones once more.
         """
         if changes != self.changes:
             return
 
-        name = head.name.name
-        valid_for, old = self._heads.get(name, _NOTHING)
-        # If two threads read the same name, the slower one may have older rows. If it
-        # wins all the same, the next use reads the new rows once more.
-        if (
-            old is not None
-            and valid_for == changes
-            and old.revision.revision > head.revision.revision
-        ):
-            head = old
-
-        self._put_last(self._heads, name, (changes, head))
-
-    def recall_timeline(self, name: str, changes: int) -> RememberedTimeline | None:
-        """
-        The timeline of *name* as it was seen last; None if rows changed since. Its row
-        is compared with the table before each use.
-        """
-        valid_for, found = self._timelines.get(name, _NOTHING)
-        return found if valid_for == changes else None
-
-    def remember_timeline(
-        self, name: str, found: RememberedTimeline, changes: int
-    ) -> None:
-        self._put_last(self._timelines, name, (changes, found))
-
-    def _put_last(self, found: dict[str, T], name: str, value: T) -> None:
-        found.pop(name, None)
-        found[name] = value
-        if len(found) > self._kept:
-            for oldest in list(found)[: len(found) - self._kept]:
-                found.pop(oldest, None)
+        self._heads.pop(head.head.name, None)
+        self._heads[head.head.name] = changes, head
+        if len(self._heads) > self._kept:
+            for oldest in list(self._heads)[: len(self._heads) - self._kept]:
+                self._heads.pop(oldest, None)
 
     def forget(self, name: str | None = None) -> None:
         if name is None:
             self._heads.clear()
-            self._timelines.clear()
         else:
             self._heads.pop(name, None)
 
-    def catch_up(self, tx: Reading) -> int:
-        """
-        Learn what rows were changed by others, and forget what they were; how
-        many changes are known now.
-        """
-        changes = self.changes
-        new = list(map(Change._make, tx.scan("changes", changes + 1, None)))
-        if new:
-            if not all(
-                change.number == number and is_sealed(change)
-                for number, change in enumerate(new, changes + 1)
-            ):
-                self.is_erasure_lost = True
 
-            # Erased identities are recorded before the number of changes: a thread that
-            # saw only the new number would save erased content again.
-            self.erased.update(
-                {change.entry: change.reason for change in new if change.entry}
-            )
-            changes = new[-1].number
-            # If two threads are here at once, the slower one may set the number back;
-            # the same changes are then read once more.
-            if changes > self.changes:
-                self.changes = changes
-                self.forget()
-
-        return changes
-
-
-class DamageReporter:
-    """
-    A block in a transaction, of which errors of reading rows are a `StoreError`.
-
-    Not made by `contextmanager`: it is entered for each record that is read.
-    """
-
-    __slots__ = ("_transaction",)
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if isinstance(error, UNREADABLE) and not isinstance(error, StoreError):
-            what = f"some rows are not what a store writes ({error})"
-            raise self._transaction.damage_error(what) from error
-
-
-@attrs.define(eq=False)
 class Transaction:
     """
     One block of a backend, for every verb that takes part in it.
@@ -303,28 +223,32 @@ class Transaction:
             reading it again.
 
         reports_damage: Whether errors of reading rows become a `StoreError` when
-            they leave the transaction. False where a caller's code runs in it,
-            whose own errors are not to be taken for damage.
+            they leave the transaction. False where a caller's code or values are
+            looked at, whose errors are not to be taken for damage.
 
         tables: The rows: `Writing`, in a transaction that writes.
 
         changes: How many changes to existing rows are known.
     """
 
-    core: Core
-    block: Any
-    trusts_memory: bool = attrs.field(default=True, kw_only=True)
-    reports_damage: bool = attrs.field(default=True, kw_only=True)
-    tables: Any = attrs.field(init=False)
-    url: str = attrs.field(init=False)
-    changes: int = attrs.field(init=False)
-    _is_caught_up: bool = attrs.field(init=False, default=False)
-    _learned: dict[str, RememberedHead | None] = attrs.field(init=False, factory=dict)
-    _timelines: dict[str, RememberedTimeline] = attrs.field(init=False, factory=dict)
+    tables: Any
 
-    def __attrs_post_init__(self) -> None:
-        self.url = self.core.url
-        self.changes = self.core.changes
+    def __init__(
+        self,
+        core: Core,
+        block: Any,
+        *,
+        trusts_memory: bool = True,
+        reports_damage: bool = True,
+    ) -> None:
+        self.core = core
+        self.block = block
+        self.trusts_memory = trusts_memory
+        self.reports_damage = reports_damage
+        self.url = core.url
+        self.changes = core.changes
+        self._is_caught_up = False
+        self._learned: dict[str, RememberedHead | None] = {}
 
     def __enter__(self) -> Self:
         self.tables = self.block.__enter__()
@@ -336,7 +260,7 @@ class Transaction:
         self.block.__exit__(kind, error, trace)
         if error is not None:
             if self.reports_damage:
-                DamageReporter(self).__exit__(kind, error, trace)
+                self.report_damage(error)
 
             return
 
@@ -346,23 +270,47 @@ class Transaction:
             else:
                 self.core.remember(head, self.changes)
 
-        if self.changes == self.core.changes:
-            for name, timeline in self._timelines.items():
-                self.core.remember_timeline(name, timeline, self.changes)
-
     def damage_error(self, what: str) -> StoreError:
         return StoreError(self.url, f"{what}; verify() lists what is damaged")
+
+    def report_damage(self, error: object) -> None:
+        """
+        Raise a `StoreError` if *error* comes of rows that no store wrote.
+        """
+        if isinstance(error, UNREADABLE) and not isinstance(error, StoreError):
+            what = f"some rows are not what a store writes ({error})"
+            raise self.damage_error(what) from error
 
     # What is remembered
 
     def catch_up(self) -> None:
         """
-        Read which rows others changed, and forget what they were. Once: within a
-        transaction, rows are as they were at one moment.
+        Learn what rows were changed by others, and forget what they were. Once: within
+        a transaction, rows are as they were at one moment.
         """
-        if not self._is_caught_up:
-            self.changes = self.core.catch_up(self.tables)
-            self._is_caught_up = True
+        if self._is_caught_up:
+            return
+
+        self._is_caught_up = True
+        core = self.core
+        self.changes = known = core.changes
+        new = list(map(Change._make, self.tables.scan("changes", known + 1, None)))
+        if not new:
+            return
+
+        for number, change in enumerate(new, known + 1):
+            if change.number != number or not is_sealed(change):
+                core.is_erasure_lost = True
+
+        # Erased identities are recorded before the number of changes: a thread that
+        # saw only the new number would save erased content again.
+        core.erased.update({each.entry: each.reason for each in new if each.entry})
+        self.changes = new[-1].number
+        # If two threads are here at once, the slower one may set the number back;
+        # the same changes are then read once more.
+        if self.changes > core.changes:
+            core.changes = self.changes
+            core.forget()
 
     def recall(self, name: str) -> RememberedHead | None:
         """
@@ -380,13 +328,59 @@ class Transaction:
 
     def remember(self, head: RememberedHead) -> None:
         # The store does so from the end of the transaction on.
-        self._learned[head.name.name] = head
+        self._learned[head.head.name] = head
 
     def forget(self, name: str) -> None:
         self._learned[name] = None
 
-    def remember_timeline(self, name: str, found: RememberedTimeline) -> None:
-        self._timelines[name] = found
+    # Rows
+
+    def iterate_rows(
+        self,
+        table: str,
+        columns: tuple[str, ...] | None = None,
+        *,
+        low: Any = None,
+        high: Any = None,
+    ) -> Iterator[Row]:
+        """
+        The rows of a table from key *low* on and before *high*, some at a time.
+
+        Ends on any file, for it demands that keys grow: in a damaged one what comes
+        after a key may be before it, which is a ValueError.
+        """
+        last: Any = None
+        scan = self.tables.scan
+        while rows := scan(table, low, high, columns=columns, limit=PAGE):
+            for row in rows:
+                key = row[0]
+                if last is not None and not last < key:
+                    where = f"the table {table} are out of order at {shorten_repr(key)}"
+                    raise ValueError(f"the keys of {where}")
+
+                last = key
+                yield row
+
+            if len(rows) < PAGE:
+                return
+
+            # The least key that comes after it: no text holds U+0000.
+            low = last + {int: 1, str: "\x01", bytes: b"\0"}[last.__class__]
+
+    def iterate_revisions(self, name: Name) -> Iterator[Revision]:
+        low, high = key_range(name.number)
+        rows = self.iterate_rows("revisions", low=low, high=high)
+        return map(self.check_revision, rows)
+
+    def find_digest(self, kind: Kind, branch: int, length: int) -> bytes | None:
+        """
+        The digest of a log that ends in a branch; None if its row is not there.
+        """
+        if not length:
+            return kind.start
+
+        row = self.tables.get(kind.table, branch << SHIFT | length - 1, ("digest",))
+        return None if row is None else row[0]
 
     # Names and revisions: rows are checked where they are read, and a `StoreError` says
     # which one is not what was written.
@@ -412,18 +406,16 @@ class Transaction:
         """
         found = self.find_name(name)
         if found is None:
-            others = self.tables.scan(
-                "names", None, None, columns=("name",), limit=_MOST_NAMES
-            )
-            near = get_close_matches(name, [other for (other,) in others])
+            others = self.tables.scan("names", None, None, limit=_MOST_NAMES)
+            near = get_close_matches(name, [other[0] for other in others])
             raise NotSavedError(self.url, "name", name, tuple(near))
 
         return found
 
     def find_newest_row(self, number: int) -> Row | None:
         # Of a name's number; the row may be damaged.
-        low, high = number << SHIFT, (number + 1) << SHIFT
-        rows = self.tables.scan("revisions", low, high, limit=1, backwards=True)
+        ends = key_range(number)
+        rows = self.tables.scan("revisions", *ends, limit=1, backwards=True)
         return rows[0] if rows else None
 
     def check_revision(self, row: Row) -> Revision:
@@ -431,21 +423,27 @@ class Transaction:
         if is_sealed(revision):
             return revision
 
-        number = row[0] & ((1 << SHIFT) - 1)
-        what = f"the row of revision {number} is not what was written"
+        what = f"the row of revision {revision.number} is not what was written"
         raise self.damage_error(what)
 
-    def find_head(self, text: str) -> tuple[Name | None, Revision | None, Head | None]:
+    def find_head(
+        self, text: str, expecting: Head | int | None = None, *advice: str
+    ) -> tuple[Name | None, Revision | None, Head | None]:
         """
         A name and its newest revision, as far as there are such.
+
+        Raises:
+            StaleHeadError:
+                If that is not the expected head.
         """
         name = self.find_name(text)
         row = None if name is None else self.find_newest_row(name.number)
-        if name is None or row is None:
-            return name, None, None
+        newest = None if row is None else self.check_revision(row)
+        head = name and newest and self.make_head(name, newest)
+        if not is_expected(head, expecting):
+            raise StaleHeadError(self.url, text, expecting, head, *advice)
 
-        newest = self.check_revision(row)
-        return name, newest, self.make_head(name, newest)
+        return name, newest, head
 
     def get_revision(self, name: Name, at: At) -> Revision:
         if at is None:

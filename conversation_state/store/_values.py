@@ -1,18 +1,19 @@
 """
 What a store's verbs take and return: arguments, checked before anything is read or
-written, and values.
+written, and values; and how rows keep labels, notes and times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from time import time_ns
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import attrs
 
-from conversation_state._canonical import dump
+from conversation_state._canonical import dump, load
 from conversation_state._persistent import (
     EMPTY_MAP,
     JsonMap,
@@ -29,7 +30,6 @@ from conversation_state._wording import (
 )
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.errors import MirroredNameError
-from conversation_state.store._packing import pack_notes, unpack_notes
 
 
 @final
@@ -440,3 +440,39 @@ def check_count(count: object, what: str, meaning: str) -> None:
         raise ValueError(
             f"{what} is {shorten_repr(count)}; expected {meaning}, from 0 on"
         )
+
+
+# In rows
+
+
+def label_key(number: int, label: str) -> bytes:
+    # The number of the name comes first, so that the labels of a name are together.
+    return number.to_bytes(8) + label.encode()
+
+
+# No label holds U+0000 (`check_name`).
+def split_labels(labels: bytes) -> tuple[str, ...]:
+    return tuple(labels.decode().split("\0")) if labels else ()
+
+
+def join_labels(labels: Iterable[str]) -> bytes:
+    return "\0".join(labels).encode()
+
+
+def pack_notes(notes: Mapping[str, Any]) -> bytes:
+    return dump(notes) if notes else b""
+
+
+def unpack_notes(notes: bytes) -> JsonMap:
+    return freeze_map(load(notes), "notes") if notes else EMPTY_MAP
+
+
+def time_of(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def now() -> int:
+    """
+    Milliseconds since 1970.
+    """
+    return time_ns() // 1_000_000

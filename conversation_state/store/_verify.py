@@ -11,29 +11,27 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from conversation_state._canonical import load
 from conversation_state.errors import StoreError
-from conversation_state.store._log import ENTRIES, LEDGER, Kind, LogRow, chain_digest
-from conversation_state.store._packing import (
+from conversation_state.store._load import check_content, decode_rows, make_blob_reader
+from conversation_state.store._log import (
+    ENTRIES,
+    LEDGER,
     BlobReader,
+    Kind,
+    LogRow,
     blob_digest,
+    chain_digest,
+    unpack_id,
+)
+from conversation_state.store._transaction import UNREADABLE, Core, Transaction
+from conversation_state.store._values import (
+    Damage,
     label_key,
     split_labels,
     time_of,
-    unpack_id,
     unpack_notes,
 )
-from conversation_state.store._read_rows import (
-    check_content,
-    find_digest,
-    iterate_rows,
-    make_blob_reader,
-    read_blob,
-    read_rows,
-)
-from conversation_state.store._transaction import UNREADABLE, Core, Transaction
-from conversation_state.store._values import Damage
-from conversation_state.store.backend import Reading, Row
+from conversation_state.store.backend import Row
 from conversation_state.store.schema import (
     SHIFT,
     Branch,
@@ -88,9 +86,9 @@ def verify(core: Core) -> tuple[Damage, ...]:
 
 
 def _verify_blobs(transaction: Transaction) -> Damages:
-    rows = iterate_rows(transaction.tables, "blobs", ("digest", "size"))
+    rows = transaction.iterate_rows("blobs", ("digest", "size"))
     for digest, size in rows:
-        data = read_blob(transaction, digest)
+        (data,) = transaction.tables.get("blobs", digest, ("data",))
         if data.__class__ is not bytes or blob_digest(data) != digest:
             what = "the content is not what it is kept as"
             yield Damage("blobs", digest.hex(), what)
@@ -99,21 +97,28 @@ def _verify_blobs(transaction: Transaction) -> Damages:
 
 
 def _verify_log(kind: Kind, transaction: Transaction) -> Damages:
-    tx = transaction.tables
-    branches = {row[0]: Branch._make(row) for row in iterate_rows(tx, "branches")}
-    erased = {row[1] for row in iterate_rows(tx, "changes", ("number", "entry"))}
+    branches = {
+        row[0]: Branch._make(row) for row in transaction.iterate_rows("branches")
+    }
+    erased = {
+        row[1] for row in transaction.iterate_rows("changes", ("number", "entry"))
+    }
     branch = position = -1
     before: set[bytes] = set()  # the digests that may come before the next row
     uses: dict[int, bytes] = {}
     if kind is ENTRIES:
-        uses = dict(iterate_rows(tx, "uses", Use._fields))
+        uses = dict(transaction.iterate_rows("uses", Use._fields))
 
-    for place, *values in iterate_rows(tx, kind.table, ("place", *LogRow._fields)):
+    for place, *values in transaction.iterate_rows(
+        kind.table, ("place", *LogRow._fields)
+    ):
         there = place >> SHIFT, place & _POSITION
         if there[0] != branch:
             branch = there[0]
             _, parent, start = branches.get(branch, Branch(branch, 0, -1))
-            digest = find_digest(tx, kind, parent, start) if start >= 0 else None
+            digest = (
+                transaction.find_digest(kind, parent, start) if start >= 0 else None
+            )
             before = set() if digest is None else {digest}
             position = start - 1
 
@@ -157,10 +162,9 @@ def _check_row(
     """
     The digest of all up to a row, as far as it is known, and what is wrong.
     """
-    (item,) = read_rows(kind, [row], blobs)
+    (raw,), (item,) = decode_rows(kind, [row.id], [row.body], blobs)
     content, what = check_content(kind, row, item, blobs)
     digests = {chain_digest(each, content) for each in before}
-    raw = load(row.body)
     used = dict.fromkeys([d for _, d in raw[1]]) if raw.__class__ is list else ()
     if what:
         pass
@@ -175,7 +179,7 @@ def _check_row(
 
 
 def _check_each(
-    tx: Reading,
+    transaction: Transaction,
     table: str,
     shown: Callable[[Row], str],
     find_problem: Callable[[Row], str],
@@ -183,7 +187,7 @@ def _check_each(
     """
     The damages of a table whose rows are looked at one by one.
     """
-    for row in iterate_rows(tx, table):
+    for row in transaction.iterate_rows(table):
         try:
             what = find_problem(row)
         except UNREADABLE as error:
@@ -197,11 +201,11 @@ def _check_each(
 
 
 def _verify_branches(transaction: Transaction) -> Damages:
-    tx = transaction.tables
     starts = {
-        branch: digest for digest, branch in iterate_rows(tx, "starts", Start._fields)
+        branch: digest
+        for digest, branch in transaction.iterate_rows("starts", Start._fields)
     }
-    known = {row[0] for row in iterate_rows(tx, "branches", ("branch",))}
+    known = {row[0] for row in transaction.iterate_rows("branches", ("branch",))}
 
     def find_problem(row: Row) -> str:
         branch, parent, start = Branch._make(row)
@@ -214,7 +218,8 @@ def _verify_branches(transaction: Transaction) -> Damages:
             return "what it begins in is not there"
 
         digests = {
-            find_digest(tx, kind, branch, start + 1) for kind in (ENTRIES, LEDGER)
+            transaction.find_digest(kind, branch, start + 1)
+            for kind in (ENTRIES, LEDGER)
         }
         digests.discard(None)
         if len(digests) != 1:
@@ -222,7 +227,9 @@ def _verify_branches(transaction: Transaction) -> Damages:
 
         return "" if first in digests else "it can't be found by its first row"
 
-    yield from _check_each(tx, "branches", lambda row: f"branch {row[0]}", find_problem)
+    yield from _check_each(
+        transaction, "branches", lambda row: f"branch {row[0]}", find_problem
+    )
     for branch in starts:
         what = "there is a beginning of it, and nothing else"
         yield Damage("branches", f"branch {branch}", what)
@@ -245,22 +252,25 @@ def _verify_origins(transaction: Transaction) -> Damages:
 
         return "describes another state than the one it was written for"
 
-    tx = transaction.tables
-    yield from _check_each(tx, "origins", lambda row: f"origin {row[0]}", find_problem)
+    yield from _check_each(
+        transaction, "origins", lambda row: f"origin {row[0]}", find_problem
+    )
 
 
 # Names
 
 
-def _read_names(tx: Reading) -> dict[int, str]:
-    rows = iterate_rows(tx, "names", ("name", "number"))
+def _read_names(transaction: Transaction) -> dict[int, str]:
+    rows = transaction.iterate_rows("names", ("name", "number"))
     return {number: name for name, number in rows}
 
 
 def _verify_names(transaction: Transaction) -> Damages:
-    tx = transaction.tables
     counted = Counter(
-        [number >> SHIFT for (number,) in iterate_rows(tx, "revisions", ("revision",))]
+        [
+            number >> SHIFT
+            for (number,) in transaction.iterate_rows("revisions", ("revision",))
+        ]
     )
 
     def find_problem(row: Row) -> str:
@@ -276,13 +286,14 @@ def _verify_names(transaction: Transaction) -> Damages:
         whole = last[0] == (name.number << SHIFT) + counted[name.number]
         return "" if whole else "some of its revisions are missing"
 
-    yield from _check_each(tx, "names", lambda row: str(row[0]), find_problem)
+    yield from _check_each(transaction, "names", lambda row: str(row[0]), find_problem)
 
 
 def _verify_revisions(transaction: Transaction) -> Damages:
-    tx = transaction.tables
-    names = _read_names(tx)
-    label_targets: dict[bytes, int] = dict(iterate_rows(tx, "labels", Label._fields))
+    names = _read_names(transaction)
+    label_targets: dict[bytes, int] = dict(
+        transaction.iterate_rows("labels", Label._fields)
+    )
 
     def show(row: Row) -> str:
         revision = Revision._make(row)
@@ -301,7 +312,7 @@ def _verify_revisions(transaction: Transaction) -> Damages:
 
         return what
 
-    yield from _check_each(tx, "revisions", show, find_problem)
+    yield from _check_each(transaction, "revisions", show, find_problem)
 
 
 def _describe_revision_damage(transaction: Transaction, revision: Revision) -> str:
@@ -312,9 +323,7 @@ def _describe_revision_damage(transaction: Transaction, revision: Revision) -> s
         if not 0 <= length <= _MAX_POSITIONS or bool(branch) != bool(length):
             return "has a length that nothing has"
 
-    entries, ledger = (
-        find_digest(transaction.tables, *end) for end in revision.log_ends
-    )
+    entries, ledger = (transaction.find_digest(*end) for end in revision.log_ends)
     if entries is None or ledger is None:
         return "its newest rows are missing"
 
@@ -343,12 +352,12 @@ def _verify_labels(transaction: Transaction) -> Damages:
     def show(row: Row) -> str:
         return str(row[0][8:].decode(errors="replace"))
 
-    yield from _check_each(tx, "labels", show, find_problem)
+    yield from _check_each(transaction, "labels", show, find_problem)
 
 
 def _verify_timelines(transaction: Transaction) -> Damages:
     tx = transaction.tables
-    names = _read_names(tx)
+    names = _read_names(transaction)
 
     def find_problem(row: Row) -> str:
         found = TimelineRow._make(row)
@@ -360,7 +369,7 @@ def _verify_timelines(transaction: Transaction) -> Damages:
         if number not in names or tx.get("revisions", low + revision) is None:
             return "has no name, or no head"
 
-        rows = iterate_rows(tx, "moments", low=low, high=low + _MAX_POSITIONS)
+        rows = transaction.iterate_rows("moments", low=low, high=low + _MAX_POSITIONS)
         there = list(map(MomentRow._make, rows))
         if [each.number for each in there] != list(range(oldest, oldest + length)):
             return "some of its moments are missing, or too many"
@@ -385,8 +394,8 @@ def _verify_timelines(transaction: Transaction) -> Damages:
     def show_moment(row: Row) -> str:
         return f"moment {row[0] & _POSITION} of {names.get(row[0] >> SHIFT)!r}"
 
-    yield from _check_each(tx, "timelines", show, find_problem)
-    yield from _check_each(tx, "moments", show_moment, find_moment_problem)
+    yield from _check_each(transaction, "timelines", show, find_problem)
+    yield from _check_each(transaction, "moments", show_moment, find_moment_problem)
 
 
 def _verify_changes(transaction: Transaction) -> Damages:
@@ -404,11 +413,10 @@ def _verify_changes(transaction: Transaction) -> Damages:
     def show(row: Row) -> str:
         return row[1].decode(errors="replace") or f"change {row[0]}"
 
-    yield from _check_each(transaction.tables, "changes", show, find_problem)
+    yield from _check_each(transaction, "changes", show, find_problem)
 
 
 def _verify_records(transaction: Transaction) -> Damages:
-    tx = transaction.tables
 
     def find_problem(row: Row) -> str:
         record = RecordRow._make(row)
@@ -419,7 +427,11 @@ def _verify_records(transaction: Transaction) -> Damages:
         if not branch and not length and not messages:
             return ""
 
-        there = [find_digest(tx, kind, branch, length) for kind in (ENTRIES, LEDGER)]
+        there = [
+            transaction.find_digest(kind, branch, length) for kind in (ENTRIES, LEDGER)
+        ]
         return "" if messages in there else "what it holds on to is another, or gone"
 
-    yield from _check_each(tx, "records", lambda row: repr(row[0]), find_problem)
+    yield from _check_each(
+        transaction, "records", lambda row: repr(row[0]), find_problem
+    )

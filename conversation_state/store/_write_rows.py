@@ -18,33 +18,30 @@ from conversation_state.store._log import (
     LogRow,
     Segments,
     extend_segments,
+    extract_blobs,
+    pack_id,
     take_newest,
     tombstone_digest,
 )
-from conversation_state.store._packing import (
-    extract_blobs,
+from conversation_state.store._transaction import Transaction
+from conversation_state.store._values import (
+    Head,
     join_labels,
     label_key,
-    now,
-    pack_id,
     split_labels,
 )
-from conversation_state.store._read_rows import find_branch, find_digest, find_end
-from conversation_state.store._transaction import Transaction
-from conversation_state.store._values import Head
-from conversation_state.store.backend import Reading, Writing
+from conversation_state.store.backend import Writing
 from conversation_state.store.schema import (
     SHIFT,
     Blob,
     Branch,
-    Change,
     Label,
     Name,
     Origin,
     Revision,
     Start,
     Use,
-    make_sealed,
+    key_range,
 )
 
 _NOTHING: Mapping[bytes, str] = {}
@@ -110,18 +107,16 @@ class LogDigests:
 
 
 def write_log(
-    tx: Writing,
+    transaction: Transaction,
     past: LogDigests,
     segments: Segments = (),
-    *,
-    erased: Mapping[bytes, str],
 ) -> Segments:
     """
     Write what is not there yet of a log, a beginning of which stands at *segments*;
-    where all of it stands then. Entries that were *erased* become tombstones.
+    where all of it stands then. Entries that were erased become tombstones.
     """
-    kind, log = past.kind, past.log
-    segments = locate_log(tx, past, segments)
+    tx, kind, log = transaction.tables, past.kind, past.log
+    segments = locate_log(transaction, past, segments)
     start = segments[-1].stop if segments else 0
     if start == len(log):
         return segments
@@ -129,17 +124,20 @@ def write_log(
     rows = past.rows(start)
     branch = segments[-1].branch if segments else 0
     # If another log continues that branch already, its places are taken.
-    if not segments or find_end(tx, kind, branch) != start:
+    if not segments or _find_end(transaction, kind, branch) != start:
         parent, branch = branch, tx.new_number()
         tx.add("branches", [Branch(branch, parent, start)])
         tx.add("starts", [Start(rows[0].digest, branch)])
 
     new = take_newest(log, len(rows))
-    add_rows(tx, kind, branch << SHIFT | start, new, rows, erased=erased)
+    erased = transaction.core.erased
+    add_rows(transaction, kind, branch << SHIFT | start, new, rows, erased=erased)
     return extend_segments(segments, branch, len(log))
 
 
-def locate_log(tx: Reading, past: LogDigests, segments: Segments = ()) -> Segments:
+def locate_log(
+    transaction: Transaction, past: LogDigests, segments: Segments = ()
+) -> Segments:
     """
     Where the longest beginning of a log stands that is there already, of which
     *segments* are known.
@@ -155,33 +153,35 @@ def locate_log(tx: Reading, past: LogDigests, segments: Segments = ()) -> Segmen
 
         if segments:
             branch = segments[-1].branch
-            end = _count_common(tx, past, branch, at)
+            end = _count_common(transaction, past, branch, at)
             if end > at:
                 segments = extend_segments(segments, branch, end)
                 continue
 
-        next_branch = find_branch(tx, past.kind, past.at(at + 1))
+        next_branch = _find_branch(transaction, past.kind, past.at(at + 1))
         if next_branch is None:
             return segments
 
         segments = extend_segments(segments, next_branch, at + 1)
 
 
-def _count_common(tx: Reading, past: LogDigests, branch: int, at: int) -> int:
+def _count_common(
+    transaction: Transaction, past: LogDigests, branch: int, at: int
+) -> int:
     """
     How far the log and the branch go on together, from *at* on.
     """
     kind = past.kind
-    low, high = at, min(find_end(tx, kind, branch), len(past.log))
+    low, high = at, min(_find_end(transaction, kind, branch), len(past.log))
     # Most logs go on where a branch ends: one digest shows that.
-    if low < high and find_digest(tx, kind, branch, high) == past.at(high):
+    if low < high and transaction.find_digest(kind, branch, high) == past.at(high):
         return high
 
     # A digest covers all rows before it: where two differ, all later ones do, so
     # bisection finds the first.
     while low + 1 < high:
         middle = (low + high) // 2
-        if find_digest(tx, kind, branch, middle) == past.at(middle):
+        if transaction.find_digest(kind, branch, middle) == past.at(middle):
             low = middle
         else:
             high = middle
@@ -189,8 +189,42 @@ def _count_common(tx: Reading, past: LogDigests, branch: int, at: int) -> int:
     return low
 
 
+def _find_branch(transaction: Transaction, kind: Kind, digest: bytes) -> int | None:
+    """
+    The branch whose first row has that digest.
+
+    Raises:
+        ValueError:
+            If it has another one: what is written next would belong to a past
+            that is not its own.
+    """
+    tx = transaction.tables
+    row = tx.get("starts", digest)
+    if row is None:
+        return None
+
+    branch: int = row[1]
+    start = tx.get("branches", branch, ("start",))
+    if start is None or transaction.find_digest(kind, branch, start[0] + 1) != digest:
+        raise ValueError(
+            f"branch {branch} begins with another row than it was kept for"
+        )
+
+    return branch
+
+
+def _find_end(transaction: Transaction, kind: Kind, branch: int) -> int:
+    """
+    The position after the last row of a branch.
+    """
+    low, high = key_range(branch)
+    scan = transaction.tables.scan
+    last = scan(kind.table, low, high, columns=("place",), limit=1, backwards=True)
+    return last[0][0] - low + 1 if last else 0
+
+
 def add_rows(
-    tx: Writing,
+    transaction: Transaction,
     kind: Kind,
     place: int,
     entries: Sequence[Any],
@@ -202,6 +236,7 @@ def add_rows(
     Add the rows of entries from a place on, and their large content; tombstones for
     those that were erased.
     """
+    tx = transaction.tables
     if kind is LEDGER:
         made = [(place + i, pack_id(row[0]), *row[1:]) for i, row in enumerate(rows)]
         tx.add(kind.table, made)
@@ -240,10 +275,11 @@ def add_rows(
         tx.add("uses", uses)
 
 
-def add_origin(tx: Writing, origin: Origin) -> int:
+def add_origin(transaction: Transaction, origin: Origin) -> int:
     """
     The number of an origin, which is added if it is new.
     """
+    tx = transaction.tables
     number = origin.first_number()
     while (row := tx.get("origins", number)) is not None:
         if Origin._make(row[1:]) == origin:
@@ -307,19 +343,3 @@ def put_row(tx: Writing, table: str, old: Any, row: Any) -> None:
     elif old != row:
         values = row._asdict()
         tx.set(table, values.pop(row._fields[0]), **values)
-
-
-def find_last_change(tx: Reading) -> int:
-    last = tx.scan("changes", None, None, columns=("number",), limit=1, backwards=True)
-    return last[0][0] if last else 0
-
-
-def note_change(tx: Writing, entry: bytes, content: bytes, reason: str) -> int:
-    """
-    Note for all stores that existing rows changed; the number of the change.
-    """
-    # The numbers have no gaps, because the fast path of a save asks for the next number
-    # only.
-    number = find_last_change(tx) + 1
-    tx.add("changes", [make_sealed(Change, number, entry, content, reason, now())])
-    return number

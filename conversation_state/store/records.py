@@ -24,16 +24,16 @@ from conversation_state.store._load import (
     latest,
     list_names,
     load_at,
-    load_newest,
     load_window,
+    read_digests,
     read_log,
+    read_segments,
 )
 from conversation_state.store._log import ENTRIES, LEDGER, Kind
-from conversation_state.store._read_rows import read_digests, read_segments
 from conversation_state.store._revisions import delete_name, fork_name, label_revision
 from conversation_state.store._save import save_within
 from conversation_state.store._store import Store
-from conversation_state.store._transaction import DamageReporter, Transaction
+from conversation_state.store._transaction import UNREADABLE, Transaction
 from conversation_state.store._values import Head, Window, check_name, check_state
 from conversation_state.store._write_rows import put_row
 from conversation_state.store.backend import ConflictError, Reading, Writing
@@ -113,6 +113,15 @@ class Reader:
         transaction.catch_up()
         self.seen = transaction.changes
 
+    def _run_verb(self, verb: Callable[..., T], *arguments: Any) -> T:
+        # Errors of reading rows are a StoreError; those of the caller's own code, in
+        # the same transaction, are not.
+        try:
+            return verb(self._transaction, *arguments)
+        except UNREADABLE as error:
+            self._transaction.report_damage(error)
+            raise
+
     def get(self, key: bytes) -> Record | None:
         """
         The record under a key.
@@ -170,44 +179,31 @@ class Reader:
             StoreError:
                 If they are not what was saved.
         """
-        return self._read_held(ENTRIES, hold)
+        return self._run_verb(_read_held, ENTRIES, hold)
 
     def ledger(self, hold: Hold) -> Log[LedgerEntry]:
         """
         The same for a ledger.
         """
-        return self._read_held(LEDGER, hold)
-
-    def _read_held(self, kind: Kind, hold: Hold) -> Log[Any]:
-        transaction = self._transaction
-        with DamageReporter(transaction):
-            segments = read_segments(transaction, hold.branch, hold.length)
-            log, digest = read_log(transaction, kind, segments)
-
-        if digest != hold.digest:
-            what = f"a record holds other {kind.table} than it did"
-            raise transaction.damage_error(what)
-
-        return log
+        return self._run_verb(_read_held, LEDGER, hold)
 
     def names(self, prefix: str) -> list[str]:
         """
         All names that begin with *prefix*.
         """
-        with DamageReporter(self._transaction):
-            return list_names(self._transaction, prefix)
+        return self._run_verb(list_names, prefix)
 
     def latest(self, name: str) -> Head | None:
         """
         The head of a name; None if nothing is saved under it.
         """
-        return self._load_or_none(name, latest)
+        return self._run_verb(_read_if_there, name, latest)
 
     def window(self, name: str, last: int) -> Window | None:
         """
         The *last* messages of a name; None if nothing is saved under it.
         """
-        return self._load_or_none(name, load_window, last)
+        return self._run_verb(_read_if_there, name, load_window, last)
 
     def load(self, name: str, at: int) -> Aggregator:
         """
@@ -217,30 +213,14 @@ class Reader:
             NotSavedError:
                 If there is no such revision.
         """
-        with DamageReporter(self._transaction):
-            return load_at(self._transaction, name, at).state
+        return self._run_verb(load_at, name, at).state
 
     def state(self, name: str) -> Aggregator | None:
         """
         The newest state of a name; None if nothing is saved under it.
         """
-        found = self._load_or_none(name, lambda tx, name, _at: load_newest(tx, name))
+        found = self._run_verb(_read_if_there, name, load_at)
         return None if found is None else found.state
-
-    def _load_or_none(
-        self, name: str, read: Callable[..., T], *arguments: Any
-    ) -> T | None:
-        transaction = self._transaction
-        with DamageReporter(transaction):
-            # Looked up before it is loaded: a missing name would be looked for among
-            # all names, for those that are like it.
-            if transaction.recall(name) is None and not transaction.find_name(name):
-                return None
-
-            with suppress(NotSavedError):
-                return read(transaction, name, None, *arguments)
-
-        return None
 
 
 class Writer(Reader):
@@ -297,52 +277,71 @@ class Writer(Reader):
         remembered = transaction.recall(name)
         head = self.latest(name) if remembered is None else remembered.head
         try:
-            save_within(transaction, name, state, 0 if head is None else head)
+            self._run_verb(save_within, name, state, 0 if head is None else head)
         except StaleHeadError as error:
             # Another save came since it was remembered: begin again without that.
             what = f"{name!r} is not what is remembered of it"
             raise ConflictError(what) from error
 
-        return self._find_holds(name)
-
-    def _find_holds(self, name: str) -> Saved:
-        transaction = self._transaction
-        saved = transaction.recall(name)
-        if saved is not None:
-            revision, digests = saved.revision, saved.digests
-        else:
-            with DamageReporter(transaction):
-                revision = transaction.get_revision(transaction.get_name(name), None)
-                origin = transaction.get_origin(revision.origin)
-                digests = read_digests(transaction, revision, origin)
-
-        return Saved(
-            Hold(revision.branch, revision.length, digests[0]),
-            Hold(revision.ledger_branch, revision.ledger_length, digests[1]),
-        )
+        return self._run_verb(_find_holds, name)
 
     def fork(self, name: str, new_name: str) -> None:
         """
         What `Store.fork` does.
         """
         check_name(new_name, "new_name")
-        with DamageReporter(self._transaction):
-            fork_name(self._transaction, name, new_name, None)
+        self._run_verb(fork_name, name, new_name, None)
 
     def label(self, name: str, label: str) -> None:
         """
         What `Store.label` does, for the head.
         """
         check_name(label, "label")
-        with DamageReporter(self._transaction):
-            label_revision(self._transaction, name, label, None)
+        self._run_verb(label_revision, name, label, None)
 
     def delete(self, name: str) -> None:
         """
         What `Store.delete` does.
         """
-        with DamageReporter(self._transaction):
-            delete_name(self._transaction, name)
+        self._run_verb(delete_name, name)
+
+
+def _read_held(transaction: Transaction, kind: Kind, hold: Hold) -> Log[Any]:
+    segments = read_segments(transaction, hold.branch, hold.length)
+    log, digest = read_log(transaction, kind, segments)
+    if digest != hold.digest:
+        raise transaction.damage_error(f"a record holds other {kind.table} than it did")
+
+    return log
+
+
+def _read_if_there(
+    transaction: Transaction, name: str, read: Callable[..., T], *arguments: Any
+) -> T | None:
+    # Looked up before it is loaded: a missing name would be looked for among all
+    # names, for those that are like it.
+    if transaction.recall(name) is None and not transaction.find_name(name):
+        return None
+
+    with suppress(NotSavedError):
+        return read(transaction, name, None, *arguments)
+
+    return None
+
+
+def _find_holds(transaction: Transaction, name: str) -> Saved:
+    saved = transaction.recall(name)
+    if saved is not None:
+        revision, digests = saved.revision, saved.digests
+    else:
+        revision = transaction.get_revision(transaction.get_name(name), None)
+        origin = transaction.get_origin(revision.origin)
+        digests = read_digests(transaction, revision, origin)
+
+    return Saved(
+        Hold(revision.branch, revision.length, digests[0]),
+        Hold(revision.ledger_branch, revision.ledger_length, digests[1]),
+    )
 
 
 @contextmanager

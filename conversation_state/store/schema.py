@@ -6,7 +6,7 @@ classes, and every statement and backend from `TABLES`; rows are made and read b
 their names. A seal covers all columns of its row.
 
 What lives here: rows and their seals. What does not: values as they are kept in rows
-(`_packing`), which rows to write (`_save`), and SQL (`backends._sql`).
+(`_log`, `_values`), which rows to write (`_save`), and SQL (`backends._sql`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from uuid import UUID
 from conversation_state._persistent import EMPTY_MAP
 from conversation_state.aggregator import Aggregator
 from conversation_state.store._log import ENTRIES, LEDGER, Kind, LogRow, digest_of
-from conversation_state.store._packing import split_labels, time_of, unpack_notes
-from conversation_state.store._values import Head
+from conversation_state.store._values import Head, split_labels, time_of, unpack_notes
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -50,6 +49,14 @@ SCHEMA_VERSION = 1
 # beside each other.
 SHIFT = 32
 _NUMBER = (1 << SHIFT) - 1
+
+
+def key_range(number: int) -> tuple[int, int]:
+    """
+    The ends of the range of all places in a branch, or revisions of a name.
+    """
+    return number << SHIFT, (number + 1) << SHIFT
+
 
 _ID_SIZE = 16
 # More origins than this never have one number.

@@ -16,7 +16,7 @@ from conversation_state import (
 )
 from conversation_state.parts import AudioPart, FilePart, ImagePart, TextPart, VideoPart
 from conversation_state.store import Store
-from conversation_state.store._packing import LARGE
+from conversation_state.store._log import LARGE
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.stores import RecordingBackend
 

@@ -15,7 +15,7 @@ from hypothesis import settings
 from conversation_state import Aggregator, AssistantMessage, ToolCall, UserMessage
 from conversation_state.errors import StoreError
 from conversation_state.parts import ImagePart
-from conversation_state.store import Damage, Store, _read_rows, open_store
+from conversation_state.store import Damage, Store, _transaction, open_store
 from conversation_state.store.backend import TABLES
 from conversation_state.store.backends._sqlite_block import SqliteBlock
 from conversation_state.store.backends.memory import MemoryBackend, _drop_row
@@ -423,7 +423,7 @@ class TestOutOfOrder:
 
         monkeypatch.setattr(SqliteBlock, "scan", counted)
         # As if there were many rows.
-        monkeypatch.setattr(_read_rows, "PAGE", 3)
+        monkeypatch.setattr(_transaction, "PAGE", 3)
         whole = path.read_bytes()
         found = 0
         for at, flip in flipped_keys(path, table):
@@ -650,36 +650,31 @@ class TestFile:
 
 class TestLoad:
     @pytest.mark.parametrize(
-        ("column", "change", "why"),
+        ("column", "change"),
         [
-            ("body", lambda body: body.replace(b"more", b"mare"), "saved"),
-            ("body", lambda body: body[:-1], "can't be read"),
-            ("body", str, "can't be read:"),
-            ("digest", lambda _: None, "not what was saved"),
-            ("content", lambda _: b"x" * 16, "no tombstone"),
+            ("body", lambda body: body.replace(b"more", b"mare")),
+            ("body", lambda body: body[:-1]),
+            ("body", str),
+            ("digest", lambda _: None),
         ],
+        ids=["changed", "no JSON", "no bytes", "no digest"],
     )
-    def test_names_the_entry(self, column, change, why):
+    def test_asks_for_verify(self, column, change):
         """
-        A state that can't be restored is an error that names the first entry
-        that is not what it was, and asks for verify.
+        A state that can't be restored is an error that asks for verify, and a window
+        of other rows is not.
         """
         backend = MemoryBackend()
         store = Store(backend)
         store.save("chat", CHAT.add_user_prompt("more").add_user_prompt("last"))
-        state = store.load("chat")
-
         with backend.writing() as rows:
             row = rows.scan("entries", None, None)[1]
             at = [c.name for c in TABLES["entries"].columns].index(column) + 1
             rows.set("entries", row[0], **{column: change(row[at])})
 
         for last in (None, 2):
-            with pytest.raises(StoreError, match=why) as caught:
+            with pytest.raises(StoreError, match="verify"):
                 Store(backend).load("chat", last=last)
-
-            assert state.entries[1].id in str(caught.value)
-            assert "verify()" in str(caught.value)
 
         if column != "digest":
             window = Store(backend).load("chat", last=1)

@@ -20,8 +20,9 @@ from conversation_state.store._log import (
     count_shared,
     cut_segments,
     take_newest,
+    unpack_id,
 )
-from conversation_state.store._packing import unpack_id
+from conversation_state.store._transaction import Core, Transaction
 from conversation_state.store._write_rows import LogDigests, write_log
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.store.schema import SHIFT
@@ -48,10 +49,11 @@ class Shelf:
         Write a log: where it stands, and how many rows it took.
         """
         self.calls.clear()
-        with RecordingBackend(self.backend, self.calls.append).writing() as tx:
+        backend = RecordingBackend(self.backend, self.calls.append)
+        with Transaction(Core(backend, 0), backend.writing()) as transaction:
             before = len(self.digests())
             past = LogDigests(ENTRIES, log, known)
-            found = write_log(tx, past, segments, erased={})
+            found = write_log(transaction, past, segments)
             return found, len(self.digests()) - before
 
     def digests(self):

@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator
-from conversation_state.store import _packing
-from conversation_state.store._packing import pack_id, unpack_id, unpack_ids
+from conversation_state.store import _log
+from conversation_state.store._log import pack_id, unpack_id, unpack_ids
 
 DIGITS = "0123456789abcdef"
 ours = st.builds(
@@ -68,5 +68,5 @@ class TestPacked:
         for i in range(1000):
             assert b"%d" % i == unpack_id(pack_id(b"%d" % i))
 
-        for remembered in (_packing._shorten_start, _packing._restore_start):
+        for remembered in (_log._shorten_start, _log._restore_start):
             assert remembered.cache_info().currsize < 100

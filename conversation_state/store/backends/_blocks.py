@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from weakref import WeakSet, ref
 
 from conversation_state.store.backend import Key, Row
-from conversation_state.store.schema import SHIFT, TABLES, Name, Revision
+from conversation_state.store.schema import TABLES, Name, Revision, key_range
 
 BLOCK_ABANDONED = (
     "this thread began another block meanwhile, in a signal handler for example; "
@@ -58,7 +58,7 @@ class SequentialBlock:
         found = []
         for row in self.scan("names", low, high, limit=limit):
             name = Name._make(row)
-            ends = name.number << SHIFT, (name.number + 1) << SHIFT
+            ends = key_range(name.number)
             newest = self.scan("revisions", *ends, limit=1, backwards=True)
             revision = newest[0] if newest else _NO_REVISION
             origin = self.get("origins", Revision._make(revision).origin)
