@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 from conversation_state.aggregator import Aggregator, Checkpoint, Messages, Turn
 from conversation_state.codec import (
     Codec,
-    _decode,
-    _decode_messages,
-    _decode_timeline,
-    _encode,
-    _entries,
+    _kinds,
+    _messages,
+    _states,
+    _timeline_states,
+    _timelines,
+    _tools,
     decode,
     decode_ledger_entries,
     decode_messages,
@@ -1145,24 +1146,23 @@ NAMES = st.sampled_from(
     sorted(
         {
             *("format", "version", "kind", "role", "type", "unknown", "value", ""),
-            *_decode._AGGREGATOR.fields,
-            *_decode._CHECKPOINT.fields,
-            *_entries.LEDGER_ENTRY.fields,
-            *("limit", "first", "present", "redo", "moments", "states", "json"),
-            *("origins", "threads", "ledgers", "after", "entries", "thread"),
-            *_decode_timeline._MOMENT.fields,
-            *_decode_timeline._LOG_STATE.fields,
-            *_decode_messages._USAGE_READERS,
-            *_decode_messages._TOOL_CALL.fields,
-            *_decode_messages._RESPONSE.fields,
-            *_decode_messages._LOGPROB_FIELDS,
-            *_decode_messages.TOOL_INFO.fields,
-            *_decode_messages.DOCUMENT.fields,
+            *_states._AGGREGATOR.fields,
+            *("label", "state", "json", "list"),
+            *_states.LEDGER_ENTRY.fields,
+            *_timelines._TIMELINE.fields,
+            *_timelines._MOMENT.fields,
+            *_timeline_states._LATER_STATE.fields,
+            *_messages._USAGE_READERS,
+            *_messages._TOOL_CALL.fields,
+            *_messages._RESPONSE.fields,
+            *_messages._LOGPROB_FIELDS,
+            *_tools.TOOL_INFO.fields,
+            *_tools.DOCUMENT.fields,
             *("schema", "description", "required", "enum", "items", "properties"),
             *("message", "placeholder", "optional", "syntax"),
-            *(n for s in _decode_messages._MESSAGES.shapes.values() for n in s.fields),
-            *(n for s in _decode_messages._PARTS.shapes.values() for n in s.fields),
-            *_decode.READS,
+            *(n for s in _messages._MESSAGES.shapes.values() for n in s.fields),
+            *(n for s in _messages._PARTS.shapes.values() for n in s.fields),
+            *_kinds.READS,
         }
     )
 )
@@ -1320,7 +1320,7 @@ class TestHostile:
         is_read_or_refused(document, from_data)
         is_read_or_refused(json.dumps(document), decode)
 
-    @given(st.sampled_from([*_decode.READS]), st.dictionaries(NAMES, look_alikes()))
+    @given(st.sampled_from([*_kinds.READS]), st.dictionaries(NAMES, look_alikes()))
     def test_look_alikes(self, kind, fields):
         """
         Documents of about the right shape.
@@ -1882,7 +1882,7 @@ class TestSubclasses:
     @pytest.mark.parametrize(
         "cls",
         [
-            *[cls for cls in _encode.WRITES if cls not in {list, tuple, Messages}],
+            *[cls for cls in _kinds.WRITES if cls not in {list, tuple, Messages}],
             *[Message, Part, MediaPart, LogProb, ResponseMeta, Envelope, Parameter],
             *[PromptTokensDetails, CompletionTokensDetails, Placeholder, Moment],
         ],

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from conversation_state._canonical import is_loadable
 from conversation_state._common_fields import PLAIN
 from conversation_state._persistent import thaw
 from conversation_state.aggregator import Aggregator
 from conversation_state.codec import (
-    _decode,
-    _decode_messages,
-    _entries,
+    _kinds,
+    _messages,
+    _states,
     decode,
     encode,
     from_data,
@@ -109,9 +110,12 @@ def read_fast(raw, *, is_parsed=True) -> Any:
     """
     The message as the fast pass reads it; None if it is in doubt.
     """
+    if not is_parsed and not is_loadable(raw):
+        return None
+
     try:
-        return _decode_messages._read_fast(raw, CodecReader(is_parsed=is_parsed))
-    except DOUBTS:
+        return _messages._FAST_READERS[raw["role"]](raw, {})
+    except (*DOUBTS, TypeError):
         return None
 
 
@@ -120,8 +124,8 @@ def read_slowly(raw) -> Any:
     The message as the slow pass reads it; None if there are problems.
     """
     reader = CodecReader()
-    tagged = _decode_messages._MESSAGES
-    message = _decode_messages._read_tagged(reader, raw, None, tagged)
+    tagged = _messages._MESSAGES
+    message = _messages._read_tagged(reader, raw, None, tagged)
     return None if reader.problems.count else message
 
 
@@ -373,13 +377,13 @@ class TestRead:
         One invalid message of many costs one slow reading.
         """
         read = []
-        slow = _decode_messages._read_tagged
+        slow = _messages._read_tagged
 
         def count(reader, raw, path, tagged):
             read.append(raw)
             return slow(reader, raw, path, tagged)
 
-        monkeypatch.setattr(_decode_messages, "_read_tagged", count)
+        monkeypatch.setattr(_messages, "_read_tagged", count)
         data = to_data(tuple(USUAL))
         data["messages"][3] = {"role": "user"}
 
@@ -419,8 +423,8 @@ class TestState:
 
         given = json.dumps(document).encode() if is_parsed else document
         with (
-            patch.object(_decode, "_read_usual_state", side_effect=Doubt),
-            patch.object(_entries, "_read_usual_ledger_entry", side_effect=Doubt),
+            patch.object(_kinds, "read_usual_state", side_effect=Doubt),
+            patch.object(_states, "_read_usual_ledger_entry", side_effect=Doubt),
         ):
             slow = outcome(given)
 
@@ -445,7 +449,7 @@ class TestState:
             with patch.object(CodecReader, "read_fields", side_effect=AssertionError):
                 assert state == decode(encode(state))
 
-            with patch.object(_entries, "LEDGER_ENTRY", None):
+            with patch.object(_states, "LEDGER_ENTRY", None):
                 assert state == from_data(to_data(state))
 
 

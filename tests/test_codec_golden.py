@@ -16,10 +16,11 @@ import pytest
 
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
 from conversation_state.codec import (
-    _decode,
-    _decode_messages,
-    _decode_timeline,
-    _entries,
+    _kinds,
+    _messages,
+    _states,
+    _timeline_states,
+    _timelines,
     decode,
     encode,
     from_data,
@@ -361,7 +362,7 @@ class TestGoldenFiles:
         There is one for each kind of document there is.
         """
         assert {path.stem for path in GOLDEN.iterdir()} == VALUES.keys()
-        assert {name.partition(".")[0] for name in VALUES} == _decode.READS.keys()
+        assert {name.partition(".")[0] for name in VALUES} == _kinds.READS.keys()
 
     def test_every_field(self):
         """
@@ -369,22 +370,22 @@ class TestGoldenFiles:
         """
         seen: dict[Any, set[str]] = defaultdict(set)
         fields_in(json.loads(golden("aggregator")), seen)
-        messages = _decode_messages._MESSAGES.shapes
-        parts = _decode_messages._PARTS.shapes
+        messages = _messages._MESSAGES.shapes
+        parts = _messages._PARTS.shapes
         shapes: dict[Any, Shape] = {
             **{("role", role): each for role, each in messages.items()},
             **{("type", kind): each for kind, each in parts.items()},
-            "any": _decode._AGGREGATOR,
-            ("type", "custom"): _decode_messages._TOOL_CALL,
+            "any": _states._AGGREGATOR,
+            ("type", "custom"): _messages._TOOL_CALL,
         }
 
         for name, shape in shapes.items():
             assert set() == shape.fields.keys() - seen[name], name
 
         for fields in (
-            _decode_messages._USAGE_READERS,
-            _decode_messages._LOGPROB_FIELDS,
-            _decode_messages._RESPONSE.fields,
+            _messages._USAGE_READERS,
+            _messages._LOGPROB_FIELDS,
+            _messages._RESPONSE.fields,
             {"top", "since_v2"},
         ):
             assert set() == set(fields) - seen["any"]
@@ -394,21 +395,13 @@ class TestGoldenFiles:
         And each field of a timeline in the timeline's.
         """
         data = json.loads(golden("timeline"))
-        seen: dict[Any, set[str]] = defaultdict(set)
-        for name in ("moments", "states", "origins", "threads", "ledgers"):
-            for item in data[name]:
-                seen[name].update(item)
+        moments = {name for each in data["moments"] for name in each}
+        states = {name for each in data["states"] for name in each}
 
-        assert {"limit", "first", "present", "redo"} <= data.keys()
-        for name, shape in {
-            "moments": _decode_timeline._MOMENT,
-            "origins": _decode_timeline._ORIGIN,
-            "threads": _decode_timeline._THREAD,
-            "ledgers": _decode_timeline._LEDGER,
-        }.items():
-            assert shape.fields.keys() == seen[name], name
-
-        assert {"origin", "thread", "ledger", "json", "kind"} <= seen["states"]
+        assert _timelines._TIMELINE.fields.keys() <= data.keys()
+        assert _timelines._MOMENT.fields.keys() == moments
+        assert {*_timeline_states._FIRST_STATE.fields, "origin"} <= states
+        assert {"json", "kind"} <= states
 
     def test_every_field_of_a_ledger_entry(self):
         """
@@ -416,4 +409,4 @@ class TestGoldenFiles:
         """
         (entry, *_) = json.loads(golden("aggregator.times"))["ledger"]
 
-        assert _entries.LEDGER_ENTRY.fields.keys() == entry.keys()
+        assert _states.LEDGER_ENTRY.fields.keys() == entry.keys()

@@ -495,7 +495,7 @@ _NAMES = {
     "conversation_state._persistent.frozen": ["JsonMap"],
     "conversation_state.codec._fast": [
         *("MAX", "Doubt", "Object", "Raw", "Seen", "freeze_object", "is_as_it_came"),
-        *("read_common", "read_media_part", "read_new_message", "read_new_part"),
+        *("read_common", "read_media_part", "read_new_part"),
         *("read_parts", "read_unknown", "refuse"),
         *("read_usage", "write_common", "write_media_part", "write_usage"),
     ],
@@ -550,7 +550,7 @@ def readers_module() -> str:
         _make_table("PARTS", {**for_any, "*": "read_new_part"}),
         f"_USER_PARTS = {{**PARTS{refused}}}",
         _make_table("_SYSTEM_PARTS", {"text": for_any["text"], "*": "refuse"}),
-        _make_table("MESSAGES", {**by_role, "*": "read_new_message"}),
+        _make_table("MESSAGES", by_role),
     )
 
 

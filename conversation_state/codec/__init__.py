@@ -28,15 +28,15 @@ from conversation_state._canonical import (
 )
 from conversation_state._persistent import FrozenMap, check_text
 from conversation_state._wording import describe_type, shorten_repr
-from conversation_state.codec import _decode, _encode
-from conversation_state.codec._encode_timeline import write_timeline
-from conversation_state.codec._entries import (
+from conversation_state.codec import _kinds
+from conversation_state.codec._format import FORMAT, VERSION
+from conversation_state.codec._states import (
     decode_ledger_entries,
     decode_messages,
     encode_ledger_entry,
     encode_message,
 )
-from conversation_state.codec._format import FORMAT, VERSION
+from conversation_state.codec._timelines import write_timeline
 from conversation_state.timeline import Timeline
 
 __all__ = [
@@ -104,7 +104,7 @@ class Codec:
                 If the class or the kind is registered already, or belongs to
                 this library.
         """
-        kinds = {*_decode.READS, *self._kinds.values()}
+        kinds = {*_kinds.READS, *self._kinds.values()}
         if not isinstance(kind, str) or not kind or kind in kinds:
             taken = ", ".join(sorted(kinds))
             raise ValueError(
@@ -113,7 +113,7 @@ class Codec:
 
         # An object without a hash can't be looked up; `check_class` says what is wrong
         # with it.
-        if isinstance(cls, type) and (cls in _encode.WRITES or cls in self._kinds):
+        if isinstance(cls, type) and (cls in _kinds.WRITES or cls in self._kinds):
             raise ValueError(f"{cls.__name__} is registered already")
 
         from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
@@ -150,7 +150,7 @@ class Codec:
     def _write_document(self, value: object) -> dict[str, Any]:
         document = self._write_with_kind(value)
         if document is None:
-            known = {each.__name__ for each in (*_encode.WRITES, *self._kinds)}
+            known = {each.__name__ for each in (*_kinds.WRITES, *self._kinds)}
             raise TypeError(
                 f"can't encode {describe_type(value)}, only "
                 f"{', '.join(sorted(known))}; "
@@ -161,13 +161,13 @@ class Codec:
 
     def _write_with_kind(self, value: Any) -> dict[str, Any] | None:
         if not self._kinds:
-            return _encode.write_with_kind(value)
+            return _kinds.write_with_kind(value)
 
         if type(value) is Timeline:  # its states may be of registered classes
             return {"kind": "timeline", **write_timeline(value, self._write_with_kind)}
 
         if type(value) not in self._kinds:
-            return _encode.write_with_kind(value)
+            return _kinds.write_with_kind(value)
 
         from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
 
@@ -228,14 +228,14 @@ class Codec:
         return self._read_value(data, expect, None)
 
     def _read_value(self, data: Any, expect: type | None, source: Data | None) -> Any:
-        kinds = _decode.READS
+        kinds = _kinds.READS
         if self._kinds:
             from conversation_state.codec import _structured  # noqa: PLC0415 - 50 ms
 
             for cls, kind in self._kinds.items():
                 kinds = {**kinds, kind: (cls, _structured.read_class(cls))}
 
-        value, reader = _decode.read_document(
+        value, reader = _kinds.read_document(
             data, kinds, expect, is_parsed=source is not None
         )
         if reader.has_foreign_json and source is not None:

@@ -278,13 +278,6 @@ def read_new_part(raw: Raw) -> UnknownPart:
     return UnknownPart(freeze_object(raw, JsonMap))
 
 
-def read_new_message(raw: Raw, _seen: Seen) -> UnknownMessage:
-    """
-    A message of a role that this version doesn't know.
-    """
-    return UnknownMessage(freeze_object(raw, JsonMap))
-
-
 def refuse(_raw: Raw) -> Never:
     """
     A part that a message can't hold.

@@ -20,22 +20,20 @@ The whole format, version 1:
     any other kind, of `Codec.register`: value
 
     timeline: limit; first, the number of the oldest moment (0); present, a
-        moment's number; redo, pairs of a moment's number and the number of
-        the child that was visited last, where that is not the moment right
-        after it; moments, states, origins, threads, ledgers
+        moment's number; redo, the numbers of the children that were visited
+        last, where that is not the moment right after the parent; moments,
+        states
     moment: state, a position in states; label, group; parent, a number (one
         less than its own), which may be forgotten. The first in moments has
         the number that is first, and each one more than the one before.
-    state: origin, a position in origins (0); thread and ledger, places; or
-        json, any value; or what a document of any other kind has, but for
-        format and version; messages also whether they are a list (false)
-    origin: id, parent_id, root_id, init_len, init_ledger_len
-    thread: after, a place; entry_ids, messages
-    ledger: after, a place; entries, of what a ledger holds
-    place: [position, length], in threads or in ledgers: the first so many of
-        what is there, counting what that goes on from, of which it has at
-        least one more. What has no place, or goes on from none, begins with
-        nothing.
+    state: what an aggregator has, beyond what it has in common with earlier
+        states. One without id has that of the state at the position origin
+        (the one before), its fork point and all it holds; after and
+        ledger_after, places, say if it begins with something else. Or json,
+        any value; or what a document of any other kind has, but for format
+        and version; messages also whether they are a list (false)
+    place: [position, length], the first so many messages, or ledger entries, of
+        the state at that position
 
     message: role, content (text) or parts (objects), name, run_id, turn_id,
         timestamp, metadata; tool_calls, response (assistant);
@@ -73,9 +71,14 @@ FORMAT = "conversation_state"
 VERSION = 1
 ENVELOPE = frozenset({"format", "version", "kind"})
 
-# Kinds whose fields are in the document itself, and not in a field of that name.
+# Kinds whose fields are in the document itself, and those that are in a field of that
+# name. A registered class is in the field "value".
 INLINE_KINDS = frozenset(
     {"aggregator", "checkpoint", "message_tree", "timeline", "turn"}
+)
+NAMED_KINDS = frozenset(
+    {"document", "message", "messages", "part", "template", "tool_call", "tool_info"}
+    | {"usage"}
 )
 
 # The role or type of a wrapped value.

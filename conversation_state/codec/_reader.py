@@ -21,7 +21,14 @@ from conversation_state._persistent import check_text, freeze
 from conversation_state._persistent.frozen import MAX_LEVELS
 from conversation_state._wording import format_count
 from conversation_state.codec._fast import Seen
-from conversation_state.codec._format import parse_base64, parse_time, parse_uuid
+from conversation_state.codec._format import (
+    ENVELOPE,
+    INLINE_KINDS,
+    NAMED_KINDS,
+    parse_base64,
+    parse_time,
+    parse_uuid,
+)
 from conversation_state.errors import (
     DecodeError,
     InvalidDocumentError,
@@ -73,6 +80,10 @@ class Shape(NamedTuple):
     keeps_unknown: bool = True
 
 
+def strict_shape(make: Callable[..., Any], *required: str, **fields: Read) -> Shape:
+    return Shape(make, fields, required, keeps_unknown=False)
+
+
 @attrs.define(eq=False)
 class Problems:
     """
@@ -114,11 +125,10 @@ class CodecReader:
         has_foreign_json: Whether there was any JSON of others, such as
             metadata.
 
-        kinds: The kinds of document, where there are more than those of this
-            library.
+        kinds: The class and the reader of each kind of document.
 
-        is_parsed: Whether a JSON parser made the raw values, which so hold
-            nothing that JSON can't.
+        is_plain: Whether the raw values hold nothing that JSON can't, as those
+            that a parser made: only then the fast pass may read them.
 
         seen: What the fast pass has met before in this document.
     """
@@ -126,7 +136,7 @@ class CodecReader:
     problems: Problems = attrs.field(factory=Problems)
     has_foreign_json: bool = False
     kinds: Mapping[str, tuple[type, Read]] = attrs.field(factory=dict)
-    is_parsed: bool = False
+    is_plain: bool = False
     seen: Seen = attrs.field(factory=dict)
 
     def add_mismatch(self, what: str, value: Any, path: JsonPath) -> Any:
@@ -362,6 +372,39 @@ class CodecReader:
             self.check_json(item, (path, key), depth + 1)
 
         return None
+
+    def find_kind(self, data: dict[str, Any], path: JsonPath) -> str:
+        """
+        The kind of a document; "", and a problem, if it is unknown.
+        """
+        kind = data.get("kind")
+        if kind.__class__ is str and kind in self.kinds:
+            return kind
+
+        known = ", ".join(sorted(self.kinds))
+        what = f"unknown kind {describe_json(kind)}; expected one of {known}"
+        self.problems.add((path, "kind"), what if "kind" in data else "missing")
+        return ""
+
+    def read_body(self, data: dict[str, Any], path: JsonPath) -> Any:
+        """
+        The value of a document: of all of *data* but the envelope, of which a
+        state in a timeline has only the kind.
+        """
+        kind = self.find_kind(data, path)
+        if not kind:
+            return None
+
+        _, read = self.kinds[kind]
+        envelope = ENVELOPE if path is None else {"kind"}
+        body = {name: value for name, value in data.items() if name not in envelope}
+        if kind in INLINE_KINDS:
+            return read(self, body, path)
+
+        field = kind if kind in NAMED_KINDS else "value"
+        return self.read_fields(
+            body, path, strict_shape(dict, field, **{field: read})
+        ).get(field)
 
     def read_array(self, raw: Any, path: JsonPath, read: Read) -> list[Any] | None:
         """

@@ -25,7 +25,6 @@ from conversation_state.codec._fast import (
     freeze_object,
     read_common,
     read_media_part,
-    read_new_message,
     read_new_part,
     read_parts,
     read_unknown,
@@ -484,10 +483,7 @@ PARTS: dict[str, Any] = {
 
 _USER_PARTS = {**PARTS, "reasoning": refuse, "refusal": refuse}
 
-_SYSTEM_PARTS: dict[str, Any] = {
-    "text": read_text_part,
-    "*": refuse,
-}
+_SYSTEM_PARTS: dict[str, Any] = {"text": read_text_part, "*": refuse}
 
 MESSAGES: dict[str, Any] = {
     "system": read_system_message,
@@ -495,5 +491,4 @@ MESSAGES: dict[str, Any] = {
     "assistant": read_assistant_message,
     "tool": read_tool_message,
     "unknown": read_unknown_message,
-    "*": read_new_message,
 }

@@ -31,7 +31,7 @@ from cattrs import Converter, StructureHandlerNotFoundError
 from conversation_state._canonical import JsonPath, dump, load
 from conversation_state._persistent import View, check_text
 from conversation_state._wording import shorten_repr, with_article
-from conversation_state.codec import _encode
+from conversation_state.codec import _kinds
 from conversation_state.codec._format import format_base64, format_time
 from conversation_state.codec._reader import CodecReader, Problems, Read
 from conversation_state.codec._structured._classes import class_hook, union_hook
@@ -318,8 +318,9 @@ def write_value(value: Any, level: int = 0) -> Any:
         return _write_scalar(value)
 
     cls = type(value)
-    if cls in _encode.WRITES and cls not in (list, tuple):
-        return _encode.write_body(value)
+    if cls in _kinds.WRITES and cls not in (list, tuple):
+        _, write = _kinds.WRITES[cls]
+        return write(value)
 
     items = _iterate_items(value)
     if items is not None:
@@ -423,7 +424,7 @@ def is_same(value: Any, made: Any) -> bool:
         )
 
     cls = type(value)
-    if cls is type(made) and has_fields(cls) and cls not in _encode.WRITES:
+    if cls is type(made) and has_fields(cls) and cls not in _kinds.WRITES:
         names = _compared_names(cls)
         return _are_same(
             [getattr(value, name) for name in names],

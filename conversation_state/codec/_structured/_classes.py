@@ -27,9 +27,9 @@ from cattrs import Converter, ForbiddenExtraKeysError
 from cattrs.cols import namedtuple_dict_structure_factory
 from cattrs.gen import make_dict_structure_fn, override
 
-from conversation_state._canonical import describe_json
+from conversation_state._canonical import describe_json, is_loadable
 from conversation_state._wording import format_count
-from conversation_state.codec import _decode
+from conversation_state.codec import _kinds
 from conversation_state.codec._reader import CodecReader, Read
 from conversation_state.codec._structured._hooks import (
     READ_CONTEXT,
@@ -56,7 +56,7 @@ def class_hook(converter: Converter, kind: Any, origin: type) -> Hook | None:
     """
     The hook for a class with fields; None if it is no such class.
     """
-    for cls, read_own in _decode.READS.values():
+    for cls, read_own in _kinds.READS.values():
         # A tuple of messages is a tuple like others.
         if cls is not tuple and issubclass(origin, cls):
             return partial(_read_own_value, read_own)
@@ -207,7 +207,7 @@ def _named_tuple_hook(converter: Converter, cls: Any) -> Hook | None:
 
 
 def _read_own_value(read: Read, raw: Any, kind: Any) -> Any:
-    reader = CodecReader()
+    reader = CodecReader(kinds=_kinds.READS, is_plain=is_loadable(raw))
     value = read(reader, raw, None)
     if reader.problems.count:
         raise reader.problems.error()

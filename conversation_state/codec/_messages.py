@@ -1,8 +1,8 @@
 """
-Reads messages, their parts, calls and usages, tools and documents.
+Messages, their parts, calls and usages.
 
-Two passes. The fast one (`_readers`, generated) reads what is as usual, and is
-in doubt about the rest. The slow one, here, reads a message that is in doubt
+Two passes read them. The fast one (`_readers`, generated) reads what is as usual,
+and is in doubt about the rest. The slow one, here, reads a message that is in doubt
 once more: a `CodecReader` checks types, so that it can report the path of a wrong
 one, and leaves every other rule to the constructors of the values. A problem is
 recorded and reading goes on; only the object with the problem is not
@@ -11,17 +11,16 @@ constructed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any, NamedTuple
 
 import attrs
 
-from conversation_state._canonical import JsonPath, is_loadable
-from conversation_state._persistent import FrozenMap, freeze_map
-from conversation_state.codec import _readers
-from conversation_state.codec._fast import DOUBTS, Doubt
+from conversation_state._canonical import JsonPath
+from conversation_state._wording import describe_value
+from conversation_state.codec import _readers, _writers
+from conversation_state.codec._fast import DOUBTS, Object
 from conversation_state.codec._fast import read_usage as read_fast_usage
 from conversation_state.codec._format import UNKNOWN
 from conversation_state.codec._reader import (
@@ -30,8 +29,8 @@ from conversation_state.codec._reader import (
     Shape,
     array_reader,
     object_reader,
+    strict_shape,
 )
-from conversation_state.documents import Document
 from conversation_state.messages import (
     AssistantMessage,
     LogProb,
@@ -42,20 +41,15 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import KINDS, Part, UnknownPart
-from conversation_state.tools import MAX_PARAMETER_LEVELS, Parameter, ToolCall, ToolInfo
+from conversation_state.parts import KINDS, UnknownPart
+from conversation_state.tools import ToolCall
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
-
-
-def strict_shape(make: Callable[..., Any], *required: str, **fields: Read) -> Shape:
-    return Shape(make, fields, required, keeps_unknown=False)
-
 
 # Usages
 
 
 def read_usage(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
-    if reader.is_parsed:
+    if reader.is_plain:
         with suppress(*DOUBTS):
             return read_fast_usage(raw)
 
@@ -144,7 +138,7 @@ _READS: dict[str, Read] = {
 }
 
 
-def _make_shape(cls: type, **special: Read) -> Shape:
+def make_shape(cls: type, **special: Read) -> Shape:
     """
     The shape of a value class: its attrs fields, each read as its annotation says,
     or by what *special* has for it.
@@ -163,8 +157,8 @@ def _make_shape(cls: type, **special: Read) -> Shape:
     return Shape(cls, fields, tuple(required))
 
 
-_TOOL_CALL = _make_shape(ToolCall)
-_RESPONSE = _make_shape(ResponseMeta)
+_TOOL_CALL = make_shape(ToolCall)
+_RESPONSE = make_shape(ResponseMeta)
 
 
 # Parts
@@ -199,6 +193,10 @@ def _read_tagged(
         reader.has_foreign_json = True
         return reader.construct(path, unknown, {"raw": raw}, whole_field="raw")
 
+    if kind == UNKNOWN and not raw.get("source"):
+        raw = _unwrap_value(raw, tag, shapes)
+        kind = raw[tag]
+
     shape = shapes[kind]
     before = reader.problems.count
     given = reader.read_fields(raw, path, shape, tag)
@@ -208,35 +206,27 @@ def _read_tagged(
     if reader.problems.count != before:
         return None
 
-    # A value with a source is of a provider's kind, even if the kind has the same name
-    # as one of ours.
-    if kind == UNKNOWN and not given.get("source"):
-        name = given["raw"].get(tag)
-        if name.__class__ is str and name in shapes and name != UNKNOWN:
-            return _read_wrapped(reader, given, path, tagged)
-
     return reader.construct(path, shape.make, given)
 
 
-def _read_wrapped(
-    reader: CodecReader, given: dict[str, Any], path: JsonPath, tagged: _TaggedShapes
-) -> Any:
+def _unwrap_value(
+    raw: dict[str, Any], tag: str, shapes: Mapping[str, Shape]
+) -> dict[str, Any]:
     """
-    A value that an older version wrapped, because it did not know its kind.
-
-    Fields that were added to the wrapper go into the value.
+    The value in the wrapper *raw*, with what was added to the wrapper, if an older
+    version wrapped it because it did not know its kind; else *raw* as it is.
     """
-    value = _read_tagged(reader, given.pop("raw"), (path, "raw"), tagged)
-    if value is None:
-        return None
+    inner: Any = raw.get("raw")
+    kind = inner.get(tag) if inner.__class__ is dict else None
+    if kind.__class__ is not str or kind == UNKNOWN or kind not in shapes:
+        return raw
 
-    given.pop("source", None)
-    for name in ("metadata", "unknown"):
-        if name in given:
-            given[name] = {**getattr(value, name), **given[name]}
+    added = {key: raw[key] for key in raw if key not in (tag, "raw", "source")}
+    ours, theirs = added.get("metadata"), inner.get("metadata")
+    if ours.__class__ is theirs.__class__ is dict:
+        added["metadata"] = {**theirs, **ours}
 
-    replace = attrs.evolve if isinstance(value, Part) else type(value).replace
-    return reader.construct(path, lambda **changes: replace(value, **changes), given)
+    return {**inner, **added}
 
 
 def read_part(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
@@ -246,8 +236,8 @@ def read_part(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
 _PARTS = _TaggedShapes(
     "type",
     {
-        **{kind: _make_shape(cls) for kind, cls in KINDS.items()},
-        UNKNOWN: _make_shape(UnknownPart),
+        **{kind: make_shape(cls) for kind, cls in KINDS.items()},
+        UNKNOWN: make_shape(UnknownPart),
     },
     UnknownPart,
 )
@@ -257,30 +247,30 @@ _PARTS = _TaggedShapes(
 
 
 def read_message(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
-    try:
-        return _read_fast(raw, reader)
-    except DOUBTS:
-        return _read_slowly(reader, raw, path)
+    if reader.is_plain:
+        with suppress(*DOUBTS, TypeError):
+            return _FAST_READERS[raw["role"]](raw, reader.seen)
 
-
-def _read_slowly(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
     return _read_tagged(reader, raw, path, _MESSAGES)
 
 
-def _read_fast(raw: Any, reader: CodecReader) -> Message:
-    if raw.__class__ is not dict or not (reader.is_parsed or is_loadable(raw)):
-        raise Doubt
+def read_messages(reader: CodecReader, raw: Any, path: JsonPath) -> list[Any] | None:
+    if raw.__class__ is not list or not reader.is_plain:
+        return reader.read_array(raw, path, read_message)
 
-    role = raw["role"]
-    if role.__class__ is not str:
-        raise Doubt
+    # This does the same without a call for each message.
+    readers, seen = _FAST_READERS, reader.seen
+    made: list[Any] = []
+    for i, item in enumerate(raw):
+        try:
+            made.append(readers[item["role"]](item, seen))
+        except (*DOUBTS, TypeError):  # an item that is not an object, for example
+            made.append(_read_tagged(reader, item, (path, i), _MESSAGES))
 
-    message: Message = _FAST_READERS.get(role, _read_new)(raw, reader.seen)
-    return message
+    return made
 
 
-_FAST_READERS = {role: read for role, read in _readers.MESSAGES.items() if role != "*"}
-_read_new = _readers.MESSAGES["*"]
+_FAST_READERS = _readers.MESSAGES
 
 
 def _merge_content_fields(
@@ -305,30 +295,6 @@ def _merge_content_fields(
             reader.problems.add(((path, "parts"), i), what)
 
 
-def read_messages(reader: CodecReader, raw: Any, path: JsonPath) -> list[Any] | None:
-    if raw.__class__ is not list and not reader.is_array(raw, path):
-        return None
-
-    if not (reader.is_parsed or is_loadable(raw)):
-        return [read_message(reader, item, (path, i)) for i, item in enumerate(raw)]
-
-    # This does the same without a call for each message, for the kinds that most
-    # messages have.
-    readers, seen = _FAST_READERS, reader.seen
-    made: list[Any] = []
-    for i, item in enumerate(raw):
-        try:
-            made.append(readers[item["role"]](item, seen))
-        except (*DOUBTS, TypeError):  # an item that is not an object, for example
-            # A message that the fast pass has just refused is not given to it again.
-            role = item.get("role") if item.__class__ is dict else None
-            known = role.__class__ is str and role in readers
-            read = _read_slowly if known else read_message
-            made.append(read(reader, item, (path, i)))
-
-    return made
-
-
 def _message_shape(cls: type[Message]) -> Shape:
     common: dict[str, Read] = {
         "name": CodecReader.text,
@@ -340,7 +306,7 @@ def _message_shape(cls: type[Message]) -> Shape:
     if cls is AssistantMessage:
         common["response"] = object_reader(_RESPONSE)
 
-    shape = _make_shape(cls, **common)
+    shape = make_shape(cls, **common)
     if cls is UnknownMessage:
         return shape
 
@@ -371,72 +337,21 @@ _MESSAGES = _TaggedShapes(
 )
 
 
-# Tools and documents
+# Writing
 
 
-def _read_parameters(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
-    reader.has_foreign_json = True
-    if raw.__class__ is dict:
-        if raw.get("type").__class__ is str:
-            return raw
-
-        schema = raw.get("schema") if len(raw) == 1 else None
-        if isinstance(schema, dict) and schema.get("type").__class__ is not str:
-            return _read_wrapped_schema(reader, schema, (path, "schema"))
-
-    return _read_parameters_by_name(reader, raw, path, MAX_PARAMETER_LEVELS)
-
-
-def _read_wrapped_schema(
-    reader: CodecReader, raw: dict[str, Any], path: JsonPath
-) -> Any:
+def write_message(message: Message) -> Object:
     """
-    A schema that was wrapped, because its type is not a text.
+    Raises:
+        TypeError:
+            If it is of no class of this library.
     """
-    if not raw:
-        return reader.problems.add(path, "is empty")
+    write = _writers.MESSAGES.get(message.__class__)
+    if write is None:
+        raise TypeError(f"can't encode {describe_value(message)}")
 
-    try:
-        return freeze_map(raw, "it", keep_order=True)
-    except ValueError:
-        return reader.check_json(raw, path)
+    return write(message)  # type: ignore[no-any-return]
 
 
-def _read_parameters_by_name(
-    reader: CodecReader, raw: Any, path: JsonPath, levels: int
-) -> Any:
-    if not reader.is_object(raw, path):
-        return None
-
-    # Frozen, because a dict would be taken for a JSON Schema.
-    return FrozenMap(
-        {key: _read_parameter(reader, raw[key], (path, key), levels) for key in raw}
-    )
-
-
-def _read_parameter(reader: CodecReader, raw: Any, path: JsonPath, levels: int) -> Any:
-    # The depth is checked here, because the constructor that checks it runs after the
-    # recursion, and JSON may be nested more deeply than Python can recurse.
-    if not levels:
-        what = f"nested more than {MAX_PARAMETER_LEVELS} levels deep"
-        return reader.problems.add(path, what)
-
-    fields: dict[str, Read] = {
-        "type": CodecReader.text,
-        "description": CodecReader.text,
-        "required": CodecReader.boolean,
-        "enum": _read_enum_values,
-        "items": partial(_read_parameter, levels=levels - 1),
-        "properties": partial(_read_parameters_by_name, levels=levels - 1),
-    }
-    return reader.read_object(
-        raw, path, Shape(Parameter, fields, ("type",), keeps_unknown=False)
-    )
-
-
-def _read_enum_values(reader: CodecReader, raw: Any, path: JsonPath) -> Any:
-    return raw if reader.is_array(raw, path) else None
-
-
-TOOL_INFO = _make_shape(ToolInfo, parameters=_read_parameters)
-DOCUMENT = _make_shape(Document)
+def write_messages(messages: Iterable[Message]) -> list[Object]:
+    return [write_message(message) for message in messages]
