@@ -7,7 +7,7 @@ import copy
 import pickle
 import sys
 import threading
-from collections import OrderedDict, UserDict
+from collections import UserDict
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import IntEnum, StrEnum
@@ -32,7 +32,6 @@ from conversation_state.errors import (
 )
 from conversation_state.messages import (
     AssistantMessage,
-    Message,
     ResponseMeta,
     SystemMessage,
     ToolMessage,
@@ -118,13 +117,11 @@ class TestFString:
             ("v", "{m[k]}"),
             ("one two", "{m[1]} {m[2]}"),
             ("dots accent", "{m[a.b]} {m[é]}"),
-            ("2", "{l[1]}"),
             ("deep", "{l[2][x][0]}"),
             ("{x}", "{{x}}"),
             ('{"a": 7}', '{{"a": {n}}}'),
             ("007 1.50 7 2e+00", "{n:03d} {f:.2f} {n:x} {f:.0e}"),
             ("eino      |      eino", "{name:10}|{name:>10}"),
-            ("None True", "{none} {yes}"),
             ("[1, 2, {'x': ['deep']}]", "{l}"),
             ("2026-03-05 1,234.50", "{when:%Y-%m-%d} {price:,}"),
             ("2026-03-05 12:00:00+00:00", "{when}"),
@@ -141,27 +138,18 @@ class TestFString:
         ("text", "why"),
         [
             ("{", "write {{ and }}"),
-            ("}", "write {{ and }}"),
             ("{name", "write {{ and }}"),
             ("{}", "has no name"),
-            ("{0}", "has no name"),
             ("{ name }", "no name of a variable"),
             ('{"a": 1}', "write {{ and }}"),
             ("{name.upper}", r"asks for an attribute.*\{name\[upper\]\} is a key"),
-            ("{m.k}", r"\{m\[k\]\} is a key"),
             ("{m[k].x}", "no name of a variable"),
-            ("{m[]}", "no name of a variable"),
-            ("{m[k]x}", "no name of a variable"),
             ("{name!r}", "conversion !r"),
             ("{name:{n}}", "a field inside its format"),
             ("{name:d}", "name can't be written as d"),
             ("{none:5}", "none can't be written as 5"),
-            ("{l:5}", "l can't be written as 5"),
             ("{n:10001}", "10,000"),
-            ("{f:.10001f}", "10,000"),
             ("{name[0]}", "name is a str and has nothing below it"),
-            ("{n[0]}", "n is an int and has nothing below it"),
-            ("{none[x]}", "none is a NoneType"),
             ("{l[x]}", "l is a list, and 'x' is not a position"),
             ("{l[-1]}", "'-1' is not a position"),
         ],
@@ -203,7 +191,6 @@ class TestJinja2:
             ("Bob Bob 3", "{{ user.name }} {{ user['name'] }} {{ user['items'][0] }}"),
             ("None True [3, 1, 2]", "{{ none }} {{ yes }} {{ user['items'] }}"),
             ("{'a': 1}", "{{ user.tags }}"),
-            ("<b>", "{{ html }}"),
             ("&lt;b&gt;<b>", "{{ html|e }}{{ html }}"),
             ("&lt;b&gt;<b>", "{{ html|e ~ html }}"),
             ("&lt;b&gt;<b>", "{{ html|e + html }}"),
@@ -211,7 +198,6 @@ class TestJinja2:
             ("1:3,2:1,3:2", "{% for i in user['items'] %}{{ loop.index }}:{{ i }}{{ ',' if not loop.last }}{% endfor %}"),
             ("none", "{% for i in [] %}{{ i }}{% else %}none{% endfor %}"),
             ("a=1", "{% for k, v in user.tags.items() %}{{ k }}={{ v }}{% endfor %}"),
-            ("13", "{% for i in [1, 2, 3] if i is odd %}{{ i }}{% endfor %}"),
             ("<1<2>>", "{% for x in tree recursive %}<{{ x.n }}{{ loop(x.c) }}>{% endfor %}"),
             ("[a2][a3]", "{% macro m(x, y=2) %}[{{ x }}{{ y }}]{% endmacro %}{{ m('a') }}{{ m('a', y=3) }}"),
             ("<b>x</b>", "{% macro b() %}<b>{{ caller() }}</b>{% endmacro %}{% call b() %}x{% endcall %}"),
@@ -227,7 +213,6 @@ class TestJinja2:
             ("d", "{{ ''|default('d', true) }}"),
             ("False True True", "{{ x is defined }} {{ user.x is undefined }} {{ n is defined }}"),
             ("1, 2, 3", "{{ user['items']|sort|join(', ') }}"),
-            ("1, 2, 3", "{{ user['items']|sort|join(d=', ') }}"),
             ("x:[1, 3];y:[2];", "{% for g in rows|groupby('k') %}{{ g.grouper }}:{{ g.list|map(attribute='v')|list }};{% endfor %}"),
             ("x,y", "{{ rows|map(attribute='k')|unique|join(',') }}"),
             ("6 3", "{{ rows|sum(attribute='v') }} {{ rows|length }}"),
@@ -239,7 +224,6 @@ class TestJinja2:
             ("ANN ann An Ann", "{{ name.upper() }} {{ name|lower }} {{ name[:2] }} {{ 'ann'|title }}"),
             ("['a', 'b'] a-b", "{{ 'a,b'.split(',') }} {{ '-'.join(['a', 'b']) }}"),
             ("Bnn Bnn", "{{ name|replace('A', 'B') }} {{ name.replace('A', 'B') }}"),
-            ("x\n  y", "{{ 'x\ny'|indent(2) }}"),
             ("  x\n  y", "{{ 'x\ny'|indent(width=2, first=true) }}"),
             ("1.5 2.0", "{{ 1.46|round(precision=1) }} {{ 1.2|round(method='ceil') }}"),
             ("[[1, 2], [3, 0]]", "{{ [1, 2, 3]|batch(linecount=2, fill_with=0)|list }}"),
@@ -249,8 +233,6 @@ class TestJinja2:
             ("True True False", "{{ 1 < 2 < 3 }} {{ 'n' in name }} {{ 9 in [1] }}"),
             ("1 2 1", "{% set c = cycler(1, 2) %}{{ c.next() }} {{ c.next() }} {{ c.current }}"),
             ("a, b", "{% set j = joiner(', ') %}{% for x in 'ab' %}{{ j() }}{{ x }}{% endfor %}"),
-            ("AB", "{% for x in 'ab' %}{{ x.upper() }}{% endfor %}"),
-            ("[a][b]", "{% macro m(x) %}[{{ x }}]{% endmacro %}{% for x in 'ab' %}{{ m(x) }}{% endfor %}"),
             ("0112", "{% for x in 'ab' %}{% for y in range(2) %}{{ loop.index0 + x.count('b') }}{% endfor %}{% endfor %}"),
             ("odd even", "{% for x in 'ab' %}{{ loop.cycle('odd', 'even') }}{{ ' ' if not loop.last }}{% endfor %}"),
             ("[0, 1, 2] {'a': 1}", "{{ range(3)|list }} {{ dict(a=1) }}"),
@@ -269,24 +251,17 @@ class TestJinja2:
         ("text", "why"),
         [
             ("{% include 'x' %}", "there is no include"),
-            ("{% import 'x' as x %}", "there is no import"),
-            ("{% from 'x' import y %}", "there is no fromimport"),
             ("{% extends 'x' %}", "there is no extends"),
             ("{% block x %}{% endblock %}", "there is no block"),
             ("{% autoescape true %}{% endautoescape %}", "there is no "),
             ("{% nothing %}", "unknown tag 'nothing'"),
             ("{{ name|nothing }}", "No filter named 'nothing'"),
             ("{{ name|attr('x') }}", "No filter named 'attr'"),
-            ("{{ [1]|map('attr', 'x')|list }}", "No filter named 'attr'"),
             ("{{ name is nothing }}", "No test named 'nothing'"),
-            ("{{ [1]|select('nothing')|list }}", "No test named 'nothing'"),
             ("{{ name.__class__ }}", "a str has no '__class__'"),
-            ("{{ n.real }}", "an int has no 'real'"),
-            ("{{ name.format() }}", "no 'format'"),
             ("{{ name.upper }}", "a builtin_function_or_method can't be written"),
             ("{{ n() }}", "an int can't be called"),
             ("{{ n + 'a' }}", "can only concatenate|unsupported operand"),
-            ("{{ range }}", "can't be written"),
             ("{{ []|first }}", "No first item"),
             ("{{ '%*d' % (3, 1) }}", r"width is a \*"),
             ("{{ 1 / 0 }}", "ZeroDivisionError"),
@@ -335,13 +310,11 @@ class TestGo:
             ("{name} {x}", "{name} {{`{x}`}}"),
             ("<no value> true [3 1 2] 1.5", "{{.none}} {{.yes}} {{.items}} {{.f}}"),
             ("map[name:Bob tags:map[a:1 b:2]]", "{{.user}}"),
-            ("yes", "{{if .yes}}yes{{else}}no{{end}}"),
             ("c", "{{if .no}}a{{else if .empty}}b{{else}}c{{end}}"),
             ("<3><1><2>", "{{range .items}}<{{.}}>{{end}}"),
             ("0=3;1=1;2=2;", "{{range $i, $x := .items}}{{$i}}={{$x}};{{end}}"),
             ("a=1;b=2;", "{{range $k, $v := .user.tags}}{{$k}}={{$v}};{{end}}"),
             ("none", "{{range .none}}a{{else}}none{{end}}"),
-            ("012", "{{range 3}}{{.}}{{end}}"),
             ("Bob Ann", "{{with .user}}{{.name}} {{$.name}}{{end}}"),
             ("q", "{{with .empty}}a{{else}}q{{end}}"),
             ("a7b", "a {{- .n -}} b"),
@@ -400,22 +373,14 @@ class TestGo:
         ("text", "why"),
         [
             ("{{", "unclosed action"),
-            ("{{if .yes}}", "unexpected EOF"),
-            ("{{end}}", "unexpected end"),
             ("a\n{{end}}", "line 2"),
             ("{{nothing}}", "function 'nothing' not defined"),
             ("{{printf `%d` .n}}", "no function 'printf'"),
-            ("{{print .n}}", "no function 'print'"),
-            ("{{slice .name 1}}", "no function 'slice'"),
-            ("{{html .name}}", "no function 'html'"),
             ("{{$x := 1}}{{$x}}", "no variables here but those of range"),
             ("{{range 3}}{{break}}{{end}}", "no break"),
-            ("{{range 3}}{{continue}}{{end}}", "no continue"),
             ('{{define "a"}}{{end}}', "no definitions"),
-            ('{{block "a" .}}{{end}}', "no definitions"),
             ('{{template "a"}}', "no template"),
             ('{{env "HOME"}}', "function 'env' not defined"),
-            ("{{call .name}}", "no function 'call'"),
             ("{{.name.x}}", "no name.x: name is no map"),
             ("{{range .items}}{{.x}}{{end}}", "no items.0.x: items.0 is no map"),
             ("{{range .name}}{{end}}", "range can't go over a str"),
@@ -423,10 +388,8 @@ class TestGo:
             ("{{eq 1 1.0}}", "an int and a float can't be compared"),
             ("{{eq .items .items}}", "can't be compared"),
             ("{{eq 1}}", "eq takes at least 2"),
-            ("{{lt .items 1}}", "can't be compared"),
             ("{{len 1}}", "has no length"),
             ("{{index .items .name}}", "not a position"),
-            ("{{index .n 1}}", "n is an int and has no keys"),
             ("{{nil}}", "nil is not a command"),
             ("{{1i}}", "1i is no number here"),
             ("{{010}}", "010 is no number here"),
@@ -485,47 +448,32 @@ class TestMissing:
         [
             ("fstring", "{x}", "x"),
             ("fstring", "{m[k]}", "m.k"),
-            ("fstring", "{m[in][k]}", "m.in.k"),
             ("fstring", "{m[a.b]}", "m.a.b"),
             ("fstring", "{l[2]}", "l.2"),
             ("jinja2", "{{ x }}", "x"),
             ("jinja2", "{{ x.y }}", "x"),
             ("jinja2", "{{ m.k }}", "m.k"),
-            ("jinja2", "{{ m['k'] }}", "m.k"),
             ("jinja2", "{{ m['in'].k }}", "m.in.k"),
-            ("jinja2", "{{ m.k.z }}", "m.k"),
             ("jinja2", "{{ l[2] }}", "l.2"),
             ("jinja2", "{% set k = 'q' %}{{ m[k] }}", "m.q"),
-            ("jinja2", "{% if x %}{% endif %}", "x"),
             ("jinja2", "{% for a in x %}{% endfor %}", "x"),
             ("jinja2", "{{ x|upper }}", "x"),
-            ("jinja2", "{{ [x] }}", "x"),
             ("jinja2", "{{ [x]|length }}", "x"),
             ("jinja2", "{{ 'a' ~ x }}", "x"),
             ("jinja2", "{{ 1 + x }}", "x"),
-            ("jinja2", "{{ x == x }}", "x"),
             ("jinja2", "{{ 1 in x }}", "x"),
-            ("jinja2", "{{ x is none }}", "x"),
-            ("jinja2", "{{ not x }}", "x"),
             ("jinja2", "{{ x() }}", "x"),
             ("jinja2", "{{ m[x] }}", "x"),
-            ("jinja2", "{{ '%s' % x }}", "x"),
             ("jinja2", "{{ '%s'|format(x) }}", "x"),
-            ("jinja2", "{{ m.k is defined and m.k }}{{ m.q }}", "m.q"),
             ("jinja2", "{{ x|default(y) }}", "y"),
             ("jinja2", "{% macro f(a) %}{{ a }}{% endmacro %}{{ f() }}", "a"),
             ("jinja2", "{% for a in r %}{{ a.k }}{% endfor %}", "r.0.k"),
             ("go", "{{.x}}", "x"),
-            ("go", "{{$.x}}", "x"),
             ("go", "{{.x.y}}", "x"),
             ("go", "{{.m.k}}", "m.k"),
-            ("go", "{{.m.in.k}}", "m.in.k"),
-            ("go", '{{index .m "k"}}', "m.k"),
             ("go", "{{index .l 2}}", "l.2"),
             ("go", '{{index . "x"}}', "x"),
-            ("go", "{{if .x}}{{end}}", "x"),
             ("go", "{{range .x}}{{end}}", "x"),
-            ("go", "{{with .m}}{{.k}}{{end}}", "m.k"),
             ("go", "{{range .r}}{{.k}}{{end}}", "r.0.k"),
             ("go", "{{range $a := .r}}{{$a.k}}{{end}}", "r.0.k"),
             ("go", "{{len .x}}", "x"),
@@ -577,9 +525,7 @@ class TestValues:
         ("value", "fstring", "jinja2", "go"),
         [
             ("text", "text", "text", "text"),
-            ("", "", "", ""),
             (7, "7", "7", "7"),
-            (-1.5, "-1.5", "-1.5", "-1.5"),
             (1e21, "1e+21", "1e+21", "1e+21"),
             (True, "True", "True", "true"),
             (None, "None", "None", "<no value>"),
@@ -588,7 +534,6 @@ class TestValues:
             (range(3), "[0, 1, 2]", "[0, 1, 2]", "[0 1 2]"),
             ({"a": True}, "{'a': True}", "{'a': True}", "map[a:true]"),
             ({2: 1, "a": 1}, "{2: 1, 'a': 1}", "{2: 1, 'a': 1}", "map[2:1 a:1]"),
-            (OrderedDict(a=1), "{'a': 1}", "{'a': 1}", "map[a:1]"),
             (UserDict(a=1), "{'a': 1}", "{'a': 1}", "map[a:1]"),
             (Colour.RED, "red", "red", "red"),
             (Number.TWO, "2", "2", "2"),
@@ -661,9 +606,7 @@ class TestValues:
             (object(), "x is an object"),
             (b"bytes", "x is a bytes"),
             ({1}, "x is a set"),
-            (TextPart("a"), "x is a TextPart"),
             ([{"a": object()}], "x.0.a is an object"),
-            ({None: 1}, "x has a key that is a NoneType"),
             ({"a": {(1,): 1}}, "x.a has a key that is a tuple"),
             (10**4_000, "x is an integer of more than"),
             ("\ud800", "x holds '\\\\ud800'"),
@@ -747,46 +690,22 @@ class TestRender:
         with pytest.raises(TemplateError, match="one of fstring, jinja2, go"):
             Template(syntax=wrong)
 
-    @every_syntax
-    @pytest.mark.parametrize("wrong", [None, [("x", 1)], "x", 1, object()])
-    def test_takes_a_mapping(self, syntax, wrong):
+    @pytest.mark.parametrize(
+        ("text", "variables", "why"),
+        [
+            ("a", [("x", 1)], r"variables is a list; expected a mapping"),
+            ("a", {1: 1}, "variables has the key 1"),
+            (b"a", {}, "the template is a bytes"),
+            ("\ud800", {}, "surrogate"),
+        ],
+    )
+    def test_takes_a_text_and_a_mapping(self, text, variables, why):
         """
         Anything else is refused, gaps or none.
         """
-        with pytest.raises(
-            TemplateError, match=r"variables is an? .*expected a mapping"
-        ):
-            render("a", wrong, syntax=syntax)
-        with pytest.raises(
-            TemplateError, match=r"variables is an? .*expected a mapping"
-        ):
-            Template(UserMessage("a"), syntax=syntax).format(wrong)
-
-    @every_syntax
-    @pytest.mark.parametrize("key", [1, None, ("x",)])
-    def test_names_are_texts(self, syntax, key):
-        """
-        A variable whose name is not text is refused.
-        """
-        with pytest.raises(TemplateError, match="variables has the key"):
-            render("a", {key: 1}, syntax=syntax)
-
-    @every_syntax
-    @pytest.mark.parametrize("text", [None, 1, b"a", UserMessage("a")])
-    def test_renders_text(self, syntax, text):
-        """
-        A template is a text.
-        """
-        with pytest.raises(TemplateError, match="the template is a"):
-            render(text, {}, syntax=syntax)
-
-    @every_syntax
-    def test_refuses_half_characters(self, syntax):
-        """
-        Half of a surrogate pair is not text, in a template neither.
-        """
-        with pytest.raises(TemplateError, match="surrogate"):
-            render("\ud800", {}, syntax=syntax)
+        for syntax in SYNTAXES:
+            with pytest.raises(TemplateError, match=why):
+                render(text, variables, syntax=syntax)
 
     @pytest.mark.parametrize(
         ("syntax", "package", "extra"),
@@ -1005,13 +924,9 @@ class TestPlaceholder:
         [
             (UserMessage("a"), "is a UserMessage; expected a sequence"),
             ("text", "is a str; expected a sequence of messages"),
-            (1, "is an int"),
-            ({"a": UserMessage("a")}, "is a dict"),
             ({UserMessage("a")}, "is a set"),
             (iter([UserMessage("a")]), "is a list_iterator"),
             ([UserMessage("a"), "b"], r"h\[1\] is a str; expected a message"),
-            ([None], r"h\[0\] is a NoneType"),
-            ([[UserMessage("a")]], r"h\[0\] is a list"),
         ],
     )
     def test_takes_messages_only(self, optional, wrong, why):
@@ -1071,23 +986,10 @@ class TestTemplate:
             Template(UserMessage("a"), wrong)
 
 
-plain_texts = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="{}%#")
-)
-
-
 class TestLaws:
     """
     What is true of all texts and values.
     """
-
-    @every_syntax
-    @given(text=plain_texts)
-    def test_plain_text_is_itself(self, syntax, text):
-        """
-        A text without special characters renders as itself.
-        """
-        assert text == render(text, {}, syntax=syntax)
 
     @every_syntax
     @given(text=our.texts(), value=our.texts())
@@ -1151,49 +1053,22 @@ class TestLaws:
     @given(data=st.data())
     def test_any_text_renders_or_is_refused(self, syntax, data):
         """
-        Any combination of a syntax's own tokens ends, in text or TemplateError.
+        Any combination of a syntax's own tokens ends, in text or TemplateError; in an
+        expression, too.
         """
-        pieces = st.sampled_from([*self.PIECES[syntax].split(), " ", "\n"])
-        text = "".join(data.draw(st.lists(pieces, max_size=25)))
-        variables = {"x": "v", "m": {"a": [1]}, "l": [1, "a"], "a": None}
+        tokens = self.PIECES[syntax].split()
+        if data.draw(st.booleans()):
+            pieces = st.sampled_from([*tokens, " ", "\n"])
+            text = "".join(data.draw(st.lists(pieces, max_size=25)))
+        else:
+            pieces = st.sampled_from([*tokens[4:], " ", " "])
+            inner = "".join(data.draw(st.lists(pieces, max_size=8)))
+            text = GAP[syntax].replace(".", "") % inner
 
+        variables = {"x": "v", "m": {"a": [1]}, "l": [1, "a"], "a": None}
         try:
             made = render(text, variables, syntax=syntax)
         except TemplateError as error:
             made = str(error)
 
         assert isinstance(made, str)
-
-    @every_syntax
-    @given(data=st.data())
-    def test_any_expression_renders_or_is_refused(self, syntax, data):
-        """
-        The same for what is well-formed around it.
-        """
-        pieces = st.sampled_from([*self.PIECES[syntax].split()[4:], " ", " "])
-        inner = "".join(data.draw(st.lists(pieces, max_size=8)))
-        left, _, right = GAP[syntax].replace(".", "").partition("%s")
-        variables = {"x": "v", "m": {"a": [1]}, "l": [1, "a"], "a": None}
-
-        try:
-            made = render(f"{left}{inner}{right}", variables, syntax=syntax)
-        except TemplateError as error:
-            made = str(error)
-
-        assert isinstance(made, str)
-
-
-def test_messages_of_templates_are_messages():
-    """
-    What comes of a template goes into a state.
-    """
-    template = Template(
-        SystemMessage("You help {who}."), Placeholder("history"), UserMessage("{ask}")
-    )
-    chat = Aggregator.new(messages=[UserMessage("hi"), AssistantMessage("hello {x}")])
-
-    made = template.format({"who": "Ann", "ask": "Why?", "history": chat})
-    state = Aggregator.new(messages=made)
-
-    assert all(isinstance(message, Message) for message in made)
-    assert ["You help Ann.", "hi", "hello {x}", "Why?"] == [m.text for m in state]
