@@ -8,7 +8,6 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +22,6 @@ from conversation_state.errors import (
 from conversation_state.testing.strategies import parameters, texts
 from conversation_state.tools import (
     Parameter,
-    ToolCall,
     ToolChoice,
     ToolInfo,
     parameters_schema,
@@ -73,17 +71,6 @@ class TestToolChoice:
 
 
 class TestRoom:
-    def test_names(self):
-        """
-        The room contains what it lists, and nothing else.
-        """
-        from conversation_state import tools  # noqa: PLC0415 - the module itself
-
-        assert {*tools.__all__} <= {*dir(tools)}
-        assert ToolCall is tools.ToolCall
-        with pytest.raises(AttributeError, match="no attribute 'Tool'"):
-            _ = tools.Tool
-
     def test_is_light(self):
         """
         The extra is imported only when a function is inspected.
@@ -97,27 +84,7 @@ class TestRoom:
         assert "set()" == done.strip()
 
 
-class TestToolCall:
-    def test_by_keyword(self):
-        """
-        All but the id, the name and the arguments is named.
-        """
-        make: Any = ToolCall
-        with pytest.raises(TypeError):
-            make("c1", "f", "{}", {})
-
-
 class TestParameter:
-    @pytest.mark.parametrize("kind", TYPES.split(", "))
-    def test_types(self, kind):
-        """
-        All types of JSON, and nothing but their name is needed.
-        """
-        made = Parameter(kind)
-
-        assert (kind, "", False, ()) == attrs.astuple(made)[:4]
-        assert (None, {}) == (made.items, dict(made.properties))
-
     @pytest.mark.parametrize(
         "kind", ["", None, "text", "String", str, 5, [], "obj\ud800"]
     )
@@ -133,27 +100,17 @@ class TestParameter:
         ("given", "message"),
         [
             ({"description": None}, "Parameter.description is None; expected a str"),
-            ({"description": "\ud800"}, "Parameter.description holds '\\ud800' at"),
             ({"required": 1}, "Parameter.required is 1; expected a bool"),
             ({"enum": "abc"}, "Parameter.enum is 'abc'; expected a sequence of"),
-            ({"enum": 5}, "Parameter.enum is 5; expected a sequence of values"),
             ({"enum": {"a": 1}}, "Parameter.enum is {'a': 1}; expected a sequence"),
-            ({"enum": None}, "Parameter.enum is None; expected a sequence of values"),
             ({"enum": ["a", 1]}, "Parameter.enum has 1; expected string"),
-            ({"enum": ["a", None]}, "Parameter.enum has None; expected string"),
             ({"enum": ["a", "b", "a"]}, "Parameter.enum has 'a' more than once"),
-            ({"enum": ["a", "b", "b"]}, "Parameter.enum has 'b' more than once"),
             ({"enum": ["\udfff"]}, "Parameter.enum has a value that holds '\\udfff'"),
-            ({"enum": [b""]}, "Parameter.enum has a value that is b'', which JSON"),
             ({"items": TEXT}, "Parameter.items are given for a string; only an array"),
             ({"properties": {"a": TEXT}}, "Parameter.properties are given for a str"),
             ({"properties": {"": TEXT}}, "Parameter.properties has a parameter with a"),
-            ({"properties": {5: TEXT}}, "Parameter.properties has a name that is 5; e"),
-            ({"properties": {"\ud800": TEXT}}, "Parameter.properties has a name that "),
             ({"properties": [TEXT]}, "Parameter.properties is [Parameter(type='string"),
-            ({"properties": None}, "Parameter.properties is None; expected a mapping"),
             ({"properties": {"a": None}}, "Parameter.properties has None for 'a'; exp"),
-            ({"properties": {"a": {}}}, "Parameter.properties has {} for 'a'; expecte"),
         ],
     )
     def test_refuses(self, given, message):
@@ -167,11 +124,8 @@ class TestParameter:
         [
             ("integer", True),
             ("integer", 1.0),
-            ("integer", "1"),
             ("number", False),
-            ("number", "1"),
             ("boolean", 0),
-            ("null", False),
             ("string", None),
         ],
     )
@@ -182,22 +136,6 @@ class TestParameter:
         problem = refused(lambda: Parameter(kind, enum=[wrong]))
 
         assert f"Parameter.enum has {wrong!r}; expected {kind}" == problem
-
-    @pytest.mark.parametrize(
-        ("kind", "values"),
-        [
-            ("integer", [1, 0, 2**64 - 1]),
-            ("number", [1, 0.5, -(2**63)]),
-            ("boolean", [True, False]),
-            ("null", [None]),
-            ("string", ["b", "", "a"]),
-        ],
-    )
-    def test_enum_keeps_its_order(self, kind, values):
-        """
-        Values are kept as given.
-        """
-        assert tuple(values) == Parameter(kind, enum=values).enum
 
     @pytest.mark.parametrize("values", [[1, 1.0], [0.0, -0.0], [math.nan], [2**64]])
     def test_enum_of_numbers(self, values):
@@ -216,14 +154,6 @@ class TestParameter:
         problem = refused(lambda: Parameter(kind, enum=[[]]))
 
         assert f"Parameter.enum has values for an {kind}; an enum belongs" in problem
-
-    @pytest.mark.parametrize(("kind", "shown"), [("integer", "an"), ("null", "a")])
-    def test_misplaced_items(self, kind, shown):
-        """
-        Only an array has items; the error has the type that was given them.
-        """
-        with pytest.raises(InvalidToolError, match=f"are given for {shown} {kind};"):
-            Parameter(kind, items=Parameter("string"))
 
     def test_items(self):
         """
@@ -267,12 +197,6 @@ class TestParameter:
 
 
 class TestParametersSchema:
-    def test_empty(self):
-        """
-        No parameters are an object without properties.
-        """
-        assert {"type": "object", "properties": {}} == thaw(parameters_schema({}))
-
     def test_all(self):
         """
         All fields of a parameter are in its schema, and nothing else.
@@ -352,18 +276,13 @@ class TestToolInfo:
         ("given", "message"),
         [
             ({"name": ""}, "ToolInfo.name is empty; a model calls a tool by its name"),
-            ({"name": None}, "ToolInfo.name is None; expected a str"),
-            ({"name": "\ud800"}, "ToolInfo.name holds '\\ud800' at position 0"),
             ({"description": None}, "ToolInfo.description is None; expected a str"),
-            ({"metadata": None}, "ToolInfo.metadata is None; expected a mapping"),
             ({"metadata": {"a": {1}}}, "ToolInfo.metadata.a is {1}, which JSON can't"),
             ({"unknown": {"name": 1}}, "ToolInfo.unknown has 'name', a field this ve"),
             (
                 {"parameters": 5},
                 "ToolInfo.parameters is 5; expected a mapping of names",
             ),
-            ({"parameters": [TEXT]}, "ToolInfo.parameters is [Parameter(type='string'"),
-            ({"parameters": {"": TEXT}}, "ToolInfo.parameters has a parameter with an"),
             (
                 {"parameters": {"a": TEXT, "b": "string"}},
                 "ToolInfo.parameters has a Parameter for some names and something else",
@@ -376,7 +295,6 @@ class TestToolInfo:
                 {"parameters": {"city": {"type": "string"}}},
                 'ToolInfo.parameters has no "type"; a tool takes an object, so a JSON ',
             ),
-            ({"parameters": {"city": str}}, 'ToolInfo.parameters has no "type"; a too'),
             ({"parameters": {"type": "object", "a": 2**70}}, "ToolInfo.parameters.a i"),
         ],
     )
@@ -407,16 +325,6 @@ class TestToolInfo:
         assert each == dict(tool.parameters or {})
         assert parameters_schema(each) == tool.schema
 
-    def test_takes_a_schema(self):
-        """
-        A JSON Schema is kept as it is, unknown keywords included.
-        """
-        given = {"type": "object", "properties": {"a": {"$ref": "#/x"}}, "x": [1, None]}
-        tool = ToolInfo("t", "", given)
-
-        assert given == thaw(tool.schema)
-        assert tool.schema is tool.parameters
-
     @pytest.mark.parametrize(
         "given",
         [
@@ -424,15 +332,13 @@ class TestToolInfo:
             {"$ref": "https://example.org/schema"},
             {"allOf": [{"type": "object"}, {"required": ["a"]}]},
             {"anyOf": [{"type": "string"}, {"type": "object"}]},
-            {"oneOf": [{"$ref": "#/$defs/Node"}, True], "$defs": {"Node": NODE}},
             {"type": ["object", "null"]},
             {"properties": {"type": "string"}},
             {"properties": {"type": {"type": "string"}}},
             {"enum": [1, {"a": 1}]},
             {"const": {}},
             {"not": {"type": "string"}},
-            {"default": None, "properties": {}},
-            {"type": "object", "default": None},
+            {"type": "object", "default": None, "x": [1, None]},
         ],
         ids=str,
     )

@@ -2,7 +2,6 @@
 Descriptions of functions for a model.
 """
 
-import asyncio
 import dataclasses
 import functools
 import inspect
@@ -11,18 +10,16 @@ import math
 import pickle
 import re
 import sys
-import typing
-from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum, StrEnum
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import (
     Annotated,
     Any,
-    Final,
     Generic,
     Literal,
     NamedTuple,
@@ -132,11 +129,6 @@ class Leg:
     seats: dataclasses.InitVar[int] = 1
     cost: float = dataclasses.field(init=False, default=0.0)
     notes: list[str] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass
-class Fixed:
-    size: Final[int]
 
 
 T = TypeVar("T")
@@ -268,19 +260,13 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
     (bool, {"type": "boolean"}, [True], [1, "true"]),
     (None, NULL, [None], [0, ""]),
     (Any, {}, [None, 1, []], []),
-    (object, {}, [None, 1, []], []),
-    (type("MyText", (str,), {}), STRING, ["a"], [1]),
     (Number, INTEGER, [1], ["1"]),
     (Word, STRING, ["a"], [1]),
     (Either, {"anyOf": [INTEGER, STRING]}, [1, "a"], [None]),
     (T, {}, [1], []),
     (int | None, {"anyOf": [INTEGER, NULL]}, [1, None], ["a"]),
-    (None | int, {"anyOf": [INTEGER, NULL]}, [1, None], ["a"]),
     (Optional[str], {"anyOf": [STRING, NULL]}, ["a", None], [1]),  # noqa: UP045 - both
-    (Union[int, str], {"anyOf": [INTEGER, STRING]}, [1, "a"], [None]),  # noqa: UP007
     (int | float, NUMBER, [1, 1.5], ["a"]),
-    (int | Any, {}, ["a"], []),
-    (str | Path, STRING, ["a"], [1]),
     (
         str | datetime,
         {"anyOf": [STRING, {"type": "string", "format": "date-time"}]},
@@ -307,13 +293,9 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
     (Odd, {"enum": ["a", 2.5, None]}, ["a", 2.5, None], ["b"]),
     (list, array(), [[], [1]], [{}]),
     (list[int], array(INTEGER), [[1]], [["a"], 1]),
-    (typing.List[int], array(INTEGER), [[1]], [["a"]]),  # noqa: UP006
     (deque[int], array(INTEGER), [[1]], [["a"]]),
     (Sequence[int], array(INTEGER), [[1]], [["a"]]),
-    (Iterable[int], array(INTEGER), [[1]], [["a"]]),
-    (Collection[Any], array(), [[1]], [{}]),
     (tuple[int, ...], array(INTEGER), [[], [1, 2]], [["a"]]),
-    (tuple, array(), [[1]], [1]),
     (
         tuple[int, str],
         array(prefixItems=[INTEGER, STRING], items=False, minItems=2, maxItems=2),
@@ -322,8 +304,6 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
     ),
     (tuple[()], array(items=False, maxItems=0), [[]], [[1]]),
     (set[int], array(INTEGER, uniqueItems=True), [[1, 2]], [[1, 1]]),
-    (frozenset, array(uniqueItems=True), [[1]], [[1, 1]]),
-    (type("MySet", (set,), {}), array(uniqueItems=True), [[1]], [[1, 1]]),
     (AbstractSet[str], array(STRING, uniqueItems=True), [["a"]], [["a", "a"]]),
     (dict, {"type": "object"}, [{}, {"a": 1}], [[]]),
     (
@@ -333,20 +313,7 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
         [{"a": "b"}],
     ),
     (Mapping[str, Any], {"type": "object"}, [{"a": "b"}], [[]]),
-    (OrderedDict[Any, Any], {"type": "object"}, [{"a": "b"}], [[]]),
     (Register[int], {"type": "object"}, [{"a": 1}], [[]]),
-    (
-        defaultdict[str, int],
-        {"type": "object", "additionalProperties": INTEGER},
-        [{"a": 1}],
-        [{"a": "b"}],
-    ),
-    (
-        Counter[str],
-        {"type": "object", "additionalProperties": INTEGER},
-        [{"a": 1}],
-        [{"a": "b"}],
-    ),
     (
         Counter,
         {"type": "object", "additionalProperties": INTEGER},
@@ -385,20 +352,7 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
         [["ab"]],
         [["b"], ["abc"]],
     ),
-    (
-        Annotated[list[int], msgspec.Meta(min_length=1)],
-        array(INTEGER, minItems=1),
-        [[1]],
-        [[], ["a"]],
-    ),
-    (
-        Annotated[int | None, msgspec.Meta(description="maybe")],
-        {"anyOf": [INTEGER, NULL], "description": "maybe"},
-        [None],
-        ["a"],
-    ),
     (Place, PLACE, [{"lat": 1}, {"lat": 1, "hint": "a"}], [{}, {"lat": 1, "made": 1}]),
-    (Fixed, closed({"size": INTEGER}, "size"), [{"size": 1}], [{}, {"size": "a"}]),
     (
         Leg,
         closed(
@@ -510,14 +464,10 @@ class TestKinds:
         [
             (bytes, "bytes"),
             (complex, "complex"),
-            (type, "type"),
             (Plain, "Plain"),
             (Bits, "Bits"),
             (Unfit, "Unfit"),
             (Callable[[], int], "collections.abc.Callable[[], int]"),
-            (typing.Callable, "Callable"),
-            (Literal[b"a"], "Literal[b'a']"),
-            (typing.Never, "Never"),
             (dict[float, int], "dict[float, int]"),
             (dict[Odd, int], "dict[test_tools.Odd, int]"),
             (5, "5"),
@@ -694,24 +644,6 @@ def ours(to, seats=1):
     """
 
 
-def google(to, seats=1):
-    """Books a train.
-
-    The cheapest one.
-
-    Args:
-        to (str): Where to:
-            a city.
-        seats (int, optional): How many.
-
-    Returns:
-        str: The booking.
-
-    Raises:
-        ValueError: If there is none.
-    """  # noqa: D213 - as Google has it
-
-
 def numpy(to, seats=1):
     """
     Books a train.
@@ -731,19 +663,6 @@ def numpy(to, seats=1):
     str
         The booking.
     """
-
-
-def sphinx(to, seats=1):
-    """Books a train.
-
-    The cheapest one.
-
-    :param to: Where to:
-        a city.
-    :param int seats: How many.
-    :returns: The booking.
-    :raises ValueError: If there is none.
-    """  # noqa: D213 - as Sphinx has it
 
 
 def wrapped(function):
@@ -819,7 +738,7 @@ class Silent:
 
 
 class TestFromFunction:
-    @pytest.mark.parametrize("function", [ours, google, numpy, sphinx])
+    @pytest.mark.parametrize("function", [ours, numpy])
     def test_docstrings(self, function):
         """
         What a function does, and what each parameter means, whatever the style.
@@ -837,10 +756,11 @@ class TestFromFunction:
 
     def test_several_in_one_line(self):
         """
-        NumPy's style documents several parameters at once, and writes stars.
+        NumPy's style documents several parameters at once, and writes stars; one that
+        is only named has no description.
         """
 
-        def f(x, y, **more):
+        def f(x, y, z, **more):  # noqa: D417 - z is only named
             """
             Draws.
 
@@ -848,6 +768,7 @@ class TestFromFunction:
             ----------
             x, y : float
                 Coordinates.
+            z : float
             **more
                 Colours.
             """
@@ -856,28 +777,8 @@ class TestFromFunction:
 
         assert {"description": "Coordinates."} == schema["properties"]["x"]
         assert {"description": "Coordinates."} == schema["properties"]["y"]
+        assert {} == schema["properties"]["z"]
         assert {"description": "Colours."} == schema["additionalProperties"]
-
-    def test_documented_without_a_word(self):
-        """
-        A parameter that the docstring only names has no description.
-        """
-
-        def f(x: int, y: int):  # noqa: D417 - what this is about
-            """
-            Draws.
-
-            Parameters
-            ----------
-            x : int
-            y : int
-                How far up.
-            """
-
-        schema = thaw(ToolInfo.from_function(f).schema)
-
-        assert {"type": "integer"} == schema["properties"]["x"]
-        assert "How far up." == schema["properties"]["y"]["description"]
 
     def test_documented_in_no_style(self):
         """
@@ -995,12 +896,9 @@ class TestFromFunction:
         [
             (5, 5),
             (None, None),
-            ("", ""),
             ((1, "a"), [1, "a"]),
-            ({"a": [1]}, {"a": [1]}),
             (Comfort.FIRST, "first"),
             (Size.LARGE, 9),
-            ([Colour.RED], ["r"]),
         ],
     )
     def test_defaults(self, default, shown):
@@ -1020,11 +918,8 @@ class TestFromFunction:
         [
             math.nan,
             {1},
-            b"a",
-            object(),
             datetime(2025, 1, 1, tzinfo=UTC),
             2**64,
-            {1: 2},
         ],
     )
     def test_defaults_without_a_word(self, default):
@@ -1052,38 +947,20 @@ class TestFromFunction:
         assert {"anyOf": [INTEGER, NULL], "default": None} == properties["y"]
         assert {"enum": ["a", 2.5, None], "default": None} == properties["z"]
 
-    def test_keyword_only_and_async(self):
-        """
-        A model gives arguments by name anyway, and does not wait.
-        """
-
-        async def f(*, a: int, b: str = "") -> None: ...
-
-        tool = ToolInfo.from_function(f)
-
-        assert inspect.iscoroutinefunction(f)
-        assert {"a", "b"} == thaw(tool.schema)["properties"].keys()
-        asyncio.run(f(**json.loads('{"a": 1}')))
-
     @pytest.mark.parametrize(
         ("function", "name", "description", "takes"),
         [
             (Desk().book, "book", "Books.", "to"),
             (Desk.cancel, "cancel", "Cancels.", "number"),
-            (Desk().cancel, "cancel", "Cancels.", "number"),
             (Desk.ask, "ask", "Asks.", "question"),
-            (Desk().ask, "ask", "Asks.", "question"),
             (Desk().find, "find", "Finds.", "name"),
             (Desk(), "Desk", "Answers.", "question"),
             (Night().book, "book", "Books.", "to"),
-            (Night(), "Night", "Answers.", "question"),
             (Silent(), "Silent", "Says nothing.", "word"),
             (wrapped(Desk().book), "book", "Books.", "to"),
-            (wrapped(wrapped(Desk.ask)), "ask", "Asks.", "question"),
             (functools.partial(Desk.book, Desk()), "book", "Books.", "to"),
-            (functools.partial(Desk()), "Desk", "Answers.", "question"),
         ],
-        ids=map(str, range(14)),
+        ids=map(str, range(9)),
     )
     def test_what_can_be_called(self, function, name, description, takes):
         """
@@ -1178,7 +1055,6 @@ class TestFromFunction:
         [
             (("b",), "can't leave 'b' out of f(), which has no such parameter; its"),
             ("a", "without is 'a'; expected names, like ('a',)"),
-            ((5,), "can't leave 5 out of f(), which has no such parameter; its param"),
             (5, "without is 5; expected names, like ('ctx',)"),
         ],
     )
@@ -1216,15 +1092,12 @@ class TestFromFunction:
         [
             (5, "expected a function, got 5; pass something that is called with"),
             (Place, "expected a function, got a class; pass something that is called"),
-            (None, "expected a function, got None; pass something that is called wit"),
             (lambda x: x, "<lambda> is no valid tool name; pass name=..."),
             (Proxy(), "<"),
             (
                 Desk.book,
                 "can't describe book(): it is not bound; pass the method of an",
             ),
-            (dict.fromkeys, "can't describe fromkeys(): "),
-            (math.sqrt, "can't describe sqrt(): x is positional-only, and a model gi"),
             (min, "can't describe min(): its signature is unknown (no signature"),
         ],
     )
