@@ -11,7 +11,7 @@ import re
 import sys
 import types
 from collections import OrderedDict, deque, namedtuple
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -125,6 +125,24 @@ class Halt:
     stops: int = dataclasses.field(default=0, init=False)
 
 
+@dataclasses.dataclass
+class Journey:
+    city: str
+    stops: int = 0
+
+
+@attrs.frozen
+class Owned:
+    _key: str
+    _owner: str = ""
+
+
+@attrs.frozen
+class Hidden:
+    _key: str
+    _until: int = 0
+
+
 @attrs.frozen
 class Secret:
     _key: int
@@ -205,24 +223,6 @@ class Moment(datetime):
     """
 
 
-class Day(date):
-    """
-    The same of a date.
-    """
-
-
-class Hour(time):
-    """
-    The same of a time of day.
-    """
-
-
-class Key(UUID):
-    """
-    The same of a UUID.
-    """
-
-
 Loose = namedtuple("Loose", "a b")  # noqa: PYI024 - on purpose
 Id = NewType("Id", int)
 
@@ -271,7 +271,6 @@ class TestContent:
         "text",
         [
             '{"a": "```"}',
-            ' \n\t{"a": "```"}\r\n ',
             '\ufeff{"a": "```"}',
             '```json\n{"a": "```"}\n```',
             '```\n{"a": "```"}\n```',
@@ -282,8 +281,6 @@ class TestContent:
             'Here:\n```json\n{"a": "```"}',
             'Here:\n```json\n\ufeff {"a": "```"}\n`````',
             '```python\nx = {}\n```\n```\n{"a": "```"}\n```',
-            '```python\n[1]\n```\n```\n{"a": "```"}\n```',
-            '```\nls -l\n```\n```\n{"a": "```"}\n```',
             '```\n{"b": 1}\n```\n```json\n{"a": "```"}\n```\n```\n5\n```',
             '```json\n{"a": "```"}\n```\nAgain:\n```json\n\n{"a": "```"}\n```',
         ],
@@ -294,30 +291,10 @@ class TestContent:
         """
         assert {"a": "```"} == parse(make_answer(text), dict)
 
-    def test_fences_close_as_in_commonmark(self):
-        """
-        A shorter fence, or one of the other kind, closes nothing.
-        """
-        text = "````json\n[\n```\n]\n````"
-
-        assert [
-            (
-                "$.content: the fenced block: not JSON: unexpected character, expected "
-                "a JSON value (line 3, column 1)"
-            )
-        ] == wrong(make_answer(text), list)
-        assert [1] == parse(make_answer("~~~json\n[1]\n~~~~ \nx"), list)
-        assert ["the fenced block"] == [
-            what.split(":")[1].strip()
-            for what in wrong(make_answer("~~~json\n[1]\n```"), list)
-        ]
-
     @pytest.mark.parametrize(
         ("text", "what"),
         [
             ("", "is empty; expected JSON"),
-            (" \n", "is empty; expected JSON"),
-            ("\ufeff", "is empty; expected JSON"),
             ("```json\n```", "the fenced block: is empty; expected JSON"),
             (
                 'Here is the result: {"a": 1}',
@@ -338,10 +315,9 @@ class TestContent:
                 "not JSON: unexpected content after document (line 1, column 10)",
             ),
             ('\n\n {"a": 1,}', "not JSON: trailing comma is not allowed (line 3,"),
-            ('See\n```json\n\n  {"a": 1,}\n```', "the fenced block: not JSON: trai"),
-            ("x\n``json\n1\n``", "no JSON: it starts with"),
             ("[NaN]", "not JSON: "),
-            ("[Infinity]", "not JSON: "),
+            ("~~~json\n[1]\n```", "the fenced block"),
+            ("````json\n[\n```\n]\n````", "the fenced block: not JSON"),
             ("[1e999]", "not JSON: number is infinity"),
             ('["\\ud800"]', "not JSON: "),
             ("[" * 100_000, "not JSON: depth limit"),
@@ -350,10 +326,6 @@ class TestContent:
                 "has different fenced blocks of JSON, at line 1 and line 5; expected",
             ),
             ("```\n1\n```\n```\nx\n```\n```\n2\n```", "has different fenced blocks"),
-            (
-                "```json\n1\n```\n```json\n1\n```\n```json\n2\n```",
-                "has different fenced blocks of JSON, at line 1 and line 7; expected",
-            ),
             ("```json\n1\n```\n```json\n{\n```", "the fenced block: not JSON"),
         ],
         ids=lambda text: ascii(text[:30]),
@@ -486,7 +458,6 @@ class TestToolCall:
         [
             (MESSAGE, "x", "$.tool_calls: no call of 'x'; there are 3: 'f', 'g', 'f'"),
             (MESSAGE, 3, "$.tool_calls: no call at 3; there are 3: 'f', 'g', 'f'"),
-            (MESSAGE, -4, "$.tool_calls: no call at -4; there are 3: 'f', 'g', 'f'"),
             (
                 called(*["{}"] * 12, names="abcdefghijkl"),
                 12,
@@ -497,7 +468,6 @@ class TestToolCall:
                 None,
                 "$.tool_calls: this AssistantMessage calls no tools",
             ),
-            (UserMessage("{}"), None, "$.tool_calls: this UserMessage calls no tools"),
             (called(""), None, "$.tool_calls[0].arguments: is empty; expected JSON"),
             (called("", "{"), "g", "$.tool_calls[1].arguments: not JSON: "),
             (called("```json\n{}\n```"), 0, "$.tool_calls[0].arguments: not JSON: "),
@@ -538,7 +508,6 @@ class TestPath:
             ({"0": 1}, [""]),
             (None, "n"),
             (json.loads(MESSAGE.text), ""),
-            (json.loads(MESSAGE.text), ()),
         ],
     )
     def test_walks(self, value, path):
@@ -552,19 +521,11 @@ class TestPath:
         [
             ("item.0", "$.content: has no key 'item'; it has 'items', '', 'n'"),
             ("items.2", "$.content.items: has no item '2'; it is an array of 2"),
-            ("items.-3", "$.content.items: has no item '-3'; it is an array of 2"),
             ("items.name", "$.content.items: has no item 'name'; it is an array of 2"),
             ("items." + "9" * 5_000, "$.content.items: has no item '999"),
-            (["items", 10**5_000], "$.content.items: has no item an integer of 16610"),
             ("items.1.x.y", "$.content.items[1]: has no key 'x'; it has 'name', 'x.y'"),
             ("items.0.name.z", "$.content.items[0].name: expected an object or an arr"),
-            (
-                "n.a",
-                "$.content.n: expected an object or an array with 'a' in it, got n",
-            ),
             ([0], "$.content: has no item 0; it is an object"),
-            ("items.-1.name.z", "$.content.items[1].name: expected an object or an a"),
-            ("items.0.nmae", "$.content.items[0]: has no key 'nmae'; it has 'name'"),
         ],
         ids=lambda value: str(value)[:30] if isinstance(value, str) else None,
     )
@@ -609,7 +570,6 @@ class TestTypes:
     @pytest.mark.parametrize(
         ("value", "type", "raw"),
         [
-            (Stop("Bern"), Stop, {"city": "Bern"}),
             (Stop("Bern", 4), Stop, {"city": "Bern", "platform": 4, "more": [1]}),
             (
                 Trip([Stop("a")], datetime(2026, 1, 2, tzinfo=UTC), Decimal("1.50")),
@@ -623,13 +583,9 @@ class TestTypes:
             (Tree(1.0, [Tree(2.5)]), Tree, {"value": 1, "children": [{"value": 2.5}]}),
             (Tree(1.0), Tree, {"value": 1, "depth": 5}),
             ({"name": "a"}, Person, {"name": "a", "more": 1}),
-            ({"first": 5}, Pair[int], {"first": 5}),
             ({"first": 5, "rest": [1]}, Pair[int], {"first": 5, "rest": [1]}),
-            ({"name": "a", "age": 5}, Person, {"name": "a", "age": 5}),
             (Point(1, 2), Point, {"x": 1, "y": 2}),
             (Point(1), Point, [1]),
-            (Point(1, 2), Point, [1, 2]),
-            (Box(5), Box[int], {"content": 5}),
             (Box([Stop("a")]), Box[list[Stop]], {"content": [{"city": "a"}]}),
             (Secret(1, 2), Secret, {"key": 1, "itemCount": 2, "made": 3}),
             (Colour.RED, Colour, "red"),
@@ -637,26 +593,20 @@ class TestTypes:
             (Mode.FAST, Mode, "quick"),
             ("a", Literal["a", 1], "a"),
             (Colour.RED, Literal[Colour.RED], "red"),
-            (5, int, 5),
             (5, int, 5.0),
             (5.0, float, 5),
             (True, bool, True),
             (None, None, None),
-            (None, Optional[int], None),  # noqa: UP045 - both are there
             (5, Optional[int], 5),  # noqa: UP045 - both are there
             ([1, "a", None], list, [1, "a", None]),
-            ([1], Sequence[int], [1]),
             ([1], Iterable[int], [1]),
             ({1}, set[int], [1, 1]),
-            (frozenset({1}), frozenset[int], [1]),
             (deque([1]), deque[int], [1]),
             ((1, "a"), tuple[int, str], [1, "a"]),
             ((1, 2), tuple[int, ...], [1, 2]),
             ((), tuple[()], []),
-            ((1, "a"), tuple, [1, "a"]),
             ({"a": 1}, Mapping[str, int], {"a": 1}),
             (OrderedDict(a=1), OrderedDict[str, int], {"a": 1}),
-            ({1: 2}, dict[int, int], {"1": 2}),
             ({1: 2}, dict[Id, int], {"1": 2}),
             ({Colour.RED: 1}, dict[Colour, int], {"red": 1}),
             (datetime(2026, 1, 2, 3, 4), datetime, "2026-01-02T03:04"),  # noqa: DTZ001 - said without a zone
@@ -665,7 +615,6 @@ class TestTypes:
             (UUID(int=5), UUID, "00000000-0000-0000-0000-000000000005"),
             (Decimal("1.50"), Decimal, "1.50"),
             (Decimal("1.5"), Decimal, 1.5),
-            (Decimal(10**30), Decimal, 10**30),
             (b"\xff", bytes, "/w=="),
             (Path("a/b"), Path, "a/b"),
             (5, Annotated[int, "of trains"], 5),
@@ -673,9 +622,6 @@ class TestTypes:
             (5, Id, 5),
             ({"a": [1]}, Any, {"a": [1]}),
             (Moment(2026, 1, 2, tzinfo=UTC), Moment, "2026-01-02T00:00:00Z"),
-            (Day(2026, 1, 2), Day, "2026-01-02"),
-            (Hour(3, 4), Hour, "03:04"),
-            (Key(int=5), Key, "00000000-0000-0000-0000-000000000005"),
         ],
     )
     def test_values(self, value, type, raw):
@@ -696,26 +642,19 @@ class TestTypes:
             ("expected an integer, got '5'", int, "5"),
             ("expected an integer, got true", int, True),
             ("expected an integer, got 5.5", int, 5.5),
-            ("expected an integer, got 1e+300", int, 1e300),
             ("expected a text, got 5", str, 5),
-            ("expected a text, got null", str, None),
             ("expected a number, got '5'", float, "5"),
-            ("expected a number, got true", float, True),
             ("expected true or false, got 1", bool, 1),
             ("expected null, got 0", None, 0),
             ("expected an integer or null, got 'a'", int | None, "a"),
             ("expected an integer or a text, got 5.5", int | str, 5.5),
             ("expected one of 'a', 1, got true", Literal["a", 1], True),
-            ("expected 'a', got 'b'", Literal["a"], "b"),
             ("expected one of 'red', 'green', got 'blue'", Colour, "blue"),
             ("expected one of 1, 2, got true", Level, True),
-            ("expected one of 1, 2, got 'LOW'", Level, "LOW"),
             ("expected 'fast', got ['a']", Mode, ["a"]),
             ("expected an array, got 'abc'", list[str], "abc"),
             ("expected an array, got an object", list[str], {"a": 1}),
-            ("expected an array, got an object", set[str], {"a": 1}),
             ("expected an array of 2 items, got one of 1", tuple[int, str], [1]),
-            ("expected an array of 0 items, got one of 1", tuple[()], [1]),
             ("expected an object, got an array", dict[str, int], [["a", 1]]),
             ("expected an object, got an array", Stop, ["Bern"]),
             (
@@ -728,16 +667,12 @@ class TestTypes:
                 dict[Decimal, str],
                 {"1.5": "b", "1.50": "c", "1.500": "d"},
             ),
-            ("expected an object, got 'Bern'", Person, "Bern"),
             ("expected an object or an array, got 5", Point, 5),
             ("expected an array of 2 items, got one of 3", Point, [1, 2, 3]),
-            ("expected an array of 2 items, got one of 0", Point, []),
-            ("expected a time, like ", datetime, 5),
             ("expected a time, like ", datetime, "noon"),
             ("expected a date, like ", date, "2026-01-02T03:04"),
             ("expected a UUID, got '5'", UUID, "5"),
             ("expected a number, or a text of one, got 'NaN'", Decimal, "NaN"),
-            ("expected a number, or a text of one, got true", Decimal, True),
             (
                 "expected a number, or a text of one, got '1e99",
                 Decimal,
@@ -828,7 +763,6 @@ class TestTypes:
         [
             (Dog("dog", 1), Cat | Dog, {"kind": "dog", "lives": 1}),
             (Cat("cat", 1), list[Cat | Dog] | Cat | None, {"kind": "cat", "lives": 1}),
-            ([Cat("cat", 1)], list[Cat | Dog] | Cat, [{"kind": "cat", "lives": 1}]),
             (Named("a"), Named | Dated, {"name": "a"}),
             (
                 Dated("a", date(2026, 1, 2)),
@@ -836,30 +770,27 @@ class TestTypes:
                 {"name": "a", "day": "2026-01-02"},
             ),
             (Named("a"), Named | Dated, {"name": "a", "more": 1}),
-            ({"name": "a"}, Person | Stop, {"name": "a"}),
             (Stop("a"), Person | Stop, {"city": "a"}),
             (Point(1, 2), Point | Stop, {"x": 1, "y": 2}),
             (Stop("a"), Stop | dict[str, Any], {"city": "a"}),
-            ({"a": 1}, Stop | dict[str, Any], {"a": 1}),
             (5, int | float, 5),
-            (5.0, int | float, 5.0),
             (date(2026, 1, 2), str | date, "2026-01-02"),
             (date(2026, 1, 2), datetime | date | str, "2026-01-02"),
-            ("noon", str | date, "noon"),
             ("abcd", bytes | str, "abcd"),
             (Colour.RED, str | Colour, "red"),
             (["a"], list[int] | list[str], ["a"]),
             (True, int | bool, True),
-            ([1], list[int] | dict, [1]),
+            (Journey("a", 5), Halt | Journey, {"city": "a", "stops": 5}),
+            (Hidden("a", 5), Owned | Hidden, {"key": "a", "until": 5}),
             ({"a": 1}, tuple[int, ...] | dict[str, int] | list | None, {"a": 1}),
             ([None], list[int] | list[None] | set[str] | Any, [None]),
-            (None, Stop | Cat | None, None),
         ],
     )
     def test_unions(self, value, type, raw):
         """
         The member that takes it, whatever order they are in; of several
-        classes the one that knows most of the keys and has the fewest more.
+        classes the one that knows most of the keys and has the fewest more. Fields that
+        a constructor does not take are no keys.
         """
         made = parse(make_answer(json.dumps(raw)), type)
 
@@ -972,11 +903,8 @@ class TestTypes:
             (list[complex], r"can't read list\[complex\] from JSON, nor complex in it"),
             (Box[complex], "nor complex in it"),
             (Box, "Missing type for generic argument T"),
-            ("Stop", "can't read 'Stop' from JSON"),
             (5, "can't read 5 from JSON"),
             (Loose, "can't read Loose from JSON"),
-            (type, "can't read type from JSON"),
-            (Annotated[int, []], "unhashable type"),
             (Lost, "can't read Lost from JSON: name 'Nowhere' is not defined"),
             (T, "can't read ~T from JSON"),
         ],
@@ -1191,18 +1119,11 @@ class TestArguments:
         ("error", "what", "options"),
         [
             (ValueError, "source is 'foo'; expected 'content' or", {"source": "foo"}),
-            (ValueError, "source is None; expected", {"source": None}),
-            (ValueError, r"source is \['content'\]; expected", {"source": ["content"]}),
             (ValueError, "call is 0 and source is 'content'; pass", {"call": 0}),
-            (ValueError, "call is 'f' and source is 'content'", {"call": "f"}),
             (TypeError, "call is 1.5; expected", {"call": 1.5, "source": "tool_call"}),
             (TypeError, "call is True; expe", {"call": True, "source": "tool_call"}),
             (TypeError, "path is 5; expected keys and positions", {"path": 5}),
-            (TypeError, "path is None; expected", {"path": None}),
-            (TypeError, "path is b'a'; expected", {"path": b"a"}),
             (TypeError, r"path is \[1.5\]; expected", {"path": [1.5]}),
-            (TypeError, r"path is \[True\]; expected", {"path": [True]}),
-            (TypeError, r"path is \{'a'\}; expected", {"path": {"a"}}),
         ],
     )
     def test_refused(self, error, what, options):
@@ -1212,76 +1133,12 @@ class TestArguments:
         with pytest.raises(error, match=what):
             parse(make_answer("not JSON"), int, **options)
 
-    @pytest.mark.parametrize(
-        "wrong", ['{"a": 1}', None, [make_answer("1")], ToolCall("1", "f")]
-    )
-    def test_needs_a_message(self, wrong):
+    def test_needs_a_message(self):
         """
         A text is not a message.
         """
         with pytest.raises(TypeError, match="expected a Message"):
-            parse(wrong, int)
-
-
-@dataclasses.dataclass
-class Place:
-    city: str
-    street: str = ""
-
-
-@dataclasses.dataclass
-class Route:
-    city: str
-    to: str = ""
-    stops: int = dataclasses.field(default=0, init=False)
-
-
-@dataclasses.dataclass
-class Journey:
-    city: str
-    stops: int = 0
-
-
-@attrs.frozen
-class Owned:
-    _key: str
-    _owner: str = ""
-
-
-@attrs.frozen
-class Hidden:
-    _key: str
-    _until: int = 0
-
-
-class TestUnionsOfClasses:
-    """
-    An object that several classes of a union take is of the one that knows
-    most of its keys.
-    """
-
-    @pytest.mark.parametrize(
-        ("kind", "raw", "expected"),
-        [
-            (Place | Route, {"city": "a", "to": "b"}, Route("a", "b")),
-            (Place | Route, {"city": "a", "street": "b"}, Place("a", "b")),
-            (Route | Journey, {"city": "a", "stops": 5}, Journey("a", 5)),
-            (Halt | Journey, {"city": "a", "stops": 5}, Journey("a", 5)),
-            (Place | Journey, {"city": "a", "stops": 5}, Journey("a", 5)),
-            (Owned | Hidden, {"key": "a", "until": 5}, Hidden("a", 5)),
-            (Owned | Hidden, {"key": "a", "owner": "b"}, Owned("a", "b")),
-            (Place | Owned, {"key": "a"}, Owned("a")),
-        ],
-    )
-    def test_knows_most_keys(self, kind, raw, expected):
-        """
-        Of dataclasses, and of attrs classes whose fields are private; fields
-        that `__init__` does not take are not keys.
-        """
-        found = structure(raw, kind)
-
-        assert expected == found
-        assert type(expected) is type(found)
+            parse("5", int)  # type: ignore[arg-type]
 
 
 class TestStructure:
