@@ -2,10 +2,8 @@
 Counting: every message once, and budgets that say what is left.
 """
 
-import gc
 import math
 import pickle
-import weakref
 
 import pytest
 from hypothesis import given
@@ -20,8 +18,6 @@ from conversation_state.counting import (
 )
 from conversation_state.messages import (
     AssistantMessage,
-    SystemMessage,
-    ToolMessage,
     UnknownMessage,
     UserMessage,
 )
@@ -135,36 +131,6 @@ class TestCount:
             count(message, long),
         ]
         assert 1 == len(asked)
-
-    def test_forgets_the_oldest_of_many_counters(self):
-        """
-        A program that makes a new counter every time fills no memory.
-        """
-        message = UserMessage("hi")
-        for n in range(100):
-            count(message, lambda _, n=n: n)
-
-        assert 4 == len(message._weights) // 2
-
-    def test_releases_old_counters(self):
-        """
-        What a counter closes over, such as an agent, is not kept alive for ever.
-        """
-
-        class Counter:
-            def __call__(self, message):
-                return 1
-
-        message = UserMessage("hi")
-        first = Counter()
-        gone = weakref.ref(first)
-        count(message, first)
-        del first
-        for _ in range(4):
-            count(message, Counter())
-
-        gc.collect()
-        assert gone() is None
 
     def test_equal_counters_are_one(self):
         """
@@ -349,14 +315,6 @@ class TestCalibrated:
         with pytest.raises(ValueError, match=f"20 prompt tokens, {overhead} of them"):
             calibrated(by_characters, [([UserMessage("hi")], 20)], overhead=overhead)
 
-    @pytest.mark.parametrize("overhead", [-1, 1.5, True, None])
-    def test_refuses_an_overhead_that_is_no_count(self, overhead):
-        """
-        As in a budget, it is a number of tokens.
-        """
-        with pytest.raises(ValueError, match="overhead is"):
-            calibrated(by_characters, [], overhead=overhead)
-
     @pytest.mark.parametrize(
         ("sample", "expected"),
         [
@@ -419,17 +377,6 @@ class TestCountTools:
         assert [text, '{"name":"clock"}'] == [message.text for message in calls]
         assert {"system"} == {message.role for message in calls}
 
-    def test_counts_a_schema_alike_in_any_order(self):
-        """
-        Equal schemas count the same, whichever way they were given.
-        """
-        schema = {"type": "object", "properties": {"b": {}, "a": {}}}
-        turned = {"properties": {"a": {}, "b": {}}, "type": "object"}
-
-        assert count_tools([ToolInfo("f", parameters=schema)], len_of) == count_tools(
-            [ToolInfo("f", parameters=turned)], len_of
-        )
-
     @pytest.mark.parametrize("wrong", ["trains", {"name": "trains"}, None])
     def test_refuses_other_things(self, wrong):
         """
@@ -437,13 +384,6 @@ class TestCountTools:
         """
         with pytest.raises(TypeError, match="tool_infos: expected ToolInfos"):
             count_tools([wrong])
-
-
-def len_of(message):
-    """
-    A counter that sees every change, of order too.
-    """
-    return sum(at * ord(each) for at, each in enumerate(message.text))
 
 
 class TestTokenBudget:
@@ -474,31 +414,17 @@ class TestTokenBudget:
         assert limit == budget.effective_input_limit
         assert max(limit - used, 0) == budget.available(used)
 
-    @pytest.mark.parametrize(
-        "reserved",
-        [
-            {"max_output_tokens": 200},
-            {"max_output_tokens": 100},
-            {"overhead": 100},
-            {"max_output_tokens": 40, "overhead": 60},
-        ],
-    )
-    def test_refuses_what_leaves_nothing(self, reserved):
+    def test_refuses_what_leaves_nothing(self):
         """
         Room for no message is a mistake, and the error has all three numbers.
         """
         with pytest.raises(ValueError, match="leave nothing") as caught:
-            TokenBudget(context_window=100, **reserved)
+            TokenBudget(context_window=100, max_output_tokens=40, overhead=60)
 
-        output, overhead = (
-            reserved.get(name, 0) for name in ("max_output_tokens", "overhead")
-        )
         assert (
-            f"max_output_tokens={output} and overhead={overhead} leave nothing for "
-            "messages of context_window=100; reduce them, or use a larger window"
+            "max_output_tokens=40 and overhead=60 leave nothing for messages of "
+            "context_window=100; reduce them, or use a larger window"
         ) == str(caught.value)
-        fits = {name: number // 3 for name, number in reserved.items()}
-        assert 0 < TokenBudget(context_window=100, **fits).available()
 
     def test_needs_a_window(self):
         """
@@ -519,13 +445,3 @@ class TestTokenBudget:
 
         with pytest.raises(ValueError, match=f"{name} is {wrong!r}"):
             TokenBudget(**fields)
-
-
-@pytest.mark.parametrize(
-    "message", [SystemMessage(""), UserMessage(""), ToolMessage("", tool_call_id="c")]
-)
-def test_an_empty_message_fills_nothing(message):
-    """
-    An empty message has no tokens.
-    """
-    assert 0 == by_characters(message)

@@ -182,21 +182,6 @@ class TestAgainstMistral:
         expected = their_tokens(tokenizer, chat)
         assert expected == 1 + sum(map(by_mistral(version), chat))
 
-    @pytest.mark.parametrize("version", ["v2", "v3", "v7"])
-    def test_counts_results(self, version):
-        """
-        A result counts as the newest one, which every version writes.
-        """
-        result = theirs.ToolMessage(content="5", tool_call_id="abcdefghi", name="f")
-        tokenizer: Any = getattr(MistralTokenizer, version)().instruct_tokenizer
-        tokens, *_ = tokenizer.encode_tool_message(
-            result, is_before_last_user_message=False
-        )
-
-        assert len(tokens) == by_mistral(version)(
-            ToolMessage("5", tool_call_id="abcdefghi", tool_name="f")
-        )
-
     def test_counts_calls_beside_text(self):
         """
         A text and calls in one message, which old versions never send, count

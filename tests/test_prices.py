@@ -7,10 +7,9 @@ import pickle
 import socket
 import sys
 import threading
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Context, Decimal, localcontext
 
-import genai_prices
 import pytest
 from genai_prices import types as theirs
 from genai_prices.data_snapshot import DataSnapshot, get_snapshot, set_custom_snapshot
@@ -76,7 +75,6 @@ TIERED = theirs.ModelInfo(
 )
 SINCE_2025 = theirs.StartDateConstraint(date(2025, 1, 1))
 SINCE_2026 = theirs.StartDateConstraint(date(2026, 1, 1))
-AT_NIGHT = theirs.TimeOfDateConstraint(time(1, tzinfo=UTC), time(2, tzinfo=UTC))
 
 
 def scheduled(name, *prices):
@@ -98,7 +96,6 @@ def scheduled(name, *prices):
 
 MODELS = [
     scheduled("started", (SINCE_2025, 3), (SINCE_2026, 2)),
-    scheduled("at-night", (SINCE_2025, 3), (AT_NIGHT, 1)),
     model("dated-2024-08-06", input_mtok="1"),
     model("dated-20240806", input_mtok="1"),
     model("dated-20249999", input_mtok="1"),
@@ -127,7 +124,6 @@ MODELS = [
     model("embedding", input_mtok="0.02"),
     model("searches", input_mtok="1", input_tool_mtok="5"),
     model("gift"),
-    model("by-hour", audio_hours="0.1"),
     model("by-call", requests_kcount="5", input_mtok="1", output_mtok="1"),
     TIERED,
     scheduled("cheaper", (None, 9), (SINCE_2025, 3)),
@@ -187,14 +183,11 @@ class TestPrice:
     @pytest.mark.parametrize(
         ("dollars", "name", "usage"),
         [
-            ("0", "plain", million()),
-            ("18", "plain", million(1, 1)),
             ("0.000003", "plain", Usage(1)),
             # What has no price of its own is a part of what has.
             ("3", "plain", million(1, cached_tokens=0.5, audio_tokens=0.5)),
             ("15", "plain", million(0, 1, reasoning_tokens=0.5, spoken_tokens=0.1)),
             ("3", "plain", million(1, extra={"cache_write_tokens": 0.5})),
-            ("15", "plain", million(0, 1, rejected_prediction_tokens=0.5)),
             # What has one is taken out of it.
             ("0.55", "rich", million(1, cached_tokens=0.5)),
             ("1.125", "rich", million(1, extra={"cache_write_tokens": 0.5})),
@@ -208,7 +201,6 @@ class TestPrice:
             ),
             ("50.5", "heard", million(1, audio_tokens=0.5)),
             ("101", "heard", million(0, 1, spoken_tokens=0.5)),
-            ("0.75", "heard", million(1, cached_tokens=0.5)),
             (
                 "75.75",
                 "heard",
@@ -223,7 +215,6 @@ class TestPrice:
             ("10000", "rich", million(extra={"web_searches": 1})),
             ("0.005", "by-call", million()),
             # By another name, or by none: a part of the prompt or completion.
-            ("3", "plain", million(1, extra={"prompt_text_tokens": 0.5})),
             ("3", "plain", million(1, extra={"prompt_cache_miss_tokens": 0.5})),
             ("16", "draws", million(0, 1, extra={"completion_image_tokens": 0.5})),
             ("2.5", "looks", million(1, extra={"prompt_image_tokens": 0.5})),
@@ -273,9 +264,7 @@ class TestPrice:
         ("name", "when", "why"),
         [
             ("started", "2024-12-31", "its first price is of 2025-01-01, and when is"),
-            ("at-night", "2024-12-31", "its first price is of 2025-01-01, and when is"),
             ("dated-2024-08-06", "2024-08-04", "the model is of 2024-08-06"),
-            ("dated-20240806", "2020-01-01", "the model is of 2024-08-06"),
             ("ours:dated-2024-08-06", "2024-01-01", "the model is of 2024-08-06"),
         ],
     )
@@ -326,31 +315,15 @@ class TestPrice:
         with localcontext(Context(prec=3)):
             assert expected == price(usage, "gpt-4o", when=then)
 
-    @given(st.integers(0, 10**9), st.integers(0, 10**9))
-    def test_agrees_with_the_registry(self, prompt, completion):
-        """
-        Nothing is lost on the way from our names to theirs.
-        """
-        their_usage = theirs.Usage(input_tokens=prompt, output_tokens=completion)
-
-        expected = genai_prices.calc_price(their_usage, "claude-sonnet-4-5").total_price
-        assert expected == price(Usage(prompt, completion), "claude-sonnet-4-5")
-
     @pytest.mark.parametrize(
         ("name", "usage", "why"),
         [
             ("gift", Usage(1), "no price for the 1 input_tokens"),
             ("embedding", Usage(1, 2), "no price for the 2 output_tokens"),
-            ("by-hour", Usage(5), "no price for the 5 input_tokens"),
             ("plain", million(extra={"web_searches": 1}), "1,000,000 web_searches"),
             ("plain", Usage(extra={"num_sources": 4}), r"4 of extra\['num_sources'\]"),
             ("plain", Usage(extra={"requests": 4}), r"4 of extra\['requests'\]"),
             ("plain", Usage(1, 1, 9), "7 tokens of its total are part of neither"),
-            (
-                "plain",
-                Usage(1, 1, 9, extra={"tool_use_prompt_tokens": 6}),
-                "7 tokens of its total",
-            ),
             ("rich", million(1, cached_tokens=2), "cache_read_tokens .* cannot exceed"),
             (
                 "heard",
@@ -429,10 +402,8 @@ class TestModels:
             ("planin", ("plain",)),
             ("hiden-7b", ("hidden:hidden-7b",)),
             ("hidden:hidden7b", ("hidden:hidden-7b",)),
-            ("ours:planin", ("ours:plain",)),
             ("", ()),
             ("?" * 100_000, ()),
-            (":", ()),
             ("/plain/", ("plain",)),
         ],
     )
@@ -741,16 +712,6 @@ class TestCost:
             lines[0].why
         )
 
-    def test_cost_of_a_fork(self, registry):
-        """
-        A turn has a ledger, too: what came since the fork.
-        """
-        chat = Aggregator.new().add_usage(million(1), model="plain").fork()
-        chat = chat.add_usage(million(2), model="plain")
-
-        assert Decimal(9) == cost(chat).total
-        assert Decimal(6) == cost(chat.turn).total
-
     def test_an_empty_ledger_costs_nothing(self, monkeypatch):
         """
         Without usage the cost is zero, known without any extra; so is usage that has no
@@ -865,10 +826,8 @@ class TestCost:
         ("shown", "found"),
         [
             ("$0.00", Cost()),
-            ("$0.00", Cost((priced("0E-9"),))),
             ("$12.50", Cost((priced("12.5000"),))),
             ("$1,234.00", Cost((priced(1234),))),
-            ("$1,200.00", Cost((priced("1.2E+3"),))),
             ("$0.0000375", Cost((priced("3.75E-5"),))),
             (
                 "$1.00 and 1 entry without a price: who knows",
@@ -883,19 +842,11 @@ class TestCost:
                 Cost((priced(1),), (ANSWERED,)),
             ),
             (
-                "unknown: 2 responses (2,010 tokens) not in the ledger",
-                Cost((), (ANSWERED, ANSWERED)),
-            ),
-            (
                 (
                     "unknown: 1 entry without a price: a and 1 response (1,005 "
                     "tokens) not in the ledger"
                 ),
                 Cost((unpriced("a"),), (ANSWERED,)),
-            ),
-            (
-                "$1.00 and 3 entries without a price: a; b",
-                Cost((priced(1), *map(unpriced, "aba"))),
             ),
             (
                 "$1.00 and 5 entries without a price: a; b; c; 2 more reasons",
@@ -908,15 +859,6 @@ class TestCost:
         Dollars to the last digit, and what is missing.
         """
         assert shown == str(found)
-
-    def test_is_a_value(self, registry):
-        """
-        Equal by content, and survives pickling.
-        """
-        chat = Aggregator.new().add_usage(Usage(5), model="plain").add_usage(Usage(7))
-
-        assert cost(chat) == cost(chat)
-        assert cost(chat) == pickle.loads(pickle.dumps(cost(chat)))
 
     @pytest.mark.parametrize("wrong", [None, [], Usage()])
     def test_refuses_what_has_no_ledger(self, wrong):
