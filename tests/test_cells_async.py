@@ -209,35 +209,11 @@ class TestSwap:
 
         assert 1 == cell.swap(one_more)
 
-    async def test_an_error_changes_nothing(self):
-        """
-        What the function raises comes out, and the cell works on.
-        """
-        cell = Cell(0)
-
-        async def broken(n):
-            return 1 // n
-
-        with pytest.raises(ZeroDivisionError):
-            await cell.aswap(broken)
-        assert 1 == cell.swap(one_more)
-
 
 class TestWatch:
     """
     `Cell.awatch`.
     """
-
-    async def test_begins_with_the_current_value(self):
-        """
-        The current value comes first, and then what comes.
-        """
-        cell = Cell(3)
-        values = cell.awatch()
-
-        assert 3 == await anext(values)
-        cell.swap(one_more)
-        assert 4 == await anext(aiter(values))
 
     async def test_gives_an_equal_value(self):
         """
@@ -259,28 +235,6 @@ class TestWatch:
         cell.swap(lambda _: second)
         with anyio.fail_after(20):
             assert await anext(values) is second
-
-    async def test_waits_for_a_change(self):
-        """
-        A watcher that has seen the current value waits for the next one.
-        """
-        cell, seen = Cell(0), []
-
-        async def read():
-            async for value in cell.awatch():
-                seen.append(value)
-                if value == 3:
-                    return
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(read)
-            for n in range(4):
-                with anyio.fail_after(20):
-                    while seen != [*range(n + 1)]:  # noqa: ASYNC110 - what it waits for is under test
-                        await anyio.sleep(0.001)
-                await anyio.sleep(0.002)
-                assert [*range(n + 1)] == seen
-                cell.swap(one_more)
 
     async def test_is_woken_by_threads(self):
         """
@@ -360,17 +314,6 @@ class TestWatch:
             cell.swap(one_more)
 
         assert 10 == await anext(values)
-
-    async def test_each_reads_alone(self):
-        """
-        Two readers each get every newest value.
-        """
-        cell = Cell(0)
-        one, two = cell.awatch(), cell.awatch()
-
-        assert [0, 0] == [await anext(one), await anext(two)]
-        cell.swap(one_more)
-        assert [1, 1] == [await anext(one), await anext(two)]
 
     async def test_leaves_nothing_behind(self):
         """
