@@ -8,7 +8,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from conversation_state import Aggregator, Turn, Usage, UserMessage
+from conversation_state import Aggregator, Usage
 from conversation_state.parallel import fan_out, save_progress
 
 USAGE = Usage(8, 2)
@@ -82,13 +82,6 @@ def add_text_after(path: str, text: str, state: Aggregator) -> Aggregator:
     return add_text(text, state)
 
 
-def add_ten_texts(state: Aggregator) -> Aggregator:
-    """
-    Ten messages of two hundred characters.
-    """
-    return state.extend([UserMessage("x" * 200)] * 10)
-
-
 def fail(kind: type[Exception], state: Aggregator) -> Aggregator:
     """
     Nothing but a cost, and an error.
@@ -130,13 +123,6 @@ def leave(state: Aggregator) -> Aggregator:
     """
     save_progress(add_text("half of it", state))
     sys.exit(3)
-
-
-def turn(state: Aggregator) -> Turn:
-    """
-    Not a state.
-    """
-    return add_text("half of it", state).turn
 
 
 def process(state: Aggregator) -> Aggregator:

@@ -18,7 +18,6 @@ import pytest
 import trio
 
 from conversation_state import Aggregator, Turn, _waiting, parallel
-from conversation_state.cells import Cell
 from conversation_state.errors import BranchError, FanOutError, MissingExtraError
 from conversation_state.parallel import save_progress
 from tests.branches import USAGE, Refused, add_text, refused
@@ -241,31 +240,6 @@ class TestCancelled:
         assert scope.cancelled_caught
         assert 3 == len(turns)
 
-    async def test_bills_into_a_cell(self):
-        """
-        With one cell for a program, a timeout costs what it has cost.
-        """
-        cell = Cell(CHAT)
-
-        async def program():
-            with anyio.fail_after(60) as scope:
-                here = UpAfter(2, scope)
-
-                def on_turn(turn):
-                    cell.swap(lambda state: state.join(turn))
-                    here()
-
-                await afan_out(
-                    cell.value,
-                    [partial(hangs, then=here), partial(async_add_text, "b")],
-                    on_turn=on_turn,
-                )
-
-        with pytest.raises(TimeoutError):
-            await program()
-
-        assert 30 == tokens(cell.value)
-
     async def test_in_a_branch(self):
         """
         What an inner fan-out had is the outer step's when both are cancelled.
@@ -430,17 +404,6 @@ class TestExecutor:
 
         assert 5 == len(ticks)
         assert ["Go!", "x", "half of it"] == texts(done.state)
-
-    async def test_an_async_step(self):
-        """
-        An async function with an executor is an error that says to do without it.
-        """
-        with ThreadPoolExecutor(1) as pool:
-            done = await afan_out(
-                CHAT, [partial(async_add_text, "a")], executor=pool, on_error="keep"
-            )
-
-        assert "without executor" in str(done.failures[0].error)
 
     async def test_cancelled_where_all_have_ended(self):
         """

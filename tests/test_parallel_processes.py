@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from conversation_state.errors import BranchError, FanOutError
+from conversation_state.errors import BranchError
 from tests import branches
-from tests.branches import Refused, add_text, add_text_slowly
+from tests.branches import add_text, add_text_slowly
 from tests.executor_contract import CHAT, ExecutorContract, fan_out, texts, tokens
 
 
@@ -61,14 +61,6 @@ class TestProcesses(ExecutorContract):
         assert isinstance(failure.error, kind)
         assert (3, "words") == failure.error.args
 
-    def test_returns_no_state(self, executor):
-        """
-        What is not a state of the branch is refused there.
-        """
-        done = fan_out(CHAT, [branches.turn], executor=executor, on_error="keep")
-
-        assert "returned a Turn" in str(done.failures[0].error)
-
     def test_a_step_that_cannot_travel(self, executor):
         """
         A step that can't be pickled is named, with what to do; others run.
@@ -82,30 +74,6 @@ class TestProcesses(ExecutorContract):
         assert "step 1 (" in str(failure.error)
         assert "<lambda>" in str(failure.error)
         assert "top level" in str(failure.error)
-
-    def test_a_group(self, executor):
-        """
-        What is raised is a group of the errors that came back.
-        """
-        taken: list[Any] = []
-        try:
-            fan_out(CHAT, [branches.refused, branches.refused], executor=executor)
-        except* Refused as group:
-            taken.append(group)
-
-        assert isinstance(taken[0], FanOutError)
-        assert 30 == tokens(taken[0].state)
-
-    def test_an_exit_goes_through(self, executor):
-        """
-        A step that leaves the program leaves it, as it would here.
-        """
-        with pytest.raises(SystemExit):
-            fan_out(CHAT, [branches.leave], executor=executor)
-
-        assert 2 == len(
-            fan_out(CHAT, [partial(add_text, "a")], executor=executor).state
-        )
 
     def test_a_process_dies(self):
         """
