@@ -286,7 +286,7 @@ class TestEqual:
 
         assert timeline == read
         assert read.moments == timeline.moments
-        assert 100 * steps > len(compared)
+        assert 40 * steps > len(compared)
 
     @pytest.mark.parametrize("at", [0, 1, 31, 32, 60])
     def test_sees_any_difference(self, at):

@@ -24,7 +24,7 @@ from itertools import chain, islice
 from operator import index, is_
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
-from conversation_state._persistent.content import are_identical, count_common
+from conversation_state._persistent.content import count_common
 from conversation_state._persistent.frozen import check_iterable
 from conversation_state._persistent.trunk import (
     BARE,
@@ -223,29 +223,28 @@ class Log(Sequence[T], Generic[T]):
         """
         return self._trunk.shared(other._trunk) << BITS
 
-    def equals(self, other: Log[T], *, near: Iterable[tuple[Log[T], Log[T]]]) -> bool:
+    def equals(self, other: Log[T], known: set[tuple[int, int]]) -> bool:
         """
-        Whether the items are equal, where the two logs of each pair in *near*
-        are known to be.
+        Whether the items are equal, where blocks whose ids are in *known* are equal
+        already; those that are found equal are added to it.
 
-        What this log shares with the first of a pair, and *other* with the
-        second, is not compared again: O(log n + what is left).
+        For comparing versions of one log with those of a copy, which share blocks among
+        themselves: each block is compared once.
         """
-        if self is other:
-            return True
-
         if len(self) != len(other):
             return False
 
-        known = 0
-        for ours, theirs in near:
-            common = min(self.common_prefix(ours), other.common_prefix(theirs))
-            known = max(known, common)
+        for ours, theirs in zip(
+            self._trunk.blocks(), other._trunk.blocks(), strict=True
+        ):
+            pair = id(ours), id(theirs)
+            if ours is not theirs and pair not in known:
+                if ours.items != theirs.items:
+                    return False
 
-        if not known:
-            return self == other
+                known.add(pair)
 
-        return all(map(are_identical, self.iterate(known), other.iterate(known)))
+        return self._tail_items() == other._tail_items()
 
     def iterate(self, start: int = 0) -> Iterator[T]:
         """

@@ -352,31 +352,24 @@ class StateValue:
         if self is other:
             return True
 
-        return self.equals(other) if isinstance(other, type(self)) else NotImplemented
-
-    def equals(self, other: Self, *, near: Sequence[tuple[Self, Self]] = ()) -> bool:
-        """
-        Whether *other* is equal, where the two states of each pair in *near*
-        are known to be.
-
-        For comparing many states of one conversation: what this state shares
-        with the first of a pair, and *other* with the second, is not compared
-        again.
-        """
-        if self is other:
-            return True
-
-        if not isinstance(other, StateValue):
-            expected = "an Aggregator or a Turn"
-            raise TypeError(describe_mismatch("equals", expected, other))
+        if not isinstance(other, type(self)):
+            return NotImplemented
 
         return (
             self._origin == other._origin
-            and self._ledger.entries.equals(
-                other._ledger.entries,
-                near=[(a._ledger.entries, b._ledger.entries) for a, b in near],
-            )
-            and self._log.equals(other._log, near=[(a._log, b._log) for a, b in near])
+            and self._ledger.entries == other._ledger.entries
+            and self._log == other._log
+        )
+
+    def equals(self, other: Self, known: set[tuple[int, int]]) -> bool:
+        """
+        Whether *other* is equal, for comparing many states of one conversation with
+        copies of them; *known* is what `Log.equals` has found so far.
+        """
+        return self is other or (
+            self._origin == other._origin
+            and self._ledger.entries.equals(other._ledger.entries, known)
+            and self._log.equals(other._log, known)
         )
 
     def __hash__(self) -> int:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Generic, SupportsIndex, TypeVar, overload
-from uuid import UUID
 
 import attrs
 
@@ -110,54 +109,29 @@ _MOMENTS = Maker("timeline.Moments", Moments)
 
 
 def _are_equal(ours: Moments[Any], theirs: Moments[Any]) -> bool:
-    # Whether two timelines have equal moments. O(n + the size of the states). States of
-    # one conversation have nearly everything in common, but a decoded timeline shares
-    # no structure with its original. So each pair of states is compared only beyond the
-    # states they grew from, which are known to be equal.
+    # Whether two timelines have equal moments. States of one conversation have nearly
+    # everything in common, but a decoded timeline shares nothing with its original: so
+    # what is known to be equal is remembered and not compared once for each state.
     if len(ours) != len(theirs):
         return False
 
-    known = _EqualStates()
+    known: set[tuple[int, int]] = set()
     start = max(ours._log.shared_prefix(theirs._log) - ours._skip, 0)
-    for a, b in zip(
-        ours._log.iterate(ours._skip + start),
-        theirs._log.iterate(theirs._skip + start),
-        strict=True,
-    ):
-        if a is b:
-            continue
-
-        ours_but_state = a.number, a.label, a.group, a.parent
-        if ours_but_state != (b.number, b.label, b.group, b.parent):
-            return False
-
-        if not known.are_equal(a, b):
-            return False
-
-    return True
+    return all(
+        a is b or _is_equal(a, b, known)
+        for a, b in zip(
+            ours._log.iterate(ours._skip + start),
+            theirs._log.iterate(theirs._skip + start),
+            strict=True,
+        )
+    )
 
 
-class _EqualStates:
-    """
-    The pairs of states that were found equal so far.
-    """
+def _is_equal(a: Moment[Any], b: Moment[Any], known: set[tuple[int, int]]) -> bool:
+    if (a.number, a.label, a.group, a.parent) != (b.number, b.label, b.group, b.parent):
+        return False
 
-    def __init__(self) -> None:
-        self._by_number: dict[int | None, tuple[Aggregator, Aggregator]] = {}
-        self._by_root: dict[UUID, tuple[Aggregator, Aggregator]] = {}
+    if isinstance(a.state, Aggregator) and isinstance(b.state, Aggregator):
+        return a.state.equals(b.state, known)
 
-    def are_equal(self, a: Moment[Any], b: Moment[Any]) -> bool:
-        ours, theirs = a.state, b.state
-        if not isinstance(ours, Aggregator) or not isinstance(theirs, Aggregator):
-            return ours is theirs or bool(ours == theirs)
-
-        # The parent's state; and, if the parent is forgotten or has a state of
-        # another conversation, the newest state of this one.
-        root = ours.root_id
-        found = self._by_number.get(a.parent), self._by_root.get(root)
-        near = [pair for pair in found if pair is not None]
-        if not ours.equals(theirs, near=near):
-            return False
-
-        self._by_number[a.number] = self._by_root[root] = ours, theirs
-        return True
+    return a.state is b.state or bool(a.state == b.state)
