@@ -167,7 +167,7 @@ class Ledger(NamedTuple):
     def of(cls, entries: Log[LedgerEntry]) -> Ledger:
         # The ledger of *entries*, a log that other ledgers may share. O(entries since
         # one that was summed here).
-        if not entries:
+        if not len(entries):
             return EMPTY_LEDGER
 
         return cls(entries, entries.fold(_add_usage_of, NOTHING, key=_add_usage_of))

@@ -124,17 +124,22 @@ class Aggregator(GrowingState):
                 If *entries* or *ledger* holds something else than entries, messages
                 and usages, or the ledger adds up to more than 2**63 - 1 tokens.
         """
+        for given in (id, parent_id or id, root_id or id):
+            number_of_uuid(given)
+
         check_entries(entries)
         check_ledger(ledger)
-        check_fork_point(init_len, len(entries), init_ledger_len, len(ledger))
         check_identities("entries", entries)
         check_identities("ledger", ledger)
-        # The whole ledger extends the inherited one, so that they share entries as
-        # after a fork.
-        inherited = EMPTY_LEDGER.with_entries(ledger[:init_ledger_len])
-        whole = inherited.with_entries(ledger[init_ledger_len:])
-        origin = StateOrigin.rebuild(id, parent_id, root_id, init_len, inherited)
-        return _make_state(origin, whole, EMPTY_LOG.extend(entries))
+        return cls.rebuild_from_logs(
+            id=id,
+            parent_id=parent_id,
+            root_id=root_id,
+            init_len=init_len,
+            init_ledger_len=init_ledger_len,
+            entries=EMPTY_LOG.extend(entries),
+            ledger=EMPTY_LEDGER.entries.extend(ledger),
+        )
 
     @classmethod
     def rebuild_from_logs(
@@ -162,8 +167,15 @@ class Aggregator(GrowingState):
                 If the ledger adds up to more than 2**63 - 1 tokens.
         """
         check_fork_point(init_len, len(entries), init_ledger_len, len(ledger))
-        inherited = Ledger.of(ledger.take(init_ledger_len))
-        origin = StateOrigin.rebuild(id, parent_id, root_id, init_len, inherited)
+        inherited = NOTHING
+        if init_ledger_len:
+            inherited = Ledger.of(ledger.take(init_ledger_len)).total
+
+        parent = None if parent_id is None else parent_id.int
+        # Some formats, such as Bubo's, name a parent but no root.
+        first = id.int if parent is None else parent
+        root = first if root_id is None else root_id.int
+        origin = StateOrigin(id.int, parent, root, init_len, init_ledger_len, inherited)
         return _make_state(origin, Ledger.of(ledger), entries)
 
     def fork(self, *, at: int | None = None) -> Aggregator:

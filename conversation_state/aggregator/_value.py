@@ -64,23 +64,6 @@ class StateOrigin(NamedTuple):
     init_ledger_len: int
     inherited: Usage
 
-    @classmethod
-    def rebuild(
-        cls,
-        id: UUID,
-        parent_id: UUID | None,
-        root_id: UUID | None,
-        init_len: int,
-        inherited: Ledger,
-    ) -> StateOrigin:
-        number = number_of_uuid(id)
-        parent = None if parent_id is None else number_of_uuid(parent_id)
-        # Some formats, such as Bubo's, name a parent but no root.
-        first = number if parent is None else parent
-        root = first if root_id is None else number_of_uuid(root_id)
-        forked = init_len, len(inherited.entries), inherited.total
-        return cls(number, parent, root, *forked)
-
 
 @final
 @attrs.frozen(repr=False)

@@ -206,9 +206,6 @@ def read_uuid(text: str, seen: Seen) -> UUID:
     """
     A UUID, the same object for the same text.
     """
-    if text.__class__ is not str:
-        raise Doubt
-
     uuid: UUID | None = seen.get(text)
     if uuid is None:
         uuid = seen[text] = parse_uuid(text)

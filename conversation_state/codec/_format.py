@@ -140,8 +140,9 @@ def parse_uuid(text: str) -> UUID:
             If it is invalid. `UUID` itself accepts much more: braces, prefixes,
             spaces, underscores.
     """
-    digits = text.replace("-", "")
-    if text[8:24:5] == "----" and len(text) == len(digits) + 4 == _UUID_LENGTH:
-        return UUID(bytes=bytes.fromhex(digits))
+    if text.__class__ is str and text[8:24:5] == "----":
+        digits = text.replace("-", "")
+        if len(text) == len(digits) + 4 == _UUID_LENGTH:
+            return UUID(bytes=bytes.fromhex(digits))
 
     raise ValueError("not canonical")

@@ -29,12 +29,17 @@ from conversation_state.codec._fast import (
     DOUBTS,
     Doubt,
     Object,
-    read_uuid,
     write_time,
     write_usage,
 )
 from conversation_state.codec._fast import read_usage as read_fast_usage
-from conversation_state.codec._format import ENVELOPE, FORMAT, VERSION, parse_time
+from conversation_state.codec._format import (
+    ENVELOPE,
+    FORMAT,
+    VERSION,
+    parse_time,
+    parse_uuid,
+)
 from conversation_state.codec._messages import (
     read_messages,
     read_usage,
@@ -360,9 +365,9 @@ def read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
         raise Doubt
 
     return Aggregator.rebuild_from_logs(
-        id=read_uuid(data["id"], reader.seen),
-        parent_id=None if parent_id is None else read_uuid(parent_id, reader.seen),
-        root_id=read_uuid(data["root_id"], reader.seen),
+        id=parse_uuid(data["id"]),
+        parent_id=None if parent_id is None else parse_uuid(parent_id),
+        root_id=parse_uuid(data["root_id"]),
         init_len=length,
         init_ledger_len=ledger_length,
         entries=EMPTY_LOG.extend(map(_make_entry, zip(ids, messages, strict=True))),
