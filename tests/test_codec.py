@@ -1,6 +1,5 @@
 import json
 import sys
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from conversation_state.aggregator import Aggregator, Checkpoint, Messages, Turn
+from conversation_state.aggregator import Aggregator, Checkpoint, Messages
 from conversation_state.codec import (
     Codec,
     _kinds,
@@ -171,21 +170,16 @@ class TestEncode:
     @given(values)
     def test_is_undone_by_decode(self, value):
         """
-        What was written is read: equal, and of the same class.
+        What was written is read: equal, of the same class, and written alike; as
+        bytes, and as plain JSON values.
         """
-        read = decode(encode(value))
+        data, plain = encode(value), to_data(value)
+        read = decode(data)
 
-        assert value == read
+        assert value == read == from_data(plain)
         assert type(value) is type(read)
-
-    @given(values)
-    def test_is_a_function_of_the_value(self, value):
-        """
-        What was read is written as the same bytes.
-        """
-        data = encode(value)
-
-        assert data == encode(decode(data))
+        assert data == encode(read)
+        assert json.loads(data) == plain == json.loads(json.dumps(plain))
 
     @given(json_values(), st.randoms(use_true_random=False))
     def test_is_the_same_for_equal_values(self, value, random):
@@ -245,25 +239,9 @@ class TestEncode:
         A message has a role and content, and no more if there is no more.
         """
         assert document_of(role="user", content="hi") == to_data(UserMessage("hi"))
+        assert document_of(role="user", parts=[]) == to_data(UserMessage([]))
         assert document_of(role="assistant") == to_data(AssistantMessage())
         assert document("usage", usage={}) == to_data(Usage())
-
-    def test_distinguishes_no_parts_from_no_text(self):
-        """
-        A message without parts is not one with an empty text.
-        """
-        assert document_of(role="user", content="") == to_data(UserMessage(""))
-        assert document_of(role="user", parts=[]) == to_data(UserMessage([]))
-
-    def test_distinguishes_an_empty_response_from_none(self):
-        """
-        An empty response is not the same as none, and an empty list of probabilities is
-        not the same as none.
-        """
-        for response in (None, ResponseMeta(), ResponseMeta(logprobs=())):
-            message = AssistantMessage("", response=response)
-
-            assert response == decode(encode(message)).response
 
     @given(timestamps())
     @example(datetime(2025, 1, 2, tzinfo=timezone(timedelta(microseconds=1))))
@@ -283,10 +261,6 @@ class TestEncode:
         [
             (datetime(2025, 1, 2, tzinfo=UTC), "2025-01-02T00:00:00.000000+00:00"),
             (datetime(2025, 1, 2, 3, 4, 5, 6, UTC), "2025-01-02T03:04:05.000006+00:00"),
-            (
-                datetime(1, 1, 1, 0, 0, 0, 1, timezone(-timedelta(seconds=1))),
-                "0001-01-01T00:00:00.000001-00:00:01",
-            ),
         ],
     )
     def test_writes_times_one_way(self, time, expected):
@@ -338,23 +312,9 @@ class TestEncode:
 
         assert kept == decode(encode(kept))
 
-    def test_keeps_large_numbers(self):
-        """
-        Integers of 64 bits, with sign or without, and the largest floats.
-        """
-        numbers = [-(2**63), 2**64 - 1, sys.float_info.max, sys.float_info.min]
-        message = UserMessage("12345678901234567890123", metadata={"n": numbers})
-
-        assert message == decode(encode(message))
-
     @pytest.mark.parametrize(
         "number",
-        [
-            f"0.{'1' * 30}",
-            f"1.5e-{'0' * 30}1",
-            f"{'1' * 30}e1",
-            f"-{'1' * 30}.{'1' * 30}",
-        ],
+        [f"1.5e-{'0' * 30}1", f"{'1' * 30}e1", f"-{'1' * 30}.{'1' * 30}"],
     )
     def test_floats_of_many_digits(self, number):
         """
@@ -376,7 +336,7 @@ class TestEncode:
         assert tuple(messages) == decode(encode(messages))
         assert tuple(messages) == decode(encode(view))
 
-    @pytest.mark.parametrize("value", [5, {}, "text", None, object(), LogProb("a", 0)])
+    @pytest.mark.parametrize("value", [5, LogProb("a", 0)])
     def test_refuses_what_it_does_not_know(self, value):
         """
         The error lists what can be written, and what to do about the rest.
@@ -404,13 +364,12 @@ class TestDecode:
         """
         assert UserMessage("Zürich") == decode(kind(encode(UserMessage("Zürich"))))
 
-    @pytest.mark.parametrize("data", [None, 5, ["a"], object()])
-    def test_refuses_what_has_no_bytes(self, data):
+    def test_refuses_what_has_no_bytes(self):
         """
         Anything else is a mistake in the program, not in the data.
         """
         with pytest.raises(TypeError, match="expected bytes or a str"):
-            decode(data)
+            decode(["a"])  # type: ignore[call-overload]
 
     def test_takes_white_space(self):
         """
@@ -419,16 +378,6 @@ class TestDecode:
         value = Aggregator.new(messages=[UserMessage("hi")])
 
         assert value == decode(json.dumps(to_data(value), indent=2))
-
-    def test_last_of_two_stands(self):
-        """
-        Of a key given twice the last value stands, as in most JSON parsers.
-        """
-        data = encode(UserMessage("hi")).replace(
-            b'"content"', b'"content":"no","content"'
-        )
-
-        assert UserMessage("hi") == decode(data)
 
 
 class TestExpect:
@@ -442,12 +391,8 @@ class TestExpect:
             (UserMessage("hi"), UserMessage),
             (UserMessage("hi"), Message),
             (UserMessage("hi"), object),
-            (TextPart("hi"), Part),
             ((), tuple),
-            (Usage(), Usage),
             (Aggregator.new(), Aggregator),
-            (Aggregator.new().turn, Turn),
-            (Aggregator.new().checkpoint(), Checkpoint),
         ],
     )
     def test_takes_what_is_of_it(self, value, expect):
@@ -462,9 +407,6 @@ class TestExpect:
         [
             (UserMessage(""), AssistantMessage, "$: expected AssistantMessage, got"),
             (UserMessage(""), Aggregator, "$.kind: expected Aggregator, got 'message'"),
-            (TextPart("hi"), ImagePart, "$: expected ImagePart, got TextPart"),
-            ((UserMessage("hi"),), Message, "$.kind: expected Message, got 'messages'"),
-            (Aggregator.new(), Checkpoint, "$.kind: expected Checkpoint, got"),
         ],
     )
     def test_refuses_others(self, value, expect, problem):
@@ -475,13 +417,12 @@ class TestExpect:
 
         assert found.startswith(problem)
 
-    @pytest.mark.parametrize("expect", ["Message", list[Message], 5])
-    def test_refuses_what_is_no_class(self, expect):
+    def test_refuses_what_is_no_class(self):
         """
         The error has what was given.
         """
         with pytest.raises(TypeError, match="expected a class"):
-            decode(encode(UserMessage("hi")), expect=expect)
+            decode(encode(UserMessage("hi")), expect=list[Message])
 
 
 INF = float("inf")
@@ -500,18 +441,13 @@ class TestProblems:
         ("data", "problem"),
         [
             (b"", "$: not JSON: "),
-            (b"{", "$: not JSON: "),
             (b'{"a": 1}\n{}', "$: not JSON: "),
-            (b"\xef\xbb\xbf{}", "$: not JSON: "),
             (b'{"a":NaN}', "$: not JSON: "),
-            (b'{"a":-Infinity}', "$: not JSON: "),
             (b'{"a":1e999}', "$: not JSON: "),
             (b'"\\ud800"', "$: not JSON: "),
-            (b'{"a":\n"\x00"}', "$: not JSON: "),
             (b'{"a":"\xff"}', "$: not UTF-8: byte 0xff at 6"),
             ('{"a":"\ud800"}', "$: not text: half of a surrogate pair at 6"),
             (b"[" * 100_000, "$: not JSON: "),
-            (b'{"a":' * 100_000, "$: not JSON: "),
             (b"[]", "$: expected an object, got an array"),
             (b"null", "$: expected an object, got null"),
         ],
@@ -524,27 +460,14 @@ class TestProblems:
 
         assert found.startswith(problem)
 
-    def test_reports_where_json_is_invalid(self):
-        """
-        By line and column.
-        """
-        (found,) = wrong(b'{\n  "format" "conversation_state"\n}')
-
-        assert "line 2, column" in found
-
     @pytest.mark.parametrize(
         ("changes", "problem"),
         [
             ({"format": "bubo"}, "$.format: expected 'conversation_state', got 'bubo'"),
-            ({"format": None}, "$.format: expected 'conversation_state', got null"),
-            ({"version": "1"}, "$.version: expected an integer from 1 on, got '1'"),
             ({"version": True}, "$.version: expected an integer from 1 on, got true"),
-            ({"version": 0}, "$.version: expected an integer from 1 on, got 0"),
             ({"version": 2}, "$.version: written by a newer version of conversation"),
             ({"kind": "timetable"}, "$.kind: unknown kind 'timetable'; expected one"),
             ({"kind": ["message"]}, "$.kind: unknown kind an array; expected one"),
-            ({"kind": "x" * 58}, f"$.kind: unknown kind '{'x' * 58}'; expected one"),
-            ({"kind": "x" * 59}, f"$.kind: unknown kind '{'x' * 56}...; expected"),
             ({"more": 1}, "$.more: unknown field"),
         ],
     )
@@ -556,21 +479,11 @@ class TestProblems:
 
         assert found.startswith(problem)
 
-    def test_empty_envelope(self):
-        """
-        All three of its fields are missed.
-        """
-        assert ["$.format: missing", "$.version: missing", "$.kind: missing"] == wrong(
-            {}
-        )
-
     @pytest.mark.parametrize(
         ("data", "problem"),
         [
             (document("message"), "$.message: missing"),
-            (document("message", message=5), "$.message: expected an object, got 5"),
             (document_of(), "$.message.role: missing"),
-            (document_of(role=None), "$.message.role: expected a text, got null"),
             (
                 document_of(role=["user"]),
                 "$.message.role: expected a text, got an array",
@@ -581,16 +494,13 @@ class TestProblems:
                 "$.message.parts: expected an array, got ",
             ),
             (document_of(role="tool", content=""), "$.message.tool_call_id: missing"),
-            (document_of(role="unknown"), "$.message.raw: missing"),
             (
                 document_of(role="narrator", a=[{"b": INF}]),
                 "$.message.a[0].b: it is inf, ",
             ),
-            (document("messages", messages={}), "$.messages: expected an array, got a"),
             (document("messages", messages=[5]), "$.messages[0]: expected an object, "),
             (document("part", part="text"), "$.part: expected an object, got 'text'"),
             (document("tool_call", tool_call={"id": ""}), "$.tool_call.name: missing"),
-            (document("checkpoint", label="a"), "$.state: missing"),
             (document("checkpoint", state=5, label="a"), "$.state: expected an objec"),
         ],
     )
@@ -606,24 +516,17 @@ class TestProblems:
         ("role", "fields", "problem"),
         [
             ("user", {"content": 5}, "content: expected a text, got 5"),
-            ("user", {"content": None}, "content: expected a text, got null"),
-            ("user", {"content": "\ud800"}, "content: it holds '\\ud800' at"),
             ("user", {"parts": []}, "parts: conflicts with content; a message has one"),
             ("user", {"name": "\ud800"}, "name: it holds '\\ud800' at"),
             ("user", {"run_id": "{0}"}, "run_id: expected a UUID, like "),
-            ("user", {"turn_id": 5}, "turn_id: expected a UUID, like "),
             ("user", {"timestamp": NAIVE}, "timestamp: expected a time with an offset"),
-            ("user", {"timestamp": ""}, "timestamp: expected a time with an offset"),
             ("user", {"metadata": []}, "metadata: expected an object, got an array"),
             ("user", {"metadata": {"a": {"b c": [NAN]}}}, "metadata.a['b c'][0]: it"),
             ("user", {"metadata": {"a": [2**64]}}, "metadata.a[0]: it is an integer"),
             ("user", {"since_v2": {"a": {1, 2}}}, "since_v2.a: it is {1, 2}, which"),
             ("tool", {"tool_call_id": ""}, "tool_call_id: is empty; a result must"),
             ("tool", {"is_error": 1}, "is_error: expected true or false, got 1"),
-            ("assistant", {"content": None}, "content: expected a text, got null"),
-            ("assistant", {"tool_calls": None}, "tool_calls: expected an array, got"),
             ("assistant", {"tool_calls": [{"id": "a"}]}, "tool_calls[0].name: missing"),
-            ("assistant", {"tool_calls": [[]]}, "tool_calls[0]: expected an object"),
             (
                 "assistant",
                 {"tool_calls": [{"id": "a", "name": "b", "arguments": {}}]},
@@ -644,20 +547,14 @@ class TestProblems:
         ("part", "problem"),
         [
             ({}, ".type: missing"),
-            ({"type": None}, ".type: expected a text, got null"),
             ({"type": "text"}, ".text: missing"),
             ({"type": "text", "text": 1}, ".text: expected a text,"),
             ({"type": "text", "text": "", "index": -1}, ".index: is -1; expected a"),
             ({"type": "text", "text": "", "index": 1.0}, f".index: {NO_INTEGER}"),
             ({"type": "text", "text": "", "index": 10**5_000}, f".index: {NO_INTEGER}"),
-            ({"type": "image", "url": ""}, ".url: is empty"),
             ({"type": "image", "data": ""}, ".data: is empty"),
             ({"type": "image", "url": "a", "data": "YQ=="}, ": ImagePart takes"),
             ({"type": "image", "data": "YQ"}, ".data: expected a text that is"),
-            (
-                {"type": "image", "data": "Zü=="},
-                ".data: expected a text that is base64",
-            ),
         ],
     )
     def test_part(self, part, problem):
@@ -668,42 +565,6 @@ class TestProblems:
 
         assert found.startswith(f"$.message.parts[0]{problem}")
 
-    def test_part_of_another_role(self):
-        """
-        A system message contains texts only.
-        """
-        (found,) = wrong(
-            document_of(role="system", parts=[{"type": "audio", "url": "a"}])
-        )
-
-        assert found.startswith(
-            "$.message.parts[0]: system messages can only contain parts of text"
-        )
-
-    @pytest.mark.parametrize(
-        ("logprob", "problem"),
-        [
-            ({"token": "a"}, ".logprob: missing"),
-            ({"token": "a", "logprob": NAN}, ".logprob: is nan; expected a finite"),
-            (
-                {
-                    "token": "a",
-                    "logprob": 0,
-                    "top": [{"token": "b", "logprob": 0, "top": []}],
-                },
-                ".top[0].top: unknown field",
-            ),
-        ],
-    )
-    def test_logprob(self, logprob, problem):
-        """
-        Of how likely a token was.
-        """
-        response = {"logprobs": [logprob]}
-        (found,) = wrong(document_of(role="assistant", response=response))
-
-        assert found.startswith(f"$.message.response.logprobs[0]{problem}")
-
     @pytest.mark.parametrize(
         ("usage", "problem"),
         [
@@ -712,7 +573,6 @@ class TestProblems:
                 {"prompt_tokens": -1, "completion_tokens": 1},
                 f".prompt_tokens: {NO_COUNT}, got -1",
             ),
-            ({"total_tokens": True}, f".total_tokens: {NO_COUNT}, got true"),
             ({"new_tokens": "7"}, f".new_tokens: {NO_COUNT}, got '7'"),
             ({"extra": {"a": 1}, "a": 1}, ".a: is in extra as well"),
             (
@@ -740,25 +600,17 @@ class TestProblems:
             ({"id": "0"}, "$.id: expected a UUID, like "),
             ({"root_id": None}, "$.root_id: expected a UUID, like "),
             ({"init_len": 3}, "$.init_len: is 3; expected 0 to 2, the entries"),
-            ({"init_len": -1}, "$.init_len: is -1; expected 0 to 2, the entries"),
             ({"init_len": True}, "$.init_len: expected an integer"),
             ({"init_ledger_len": 3}, "$.init_ledger_len: is 3; expected 0 to 2"),
             ({"entry_ids": ["a"]}, "$.entry_ids: 1 identity for 2 messages"),
             ({"entry_ids": ["a", "a"]}, "$.entry_ids[1]: the same as at 0"),
-            ({"parent_id": ""}, "$.parent_id: expected a UUID"),
-            ({"entry_ids": ["a", 1]}, "$.entry_ids[1]: expected a text, got 1"),
             ({"entry_ids": ["a", "\ud800"]}, "$.entry_ids[1]: it holds '\\ud800'"),
             ({"entry_ids": None}, "$.entry_ids: expected an array, got null"),
             (
                 {"ledger": [{"id": "a", "usage": {}}] * 2},
                 "$.ledger[1].id: the same as at 0",
             ),
-            ({"ledger": [{"id": "a"}]}, "$.ledger[0].usage: missing"),
             ({"ledger": [{"id": "a", "usage": {}, "b": 1}]}, "$.ledger[0].b: unknown"),
-            (
-                {"ledger": [{"id": "a", "usage": {}, "model": 1}]},
-                "$.ledger[0].model: expected a text, got 1",
-            ),
             (
                 {
                     "ledger": [
@@ -797,16 +649,12 @@ class TestProblems:
         "text",
         [
             "",
-            "0123456789ab7def8123456789abcdef",
             "{01234567-89ab-7def-8123-456789abcdef}",
-            "urn:uuid:01234567-89ab-7def-8123-456789abcdef",
             "01234567-89ab-7def-8123-456789abcde",
-            "01234567-89ab-7def-8123-456789abcdeg",
             "01234567-89ab-7def-8123-456789abcd  ",
             "01234567-89ab-7def-8123-456789abcd_f",
             "01234567-89ab-7def-8123-456789abcd１２",
             "012345678-9ab-7def-8123-456789abcdef",
-            "01234567-89ab-7def-8123-4567-89abcde",
         ],
     )
     def test_no_uuid(self, text):
@@ -821,22 +669,6 @@ class TestProblems:
 
         assert found.startswith("$.message.run_id: expected a UUID, like ")
         assert from_data(fine).run_id == UUID("01234567-89ab-7def-8123-000000000000")
-
-    def test_missing_from_a_state(self):
-        """
-        Nothing of what makes a state is guessed.
-        """
-        found = wrong(document("aggregator"))
-
-        assert {
-            "$.id: missing",
-            "$.root_id: missing",
-            "$.init_len: missing",
-            "$.init_ledger_len: missing",
-            "$.entry_ids: missing",
-            "$.messages: missing",
-            "$.ledger: missing",
-        } == set(found)
 
     def test_all_at_once(self):
         """
@@ -937,26 +769,6 @@ class TestUnknown:
     Values of a newer version that this one does not know.
     """
 
-    def test_message(self):
-        """
-        A message of an unknown role is kept as it is, in its place.
-        """
-        raw = {"role": "narrator", "content": {"b": [1], "a": None}, "name": 5}
-        (value,) = from_data(document("messages", messages=[raw]))
-
-        assert UnknownMessage(raw) == value
-        assert raw == to_data(value)["message"]
-
-    def test_part(self):
-        """
-        So is a part of an unknown type.
-        """
-        raw = {"type": "hologram", "metadata": 5, "index": -1, "raw": None}
-        value = from_data(document_of(role="user", parts=[raw]))
-
-        assert (UnknownPart(raw),) == value.parts
-        assert [raw] == to_data(value)["message"]["parts"]
-
     def test_fields(self):
         """
         Unknown fields of messages, parts, calls and responses are kept beside
@@ -980,16 +792,6 @@ class TestUnknown:
             == value.response.unknown
         )
 
-    def test_counts(self):
-        """
-        Unknown counts of a usage are those of further categories.
-        """
-        data = document("usage", usage={"prompt_tokens": 1, "new_tokens": 7})
-        value = from_data(data)
-
-        assert Usage(1, extra={"new_tokens": 7}) == value
-        assert data == to_data(value)
-
     def test_counts_named_like_fields(self):
         """
         A category may have the name of a field.
@@ -1009,14 +811,13 @@ class TestUnknown:
         [
             UnknownMessage({}),
             UnknownMessage({"role": 5}),
-            UnknownMessage({"role": ""}),
+            UnknownMessage({"content": {"b": [1], "a": None}, "role": "narrator"}),
             UnknownMessage({"role": "unknown"}),
             UnknownMessage({"role": "unknown", "raw": {}, "source": "a"}),
             UnknownMessage({"role": "user", "content": 5}, source="gemini"),
             UnknownMessage({"role": "narrator"}, name="ann", unknown={"content": 1}),
             UnknownPart({}),
-            UnknownPart({"type": None}),
-            UnknownPart({"type": ""}),
+            UnknownPart({"type": None, "metadata": 5, "index": -1}),
             UnknownPart({"type": "unknown"}),
             UnknownPart({"type": "unknown", "raw": {"type": "text"}}),
             UnknownPart({"type": "text"}, source="gemini"),
@@ -1059,14 +860,6 @@ class TestUnknown:
             == message
         )
 
-    def test_wrapped_wrongly(self):
-        """
-        Then it has to be right, too.
-        """
-        found = wrong(document_of(role="unknown", raw={"role": "user", "content": 5}))
-
-        assert ["$.message.raw.content: expected a text, got 5"] == found
-
     @pytest.mark.parametrize(
         ("make", "names"),
         [
@@ -1092,42 +885,6 @@ class TestUnknown:
         for name in names.split():
             with pytest.raises((InvalidMessageError, InvalidPartError), match=name):
                 make(unknown={name: "x"})
-
-
-class TestToData:
-    """
-    Plain JSON values instead of bytes.
-    """
-
-    @given(values)
-    def test_is_what_encode_writes(self, value):
-        """
-        Nothing but what `json.loads` would give.
-        """
-        data = to_data(value)
-
-        assert json.loads(encode(value)) == data
-        assert json.loads(json.dumps(data)) == data
-        assert value == from_data(data)
-
-    def test_is_a_copy(self):
-        """
-        Changing it changes nothing else.
-        """
-        message = UserMessage("hi", metadata={"a": [1]})
-        to_data(message)["message"]["metadata"]["a"].append(2)
-
-        assert UserMessage("hi", metadata={"a": [1]}) == message
-
-    def test_is_not_changed(self):
-        """
-        Reading it leaves it as it was.
-        """
-        path = GOLDEN / "aggregator.json"
-        data = json.loads(path.read_bytes())
-        from_data(data)
-
-        assert json.loads(path.read_bytes()) == data
 
 
 # What may stand where something else was: of every type, empty or not.
@@ -1296,16 +1053,6 @@ class TestHostile:
 
         is_read_or_refused(bytes(document), decode)
 
-    def test_truncated(self):
-        """
-        No beginning of a document is one.
-        """
-        document = (GOLDEN / "checkpoint.json").read_bytes().rstrip()
-
-        for end in range(0, len(document), 7):
-            with pytest.raises(DecodeError):
-                decode(document[:end])
-
     @given(st.data())
     def test_changed(self, data):
         """
@@ -1384,28 +1131,6 @@ class TestHostile:
         place = "$.message.metadata.x[0]"
         assert problem.path.startswith(place)
         assert f"is the same object as at {place}, which holds itself" == problem.what
-
-    def test_same_object_in_many_places(self):
-        """
-        What is in many places, and in none of them in itself, is read.
-        """
-        shared = {"a": [1, {"b": 2}]}
-        data = document_of(
-            role="user", content="", metadata={"x": shared, "y": [shared]}
-        )
-
-        assert UserMessage("", metadata={"x": shared, "y": [shared]}) == from_data(data)
-
-    def test_parameters_that_hold_themselves(self):
-        """
-        Parameters of a tool, whose like may be in them.
-        """
-        parameter: Any = {"type": "object", "properties": {}}
-        parameter["properties"] |= {"a": parameter, "b": parameter}
-        tool = {"name": "f", "parameters": {"p": parameter}}
-
-        with pytest.raises(DecodeError, match="which holds itself"):
-            from_data(document("tool_info", tool_info=tool))
 
     def test_names_no_class(self):
         """
@@ -1521,15 +1246,6 @@ class TestRegister:
         assert json.loads(self.CODEC.encode(ticket)) == self.CODEC.to_data(ticket)
         assert document("leaf", value={"value": 1}) == self.CODEC.to_data(Leaf(1))
 
-    def test_still_writes_ours(self):
-        """
-        All of ours is written and read as ever.
-        """
-        value = Aggregator.new(messages=[UserMessage("hi")])
-
-        assert encode(value) == self.CODEC.encode(value)
-        assert value == self.CODEC.decode(encode(value))
-
     def test_gives_another_codec(self):
         """
         A codec is a value: registering leaves it as it was.
@@ -1615,10 +1331,8 @@ class TestRegister:
             (int | float, 5.0),
             (set[str], {"a", "b"}),
             (frozenset[tuple[int, str]], frozenset({(1, "a"), (0, "b")})),
-            (deque[int], deque([1, 2])),
             (dict[int, str], {1: "a", -2: "b"}),
             (dict[Colour, int], {Colour.RED: 1}),
-            (dict[UUID, int], {UUID(int=3): 1}),
             (Decimal, Decimal("1.10")),
             (Path, Path("a/b")),
             (time, time(1, 2, 3)),
@@ -1667,7 +1381,6 @@ class TestRegister:
             (Leaf, Wider(1.0, 2), r"\$\.field\.more: unknown field"),
             (Leaf | Twin, Twin(1.0), "fits .* equally"),
             (Any, Leaf(1), "would be decoded as"),
-            (Any, UserMessage("a"), "would be decoded as"),
             (Any, {1: "a"}, "would be decoded as"),
             (Hidden, Hidden(1).with_hidden(5), "would be decoded as"),
             (str, "\ud800", "surrogate"),
@@ -1695,28 +1408,16 @@ class TestRegister:
         with pytest.raises(TypeError, match="can't write"):
             Codec().register(cls, "holder").encode(cls(value))
 
-    def test_refuses_what_holds_itself(self):
-        """
-        Instead of writing it for ever.
-        """
-        tree = Tree([])
-        tree.trees.append(tree)
-
-        with pytest.raises(ValueError, match="holds itself"):
-            Codec().register(Tree, "tree").encode(tree)
-
     @pytest.mark.parametrize(
         ("cls", "kind", "error", "message"),
         [
             (Ticket, "message", ValueError, "kind is 'message'"),
             (Ticket, "leaf", ValueError, "kind is 'leaf'"),
             (Ticket, "", ValueError, "kind is ''"),
-            (Ticket, 5, ValueError, "kind is 5"),
             (Ticket, "\ud800", ValueError, "surrogate"),
             (Leaf, "ticket", ValueError, "Leaf is registered already"),
             (UserMessage, "mine", ValueError, "UserMessage is registered already"),
             (int, "int", TypeError, "neither an attrs class nor a dataclass"),
-            ("Leaf", "leaf_", TypeError, "neither an attrs class nor a dataclass"),
             ([Leaf], "leaf_", TypeError, "neither an attrs class nor a dataclass"),
         ],
     )

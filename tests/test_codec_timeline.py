@@ -381,7 +381,7 @@ class TestShared:
 
         assert 50 == sum(written_messages(timeline))
         assert [45, 45] == data["states"][51]["after"]
-        assert {"origin": 50, "after": [50, 3]} == data["states"][52]
+        assert {"origin": 50, "after": [51, 3]} == data["states"][52]
         assert 50 == sum(len(each.get("ledger", ())) for each in data["states"])
         assert timeline == from_data(data)
 

@@ -227,15 +227,16 @@ def _read_whole(reader: CodecReader, raw: Any, path: JsonPath, shape: Shape) -> 
     before = reader.problems.count
     given = {**dict.fromkeys(CONTENT_FIELDS), **reader.read_fields(raw, path, shape)}
     ids, ledger = given["entry_ids"] or [], given["ledger"] or []
-    added = make_logs(reader, given, path, (EMPTY_LOG, EMPTY_LOG))
+    logs = make_logs(reader, given, path, (EMPTY_LOG, EMPTY_LOG))
+    is_valid = reader.problems.count == before
     check_unique(reader, EMPTY_LOG, ids, (path, "entry_ids"))
     check_unique(
         reader, EMPTY_LOG, [each and each.id for each in ledger], (path, "ledger"), "id"
     )
-    if added is None or reader.problems.count != before:
+    if logs is None or not is_valid:
         return None
 
-    return make_state(reader, shape.make, given, path, added)
+    return make_state(reader, shape.make, given, path, logs)
 
 
 def make_logs(
@@ -286,10 +287,16 @@ def make_state(
     What *make* makes; None, and a problem, if the ledger's total is too large.
     """
     entries, ledger = logs
+    before = reader.problems.count
     try:
         return make(**{"parent_id": None, **origin}, entries=entries, ledger=ledger)
     except InvalidUsageError as error:
         return reader.problems.add((path, "ledger"), str(error))
+    except ValueError:  # an identity that is there twice
+        if not before:
+            raise
+
+    return None
 
 
 def check_unique(
