@@ -79,30 +79,6 @@ class TestTurns:
         if model.with_ids:
             assert ["resp-1", "resp-2"] == [entry.id for entry in ledger]
 
-    def test_without_usage(self, store):
-        """
-        An answer whose usage is unknown is not in the ledger.
-        """
-        run_turn(graph_of(saver_of(store)), "a")
-
-        assert [] == bill(store)
-
-    def test_answers_of_one_update(self, store):
-        """
-        Of several answers in one update each is billed.
-        """
-        model = Model()
-
-        def answer(_state):
-            model.calls += 1
-            first = model.answer()
-            model.calls += 1
-            return {"messages": [first, model.answer()]}
-
-        run_turn(graph_of(saver_of(store), answer), "a")
-
-        assert [100, 200] == bill(store)
-
 
 class TestOnce:
     def test_replayed(self, store, model):
@@ -163,20 +139,6 @@ class TestOnce:
         graph.update_state(CONFIG, {"messages": messages[::-1]})
 
         assert 4 == len(store.load("langgraph/1/messages"))
-        assert [100, 200] == bill(store)
-
-    def test_copied(self, stores, model):
-        """
-        Copies of checkpoints, in whatever process.
-        """
-        store, again = stores
-        run_turn(graph_of(saver_of(store), model), "a")
-        run_turn(graph_of(saver_of(store), model), "b")
-        for each in (store, again()):
-            graph = graph_of(saver_of(each), model)
-            newest = graph.get_state(CONFIG).config
-            graph.update_state(newest, None, as_node="__copy__")
-
         assert [100, 200] == bill(store)
 
 
@@ -293,22 +255,6 @@ class TestChannel:
         assert 3 == len(state)
         assert [100, 7] == [entry.usage.total_tokens for entry in state.ledger]
         assert "r-2" == state.ledger[1].id
-
-    def test_kept(self, store):
-        """
-        The state that is loaded has the graph's bill.
-        """
-        model = Model()
-        saver = saver_of(store)
-        builder: Any = StateGraph(State)
-        builder.add_node("answer", lambda state: {"chat": model(state)["messages"]})
-        builder.add_edge(START, "answer")
-        graph = builder.compile(checkpointer=saver)
-        graph.invoke({"chat": HumanMessage("a")}, CONFIG)
-        last = graph.invoke({"chat": HumanMessage("b")}, CONFIG)["chat"]
-
-        assert last == store.load(saver.name("1", "chat"))
-        assert [100, 200] == bill(store, saver.name("1", "chat"))
 
     def test_goes_back(self, stores):
         """

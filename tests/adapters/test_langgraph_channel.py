@@ -59,18 +59,6 @@ class TestAdd:
         assert state is add_to_state(state, state)
         assert state.total_usage + usage == add_to_state(state, [usage]).total_usage
 
-    @given(aggregators(), messages(), messages())
-    def test_branches(self, state, one, two):
-        """
-        Branches with different messages are joined in order, each once.
-        """
-        left, right = state.add(one), state.fork().add(two)
-        joined = add_to_state(add_to_state(state, left), right)
-
-        assert [*state, one, two] == list(joined)
-        assert joined is add_to_state(joined, left)
-        assert joined is add_to_state(joined, right.turn)
-
     def test_langchain(self):
         """
         LangChain's messages are added as ours.
@@ -123,15 +111,6 @@ class TestChannel:
 
         assert chat is built(lambda _: None).invoke({"chat": chat})["chat"]
         assert "chat" not in built(lambda _: None).invoke({"done": ["x"]})
-
-    def test_overwrite(self):
-        """
-        LangGraph's `Overwrite` puts another state in its place.
-        """
-        chat = Aggregator.new().add_user_prompt("a").add_user_prompt("b")
-        graph = built(lambda s: {"chat": Overwrite(s["chat"].fork(at=1))})
-
-        assert ["a"] == texts(graph.invoke({"chat": chat})["chat"])
 
     @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
     def test_handed_on(self, durability):

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
-from langgraph.types import Command, interrupt
 
 from conversation_state.adapters.langgraph import ConversationStateSaver
 from conversation_state.errors import (
@@ -139,30 +138,6 @@ class TestWriters:
 
             assert () == store.verify()
 
-    def test_tasks(self):
-        """
-        The same of tasks in an event loop, on one saver.
-        """
-        with open_store("memory:") as store:
-            graph = graph_of(saver_of(store))
-
-            async def turn(text):
-                while True:
-                    try:
-                        given = {"messages": [HumanMessage(text)]}
-                        return await graph.ainvoke(given, CONFIG, durability="exit")
-                    except StaleThreadError:
-                        await asyncio.sleep(0)
-
-            async def all_of_them():
-                await asyncio.gather(*[turn(str(at)) for at in range(8)])
-
-            asyncio.run(all_of_them())
-            texts = texts_of(store, saver_of(store).name("1"))
-
-            assert {*map(str, range(8))} == {*texts[::2]}
-            assert 16 == len(texts)
-
 
 class TestOnPurpose:
     def test_error(self, store):
@@ -192,22 +167,6 @@ class TestOnPurpose:
         assert "checkpoint_id" in str(error)
         assert count == len([*saver.list(CONFIG)])
 
-    def test_time_travel(self, store):
-        """
-        A config that names a checkpoint forks, also one that was the newest
-        when it was given, and also after others went on.
-        """
-        graph = graph_of(saver_of(store))
-        run_turn(graph, "a")
-        state = graph.get_state(CONFIG)
-        run_turn(graph, "b")
-
-        assert ["a", "1: a", "c", "3: c"] == run_turn(graph, "c", state.config)
-        graph.update_state(state.config, {"messages": [HumanMessage("d")]})
-        assert ["a", "1: a", "d"] == [
-            message.content for message in graph.get_state(CONFIG).values["messages"]
-        ]
-
     def test_update_while_it_runs(self, store):
         """
         A graph that runs does not overwrite what another writer changes in its thread.
@@ -223,28 +182,6 @@ class TestOnPurpose:
             run_turn(graph, "a", durability="sync")
 
         assert ["a", "wait!"] == texts_of(store, saver.name("1"))
-
-    def test_two_answers(self, store):
-        """
-        An interrupt that is answered twice at once is answered once.
-        """
-        barrier = Barrier(2)
-
-        def ask(_state):
-            return {"messages": [AIMessage(interrupt("?"))]}
-
-        run_turn(graph_of(saver_of(store), ask), "a")
-
-        def answer(text):
-            graph = graph_of(_Late(store, barrier), ask)
-            graph.invoke(Command(resume=text), CONFIG)
-            return text
-
-        found = both(answer)
-
-        (done,) = [each for each in found if isinstance(each, str)]
-        assert 1 == sum(isinstance(each, StaleThreadError) for each in found)
-        assert ["a", done] == texts_of(store, saver_of(store).name("1"))
 
     def test_siblings(self, store):
         """

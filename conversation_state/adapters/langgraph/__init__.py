@@ -15,7 +15,7 @@ state that holds one of our states.
 
 What is here: the checkpointer (`_saver`), how it puts checkpoints (`_put_checkpoint`),
 and what it does with whole threads (`_whole_threads`); checkpoints as records
-(`_checkpoints`), the keys and layers of a thread (`_threads`), lists of messages as
+(`_checkpoints`), the keys of a thread (`_threads`), lists of messages as
 logs (`_conversations`), and values of ours (`_values`). What is not: the conversion
 of messages (`adapters._langchain`), and records (`store`).
 """

@@ -8,26 +8,22 @@ checkpoint that set it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointTuple,
-    DeltaChannelHistory,
     PendingWrite,
     writes_sort_key,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from conversation_state.adapters.langgraph._conversations import (
-    ConversationCache,
-    drop_oldest,
-)
+from conversation_state.adapters.langgraph._conversations import ConversationCache
 from conversation_state.adapters.langgraph._threads import (
     Thread,
     checkpoint_key,
@@ -73,8 +69,6 @@ class StoredCheckpoint(NamedTuple):
     channels: dict[str, bytes]
     # The messages that its record holds, which are the value of one of its channels.
     hold: Hold | None = None
-    # The versions of its channels, if they need not be decoded.
-    versions: Mapping[str, Any] | None = None
 
     def packed(self) -> bytes:
         channels = [
@@ -87,18 +81,13 @@ class StoredCheckpoint(NamedTuple):
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        stored: Any = _put_last.get(record.value) or cls.unpacked(record.value)
-        is_same = stored.hold == record.hold
-        return cast("Self", stored if is_same else stored._replace(hold=record.hold))
-
-    @classmethod
-    def unpacked(cls, packed: bytes) -> Self:
-        namespace, id, parent, skeleton, metadata, *channels = unpack(packed)
+        namespace, id, parent, skeleton, metadata, *channels = unpack(record.value)
         names = [decode_text(name) for name in channels[::2]]
         return cls(
             *(decode_text(namespace), decode_text(id), decode_text(parent)),
             *(TypedBytes.unpacked(skeleton), TypedBytes.unpacked(metadata)),
             dict(zip(names, channels[1::2], strict=True)),
+            record.hold,
         )
 
     # Whether the value of a channel is the messages that the checkpoint's record holds.
@@ -112,26 +101,6 @@ class StoredCheckpoint(NamedTuple):
         """
         at = self.channels[channel]
         return decode_text(at[1:]) or self.id if at[:1] == IN_RECORD else None
-
-
-# The checkpoints that were put last, by their packed bytes: the next put reads most of
-# them again. The bytes of the record that was read are the key, so an entry is valid
-# whatever other processes write.
-_put_last: dict[bytes, StoredCheckpoint] = {}
-_PUT_LAST = 64
-# Types of versions that every serializer restores unchanged. Other versions are read
-# from the stored checkpoint.
-_PLAIN_VERSIONS = frozenset({int, str})
-
-
-def remember_put(
-    packed: bytes, stored: StoredCheckpoint, versions: Mapping[str, Any]
-) -> None:
-    if _PLAIN_VERSIONS.issuperset(map(type, versions.values())):
-        stored = stored._replace(versions={**versions})
-
-    _put_last[packed] = stored
-    drop_oldest(_put_last, _PUT_LAST)
 
 
 class StoredWrite(NamedTuple):
@@ -289,9 +258,6 @@ class CheckpointReader:
         return write.task, write.channel, load_value(self._serde, write.value)
 
     def versions(self, stored: StoredCheckpoint) -> Mapping[str, Any]:
-        if stored.versions is not None:
-            return stored.versions
-
         skeleton: Checkpoint = load_value(self._serde, stored.skeleton)
         return skeleton.get("channel_versions") or {}
 
@@ -309,36 +275,6 @@ class CheckpointReader:
 
             yield parent
             stored = parent
-
-    def history(
-        self, stored: StoredCheckpoint, channels: Sequence[str]
-    ) -> dict[str, DeltaChannelHistory]:
-        """
-        The last stored values of *channels* before a checkpoint, and what was
-        written to them since.
-        """
-        found: dict[str, DeltaChannelHistory] = {
-            name: {"writes": []} for name in channels
-        }
-        left = {*channels}
-        for at in self.ancestors(stored):
-            if not left:
-                break
-
-            # The writes after a checkpoint apply to its values, so they count even if
-            # this checkpoint has the value that the history starts from.
-            for write in reversed(self.writes(at)):
-                if write.channel in left:
-                    found[write.channel]["writes"].append(self.pending(write))
-
-            for name in left & {*at.channels}:
-                found[name]["seed"] = self.value(at, name)
-                left.discard(name)
-
-        for each in found.values():
-            each["writes"].reverse()
-
-        return found
 
     def tuple(
         self, stored: StoredCheckpoint, config: RunnableConfig | None = None

@@ -10,40 +10,32 @@ content, and returned as new objects.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
-from operator import attrgetter
-from types import MappingProxyType
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeAlias, cast
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from conversation_state._identity import new_entry_id
 from conversation_state._persistent import Log
-from conversation_state.adapters._host import bill_entries
 from conversation_state.adapters._langchain import (
     dump_message,
     load_message,
     new_message,
 )
-from conversation_state.aggregator import Aggregator, Entry
+from conversation_state.aggregator import Entry
 from conversation_state.errors import ConversationStateError
 from conversation_state.messages import Message
 from conversation_state.store.records import Hold, Reader
 
-# How many of a thread's newest messages are remembered by their ids.
+# How many of a conversation's newest messages are looked up by their ids.
 _RECENT = 16
-# How many conversations have their `SnapshotColumns` remembered.
-_COLUMNS = 16
 # Types of values that can't be changed, so that snapshots and messages can share them.
 _FIXED = frozenset({bool, float, int, str, type(None)})
 # All snapshots share these empty values, which are never handed out.
 _EMPTY: Mapping[type, Any] = {dict: {}, list: []}
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class _MessageSnapshot:
@@ -130,58 +122,6 @@ def _share_equal(value: Any) -> Any:
     return value
 
 
-# The attributes of messages that are compared.
-_get_fields = attrgetter("__dict__")
-_get_extra = attrgetter("__pydantic_extra__")
-
-
-class _SnapshotColumns(NamedTuple):
-    """
-    The attributes of a conversation's snapshots that are compared, each as a list.
-
-    Comparing waits for memory for most of its time, and the lists save reading each
-    snapshot. They are never changed, but replaced.
-    """
-
-    snapshots: Log[_MessageSnapshot]
-    kinds: list[Any]
-    fields: list[Any]
-    extras: list[Any]
-
-    # The columns of other *snapshots*; reads only those that are not in this one.
-    def move_to(self, snapshots: Log[_MessageSnapshot]) -> _SnapshotColumns:
-        if snapshots is self.snapshots:
-            return self
-
-        common = snapshots.common_prefix(self.snapshots)
-        new = list(snapshots.iterate(common))
-        for each in new:
-            each.make_fields()
-
-        return _SnapshotColumns(
-            snapshots,
-            [*self.kinds[:common], *[each.kind for each in new]],
-            [*self.fields[:common], *[each.fields for each in new]],
-            [*self.extras[:common], *[each.extra for each in new]],
-        )
-
-    # How many leading *messages* match the snapshots.
-    def count_matching(self, messages: Sequence[BaseMessage]) -> int:
-        count = min(len(self.kinds), len(messages))
-        given = messages[:count]
-        # All messages match in most cases, and comparing whole lists takes half of the
-        # time.
-        if (
-            list(map(type, given)) == self.kinds[:count]
-            and list(map(_get_fields, given)) == self.fields[:count]
-            and list(map(_get_extra, given)) == self.extras[:count]
-        ):
-            return count
-
-        pairs = enumerate(zip(self.snapshots, given, strict=False))
-        return next((at for at, (one, other) in pairs if not one.matches(other)), 0)
-
-
 def _convert_message(
     message: BaseMessage, serde: SerializerProtocol
 ) -> tuple[Message, _MessageSnapshot] | None:
@@ -227,10 +167,7 @@ def _lookup_key(fields: Mapping[str, Any]) -> tuple[Any, Any]:
     return fields["id"], content if type(content) is str else None
 
 
-_NO_COLUMNS = _SnapshotColumns(Log(), [], [], [])
-
 KnownMessage: TypeAlias = tuple[Entry, _MessageSnapshot]
-_UNKNOWN = None, None
 
 
 class Conversation(NamedTuple):
@@ -244,21 +181,11 @@ class Conversation(NamedTuple):
     def messages(self) -> list[BaseMessage]:
         return [snapshot.new_message() for snapshot in self.snapshots]
 
-    def recent_by_id(
-        self, known: Mapping[str, KnownMessage] = MappingProxyType({})
-    ) -> dict[str, KnownMessage]:
+    def recent_by_id(self) -> dict[str, KnownMessage]:
         """
-        The newest messages, by the ids of LangChain's messages; those after the
-        newest one that is *known*.
+        The newest messages, by the ids of LangChain's messages.
         """
-        start = end = len(self.entries)
-        while start > 0 and end - start < _RECENT:
-            newest = self.snapshots[start - 1]
-            if known.get(newest.id or "", _UNKNOWN)[1] is newest:
-                break
-
-            start -= 1
-
+        start = max(len(self.entries) - _RECENT, 0)
         last = [(each[1].id, each) for each in self._iterate_pairs(start)]
         return {id: each for id, each in last if id}
 
@@ -267,22 +194,31 @@ class Conversation(NamedTuple):
             self.entries.iterate(start), self.snapshots.iterate(start), strict=True
         )
 
+    # How many messages at the beginning are those of *messages*.
+    def _count_matching(self, messages: Sequence[BaseMessage]) -> int:
+        count = 0
+        for snapshot, message in zip(self.snapshots, messages, strict=False):
+            if not snapshot.matches(message):
+                break
+
+            count += 1
+
+        return count
+
     def update_to(
         self,
         messages: Sequence[BaseMessage],
         others: Mapping[str, KnownMessage],
         serde: SerializerProtocol,
-        columns: _SnapshotColumns = _NO_COLUMNS,
     ) -> Self | None:
         """
         The conversation of *messages*, which shares its beginning with this one,
         and reuses the identities of messages that are unchanged here or among
         *others*, by their ids; None if a message can't be converted.
 
-        Compares every message; converts the new ones. *columns* are of a
-        conversation that may share its beginning with this one.
+        Compares every message; converts the new ones.
         """
-        common = columns.move_to(self.snapshots).count_matching(messages)
+        common = self._count_matching(messages)
         entries = self.entries.take(common)
         snapshots = self.snapshots.take(common)
         left: dict[Any, list[KnownMessage]] = defaultdict(list)
@@ -311,136 +247,62 @@ class Conversation(NamedTuple):
 
 class ConversationCache:
     """
-    The conversations read or written last, so that the next ones share with
-    them.
+    The conversations read or written last, by the digests of their messages, so that
+    the next ones share with them.
 
-    Keyed by the digest of their messages. Emptied when anything was erased
-    from the store since, so that erased messages are never returned.
+    Emptied when anything was erased from the store since, so that erased messages are
+    never returned. Thread-safe without a lock, which an interrupt could leave held:
+    each step changes one dict or attribute.
     """
 
     def __init__(self, max_size: int = 64) -> None:
         self._max_size = max_size
-        self._memory = _CacheContents(0)
+        # A count of changes to the store, and the conversations as of it.
+        self._memory: tuple[int, dict[bytes, Conversation]] = 0, {}
 
     def load_hold(self, rows: Reader, hold: Hold) -> Conversation:
-        known = self._read_memory(rows).known
-        found = known.get(hold.digest)
+        found = self._read_memory(rows)[1].get(hold.digest)
         if found is None:
-            found = _extend_nearest(list(known.values()), rows.entries(hold))
-
+            found = self.from_entries(rows, rows.entries(hold))
             self.remember(rows, hold, found)
 
         return found
 
     def from_entries(self, rows: Reader, entries: Log[Entry]) -> Conversation:
-        known = self._read_memory(rows).known
-        return _extend_nearest(list(known.values()), entries)
+        """
+        The conversation of *entries*, with the snapshots of the one here that shares
+        the longest beginning with it.
+        """
+        nearest, common = Conversation(), 0
+        for other in list(self._read_memory(rows)[1].values()):
+            shares = entries.common_prefix(other.entries)
+            if shares > common:
+                nearest, common = other, shares
 
-    def remember(
-        self,
-        rows: Reader,
-        hold: Hold,
-        conversation: Conversation,
-        thread: str | None = None,
-    ) -> None:
+        new = [_MessageSnapshot(message) for _, message in entries.iterate(common)]
+        return Conversation(entries, nearest.snapshots.take(common).extend(new))
+
+    def remember(self, rows: Reader, hold: Hold, conversation: Conversation) -> None:
         """
-        Remember the *conversation* that a record refers to; and, by their ids, the
-        newest messages of the *thread* that wrote it.
+        Remember the *conversation* that a record refers to.
         """
-        memory = self._read_memory(rows)
-        if rows.seen != memory.seen:
+        seen, known = self._read_memory(rows)
+        if rows.seen != seen:
             return
 
         # The key is the digest of the messages, so the entry is right even if the
         # transaction that wrote them fails.
-        limit = self._max_size
-        remember_newest(memory.known, hold.digest, conversation, limit)
-        if thread is not None:
-            before = memory.recent.get(thread, {})
-            by_id = {**before, **conversation.recent_by_id(before)}
-            for id in list(by_id)[:-_RECENT]:
-                del by_id[id]
+        known.pop(hold.digest, None)
+        known[hold.digest] = conversation
+        # The keys are copied, because other threads may change them meanwhile.
+        for oldest in list(known)[: -self._max_size]:
+            known.pop(oldest, None)
 
-            remember_newest(memory.recent, thread, by_id, limit)
-
-    def columns(self, rows: Reader, name: str) -> _SnapshotColumns:
-        return self._read_memory(rows).columns.get(name, _NO_COLUMNS)
-
-    def remember_columns(
-        self, rows: Reader, name: str, columns: _SnapshotColumns
-    ) -> None:
-        memory = self._read_memory(rows)
-        if rows.seen == memory.seen:
-            remember_newest(memory.columns, name, columns, _COLUMNS)
-
-    def recent_messages(self, rows: Reader, thread: str) -> Mapping[str, KnownMessage]:
-        """
-        The newest messages of a thread, by their ids, of all its graphs: a
-        subgraph returns messages that it was given with its own.
-        """
-        return self._read_memory(rows).recent.get(thread, {})
-
-    def _read_memory(self, rows: Reader) -> _CacheContents:
+    def _read_memory(self, rows: Reader) -> tuple[int, dict[bytes, Conversation]]:
         memory = self._memory
         # A transaction with a lower count began before the last change. It may read
         # the newer contents, but `remember` adds nothing for it.
-        if rows.seen > memory.seen:
-            self._memory = memory = _CacheContents(rows.seen)
+        if rows.seen > memory[0]:
+            self._memory = memory = rows.seen, {}
 
         return memory
-
-
-def _extend_nearest(
-    others: Iterable[Conversation], entries: Log[Entry]
-) -> Conversation:
-    """
-    The conversation of *entries*, with the snapshots of the one among *others*
-    that shares the longest beginning with it.
-    """
-    nearest, common = Conversation(), 0
-    for other in others:
-        shares = entries.common_prefix(other.entries)
-        if shares > common:
-            nearest, common = other, shares
-
-    new = [_MessageSnapshot(message) for _, message in entries.iterate(common)]
-    return Conversation(entries, nearest.snapshots.take(common).extend(new))
-
-
-class _CacheContents:
-    """
-    The contents of the cache, as of one count of changes to the store.
-
-    Thread-safe without a lock, which an interrupt could leave held: each step
-    changes one dict or attribute. A thread that adds after the count has changed
-    adds to contents that are no longer used.
-    """
-
-    __slots__ = ("columns", "known", "recent", "seen")
-
-    def __init__(self, seen: int) -> None:
-        self.seen = seen
-        self.known: dict[bytes, Conversation] = {}
-        self.recent: dict[str, dict[str, KnownMessage]] = {}
-        self.columns: dict[str, _SnapshotColumns] = {}
-
-
-def remember_newest(items: dict[K, V], key: K, value: V, most: int) -> None:
-    items.pop(key, None)
-    items[key] = value
-    drop_oldest(items, most)
-
-
-def drop_oldest(items: dict[K, V], most: int) -> None:
-    if len(items) > most:
-        # The keys are copied, because other threads may change *items* meanwhile.
-        for oldest in list(items)[:-most]:
-            items.pop(oldest, None)
-
-
-def next_state(before: Aggregator | None, entries: Log[Entry]) -> Aggregator:
-    """
-    The state after *before* that has these *entries*: with the ledger of
-    *before*, and the usage of the responses that are new.
-    """
-    return bill_entries(Aggregator.new() if before is None else before, entries)

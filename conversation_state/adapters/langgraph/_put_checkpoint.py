@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from conversation_state.adapters._host import keep_ledger
+from conversation_state.adapters._host import bill_entries, keep_ledger
 from conversation_state.adapters.langgraph._checkpoints import (
     AGGREGATOR,
     BYTES,
@@ -23,13 +23,12 @@ from conversation_state.adapters.langgraph._checkpoints import (
     CheckpointReader,
     StoredCheckpoint,
     StoredWrite,
-    remember_put,
 )
 from conversation_state.adapters.langgraph._conversations import (
     Conversation,
     ConversationCache,
+    KnownMessage,
     is_message_list,
-    next_state,
 )
 from conversation_state.adapters.langgraph._threads import (
     WritableThread,
@@ -116,13 +115,9 @@ class CheckpointWriter:
                 channels[channel] = self._write_channel(channel, value)
 
         stored = self.stored._replace(channels=channels)
-        packed = stored.packed()
-        # The entry does no harm if the transaction fails: it is found only by the bytes
-        # of a record that was read.
-        remember_put(packed, stored, given.versions)
         # Ids grow and keys sort as ids do, so a key behind the last one is free.
         write = thread.add if last is None or last[0] < key else thread.put
-        write(key, packed, stored.hold)
+        write(key, stored.packed(), stored.hold)
 
     def _unchanged_channels(self, before: StoredCheckpoint) -> dict[str, bytes]:
         """
@@ -187,7 +182,7 @@ class CheckpointWriter:
         name = name_of(self.thread.id, channel, self.stored.namespace)
         state = self.rows.recall(name) or self._enclosing_state(channel)
         before = self._previous_conversation(channel)
-        recent = self.known.recent_messages(self.rows, self.thread.id)
+        others: Mapping[str, KnownMessage] = {}
         if state is not None:
             if before is None:
                 before = self.known.from_entries(self.rows, state.entries)
@@ -196,18 +191,16 @@ class CheckpointWriter:
                 # thread went back, or is a copy. They are found by their ids, so that
                 # they keep their identities.
                 newest = self.known.from_entries(self.rows, state.entries)
-                recent = {**newest.recent_by_id(), **recent}
+                others = newest.recent_by_id()
 
         before = before or Conversation()
-        columns = self.known.columns(self.rows, name).move_to(before.snapshots)
-        conversation = before.update_to(messages, recent, self.serde, columns)
+        conversation = before.update_to(messages, others, self.serde)
         if conversation is None:
             return None
 
-        hold = self.rows.save(name, next_state(state, conversation.entries)).entries
-        self.known.remember(self.rows, hold, conversation, self.thread.id)
-        columns = columns.move_to(conversation.snapshots)
-        self.known.remember_columns(self.rows, name, columns)
+        billed = bill_entries(state or Aggregator.new(), conversation.entries)
+        hold = self.rows.save(name, billed).entries
+        self.known.remember(self.rows, hold, conversation)
         if self.stored.hold is None:
             self.stored = self.stored._replace(hold=hold)
             return kind

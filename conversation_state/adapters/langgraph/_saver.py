@@ -4,7 +4,7 @@ The checkpointer.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -15,7 +15,6 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
-    DeltaChannelHistory,
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -63,8 +62,8 @@ _REPLAYS = "__pregel_replay_state"
 
 
 @add_async_twins(
-    *("copy_thread", "delete_for_runs", "delete_thread", "get_delta_channel_history"),
-    *("get_tuple", "prune", "put", "put_writes"),
+    *("copy_thread", "delete_for_runs", "delete_thread", "get_tuple"),
+    *("prune", "put", "put_writes"),
     run=run_in_thread,
 )
 class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
@@ -182,21 +181,6 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
     ) -> Iterator[Sequence[CheckpointTuple]]:
         query = CheckpointQuery.of(config, before, metadata)
         return list_pages(self.store, query, self._read_thread, limit)
-
-    def get_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """
-        The history from which LangGraph rebuilds the values of delta channels.
-        """
-        thread, namespace, id = parse_config(config)
-        with reading(self.store) as rows:
-            reader = self._read_thread(rows, thread)
-            stored = reader.find(namespace, id)
-            if stored is None:
-                return {name: {"writes": []} for name in channels}
-
-            return reader.history(stored, channels)
 
     # Writing
 
@@ -332,7 +316,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """
-        Copy a thread, which shares its records. Writes a few rows.
+        Copy a thread: O(checkpoints), without its messages, which are shared.
 
         Raises:
             NotSavedError:

@@ -1,11 +1,6 @@
 """
-Threads: the keys of their records, how these are packed, the names under which the
-store has their conversations, and the layers that copies of threads share.
-
-A thread is a list of layers. It writes to the first one, which is its own; a
-record in one layer hides those of the same key in later layers. A copy has a
-new first layer over those of the original, which gets a new one, too: so the
-records of both are stored once.
+Threads: the keys of their records, how these are packed, and the names under which
+the store has their conversations.
 """
 
 from __future__ import annotations
@@ -17,19 +12,18 @@ from hashlib import blake2b
 
 from conversation_state.store.records import Hold, Reader, Record, Writer, after
 
-# All records of this host begin with this, then with their kind: threads, how
-# many threads share a layer, and the contents of layers.
+# All records of this host begin with this, then with their kind: the threads, and
+# what they contain.
 _HOST = b"lg."
 THREADS = _HOST + b"t"
-COPIES = _HOST + b"n"
-_LAYERS = _HOST + b"d"
+_CONTENTS = _HOST + b"d"
 
 # The end of a part; a byte of 0 inside of a part is followed by 255.
 _END = b"\0\1"
 # The index of a database server limits the length of a key.
 _MAX_PART = 200
 _DIGEST_SIZE = 16
-_LAYER_SIZE = 4
+_NUMBER_SIZE = 4
 _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -65,21 +59,15 @@ def _encode_id(text: str) -> bytes:
     return b"\2" + _encode_part(text)
 
 
-# The key of the record that lists the layers of a thread.
+# The key of the record that has the id and the number of a thread.
 def thread_key(thread: str) -> bytes:
     return THREADS + _encode_part(thread)
 
 
-def copies_key(layer: int) -> bytes:
-    return COPIES + layer.to_bytes(_LAYER_SIZE)
-
-
-def layer_key(layer: int) -> bytes:
-    return _LAYERS + layer.to_bytes(_LAYER_SIZE)
-
-
-# In a layer: checkpoints in their order, values of channels by the checkpoint
-# that set them, and writes.
+# The prefix of the keys of all that a thread contains, by its number: checkpoints in
+# their order, values of channels by the checkpoint that set them, and writes.
+def contents_of(number: int) -> bytes:
+    return _CONTENTS + number.to_bytes(_NUMBER_SIZE)
 
 
 # The prefix of the keys of all checkpoints, of one namespace or of all.
@@ -172,73 +160,58 @@ def name_of(thread: str, channel: str, namespace: str) -> str:
     return f"{names_of(thread)}{inner}{_quote_name(channel)}"
 
 
-# The numbers of the layers in a thread's record.
-@lru_cache(maxsize=64)
-def _unpack_layers(value: bytes) -> tuple[int, ...]:
-    _, layers = unpack(value)
-    at = range(0, len(layers), _LAYER_SIZE)
-    return tuple([int.from_bytes(layers[i : i + _LAYER_SIZE]) for i in at])
-
-
 class Thread:
     """
-    The records of a thread, as of one moment.
+    The records of a thread.
 
     Attributes:
         id: Its id.
 
-        layers: The numbers of its layers; none if there is no such thread.
+        prefix: The beginning of the keys of its records; None if there is no such
+            thread.
     """
 
     def __init__(self, rows: Reader, id: str) -> None:
         self.rows = rows
         self.id = id
-        self.layers: tuple[int, ...] = ()
         record = rows.get(thread_key(id))
-        if record is not None:
-            self.layers = _unpack_layers(record.value)
+        self.prefix = None if record is None else _read_prefix(record.value)
 
     def get(self, key: bytes) -> Record | None:
-        for layer in self.layers:
-            record = self.rows.get(layer_key(layer) + key)
-            if record is not None:
-                return record
-
-        return None
+        return None if self.prefix is None else self.rows.get(self.prefix + key)
 
     # The last key that begins with *prefix*, and its record; or None.
     def last(self, prefix: bytes) -> tuple[bytes, Record] | None:
-        last: tuple[bytes, Record] | None = None
-        for layer in self.layers:
-            start = layer_key(layer)
-            low = start + prefix
-            found = self.rows.scan(low, after(low), limit=1, backwards=True)
-            for record in found:
-                key = record.key[len(start) :]
-                if last is None or key > last[0]:
-                    last = key, record
+        if self.prefix is None:
+            return None
 
-        return last
+        low = self.prefix + prefix
+        found = self.rows.scan(low, after(low), limit=1, backwards=True)
+        return (self._own_key(found[0].key), found[0]) if found else None
 
-    def keys(self, prefix: bytes) -> set[bytes]:
-        found: set[bytes] = set()
-        for layer in self.layers:
-            start = layer_key(layer)
-            keys = self.rows.keys(start + prefix, after(start + prefix))
-            found.update([key[len(start) :] for key in keys])
+    def keys(self, prefix: bytes) -> list[bytes]:
+        if self.prefix is None:
+            return []
 
-        return found
+        low = self.prefix + prefix
+        return [self._own_key(key) for key in self.rows.keys(low, after(low))]
 
     def records(self, prefix: bytes) -> list[Record]:
-        found: dict[bytes, Record] = {}
-        # The first layer is read last: its records replace those it hides.
-        for layer in reversed(self.layers):
-            start = layer_key(layer)
-            low = start + prefix
-            for record in self.rows.scan(low, after(low)):
-                found[record.key[len(start) :]] = record
+        if self.prefix is None:
+            return []
 
-        return [found[key] for key in sorted(found)]
+        low = self.prefix + prefix
+        return self.rows.scan(low, after(low))
+
+    def _own_key(self, key: bytes) -> bytes:
+        return key[len(contents_of(0)) :]
+
+
+# Cached, because each read of a thread needs it.
+@lru_cache(maxsize=64)
+def _read_prefix(value: bytes) -> bytes:
+    _, number = unpack(value)
+    return _CONTENTS + number
 
 
 class WritableThread(Thread):
@@ -248,80 +221,34 @@ class WritableThread(Thread):
         super().__init__(rows, id)
 
     def put(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
-        self.rows.put(self._own_prefix() + key, value, hold)
+        self.rows.put(self._made_prefix() + key, value, hold)
 
     # Write a record under a key that is free.
     def add(self, key: bytes, value: bytes, hold: Hold | None = None) -> None:
-        self.rows.add(self._own_prefix() + key, value, hold)
+        self.rows.add(self._made_prefix() + key, value, hold)
 
-    # Remove a record from a thread that has one layer.
     def remove(self, key: bytes) -> None:
-        whole = self._own_prefix() + key
+        whole = self._made_prefix() + key
         self.rows.remove(whole, whole + b"\0")
 
-    def _own_prefix(self) -> bytes:
+    def _made_prefix(self) -> bytes:
         # The first record creates the thread, so that there is no thread without one.
-        if not self.layers:
-            self._set_layers((self.rows.new_number(),))
+        if self.prefix is None:
+            self.prefix = contents_of(self.rows.new_number())
+            number = self.prefix[len(_CONTENTS) :]
+            packed = pack(encode_text(self.id), number)
+            self.rows.put(thread_key(self.id), packed)
 
-        return layer_key(self.layers[0])
+        return self.prefix
 
-    def _set_layers(self, layers: tuple[int, ...]) -> None:
-        self.layers = layers
-        packed = b"".join([layer.to_bytes(_LAYER_SIZE) for layer in layers])
-        self.rows.put(thread_key(self.id), pack(encode_text(self.id), packed))
-
-    # A copy of this thread that shares its records. Writes a row for each layer.
-    def copy(self, id: str) -> WritableThread:
-        rows = self.rows
-        shared = self.layers
-        own = layer_key(shared[0])
-        if len(shared) > 1 and not rows.keys(own, after(own), limit=1):
-            # Nothing was written since the last copy. The empty layer is not shared,
-            # because each read looks into all layers.
-            shared = shared[1:]
-        else:
-            self._set_layers((rows.new_number(), *shared))
-
-        for layer in shared:
-            self._add_references(layer, 1)
-
-        made = WritableThread(rows, id)
-        made._set_layers((rows.new_number(), *shared))
-        return made
-
-    # Replace all layers by one of its own, with the records to *keep*.
-    def flatten(self, keep: list[Record]) -> None:
-        shared = self.layers
-        new = self.rows.new_number()
-        for record in keep:
-            key = record.key[len(layer_key(0)) :]
-            self.rows.add(layer_key(new) + key, record.value, record.hold)
-
-        self._set_layers((new,))
-        self._release_layers(shared)
+    # Its messages are not written again: both records hold them.
+    def copy_to(self, other: WritableThread) -> None:
+        for record in self.records(b""):
+            other.add(self._own_key(record.key), record.value, record.hold)
 
     def delete(self) -> None:
-        key = thread_key(self.id)
-        self.rows.remove(key, key + b"\0")
-        self._release_layers(self.layers)
-        self.layers = ()
-
-    def _release_layers(self, layers: tuple[int, ...]) -> None:
-        for layer in layers:
-            if not self._add_references(layer, -1):
-                low = layer_key(layer)
-                self.rows.remove(low, after(low))
-
-    # Count *more* threads that have a layer; returns how many have it now.
-    def _add_references(self, layer: int, more: int) -> int:
-        key = copies_key(layer)
-        record = self.rows.get(key)
-        # Most layers belong to one thread, which needs no record.
-        count = (1 if record is None else int.from_bytes(record.value)) + more
-        if count > 1:
-            self.rows.put(key, count.to_bytes(_LAYER_SIZE))
-        elif record is not None:
+        if self.prefix is not None:
+            key = thread_key(self.id)
             self.rows.remove(key, key + b"\0")
-
-        return count
+            self.rows.remove(self.prefix, after(self.prefix))
+            self.prefix = None

@@ -11,13 +11,12 @@ from typing import Any, NamedTuple, Self
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
-from conversation_state.adapters._host import keep_ledger
+from conversation_state.adapters._host import bill_entries, keep_ledger
 from conversation_state.adapters.langgraph._checkpoints import (
     LEDGER,
     CheckpointReader,
     StoredCheckpoint,
 )
-from conversation_state.adapters.langgraph._conversations import next_state
 from conversation_state.adapters.langgraph._threads import (
     THREADS,
     Thread,
@@ -26,7 +25,6 @@ from conversation_state.adapters.langgraph._threads import (
     checkpoints_of,
     decode_text,
     id_part_of,
-    layer_key,
     name_of,
     names_of,
     unpack,
@@ -36,7 +34,7 @@ from conversation_state.adapters.langgraph._threads import (
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError
 from conversation_state.store import Store
-from conversation_state.store.records import Reader, Record, Writer, after, reading
+from conversation_state.store.records import Reader, Writer, after, reading
 
 # How many checkpoints a page has.
 _PAGE = 20
@@ -125,7 +123,7 @@ def list_pages(
 
 
 def _checkpoint_keys(thread: Thread, query: CheckpointQuery) -> list[bytes]:
-    keys = [*thread.keys(checkpoints_of(query.namespace))]
+    keys = thread.keys(checkpoints_of(query.namespace))
     if query.before is not None:
         end = id_part_of(checkpoint_key("", query.before))
         keys = [key for key in keys if id_part_of(key) < end]
@@ -176,17 +174,17 @@ def read_checkpoints(thread: Thread) -> list[StoredCheckpoint]:
 
 
 def copy_thread(rows: Writer, source: str, target: str, store: str) -> None:
-    thread = WritableThread(rows, source)
-    if not thread.layers:
+    thread, made = WritableThread(rows, source), WritableThread(rows, target)
+    if thread.prefix is None:
         raise NotSavedError(store, "thread", source)
 
-    if WritableThread(rows, target).layers:
+    if made.prefix is not None:
         raise ValueError(
             f"can't copy thread {source!r} to {target!r}: {target!r} exists already; "
             "delete it first, or choose another id"
         )
 
-    thread.copy(target)
+    thread.copy_to(made)
     old, new = names_of(source), names_of(target)
     for name in rows.names(old):
         # A namespace with a colon is that of a subgraph in a single run. It is left
@@ -196,10 +194,7 @@ def copy_thread(rows: Writer, source: str, target: str, store: str) -> None:
 
 
 def delete_thread(rows: Writer, id: str) -> None:
-    thread = WritableThread(rows, id)
-    if thread.layers:
-        thread.delete()
-
+    WritableThread(rows, id).delete()
     for name in rows.names(names_of(id)):
         rows.delete(name)
 
@@ -255,18 +250,10 @@ def _keep_checkpoints(
         return
 
     states = dict(_newest_states(thread, reader, kept))
-    needed = [record for each in kept for record in _required_records(thread, each)]
-    # Copies of the thread share all layers but the first one, so no record may be
-    # removed there. Instead the needed records are written to a layer of its own.
-    first, *others = thread.layers
-    if others:
-        thread.flatten(list({record.key: record for record in needed}.values()))
-    else:
-        own = layer_key(first)
-        keys = {record.key for record in needed}
-        for key in rows.keys(own, after(own)):
-            if key not in keys:
-                thread.remove(key[len(own) :])
+    needed = {key for each in kept for key in _required_keys(thread, each)}
+    for key in thread.keys(b""):
+        if key not in needed:
+            thread.remove(key)
 
     # The revisions of a conversation's name would keep messages of deleted checkpoints,
     # so each name is saved again with its newest state alone.
@@ -285,17 +272,16 @@ def _keep_checkpoints(
                 rows.label(name, label)
 
 
-# The records of a checkpoint, of its values and of the writes after it.
-def _required_records(thread: Thread, stored: StoredCheckpoint) -> Iterable[Record]:
-    keys = [checkpoint_key(stored.namespace, stored.id)]
+# The keys of a checkpoint, of its values and of the writes after it.
+def _required_keys(thread: Thread, stored: StoredCheckpoint) -> Iterator[bytes]:
+    yield _key_of(stored)
     for channel in stored.channels:
         source = stored.source(channel)
         if source is not None:
             key = value_key(stored.namespace, channel, source)
-            keys += [key, key + LEDGER]
+            yield from (key, key + LEDGER)
 
-    yield from [record for key in keys if (record := thread.get(key)) is not None]
-    yield from thread.records(writes_of(stored.namespace, stored.id))
+    yield from thread.keys(writes_of(stored.namespace, stored.id))
 
 
 # The names of all conversations of *kept*, and their newest states.
@@ -316,4 +302,5 @@ def _newest_states(
             if isinstance(value, Aggregator):
                 yield name, keep_ledger(value, before)
             else:
-                yield name, next_state(before, thread.rows.entries(hold))
+                entries = thread.rows.entries(hold)
+                yield name, bill_entries(before or Aggregator.new(), entries)
