@@ -7,6 +7,7 @@ both row classes, as those of `conversation_state.store.schema` change later.
 """
 
 from collections.abc import Callable
+from struct import error as struct_error
 from typing import Any, NamedTuple, get_type_hints
 
 from conversation_state.store import schema
@@ -38,8 +39,14 @@ def _add_notes(row: Any) -> Revision:
     """
     older = OlderRevision(*row)
     values = {**older._asdict(), "notes": b""}
-    new = make_sealed(Revision, *[values[name] for name in Revision._fields[:-1]])
-    return new if older.seal == _seal_older(older) else new._replace(seal=older.seal)
+    new = Revision(**values)
+    try:
+        is_damaged = older.seal != _seal_older(older)
+    except (TypeError, AttributeError, struct_error):
+        is_damaged = True  # a value is of another type
+
+    # The seal of an older row is not that of today's, so the row stays damaged.
+    return new if is_damaged else make_sealed(Revision, *new[:-1])
 
 
 def _drop_notes(row: Any) -> Any:

@@ -212,12 +212,13 @@ class TestOlderFiles:
             assert {"by": "ann"} == store.annotate("chat", {"by": "ann"}, at="asked")
             assert () == store.verify()
 
-    def test_damage_stays(self, older_url, tmp_path):
+    @pytest.mark.parametrize("damage", ["saved_at = 0", "saved_at = 'x'", "digest = 5"])
+    def test_damage_stays(self, older_url, tmp_path, damage):
         """
         A row that was damaged before the step is so after it.
         """
         with sqlite3.connect(tmp_path / "chats.db") as connection:
-            connection.execute("UPDATE revisions SET saved_at = 0 WHERE length = 1")
+            connection.execute(f"UPDATE revisions SET {damage} WHERE length = 1")
 
         connection.close()
         with open_store(older_url) as store:

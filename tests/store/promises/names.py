@@ -8,6 +8,7 @@ import pytest
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError
+from conversation_state.timeline import Timeline
 from conversation_state.usage import Usage
 from tests.store.promises.case import CONVERSATION, StoreCase, append_turns
 
@@ -142,6 +143,35 @@ class NamePromises(StoreCase):
         assert 1 == store.fork("chat", "fork", at="kept").revision
         assert () == store.latest("fork").labels
         assert () == store.verify()
+
+    def test_labels_that_stay(self, store):
+        """
+        A label stays where it is, whatever else is done with its name.
+        """
+        first, second, third = append_turns(CONVERSATION, 3)
+        store.save("chat", first, label="kept")
+        store.save("chat", second)
+        store.rollback("chat", "kept")
+        store.save_all({"chat": store.load("chat").add_user_prompt("Hm.")})
+        store.update("chat", lambda state: state.add_user_prompt("Go on."))
+        store.step("chat", "kept", lambda state: state.add_user_prompt("no"))
+        store.step("chat", "other", lambda state: state.add_user_prompt("yes"))
+        store.annotate("chat", {"title": "Travel"})
+        store.save_timeline("timeline", Timeline.begin(third, label="kept"))
+        store.fork("chat", "copy", at="kept")
+        store.save("copy", store.load("copy").add_user_prompt("x"), label="kept")
+        store.delete("copy")
+        store.erase(store.load("chat").entries[-1].id, reason="asked for")
+        store.collect_garbage()
+
+        assert 1 == store.latest("chat", at="kept").revision
+        assert first == self.other(store).load("chat", at="kept")
+
+        store.delete("chat")
+        store.save("chat", second)
+
+        with pytest.raises(NotSavedError, match="kept"):
+            store.load("chat", at="kept")
 
     def test_removed_label(self, store):
         """
