@@ -5,8 +5,6 @@ From messages to Anthropic Messages.
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from conversation_state.adapters.anthropic import dump, load
 from conversation_state.messages import (
@@ -24,16 +22,13 @@ from conversation_state.parts import (
     RefusalPart,
     TextPart,
     UnknownPart,
-    VideoPart,
 )
-from conversation_state.testing.strategies import messages
 from conversation_state.tools import ToolCall
 from tests.adapters.anthropic import (
     PNG,
     PNG_BASE64,
     answer,
     call,
-    one,
     result,
     several,
     system,
@@ -101,11 +96,6 @@ class TestTurns:
     @table(
         "given, payload, lost",
         {
-            "a system message in front is a text if it is one": (
-                [SystemMessage("a"), UserMessage("b")],
-                {"system": "a", "messages": [spoken("user", "b")]},
-                [],
-            ),
             "several in front are blocks of one": (
                 [SystemMessage("a"), SystemMessage([TextPart("b")]), UserMessage("c")],
                 {"system": [text("a"), text("b")], "messages": [spoken("user", "c")]},
@@ -160,21 +150,6 @@ class TestTurns:
                 ],
                 {"system": "a", "messages": [spoken("assistant", "b")]},
                 [("messages[0].parts[0]", "audio")],
-            ),
-            "results and the user's message after them are one message": (
-                [
-                    AssistantMessage(
-                        tool_calls=[ToolCall("toolu_1", "f"), ToolCall("toolu_2", "f")]
-                    ),
-                    *(answers(), answers("toolu_2"), UserMessage("a")),
-                ],
-                {
-                    "messages": [
-                        answer(call(), call("toolu_2")),
-                        user(result(), result("toolu_2"), text("a")),
-                    ]
-                },
-                [],
             ),
             "a user's message before the results stands behind them": (
                 [asks(), UserMessage("a"), answers()],
@@ -304,14 +279,6 @@ class TestTurns:
 
         assert history == sent(*load(history))
 
-    def test_order(self):
-        """
-        Texts and calls of an assistant stand in the order they were made.
-        """
-        history = [answer(text("a"), call(), text("b"), call("toolu_2"), text("c"))]
-
-        assert history == sent(*load(history))
-
     @pytest.mark.parametrize(
         ("parts", "calls", "expected"),
         [
@@ -341,63 +308,15 @@ class TestTurns:
             one.get("text", one.get("id")) for one in raw["content"]
         ]
 
-    @given(st.lists(messages(), max_size=6))
-    def test_stable(self, given):
-        """
-        What was dumped once is the same whenever it is loaded and dumped
-        again.
-        """
-        payload = dump(given).payload
-
-        again = dump(load(payload))
-
-        assert as_json(payload) == as_json(again.payload)
-        assert as_json(payload) == as_json(dump(load(again.payload)).payload)
-
-    @given(st.lists(messages(), max_size=6))
-    def test_rules(self, given):
-        """
-        Whatever the messages are: results come first, no text is empty, and a system
-        message stands between a user and an answer.
-        """
-        payload = dump(given).payload
-        known = [
-            message
-            for message in payload["messages"]
-            if message["role"] in {"assistant", "system", "user"}
-        ]
-
-        for message in known:
-            content = message["content"]
-            blocks = [text(content)] if isinstance(content, str) else content
-            kinds = [block["type"] for block in blocks]
-            assert blocks
-            assert all(block["text"] for block in blocks if block["type"] == "text")
-            if message["role"] == "user":
-                results = kinds.count("tool_result")
-                assert ["tool_result"] * results == kinds[:results]
-
-        roles = ["", *[message["role"] for message in payload["messages"]], "assistant"]
-        for at, role in enumerate(roles):
-            if role == "system":
-                assert roles[at - 1] in {"system", "user", "assistant"}
-                assert roles[at + 1] in {"system", "assistant"}
-
 
 class TestCalls:
     @pytest.mark.parametrize(
         ("arguments", "expected"),
         [
             ('{"q": 1}', {"q": 1}),
-            ("", {}),
-            ("{}", {}),
-            ('{"n": 1e3}', {"n": 1000.0}),
             ('{"q', {"INVALID_JSON": '{"q'}),
             ("[1]", {"INVALID_JSON": "[1]"}),
-            ('"x"', {"INVALID_JSON": '"x"'}),
-            (" ", {"INVALID_JSON": " "}),
             ('{"a": NaN}', {"INVALID_JSON": '{"a": NaN}'}),
-            ('{"a": 1e999}', {"INVALID_JSON": '{"a": 1e999}'}),
             ('{"a": 1, "a": 2}', {"INVALID_JSON": '{"a": 1, "a": 2}'}),
             ('{"a": "\\ud800"}', {"INVALID_JSON": '{"a": "\\ud800"}'}),
             ('{"a": "\\u00e9"}', {"a": "\u00e9"}),
@@ -427,19 +346,6 @@ class TestCalls:
         given = message["content"][0]["input"]
 
         assert {"a"} == {*given} or {"INVALID_JSON": arguments} == given
-
-    def test_many_digits(self):
-        """
-        Numbers no float holds, and numbers that are not read.
-        """
-        for digits in (40, 10_000):
-            arguments = '{"a": ' + "9" * digits + "}"
-            (message,) = sent(
-                AssistantMessage(tool_calls=[ToolCall("c", "f", arguments)])
-            )
-            given = message["content"][0]["input"]
-
-            assert given in ({"a": int("9" * 40)}, {"INVALID_JSON": arguments})
 
     def test_ids(self):
         """
@@ -473,17 +379,6 @@ class TestCalls:
 
         assert ["_", "__1", "__2", "__499"] == [*ids[:3], ids[-1]]
         assert 500 == len(set(ids))
-
-    def test_two_without_ids(self):
-        """
-        Calls without ids are two calls.
-        """
-        payload, _ = dumped(
-            AssistantMessage(tool_calls=[ToolCall("", "f"), ToolCall("", "f")])
-        )
-        first, second = payload["messages"][0]["content"]
-
-        assert first["id"] != second["id"]
 
     def test_kinds(self):
         """
@@ -559,26 +454,6 @@ class TestReasoning:
 
         assert "x" == block(part, "assistant")[0]["signature"]
 
-    def test_own_without_notes_of_ours(self):
-        """
-        Also if all that is noted are keys.
-        """
-        part = ReasoningPart(
-            "a", "x", metadata={"conversation_state": {"anthropic": {"deltas": ()}}}
-        )
-
-        assert "x" == block(part, "assistant")[0]["signature"]
-
-    def test_cut_off(self):
-        """
-        A thought that came without its signature was broken off: lost.
-        """
-        part = ReasoningPart(
-            "a", metadata={"conversation_state": {"anthropic": {"deltas": ()}}}
-        )
-
-        assert (None, ["reasoning"]) == block(part, "assistant")
-
 
 class TestMedia:
     def test_images(self):
@@ -636,11 +511,8 @@ class TestMedia:
         "part",
         [
             AudioPart(data=b"x"),
-            VideoPart(url="https://x"),
             FilePart(data=b"\xff\xfe"),
-            FilePart(data=b"\xff", media_type="text/plain"),
             FilePart(data=b"PK", media_type="application/zip"),
-            ImagePart(data=b"BM"),
         ],
     )
     def test_refused(self, part):
@@ -649,12 +521,6 @@ class TestMedia:
         """
         assert (None, [part.kind]) == block(part)
 
-    def test_of_an_assistant(self):
-        """
-        An assistant shows nothing.
-        """
-        assert (None, ["image"]) == block(ImagePart(url="https://x"), "assistant")
-
     def test_words(self):
         """
         How closely to look, and of what type a url is, has no place.
@@ -662,17 +528,6 @@ class TestMedia:
         part = ImagePart(url="https://x", detail="high", media_type="image/png")
 
         assert ["media_type", "detail"] == block(part)[1]
-
-    def test_changed_since(self):
-        """
-        A note on what was changed since does nothing.
-        """
-        noted = {"conversation_state": {"anthropic": {"source": "text", "text": "?"}}}
-        changed = FilePart(data=b"\xff", media_type="text/plain", metadata=noted)
-        other = ImagePart(data=PNG, media_type="image/png", metadata=noted)
-
-        assert (None, ["file"]) == block(changed)
-        assert PNG_BASE64 == block(other)[0]["source"]["data"]
 
 
 class TestOthers:
@@ -745,37 +600,6 @@ class TestOthers:
         assert [*history[:2], user(text("d"))] == sent(
             *loaded[:2], UserMessage([TextPart("d")])
         )
-
-    def test_newer_fields(self):
-        """
-        Fields of a newer version are lost.
-        """
-        part = TextPart("a", unknown={"tone": "dry"})
-
-        assert (text("a"), ["tone"]) == block(part)
-
-    def test_keys_of_others(self):
-        """
-        Another provider's own keys are lost.
-        """
-        part = TextPart(
-            "a",
-            metadata={
-                "conversation_state": {"openai_chat": {"keys": {"annotations": [1]}}}
-            },
-        )
-
-        assert (text("a"), ["annotations"]) == block(part)
-
-    def test_notes_yield(self):
-        """
-        A field of the message wins over a note.
-        """
-        message = one(user(result(is_error=False, content=None)))
-        changed = message.replace(is_error=True, content="no")
-        (raw,) = sent(changed)
-
-        assert [result(content="no", is_error=True)] == raw["content"]
 
     @pytest.mark.parametrize(
         "notes",

@@ -246,19 +246,6 @@ class TestHelpers:
         with pytest.raises(DecodeError, match="derived from another event"):
             list(adapter.load_chunks([event]))
 
-    def test_unknown_keys(self):
-        """
-        What a newer SDK adds to a derived event is kept, once.
-        """
-        derived = {"type": "text", "text": "Half ", "snapshot": "Half ", "new": 1}
-        events = [*ANTHROPIC[:7], derived, derived, *ANTHROPIC[7:]]
-        message = concat(anthropic.load_chunks(events))
-        plain = concat(anthropic.load_chunks(ANTHROPIC))
-        noted = message.metadata["conversation_state"]["anthropic"]["event"]
-
-        assert {"new": 1} == noted
-        assert plain.content == message.content
-
 
 class TestParsed:
     def test_openai_chat(self):

@@ -38,26 +38,24 @@ signed, redacted
 is_error
     That a result had ``false``, which most leave out.
 
-source, text
-    How media were written if not as `dump` would: by which kind of source, in
-    unusual base64.
+apart, top
+    That a message did not go on with the one before, of the same role; that an
+    unknown one was ``system`` itself.
 
-apart, late, inside, top
-    That a message did not go on with the one before, of the same role; that a
-    result stood behind other blocks; that a system message stood first among
-    the messages; that an unknown one was ``system`` itself.
-
-cut, deltas
+cut
     Of a stream: the input of a block of the provider's own that was broken
-    off, which is lost; and unknown deltas.
+    off, which is lost.
 
 event, events
-    What a stream has besides its response. Never sent.
+    What a stream has besides its response: unknown keys, and unknown events and
+    deltas. Never sent.
 
 These come back from a round trip in another form, and are not lost: a
 text with calls or other messages of its role, as a part; neighbours of one
-role, as one message; bytes instead of a ``data:`` url; the media type of bytes
-that had none; the white space of arguments, and ``{}`` for none.
+role, as one message; a system message in front of the others, as ``system``; bytes
+instead of a ``data:`` url; the media type of bytes that had none; base64 with padding;
+the white space of arguments, and ``{}`` for none; no content of a result, or no
+signature, as an empty one.
 
 Source:
     Recorded traffic of Anthropic and of Bedrock, the provider's reference and

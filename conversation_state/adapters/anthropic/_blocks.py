@@ -9,14 +9,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
 from conversation_state.adapters._export import (
     PayloadWriter,
     cannot_contain,
     merge_kept_keys,
 )
-from conversation_state.adapters._notes import list_of, map_of, signer_of
+from conversation_state.adapters._notes import map_of, signer_of
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -78,33 +76,6 @@ def _detect_media_type(data: bytes) -> str:
     return next((kind for start, kind in _STARTS.items() if data.startswith(start)), "")
 
 
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-
-    return True
-
-
-def _natural_source(part: MediaPart) -> str:
-    """
-    The kind of source that `dump` writes for *part*; "" if the provider takes none.
-    """
-    if part.data is None:
-        return "url"
-
-    media_type = part.media_type or _detect_media_type(part.data)
-    if not isinstance(part, FilePart):
-        return "base64" if media_type else ""
-
-    if media_type == _PDF:
-        return "base64"
-
-    is_text = not part.media_type or part.media_type.startswith("text/")
-    return "text" if is_text and _is_utf8(part.data) else ""
-
-
 def read_call(block: ObjectReader, index: int | None = None) -> ToolCall:
     call_id, name = block.text("id"), block.text("name")
     block.keep(_CALL)
@@ -145,10 +116,7 @@ def read_part(block: ObjectReader, role: str, index: int | None = None) -> Part:
         return TextPart(text, index=index, metadata=block.metadata(SOURCE))
 
     if kind == "thinking" and role == "assistant":
-        text, signature = block.text("thinking"), block.optional("signature")
-        if "signature" not in block.raw:
-            block.notes["without"] = ["signature"]
-
+        text, signature = block.text("thinking"), block.nullable("signature")
         block.notes["signed"] = bool(signature)
         block.keep(_THINKING)
         metadata = block.metadata(SOURCE)
@@ -171,30 +139,26 @@ def read_part(block: ObjectReader, role: str, index: int | None = None) -> Part:
 
 def _read_media(block: ObjectReader, kind: str) -> Part | None:
     """
-    A block that holds media, or their URL; None if it has neither.
+    A block that holds media, or their URL; None if it has neither, or a source that
+    `_write_source` does not write.
     """
     source = block.raw.get("source")
     if not is_map(source):
         return None
 
     inside, how = block.child("source"), source.get("type")
-    text, media_type, url = map(source.get, ("data", "media_type", "url"))
-    fields: dict[str, Any]
-    if how == "url" and url and isinstance(url, str):
+    data, media_type, url = map(source.get, ("data", "media_type", "url"))
+    fields: dict[str, Any] = {"media_type": media_type}
+    if how == "url" and isinstance(url, str) and url and not split_data_url(url):
         fields = {"url": inside.text("url")}
-    elif how == "base64" or (how == "text" and kind == "document"):
-        if not (isinstance(text, str) and isinstance(media_type, str) and media_type):
-            return None
+    elif not (isinstance(data, str) and isinstance(media_type, str)):
+        return None
+    elif how == "text" and kind == "document" and media_type == _PLAIN_TEXT:
+        fields["data"] = inside.text("data").encode()
+    elif how == "base64" and (media_type == _PDF if kind == "document" else media_type):
+        fields |= {"data": decode_base64(data), "media_type": inside.text("media_type")}
 
-        is_text = how == "text"
-        data = inside.text("data").encode() if is_text else decode_base64(text)
-        if not data:
-            return None
-
-        fields = {"data": data, "media_type": inside.text("media_type")}
-        if not is_text and encode_base64(data) != text:
-            block.notes["text"] = text
-    else:
+    if not (fields.get("url") or fields.get("data")):
         return None
 
     name = block.if_text("title") if kind == "document" else ""
@@ -203,16 +167,7 @@ def _read_media(block: ObjectReader, kind: str) -> Part | None:
 
     block.keep(_KNOWN[kind])
     block.keep_within("source", inside, _LINK if how == "url" else _SOURCE)
-    part = _MEDIA[kind](**fields)
-    is_usual = (
-        part.media_type == _PLAIN_TEXT
-        if how == "text"
-        else _natural_source(part) == how
-    )
-    if not is_usual or split_data_url(part.url or ""):
-        block.notes["source"] = how
-
-    return attrs.evolve(part, metadata=block.metadata(SOURCE))
+    return _MEDIA[kind](**fields, metadata=block.metadata(SOURCE))
 
 
 def write_part(
@@ -235,7 +190,7 @@ def write_part(
     elif isinstance(part, ReasoningPart):
         block = _write_reasoning(write, part, path, notes)
     elif isinstance(part, MediaPart):
-        block = _write_media(write, part, path, role, notes)
+        block = _write_media(write, part, path, role)
     elif isinstance(part, UnknownPart):
         return _write_unknown(write, part, path, role, notes)
 
@@ -291,59 +246,28 @@ def _write_reasoning(
             write.lose(path, "reasoning", why)
             return None
 
-    block = {"type": "thinking", "thinking": part.text, "signature": part.signature}
-    if not part.signature and "signature" in list_of(notes, "without"):
-        del block["signature"]
-
-    return block
+    return {"type": "thinking", "thinking": part.text, "signature": part.signature}
 
 
 def _write_media(
-    write: PayloadWriter,
-    part: MediaPart,
-    path: str,
-    role: str,
-    notes: Mapping[str, Any],
+    write: PayloadWriter, part: MediaPart, path: str, role: str
 ) -> dict[str, Any] | None:
     kind = _KINDS.get(type(part))
     if kind is None or role == "assistant":
         write.lose(path, part.kind, cannot_contain(role, part.kind))
         return None
 
-    noted = notes.get("source")
     # A provider can't fetch a data: URL, so its content is sent.
-    found = split_data_url(part.url or "") if noted != "url" else None
-    if found:
-        data, media_type = found
-        media_type = part.media_type or media_type
-        part = attrs.evolve(part, url=None, data=data, media_type=media_type)
-
-    # As it came, unless the user has changed it to what can't be written so.
-    how, data = _natural_source(part), part.data or b""
-    if data and (
-        (noted == "base64" and part.media_type)
-        or (noted == "text" and kind == "document" and _is_utf8(data))
-    ):
-        how = str(noted)
-
-    source: dict[str, Any] = {"type": how}
-    media_type = ""
-    if how == "url":
-        source["url"] = part.url
-    elif how == "text":
-        media_type = (part.media_type if "source" in notes else "") or _PLAIN_TEXT
-        source |= {"media_type": media_type, "data": data.decode()}
-    elif how:
-        media_type = part.media_type or _detect_media_type(data)
-        encoded = encode_base64(data, notes.get("text"))
-        source |= {"media_type": media_type, "data": encoded}
-    else:
-        why = "the provider doesn't accept this media type"
-        write.lose(path, part.kind, why)
+    found = split_data_url(part.url or "")
+    data, media_type = found or (part.data, "")
+    source = _write_source(part, data, part.media_type or media_type)
+    if source is None:
+        write.lose(path, part.kind, "the provider doesn't accept this media type")
         return None
 
-    if part.media_type and part.media_type != media_type:
-        write.lose(path, "media_type", f"{how} sources have no field for it")
+    if part.media_type and part.media_type != source.get("media_type"):
+        why = f"{source['type']} sources have no field for it"
+        write.lose(path, "media_type", why)
 
     block: dict[str, Any] = {"type": kind, "source": source}
     if isinstance(part, FilePart) and part.name:
@@ -352,6 +276,30 @@ def _write_media(
         write.lose(path, "detail", "images have no detail setting in this format")
 
     return block
+
+
+def _write_source(
+    part: MediaPart, data: bytes | None, media_type: str
+) -> dict[str, Any] | None:
+    """
+    The source of *part*, which has this *data*, of a *media_type* or "", or a URL; None
+    if the provider takes none such.
+    """
+    if data is None:
+        return {"type": "url", "url": part.url}
+
+    is_file = isinstance(part, FilePart)
+    found = media_type or _detect_media_type(data)
+    if (found == _PDF) if is_file else found:
+        return {"type": "base64", "media_type": found, "data": encode_base64(data)}
+
+    if is_file and (not media_type or media_type.startswith("text/")):
+        try:
+            return {"type": "text", "media_type": _PLAIN_TEXT, "data": data.decode()}
+        except UnicodeDecodeError:
+            pass
+
+    return None
 
 
 # The provider's own advice for what a model wrote wrong.

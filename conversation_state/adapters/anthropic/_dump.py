@@ -14,7 +14,7 @@ from conversation_state.adapters._export import (
     in_order,
     merge_kept_keys,
 )
-from conversation_state.adapters._notes import list_of, map_of
+from conversation_state.adapters._notes import map_of
 from conversation_state.adapters._tools import ToolRules, write_tools
 from conversation_state.adapters.anthropic._blocks import (
     EMPTY,
@@ -107,7 +107,7 @@ class AnthropicWriter(PayloadWriter):
         if message.role == "user":
             self.turns.user(piece)
         else:
-            self.turns.system(piece, inside=notes.get("inside") is True)
+            self.turns.system(piece)
 
     def tool(self, message: ToolMessage, path: str) -> None:
         notes = self.notes_without_name(message, path)
@@ -116,13 +116,12 @@ class AnthropicWriter(PayloadWriter):
             "type": "tool_result",
             "tool_use_id": self._make_valid_id(call_id, path),
         }
+        raw["content"] = content
         if not isinstance(content, str):
             blocks = self._write_blocks(content, path, "tool")
             raw["content"] = [block for _, block in blocks]
-        elif content or "content" not in list_of(notes, "without"):
-            raw["content"] = content
 
-        if message.is_error and raw.get("content"):
+        if message.is_error and raw["content"]:
             raw["is_error"] = True
         elif message.is_error:
             why = "the provider rejects an error without content"
@@ -132,8 +131,7 @@ class AnthropicWriter(PayloadWriter):
 
         self.lose_tool_name(message, path, self._tools.get(call_id, ""))
         merge_kept_keys(map_of(notes, "keys"), raw)
-        piece = make_piece(path, [(path, raw)], notes)
-        self.turns.result(piece, late=notes.get("late") is True)
+        self.turns.result(make_piece(path, [(path, raw)], notes))
 
     def assistant(self, message: AssistantMessage, path: str) -> None:
         notes = self.notes_without_name(message, path)

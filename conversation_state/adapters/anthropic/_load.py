@@ -118,9 +118,6 @@ class AnthropicLoader(MessageLoader):
             if role == before:
                 node.notes["apart"] = True
 
-            if role == "system" and before in {None, "system"}:
-                node.notes["inside"] = True
-
             messages += self._load_messages(node, role)
             before = role
 
@@ -146,7 +143,7 @@ class AnthropicLoader(MessageLoader):
         messages: list[Message] = []
         start = 0
         # The notes on the whole message are the first one's.
-        for number, at in enumerate((*results, len(content))):
+        for at in (*results, len(content)):
             if start < at:
                 before, blocks = self.count, content[start:at]
                 parts, _ = self._load_blocks(blocks, path, "user", start)
@@ -158,9 +155,6 @@ class AnthropicLoader(MessageLoader):
             if at < len(content):
                 result = ObjectReader(self, content[at], f"{path}[{at}]")
                 result.notes = node.notes
-                if number < at:
-                    result.notes["late"] = True
-
                 messages += self._load_result(node, result)
                 node.notes = {}
 
@@ -206,17 +200,11 @@ class AnthropicLoader(MessageLoader):
             content = block.text("content")
         elif given is not None:
             block.wrong("content", "a text, a list of blocks or null")
-        elif "content" in block.raw:
-            block.keys["content"] = None
-        else:
-            block.notes["without"] = ["content"]
 
         failed = block.raw.get("is_error")
         if failed is False:
             # `ToolMessage` says so, too: dumped elsewhere, nothing is lost.
             block.notes["is_error"] = False
-        elif failed is None and "is_error" in block.raw:
-            block.keys["is_error"] = None
         elif failed is not None and failed is not True:
             block.wrong("is_error", "true, false or null")
 

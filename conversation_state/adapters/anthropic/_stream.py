@@ -90,28 +90,23 @@ _EVENTS = {
 # What Anthropic's SDK (`client.messages.stream`) derives from the events above,
 # and sends with them: each piece once more, with all pieces before it. So are
 # the whole block and the whole message at the end of each.
-_DERIVED = {
-    "citation": frozenset({"citation", "snapshot", "type"}),
-    "compaction": frozenset({"content", "encrypted_content", "type"}),
-    "input_json": frozenset({"partial_json", "snapshot", "type"}),
-    "signature": frozenset({"signature", "type"}),
-    "text": frozenset({"snapshot", "text", "type"}),
-    "thinking": frozenset({"snapshot", "thinking", "type"}),
-}
+_DERIVED = frozenset(
+    {"citation", "compaction", "input_json", "signature", "text", "thinking"}
+)
 _OF_RESPONSE = frozenset({"message_delta", "message_stop"})
 _MESSAGE = frozenset({"content", "model", "role", "stop_reason", "usage"})
 _MESSAGE_DELTA = frozenset({"stop_reason"})
+_MAX_INDEX = 2**63 - 1
+
 
 # Blocks that may begin with a delta, as some servers leave their start out.
 _UNOPENED = {"text_delta": "text", "thinking_delta": "thinking"}
-_MAX_INDEX = 2**63 - 1
 
 
 class AnthropicStream:
     def __init__(self) -> None:
         self.template = PieceTemplate()
         self._open_blocks: dict[int, StreamBlock] = {}
-        self._latest: StreamBlock | None = None
         self._next = 0
         self._finish_reason = ""
         self._model = ""
@@ -119,7 +114,8 @@ class AnthropicStream:
         self._of_response: dict[str, Any] = {}
         self._of_events: dict[str, Any] = {}
         self._others: list[Any] = []
-        self._mended: list[str] = []
+        # As keys of a dict each path is there once, in order.
+        self._mended: dict[str, bool] = {}
         # Whether an event of the provider's own came, and the last one.
         self._is_begun = False
         self._is_over = False
@@ -131,7 +127,7 @@ class AnthropicStream:
         """
         block, delta = self._open_blocks[event["index"]], event["delta"]
         pieces = block.pieces
-        if pieces is None or delta.get("type") != pieces.word or not delta[pieces.key]:
+        if pieces is None or delta.get("type") != pieces.delta or not delta[pieces.key]:
             return
 
         if delta.keys() <= pieces.known:
@@ -157,18 +153,13 @@ class AnthropicStream:
             # From the event before it, which was read.
             if not self._is_begun:
                 read.problem(path, ALONE)
-
-            add_rest(self._of_events, node, _DERIVED[kind])
         elif kind not in _EVENTS:
             self._others.append(read.json(event, path))
         else:
             self._is_begun = True
             chunks = self._read_event(node, kind)
-            if kind in _OF_RESPONSE:
-                self._keep_of_response(node, _EVENTS[kind])
-            else:
-                add_rest(self._of_events, node, _EVENTS[kind])
 
+        self._note_mended(event, [each[len(path) + 1 :] for each in read.mended])
         # What could be read is given, whatever else is wrong.
         yield from chunks
         read.finish()
@@ -178,7 +169,15 @@ class AnthropicStream:
         elif kind not in _DERIVED:
             self.template.forget()
 
+    def _note_mended(self, event: Mapping[str, Any], paths: Iterable[str]) -> None:
+        for path in paths:
+            head, _, rest = path.partition(".")
+            is_inside = head in {"content_block", "delta"} and "index" in event
+            where = f"content[{event['index']}].{rest}" if is_inside else path
+            self._mended[where] = True
+
     def _read_event(self, event: ObjectReader, kind: str) -> list[AssistantMessage]:
+        self._keep_rest(event, kind)
         chunks: list[AssistantMessage] = []
         if kind == "content_block_delta":
             chunks = self._read_delta(event)
@@ -201,6 +200,12 @@ class AnthropicStream:
                 chunks += self._end_block(at)
 
         return chunks
+
+    def _keep_rest(self, event: ObjectReader, kind: str) -> None:
+        if kind in _OF_RESPONSE:
+            self._keep_of_response(event, _EVENTS[kind])
+        else:
+            add_rest(self._of_events, event, _EVENTS[kind])
 
     def _get_block_index(self, event: ObjectReader) -> int:
         """
@@ -269,7 +274,6 @@ class AnthropicStream:
             block.wrong("type", "a text")
             return []
 
-        chunks = self._end_block(at) if at in self._open_blocks else []
         if kind == "fallback":
             # Another model answers from here on.
             block.raw = as_sent(block.raw)
@@ -277,34 +281,29 @@ class AnthropicStream:
             name = model.get("model") if is_map(model) else None
             self._model = mended(name) if isinstance(name, str) else self._model
 
-        chunks += self._flush_latest()
-        opened = self._open_block(at, kind)
-        before = len(block.reading.mended)
-        chunks += opened.start(block)
-        self._note_mended(opened, block, before)
-        return chunks
+        chunks = self._end_others(at)
+        return chunks + self._open_block(at, kind).start(block)
 
-    def _note_mended(self, block: StreamBlock, node: ObjectReader, before: int) -> None:
+    def _end_others(self, at: int) -> list[AssistantMessage]:
         """
-        Note what was mended in *node*, of a *block*, since there were *before* texts.
+        The end of the blocks before that with the number *at*, which some servers leave
+        out.
         """
-        start = len(node.path)
-        self._mended += [
-            f"content[{block.index}]{each[start:]}"
-            for each in node.reading.mended[before:]
+        # Of calls, pieces may come between those of others: `concat` joins them by
+        # their index. What belongs to a part has to come right behind it.
+        return [
+            chunk
+            for other, block in [*self._open_blocks.items()]
+            if other == at or block.kind != "tool_use"
+            for chunk in self._end_block(other)
         ]
 
     def _open_block(self, at: int, kind: str) -> StreamBlock:
         # Every block has an index of its own, even if the server starts again at 0.
         index = max(at, self._next)
         self._next = min(index, _MAX_INDEX - 1) + 1
-        block = self._open_blocks[at] = self._latest = StreamBlock(kind, index)
+        block = self._open_blocks[at] = StreamBlock(kind, index)
         return block
-
-    def _flush_latest(self) -> list[AssistantMessage]:
-        # Some servers leave out the ends of blocks. What belongs to a block has to come
-        # before chunks of another one, or else it would be a part of its own.
-        return [] if self._latest is None else self._latest.flush()
 
     def _read_delta(self, event: ObjectReader) -> list[AssistantMessage]:
         at = self._get_block_index(event)
@@ -312,7 +311,7 @@ class AnthropicStream:
         if at < 0 or delta is None:
             return []
 
-        chunks: list[AssistantMessage] = []
+        ended: list[AssistantMessage] = []
         block = self._open_blocks.get(at)
         if block is None:
             kind = delta.raw.get("type")
@@ -321,28 +320,26 @@ class AnthropicStream:
                 event.reading.problem(event.path, what)
                 return []
 
-            chunks = self._flush_latest()
+            ended = self._end_others(at)
             block = self._open_block(at, _UNOPENED[kind])
 
-        chunks += block.read(delta)
-        self._note_mended(block, delta, 0)
-        return chunks
+        chunks, known = block.read(delta)
+        if known is None:
+            self._others.append(event.reading.json(event.raw, event.path))
+        elif not delta.raw.keys() <= known:
+            add_rest(self._of_events, delta, known)
+
+        return ended + chunks
 
     def _end_block(self, at: int, *, is_broken: bool = False) -> list[AssistantMessage]:
         block = self._open_blocks.pop(at, None)
         if block is None:
             return []
 
-        chunks: list[AssistantMessage] = []
-        if block is self._latest:
-            self._latest = None
-        else:
-            chunks = self._flush_latest()
-
-        chunks += block.end(is_broken=is_broken)
-        if block.cut.is_mended:
-            field = block.pieces.field if block.pieces else "input"
-            self._mended.append(f"content[{block.index}].{field}")
+        chunks = block.end(is_broken=is_broken)
+        if block.is_mended:
+            field = f".{block.pieces.field}" if block.pieces else ""
+            self._mended[f"content[{block.index}]{field}"] = True
 
         return chunks
 
@@ -366,7 +363,7 @@ class AnthropicStream:
             "response": response,
             "event": self._of_events,
             "events": self._others,
-            "mended": self._mended,
+            "mended": list(self._mended),
         }
         metadata = with_notes(SOURCE, without_empty(notes))
         cut = broken and not self._is_over

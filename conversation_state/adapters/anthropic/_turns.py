@@ -98,20 +98,17 @@ class Turns:
         self._held: list[Piece] = []
         self._reported = 0
 
-    def system(self, piece: Piece, *, inside: bool) -> None:
+    def system(self, piece: Piece) -> None:
         """
-        Add a system message: on top if it is in front of all others, unless it
-        was not there, *inside*.
+        Add a system message: on top if it is in front of all others.
         """
         if not self._drop_blank_texts(piece):
             return
 
-        if not (self._turns or self._held or inside):
+        if not (self._turns or self._held):
             self.top.add(piece)
         elif self._system_on_top:
             self._put_on_top(piece)
-        elif inside and not self._turns:
-            self._continue_turn("system", piece)
         else:
             self._held.append(piece)
 
@@ -120,18 +117,13 @@ class Turns:
             self._report_waiting()
             self._continue_turn("user", piece)
 
-    def result(self, piece: Piece, *, late: bool) -> None:
+    def result(self, piece: Piece) -> None:
         """
-        Add the result of a tool: in front of other blocks, unless it came so *late*.
+        Add the result of a tool, in front of the turn's blocks of other messages.
         """
         self._report_waiting()
-        # Results go in front of the blocks that the turn has from other messages.
         blocks, piece.blocks = piece.blocks, []
         turn = self._continue_turn("user", piece)
-        if late:
-            turn.others += blocks
-            return
-
         if turn.others:
             self._write.lose(piece.path, "position", _FIRST)
 
