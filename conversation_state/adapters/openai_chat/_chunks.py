@@ -4,6 +4,7 @@ From a stream of Chat Completions to chunks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -254,7 +255,7 @@ class ChatStream:
 
         for where in read.mended:
             _, delta, name = where.partition(".delta.")
-            self._mended |= {name: True} if delta else {}
+            self._mended |= {re.split(r"\W", name)[0]: True} if delta else {}
 
         # The chunks that could be read come before the error.
         yield from chunks
@@ -328,7 +329,8 @@ class ChatStream:
 
         # `_read_refusal` notes the key of a refusal behind a text, as `load` does.
         self._has_text = self._has_text or bool(content)
-        after = [*self._audio.read(delta), *self._read_refusal(delta)]
+        self._audio.read(delta)
+        after = self._read_refusal(delta)
         if content or after:
             self._thinking = {}
 
@@ -407,7 +409,8 @@ class ChatStream:
             for key in REASONING_KEYS
             if rest.get(key)
         ]
-        parts += self._audio.last()
+        audio, instead = self._audio.finish()
+        parts += [audio] if audio else []
         if rest.get("refusal"):
             parts.append(RefusalPart(rest["refusal"]))
 
@@ -417,22 +420,22 @@ class ChatStream:
 
         response = dict(self._of_response)
         response_id = take_text(response, "id")
-        mended = [key for key, cut in self._texts.items() if cut.is_mended]
+        calls = self._calls.rest()
+        self._mended |= {key: True for key, cut in self._texts.items() if cut.is_mended}
+        self._mended |= {"tool_calls": True} if self._calls.is_mended() else {}
+        keys = {**self._of_delta, **self._indexed.rest()}
+        keys |= {"audio": instead} if instead else {}
         notes: dict[str, Any] = {
             "response": response,
             "choice": self._of_choice,
-            "keys": {**self._of_delta, **self._indexed.rest()},
-            "audio": {},
-            "mended": [*mended, *self._mended, *self._calls.mended()],
+            "keys": keys,
+            "mended": list(self._mended),
         }
-        # If no audio data came, there is no part, and the keys of the message take the
-        # metadata.
-        notes[self._audio.place].update(self._audio.rest())
         metadata = with_notes(SOURCE, without_empty(notes))
         reason = self._finish_reason or ("interrupted" if broken else "")
         yield AssistantMessage(
             parts or content,
-            tool_calls=self._calls.rest(),
+            tool_calls=calls,
             response=ResponseMeta(reason, self._usage, None, self._model, response_id),
             metadata=metadata,
         )

@@ -11,17 +11,22 @@ from typing import Any, TypeGuard
 import attrs
 
 from conversation_state.adapters._notes import with_notes, without_empty
-from conversation_state.adapters._reading import ObjectReader, is_list, is_map
+from conversation_state.adapters._reading import (
+    ObjectReader,
+    is_list,
+    is_map,
+    mended,
+)
 from conversation_state.adapters._streaming import (
     SurrogateBuffer,
     add_rest,
     add_to,
     call_chunks,
 )
-from conversation_state.adapters._wire import decode_base64
+from conversation_state.adapters._wire import decode_base64, parse_arguments
 from conversation_state.adapters.openai_chat._blocks import SOURCE
 from conversation_state.messages import AssistantMessage
-from conversation_state.parts import AudioPart, Part
+from conversation_state.parts import AudioPart
 from conversation_state.tools import ToolCall
 
 _AUDIO = frozenset({"data", "transcript"})
@@ -30,36 +35,8 @@ _FUNCTION = frozenset({"arguments", "name"})
 _CUSTOM = frozenset({"input", "name"})
 _LEAST = frozenset({"function", "index"})
 _LEGACY = "function_call"
-_ARGUMENTS = "function.arguments"
 # No response has as many calls; behind the last one there has to be room for others.
 _MAX_INDEX = 2**31
-
-
-class _BracketDepth:
-    """
-    How deep a JSON text is nested so far. *is_whole* says whether it is an object, or
-    a list, that has been closed.
-    """
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._in_text = False
-        self._is_escaped = False
-        self.is_whole = False
-
-    def read(self, piece: str) -> None:
-        for character in piece:
-            if self._is_escaped:
-                self._is_escaped = False
-            elif character == '"':
-                self._in_text = not self._in_text
-            elif self._in_text:
-                self._is_escaped = character == "\\"
-            elif character in "{[":
-                self._depth += 1
-            elif character in "}]":
-                self._depth -= 1
-                self.is_whole = not self._depth
 
 
 @attrs.define(eq=False)
@@ -69,11 +46,11 @@ class _ChatCall:
     made_id: str  # "" if the provider sent an id with the first piece
     late_id: str = ""
     name: str = ""
-    is_custom: bool = False
     is_begun: bool = False
     keys: dict[str, Any] = attrs.field(factory=dict)  # that the provider adds
-    arguments: SurrogateBuffer = attrs.field(factory=SurrogateBuffer)
-    brackets: _BracketDepth = attrs.field(factory=_BracketDepth)
+    cut: SurrogateBuffer = attrs.field(factory=SurrogateBuffer)
+    # The arguments so far, if the provider sent no id.
+    pieces: list[str] = attrs.field(factory=list)
 
     def has_id(self, call_id: str) -> bool:
         """
@@ -84,6 +61,23 @@ class _ChatCall:
             return True
 
         return call_id in {self.id, self.late_id}
+
+    def is_whole(self) -> bool:
+        """
+        Whether the arguments are a whole JSON value; only of a call without an id.
+        """
+        # A text that is cut elsewhere is not parsed.
+        if not self.made_id or not (
+            self.pieces and self.pieces[-1].endswith(("}", "]"))
+        ):
+            return False
+
+        try:
+            parse_arguments("".join(self.pieces), unique_keys=False)
+        except ValueError:
+            return False
+
+        return True
 
 
 class CallAssembler:
@@ -131,19 +125,17 @@ class CallAssembler:
         if call is None:
             return None
 
-        make = call_chunks(call.index)
+        make, pieces = call_chunks(call.index), call.pieces
         # An id shows where the next call begins. Without ids the end of the arguments
-        # shows it, so the brackets in them have to be counted.
+        # shows it, so they are kept.
         if not call.made_id:
-            return call.arguments, make
+            return call.cut, make
 
-        brackets = call.brackets
-
-        def make_and_count(arguments: str) -> AssistantMessage:
-            brackets.read(arguments)
+        def make_and_keep(arguments: str) -> AssistantMessage:
+            pieces.append(arguments)
             return make(arguments)
 
-        return call.arguments, make_and_count
+        return call.cut, make_and_keep
 
     def rest(self) -> list[ToolCall]:
         """
@@ -152,7 +144,7 @@ class CallAssembler:
         """
         pieces: list[ToolCall] = []
         for call in self._opened:
-            rest = call.arguments.rest()
+            rest = call.cut.rest()
             if rest or call.keys:
                 metadata = with_notes(SOURCE, without_empty({"keys": call.keys}))
                 piece = ToolCall("", "", rest, index=call.index, metadata=metadata)
@@ -160,16 +152,8 @@ class CallAssembler:
 
         return pieces
 
-    def mended(self) -> list[str]:
-        """
-        The paths of arguments in which half of a character was alone.
-        """
-        by_index = sorted(self._opened, key=lambda call: call.index)
-        return [
-            f"tool_calls[{at}].{'custom.input' if call.is_custom else _ARGUMENTS}"
-            for at, call in enumerate(by_index)
-            if call.arguments.is_mended
-        ]
+    def is_mended(self) -> bool:
+        return any(call.cut.is_mended for call in self._opened)
 
     def _read_call_piece(self, node: ObjectReader, prefix: str) -> ToolCall:
         raw = node.raw
@@ -198,7 +182,6 @@ class CallAssembler:
         if at is not None:
             self._at[at] = call
 
-        call.is_custom = word == "custom"
         add_rest(call.keys, node, _CALL)
         if inside is not None:
             within: dict[str, Any] = {}
@@ -245,8 +228,7 @@ class CallAssembler:
 
         # The arguments of a call are one object. A piece with a name behind its end
         # starts a new call.
-        again = name and call.made_id and call.brackets.is_whole
-        return None if again else call
+        return None if name and call.is_whole() else call
 
     def _open_call(self, at: int | None, call_id: str, prefix: str) -> _ChatCall:
         # `concat` joins the chunks of a call by its index, so two calls must not have
@@ -287,7 +269,7 @@ def _make_piece(
 ) -> ToolCall:
     opens, call.is_begun = not call.is_begun, True
     if call.made_id:
-        call.brackets.read(arguments)
+        call.pieces.append(arguments)
         if opens:
             notes = {"made_id": call.made_id, **notes}
 
@@ -298,7 +280,7 @@ def _make_piece(
     return ToolCall(
         call.id if opens else "",
         new,
-        call.arguments.next(arguments),
+        call.cut.next(arguments),
         index=call.index,
         type=(opens and kind) or "function",
         metadata=metadata,
@@ -306,94 +288,43 @@ def _make_piece(
 
 
 class AudioAssembler:
+    """
+    The audio of one stream, which is a part at the end.
+    """
+
     def __init__(self) -> None:
-        self._repair = SurrogateBuffer()
-        self._encoded = ""
         self._keys: dict[str, Any] = {}
-        self._last: dict[str, Any] = {}
+        # The pieces of the data, in base64, and of the transcript.
+        self._data: list[str] = []
         self._transcript: list[str] = []
-        # The note that takes what `rest` returns: "keys" as long as no data came, then
-        # "audio".
-        self.place = "keys"
 
-    def read(self, delta: ObjectReader) -> list[Part]:
+    def read(self, delta: ObjectReader) -> None:
+        node = delta.inside("audio")
+        if node is not None:
+            add_rest(self._keys, node, _AUDIO)
+            self._data.append(_get_piece(node, "data"))
+            self._transcript.append(_get_piece(node, "transcript"))
+
+    def finish(self) -> tuple[AudioPart | None, dict[str, Any]]:
         """
-        The audio that *delta* brings, with its metadata.
+        The audio with its metadata, None if there is none that can be decoded; and then
+        what there is instead.
         """
-        raw = delta.raw.get("audio")
-        if raw is None:
-            return []
+        transcript, encoded = mended("".join(self._transcript)), "".join(self._data)
+        keys = {**self._keys, **without_empty({"transcript": transcript})}
+        # Each piece may have been encoded by itself, with padding at its end. A single
+        # character that is left of a piece is less than a byte.
+        texts = [
+            text[:-1] if len(text) % 4 == 1 else text
+            for text in re.split("=+", "".join(encoded.split()))
+        ]
+        decoded = [decode_base64(text) for text in texts if text]
+        if not decoded or not all(decoded):
+            return None, {**keys, **without_empty({"data": encoded})}
 
-        if not is_map(raw):
-            delta.wrong("audio", "an object or null")
-            return []
-
-        node = ObjectReader(delta.reading, raw, f"{delta.path}.audio")
-        rest: dict[str, Any] = {}
-        add_rest(rest, node, _AUDIO)
-        # Most keys come with every piece, and are new only once.
-        add_to(self._keys, {k: rest[k] for k in rest if self._last.get(k) != rest[k]})
-        self._last |= rest
-        if raw.get("transcript") is not None:
-            piece = raw["transcript"]
-            if isinstance(piece, str):
-                self._transcript.append(self._repair.next(piece))
-            else:
-                node.wrong("transcript", "a text or null")
-
-        octets = self._decode_data(node) if raw.get("data") is not None else b""
-        return [self._make_part(octets)] if octets else []
-
-    def _make_part(self, octets: bytes) -> AudioPart:
-        self.place = "audio"
-        notes = {"under": {"audio": True}, "keys": self._take_keys()}
+        notes = {"under": {"audio": True}, "keys": keys}
         metadata = with_notes(SOURCE, without_empty(notes))
-        return AudioPart(data=octets, metadata=metadata)
-
-    def _take_keys(self) -> dict[str, Any]:
-        keys, transcript = self._keys, "".join(self._transcript)
-        self._keys, self._transcript = {}, []
-        return {**keys, "transcript": transcript} if transcript else keys
-
-    def _decode_data(self, node: ObjectReader) -> bytes:
-        # A piece may be cut anywhere. Groups of four characters are whole bytes, and so
-        # is a text up to its padding; other characters wait for the next piece.
-        given = node.raw["data"]
-        if not isinstance(given, str):
-            node.wrong("data", "a text in base64")
-            return b""
-
-        text = self._encoded + "".join(given.split())
-        *ended, last = re.split("=+", text)
-        whole = len(last) // 4 * 4
-        self._encoded = last[whole:]
-        pieces = [piece for piece in (*ended, last[:whole]) if piece]
-        decoded = [decode_base64(piece) for piece in pieces]
-        if not all(decoded):
-            node.wrong("data", "a text in base64")
-            return b""
-
-        return b"".join(decoded)
-
-    def last(self) -> list[Part]:
-        """
-        The audio at the end, whose padding is missing.
-        """
-        encoded, self._encoded = self._encoded, ""
-        self._transcript.append(self._repair.rest())
-        octets = decode_base64(encoded)
-        # A single character is less than a byte, so it is kept as text.
-        if encoded and not octets:
-            self._keys["data"] = encoded
-
-        return [self._make_part(octets)] if octets else []
-
-    def rest(self) -> dict[str, Any]:
-        """
-        Metadata after the last piece of audio, or without any.
-        """
-        keys = self._take_keys()
-        return {"audio": keys} if keys else {}
+        return AudioPart(data=b"".join(decoded), metadata=metadata), {}
 
 
 class IndexedLists:
