@@ -7,11 +7,10 @@ What does not live here: which block or key these stand in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
-from conversation_state.adapters._notes import list_of
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -72,117 +71,23 @@ def content_of(text: str, kind: str) -> Content | None:
     return Content(None, data, "") if data else None
 
 
-def text_of(content: Content, kind: str) -> str:
+def write_content(part: MediaPart, kind: str) -> tuple[str, str]:
     """
-    *content* as a block of *kind* has it.
+    The content of *part* as a block of *kind* has it, and the media type that this text
+    states.
 
     An image's bytes are a ``data:`` url and audio's are bare; a file's are a
     ``data:`` url if their media type is known.
     """
-    if content.data is None:
-        return content.url or ""
-
-    if kind == "input_audio" or (kind == "file" and not content.media_type):
-        return encode_base64(content.data)
-
-    return data_url(content.data, content.media_type)
-
-
-def media_type_of(format: str) -> str:  # noqa: A002 - OpenAI's word
-    """
-    The media type of audio in *format*.
-
-    >>> media_type_of("mp3"), media_type_of("wav")
-    ('audio/mpeg', 'audio/wav')
-    """
-    return "audio/mpeg" if format == "mp3" else f"audio/{format}"
-
-
-_FORMATS = {
-    "audio/mp3": "mp3",
-    "audio/mpeg": "mp3",
-    "audio/vnd.wave": "wav",
-    "audio/wave": "wav",
-    "audio/x-wav": "wav",
-}
-
-
-def format_of(media_type: str) -> str:
-    """
-    OpenAI's name of the format *media_type*; "" if that is not audio.
-
-    >>> format_of("audio/mpeg"), format_of("audio/x-wav"), format_of("video/mp4")
-    ('mp3', 'wav', '')
-    """
-    kind, _, subtype = media_type.partition("/")
-    return _FORMATS.get(media_type) or (subtype if kind == "audio" else "")
-
-
-def media_fields(
-    block: ObjectReader, content: Content, kind: str, text: str, word: str = ""
-) -> dict[str, Any]:
-    """
-    The fields of a part with *content*, which stood as *text* in a *block* of *kind*.
-
-    *word* is OpenAI's name of the format of audio. What `written_text` and
-    `write_audio` would write in another form is noted.
-    """
-    if text_of(content, kind) != text:
-        block.notes["text"] = text
-
-    media_type = content.media_type
-    if word:
-        media_type = media_type_of(word)
-        # Several words map to one media type; the note keeps the word that was sent.
-        if format_of(media_type) != word:
-            block.notes["format"] = word
-    elif media_type and kind == "input_audio":
-        block.notes["without"] = ["format"]
-
-    return {"url": content.url, "data": content.data, "media_type": media_type}
-
-
-def written_text(
-    part: MediaPart, kind: str, notes: Mapping[str, Any]
-) -> tuple[str, str]:
-    """
-    The content of *part* as a text, and the media type that this text states.
-    """
-    noted: Any = notes.get("text")
-    found = content_of(noted, kind) if isinstance(noted, str) else None
-    content = Content(part.url, part.data, part.media_type)
-    # A block of audio has its format in another key, so the text has no media type
-    # that could be compared.
-    compared = slice(2) if kind == "input_audio" else slice(3)
-    if found is not None and found[compared] == content[compared]:
-        return noted, found.media_type
+    if part.data is None:
+        return part.url or "", ""
 
     # A comma in the media type would end the head of the data: url too early.
-    if "," in part.media_type:
-        content = content._replace(media_type="")
+    media_type = "" if "," in part.media_type else part.media_type
+    if kind == "input_audio" or (kind == "file" and not media_type):
+        return encode_base64(part.data), ""
 
-    is_stated = kind != "input_audio" and content.data is not None
-    return text_of(content, kind), content.media_type if is_stated else ""
-
-
-def write_audio(
-    part: MediaPart, notes: Mapping[str, Any]
-) -> tuple[dict[str, Any], bool]:
-    """
-    The object in a block of audio, and whether it states the media type.
-
-    The name of the format is the one noted, if it still holds.
-    """
-    text, media_type = written_text(part, "input_audio", notes)
-    word: Any = notes.get("format")
-    if not isinstance(word, str) or media_type_of(word) != part.media_type:
-        word = format_of(part.media_type)
-
-    is_stated = media_type == part.media_type
-    if not word or (is_stated and "format" in list_of(notes, "without")):
-        return {"data": text}, is_stated
-
-    return {"data": text, "format": word}, True
+    return data_url(part.data, media_type), media_type
 
 
 _LEAST_LOGPROB = frozenset({"bytes", "logprob", "token"})

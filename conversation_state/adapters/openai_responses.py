@@ -9,8 +9,9 @@ Responses: OpenAI's newer format, a list of items.
     message = concat(load_chunks(events))
 
 A payload that is loaded and dumped again is the same JSON value, key for key, except
-for an ``input`` that is a text, which comes back as a list with a user's message, and
-for null ``instructions``.
+for an ``input`` that is a text, which comes back as a list with a user's message, for
+null ``instructions``, for the usual form of base64, and for a message of the model
+without any block, which gets an empty one.
 
 All output of a response is one message, whose parts and calls have their order
 by *index*; `dump` makes items of them again. Items of tools that are built into
@@ -25,13 +26,9 @@ item, more
     ``status``, ``phase``. It is on the last part of the item; the parts before it
     have ``more``.
 
-plain, bare
+plain, block, under
     How an item or block was written if `dump` would write it differently: as a text
-    where others have a list; as an empty list.
-
-block, under, text, format
-    The same of a block: it has another type; it is in another list of the
-    thought; its base64 is unusual; its audio format has another name.
+    where others have a list; with another type; in another list of the thought.
 
 role, custom, named
     ``role`` is ``system`` or ``developer``, of a system message that was an item

@@ -19,7 +19,7 @@ PNG_URL = "data:image/png;base64,iVBORw0KGgo="
 
 
 NOTHING = st.sampled_from([None, ""])
-WORDS = st.sampled_from(["a", "low", "wav", "mp3", "mpeg", "x-wav"]) | texts(max_size=4)
+WORDS = st.sampled_from(["a", "low", "wav", "mp3"]) | texts(max_size=4)
 EXTRAS = st.just({}) | some(
     annotations=st.just([]) | json_values(),
     cache_control=st.just({"type": "ephemeral"}),
@@ -30,15 +30,11 @@ EXTRAS = st.just({}) | some(
 BYTES = st.binary(min_size=1, max_size=8)
 
 
-def unusual_base64(data):
-    """
-    *data* as some encoders have it: in lines, or without padding.
-    """
-    text = base64.b64encode(data).decode()
-    return st.sampled_from([text, text.rstrip("="), f"{text[:3]}\n{text[3:]}"])
+def encode_base64(data):
+    return base64.b64encode(data).decode()
 
 
-BASE64 = BYTES.flatmap(unusual_base64) | st.sampled_from(["", "?", "QUJ=", "===="])
+BASE64 = BYTES.map(encode_base64) | st.sampled_from(["", "?", "===="])
 DATA_URLS = st.builds(
     lambda media_type, text: f"data:{media_type};base64,{text}",
     st.sampled_from(["image/png", "application/pdf", "", "a;charset=b", ";base64"]),
@@ -89,8 +85,7 @@ ARGUMENTS = texts() | NOTHING | st.sampled_from(["{}", '{ "a" : 1 }', '{"a'])
 FUNCTIONS = both(exactly(name=texts(max_size=4)), some(arguments=ARGUMENTS), EXTRAS)
 IDS = st.sampled_from(["call_1", "call_2", "message_0"]) | NOTHING
 CALLS = st.one_of(
-    both(exactly(function=FUNCTIONS), some(id=IDS, type=st.just("function"))),
-    both(exactly(function=FUNCTIONS), some(id=IDS, type=st.none()), EXTRAS),
+    both(exactly(function=FUNCTIONS, type=st.just("function")), some(id=IDS), EXTRAS),
     both(
         exactly(
             type=st.just("custom"),
@@ -131,7 +126,22 @@ MESSAGES = st.one_of(
         some(tool_call_id=IDS),
     ),
 )
-REQUESTS = st.lists(MESSAGES, max_size=4).map(lambda history: {"messages": history})
+
+
+def is_usual(message):
+    """
+    Whether a content with something next to it is written as `dump` writes it: a
+    single text in a list is a text there.
+    """
+    content = message.get("content")
+    is_text = isinstance(content, list) and [*map(set, content)] == [{"type", "text"}]
+    beside = ("refusal", "reasoning_content", "reasoning")
+    return not is_text or not any(isinstance(message.get(x), str) for x in beside)
+
+
+REQUESTS = st.lists(MESSAGES.filter(is_usual), max_size=4).map(
+    lambda history: {"messages": history}
+)
 
 COUNTS = st.integers(0, 9) | st.none()
 USAGE_BLOCKS = both(

@@ -1,15 +1,18 @@
 """
-What Chat Completions and Responses have in common.
+What Chat Completions and Responses have in common: what all adapters promise, real
+traffic, and what both lose and refuse.
 """
 
+import base64
 import json
-from types import ModuleType
-from typing import Any
+from contextlib import suppress
+from typing import ClassVar
 
 import attrs
 import pytest
 
 from conversation_state.adapters import openai_chat, openai_responses
+from conversation_state.adapters._notes import notes_of
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
@@ -22,6 +25,7 @@ from conversation_state.messages import (
 from conversation_state.parts import (
     AudioPart,
     ImagePart,
+    ReasoningPart,
     RefusalPart,
     TextPart,
     UnknownPart,
@@ -31,47 +35,200 @@ from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 from tests.adapters import openai_chat as chat
 from tests.adapters import openai_responses as responses
-from tests.adapters.contract import as_json, refusal
+from tests.adapters.contract import FormatContract, as_json, bare, refusal
 from tests.adapters.helpers import table
+from tests.adapters.kept import lines
+from tests.adapters.openai_formats import FORMATS, OpenAIFormat
+from tests.recorded import is_large
 
 TOO_LARGE = "is an integer beyond 64 bits, which can't be kept as JSON"
 
 
-@attrs.frozen
-class OpenAIFormat:
-    """
-    One of the two formats: its *adapter*, the *key* of the messages in a request, the
-    type of a *block* of a user's text, and the path of *logprobs* in a response.
-    """
-
-    adapter: ModuleType
-    key: str
-    block: str
-    logprobs: str
-
-    def respond(self, logprobs: Any) -> Any:
-        """
-        A response with a text and its *logprobs*.
-        """
-        if self.adapter is openai_responses:
-            block = responses.text("a", logprobs=logprobs)
-            return responses.response(responses.message(block))
-
-        choice = {"message": chat.answer(content="a")}
-        return {"choices": [{**choice, "logprobs": {"content": logprobs}}]}
-
-
-@pytest.fixture(params=["chat", "responses"])
+@pytest.fixture(params=FORMATS)
 def openai(request) -> OpenAIFormat:
     """
     Each of the two formats.
     """
-    if request.param == "chat":
-        where = "$.choices[0].logprobs.content"
-        return OpenAIFormat(openai_chat, "messages", "text", where)
+    return FORMATS[request.param]
 
-    where = "$.output[0].content[0].logprobs"
-    return OpenAIFormat(openai_responses, "input", "input_text", where)
+
+def as_it_comes_back(part):
+    """
+    *part* as it comes back: data: urls as bytes, audio of the usual type.
+    """
+    head, _, body = (getattr(part, "url", None) or "").partition(";base64,")
+    if isinstance(part, ImagePart) and body and head.startswith("data:"):
+        with suppress(ValueError):
+            data = base64.b64decode(body, validate=True)
+            return ImagePart(data=data, media_type=head[5:], detail=part.detail)
+
+    if isinstance(part, AudioPart):
+        usual = {"audio/mp3": "audio/mpeg", "audio/wave": "audio/wav"}
+        usual |= dict.fromkeys(("audio/x-wav", "audio/vnd.wave"), "audio/wav")
+        return attrs.evolve(
+            part, media_type=usual.get(part.media_type, part.media_type)
+        )
+
+    return part
+
+
+class OpenAIContract(FormatContract):
+    """
+    What all adapters promise.
+    """
+
+    def normalise(self, message):
+        """
+        An id that was made up is as good as none, no parts are not text, and indexes
+        give the order where all have one.
+        """
+        _, _, name = self.adapter.__name__.rpartition(".")
+        content = getattr(message, "content", "")
+        if isinstance(message, AssistantMessage):
+            calls = [
+                attrs.evolve(call, id="")
+                if "made_id" in notes_of(call.metadata, name)
+                else call
+                for call in message.tool_calls
+            ]
+            listed = () if isinstance(content, str) else content
+            if self.adapter is openai_responses and all(
+                one.index is not None for one in (*listed, *calls)
+            ):
+                calls.sort(key=lambda call: call.index or 0)
+                if listed:
+                    content = sorted(listed, key=lambda part: part.index)
+
+            message = message.replace(tool_calls=calls)
+
+        if content == ():
+            message = message.replace(content="")
+        elif not isinstance(content, str):
+            message = message.replace(content=[*map(as_it_comes_back, content)])
+
+        return bare(message)
+
+
+class TestChat(OpenAIContract):
+    adapter: ClassVar = openai_chat
+    documents: ClassVar = chat.REQUESTS
+    responses: ClassVar = chat.RESPONSES
+
+
+class TestResponses(OpenAIContract):
+    adapter: ClassVar = openai_responses
+    documents: ClassVar = responses.REQUESTS
+    responses: ClassVar = responses.RESPONSES
+
+
+def exchanges(data, openai):
+    """
+    The recorded requests of a format, and their responses.
+    """
+    return lines(data / "requests" / f"{openai.name}.jsonl")
+
+
+# What is recorded as a response and is none: how many tokens an input would have.
+INVALID = {
+    "openai_chat": "invalid_response#0",
+    "openai_responses": "responses_usage_limit_exceeded#0",
+}
+
+
+class TestRecorded:
+    """
+    Real conversations.
+    """
+
+    def test_transcripts(self, recordings):
+        """
+        A hundred conversations of an agent come back as they were, without notes.
+        """
+        chats = lines(recordings / "transcripts" / "airline.jsonl")
+
+        for each in chats:
+            loaded = openai_chat.load(each)
+            export = openai_chat.dump(loaded)
+            assert () == export.lost
+            assert as_json(each["messages"]) == as_json(export.payload["messages"])
+            assert all(not message.metadata for message in loaded)
+
+        assert (100 if is_large(recordings) else 4) == len(chats)
+
+    def test_requests(self, recordings, openai):
+        """
+        So do the requests of half a dozen providers, with the signatures of thoughts
+        byte for byte.
+        """
+        for exchange in exchanges(recordings, openai):
+            request = exchange["request"]
+            loaded = openai.adapter.load(request)
+            export = openai.adapter.dump(loaded)
+            expected = {
+                key: request[key]
+                for key in ("instructions", openai.key)
+                if key in request
+            }
+            signed = [
+                part.signature
+                for message in loaded
+                for part in message.parts
+                if isinstance(part, ReasoningPart) and part.signature
+            ]
+
+            assert () == export.lost
+            assert as_json(expected) == as_json(export.payload)
+            assert as_json(request).count('"type": "reasoning"') == len(signed)
+
+    def test_responses(self, recordings, openai):
+        """
+        Their responses load with what they cost, and can be sent back as they came.
+        """
+        refused = []
+        load_usage = openai.adapter.load_usage
+        for exchange in exchanges(recordings, openai):
+            response = exchange["response"]
+            try:
+                loaded = openai.adapter.load(response)
+            except DecodeError as error:
+                refused.append((exchange["name"], [p.path for p in error.problems]))
+                continue
+
+            meta = loaded[-1].response
+            reason = response.get("status", "")
+            if openai.adapter is openai_chat:
+                reason = response["choices"][0]["finish_reason"]
+
+            export = openai.adapter.dump(loaded)
+            assert reason == meta.finish_reason
+            assert response.get("model", "") == meta.model
+            assert (
+                load_usage(response) == load_usage(response.get("usage")) == meta.usage
+            )
+            assert () == export.lost
+            assert as_json(openai.messages_of(response)) == as_json(
+                export.payload[openai.key]
+            )
+
+        invalid = [(INVALID[openai.name], ["$"])]
+        assert (invalid if is_large(recordings) else []) == refused
+
+    def test_usage(self, recordings):
+        """
+        In Responses input and output together are the total, so that what is cached,
+        written to the cache, or thought, is a part of them.
+        """
+        listed = exchanges(recordings, FORMATS["responses"])
+        usages = [openai_responses.load_usage(each["response"]) for each in listed]
+        used = [usage for usage in usages if usage]
+
+        assert any(usage.prompt_tokens_details.cached_tokens for usage in used)
+        assert any(usage.completion_tokens_details.reasoning_tokens for usage in used)
+        assert all(
+            usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+            and usage.prompt_tokens >= usage.extra.get("cache_write_tokens", 0)
+            for usage in used
+        )
 
 
 class TestDump:
@@ -151,7 +308,6 @@ class TestDump:
     @pytest.mark.parametrize(
         "message",
         [
-            AssistantMessage([]),
             SystemMessage([]),
             ToolMessage([], tool_call_id="c1"),
             UserMessage([]),

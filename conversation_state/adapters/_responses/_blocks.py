@@ -4,7 +4,6 @@ The blocks of a content, and the parts they are; and constants of the format.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from conversation_state.adapters._export import (
@@ -12,17 +11,15 @@ from conversation_state.adapters._export import (
     cannot_contain,
     merge_kept_keys,
 )
-from conversation_state.adapters._notes import map_of, notes_of
+from conversation_state.adapters._notes import map_of
 from conversation_state.adapters._openai import (
     Content,
     content_of,
     is_odd,
-    media_fields,
     read_logprob_list,
-    write_audio,
-    written_text,
+    write_content,
 )
-from conversation_state.adapters._reading import ObjectReader, is_list, is_map
+from conversation_state.adapters._reading import ObjectReader, is_list
 from conversation_state.messages import LogProb
 from conversation_state.parts import (
     AudioPart,
@@ -41,8 +38,15 @@ SOURCE = "openai_responses"
 # The blocks that are nothing but text.
 TEXTS = frozenset({"input_text", "output_text", "text"})
 
-# The blocks that hold media, by the kind of part.
-MEDIA = {"audio": "input_audio", "file": "input_file", "image": "input_image"}
+# The roles whose messages may hold media.
+_WITH_MEDIA = frozenset({"tool", "user"})
+
+# The blocks that hold media: the keys of their content, and of a further field. There
+# is a block of audio, too, which the provider refuses.
+_MEDIA: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "input_file": (("file_data", "file_url"), "filename", "name"),
+    "input_image": (("image_url",), "detail", "detail"),
+}
 
 # The types of items that are calls of the caller's own tools, with the key of the
 # arguments; and the types of their results, by the type of the call.
@@ -89,7 +93,8 @@ def read_content(node: ObjectReader, key: str, role: str) -> str | list[Part]:
         return ""
 
     if not content:
-        node.notes["bare"] = True
+        node.keys[key] = []
+        return ""
 
     return [read_block(block, role) for block in node.objects(key)]
 
@@ -125,8 +130,8 @@ def read_block(
         block.keep(_REFUSAL)
         return RefusalPart(text, index=index, metadata=block.metadata(SOURCE))
 
-    if kind in _MEDIA_READERS:
-        part = _MEDIA_READERS[kind](block, role, index)
+    if kind in _MEDIA and role in _WITH_MEDIA:
+        part = _read_medium(block, kind, index)
 
     return part or block.as_unknown(SOURCE, index)
 
@@ -155,78 +160,31 @@ def _keep_logprobs(block: ObjectReader, logprobs: list[LogProb] | None) -> None:
         block.keys["logprobs"] = []
 
 
-def _note_medium(block: ObjectReader, kind: str, role: str, *known: str) -> None:
-    block.keep(frozenset({"type", *known}))
-    if not _is_natural(kind, role):
-        block.notes["block"] = kind
-
-
-def _is_natural(kind: str, role: str) -> bool:
-    # The reference has blocks of audio, but the provider refuses them.
-    return kind not in {"", "input_audio"} and role in {"user", "tool"}
-
-
-def _read_image(block: ObjectReader, role: str, index: int | None) -> Part | None:
-    given = block.raw.get("image_url")
-    if not isinstance(given, str) or not given:
-        return None
-
-    text = block.text("image_url")
-    content = content_of(text, "image_url")
-    if content is None:
-        return None
-
-    fields = media_fields(block, content, "image_url", text)
-    _note_medium(block, "input_image", role, "detail", "image_url")
-    fields["detail"] = block.if_text("detail")
-    return ImagePart(**fields, index=index, metadata=block.metadata(SOURCE))
-
-
-def _read_file(block: ObjectReader, role: str, index: int | None) -> Part | None:
-    given = [key for key in ("file_data", "file_url") if block.raw.get(key) is not None]
+def _read_medium(block: ObjectReader, kind: str, index: int | None) -> Part | None:
+    """
+    The part for a block that holds media; None for one that the provider stores, and
+    for content that can't be read.
+    """
+    keys, word, field = _MEDIA[kind]
+    given = [key for key in keys if block.raw.get(key) is not None]
     # A `FilePart` holds a URL or data. A block with both is kept as an unknown part,
     # because they may be different files.
     if len(given) != 1 or not isinstance(block.raw[given[0]], str):
         return None
 
-    key = given[0]
+    (key,) = given
     text = block.text(key)
-    content = content_of(text, "file") if key == "file_data" else None
-    if key == "file_url" and text:
+    content = content_of(text, "file" if key == "file_data" else key)
+    if key == "file_url" and content is not None:
         content = Content(text, None, "")
 
     if content is None or (key == "file_data" and content.data is None):
         return None
 
-    fields = media_fields(block, content, "file", text)
-    _note_medium(block, "input_file", role, "filename", key)
-    fields["name"] = block.if_text("filename")
-    return FilePart(**fields, index=index, metadata=block.metadata(SOURCE))
-
-
-def _read_audio(block: ObjectReader, role: str, index: int | None) -> Part | None:
-    given = block.raw.get("input_audio")
-    if not is_map(given) or not isinstance(given.get("data"), str):
-        return None
-
-    inside = block.child("input_audio")
-    text = inside.text("data")
-    content = content_of(text, "input_audio")
-    if content is None or content.data is None:
-        return None
-
-    word = inside.if_text("format")
-    fields = media_fields(block, content, "input_audio", text, word)
-    _note_medium(block, "input_audio", role, "input_audio")
-    block.keep_within("input_audio", inside, frozenset({"data", "format"}))
-    return AudioPart(**fields, index=index, metadata=block.metadata(SOURCE))
-
-
-_MEDIA_READERS = {
-    "input_audio": _read_audio,
-    "input_file": _read_file,
-    "input_image": _read_image,
-}
+    block.keep(frozenset({"type", word, key}))
+    fields = {**content._asdict(), field: block.if_text(word)}
+    made: Any = FilePart if kind == "input_file" else ImagePart
+    return made(**fields, index=index, metadata=block.metadata(SOURCE))  # type: ignore[no-any-return]
 
 
 def write_block(
@@ -255,44 +213,24 @@ def write_block(
 def _write_medium(
     write: PayloadWriter, part: MediaPart, path: str, role: str
 ) -> dict[str, Any] | None:
-    notes = notes_of(part.metadata, SOURCE)
-    kind = MEDIA.get(part.kind, "")
-    noted = kind and notes.get("block") == kind
-    if kind == "input_audio" and (part.data is None or not noted):
+    if isinstance(part, AudioPart):
         write.lose(path, part.kind, "the provider rejects audio input")
         return None
 
-    if not (noted or _is_natural(kind, role)):
+    if role not in _WITH_MEDIA or not isinstance(part, (FilePart, ImagePart)):
         write.lose(path, part.kind, cannot_contain(role, part.kind))
         return None
 
+    text, media_type = write_content(part, part.kind)
     if isinstance(part, ImagePart):
-        text, media_type = written_text(part, "image_url", notes)
-        block: dict[str, Any] = {"type": kind, "image_url": text}
-        if part.detail:
-            block["detail"] = part.detail
-    elif isinstance(part, FilePart):
-        block, media_type = _write_file(part, notes)
+        block: dict[str, Any] = {"type": "input_image", "image_url": text}
+        block |= {"detail": part.detail} if part.detail else {}
     else:
-        body, is_stated = write_audio(part, notes)
-        media_type = part.media_type if is_stated else ""
-        block = {"type": kind, "input_audio": body}
+        key = "file_url" if part.data is None else "file_data"
+        block = {"type": "input_file", key: text}
+        block |= {"filename": part.name} if part.name else {}
 
     if media_type != part.media_type:
-        write.lose(path, "media_type", f"{kind} has no field for it")
+        write.lose(path, "media_type", f"{block['type']} has no field for it")
 
     return block
-
-
-def _write_file(part: FilePart, notes: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    block: dict[str, Any] = {"type": "input_file"}
-    media_type = ""
-    if part.data is None:
-        block["file_url"] = part.url
-    else:
-        block["file_data"], media_type = written_text(part, "file", notes)
-
-    if part.name:
-        block["filename"] = part.name
-
-    return block, media_type

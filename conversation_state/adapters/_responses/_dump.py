@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 from conversation_state._persistent import EMPTY_MAP, check_iterable
 from conversation_state.adapters._export import (
@@ -29,183 +29,126 @@ from conversation_state.messages import (
 from conversation_state.parts import Part, ReasoningPart, UnknownPart
 from conversation_state.tools import ToolCall, ToolChoice, ToolInfo
 
-# The block of an empty text.
-_EMPTY = {"type": "output_text", "text": ""}
+# The parts, or the call, of one item, each with its path.
+_Pieces: TypeAlias = list[tuple[str, Any]]
 
 
-class ItemWriter:
+def _group_pieces(both: _Pieces) -> list[tuple[str, _Pieces]]:
     """
-    The items of one message while they are written. Never leaves the function
-    that writes it.
+    *both*, parts and calls in their order, by the items that they are of: each with
+    its type, "unknown" for a part that is a whole item.
     """
-
-    def __init__(self, write: PayloadWriter) -> None:
-        self._write = write
-        self._items: list[dict[str, Any]] = []
-        # The thoughts at the end of `_items` that no output follows yet: the paths of
-        # the parts of each.
-        self._thoughts: list[list[str]] = []
-        # The blocks of the open message, and whether the notes on its last part say
-        # that there is more of it.
-        self._blocks: list[dict[str, Any]] = []
-        self._goes_on = False
-        # The parts of the open thought, and their paths.
-        self._thinking: list[tuple[Part, str]] = []
-
-    def add_plain(self, text: str) -> None:
-        self._add_item({"role": "assistant", "content": text})
-
-    def add(self, one: Part | ToolCall, path: str) -> None:
-        if isinstance(one, ToolCall):
-            self._close_open_items()
-            self._add_item(self._write_call_item(one, path))
-            return
-
+    groups: list[tuple[str, _Pieces]] = []
+    # The type of the last item, as long as more may come of it; and whether a note says
+    # that more comes.
+    open_kind, goes_on = "", False
+    for path, one in both:
         notes = notes_of(one.metadata, SOURCE)
-        # A thought may hold blocks other than text, which are unknown parts.
-        is_in_thought = isinstance(one, UnknownPart) and "under" in notes
-        if isinstance(one, ReasoningPart) or is_in_thought:
-            self._close_message()
-            self._thinking.append((one, path))
-            if not _is_more_noted(notes):
-                self._close_thought()
+        # A part that is joined of two blocks may have both notes: then it is the last.
+        ends, more = "item" in notes, notes.get("more") is True
+        kind = "message"
+        if isinstance(one, ToolCall):
+            kind, ends = "call", True
+        elif isinstance(one, ReasoningPart) or (
+            # A thought may hold blocks other than text, which are unknown parts.
+            isinstance(one, UnknownPart) and "under" in notes
+        ):
+            kind, ends = "reasoning", ends or not more
+        elif isinstance(one, UnknownPart) and not (ends or more):
+            kind, ends = "unknown", True
 
-            return
-
-        self._close_thought()
-        if isinstance(one, UnknownPart) and not _is_in_message(notes):
-            self._close_message()
-            self._write.notes(one, path)
-            raw = self._write.unknown(one.raw, one.source, path, "type")
-            if raw is not None:
-                self._add_item(raw)
-
-            return
-
-        self._add_block(one, path, notes)
-
-    def items(self, *, followed: bool) -> list[dict[str, Any]]:
-        """
-        The items; *followed* says whether more output of the model follows.
-        """
-        self._close_open_items()
-        if not followed:
-            for paths in self._thoughts:
-                self._items.pop()
-                why = "reasoning must be followed by the output it led to"
-                for path in paths:
-                    self._write.lose(path, "reasoning", why)
-
-        return self._items
-
-    def _add_item(self, item: dict[str, Any]) -> None:
-        self._items.append(item)
-        self._thoughts.clear()
-
-    def _close_open_items(self) -> None:
-        self._close_thought()
-        self._close_message()
-
-    def _add_block(self, part: Part, path: str, notes: Mapping[str, Any]) -> None:
-        noted = _is_in_message(notes) or notes.get("plain") is True
         # A block that was loaded from an item starts a new message, unless the block
         # before has a note that there is more. Blocks of other providers continue the
         # open message.
-        if noted and not self._goes_on:
-            self._close_message()
+        ends = ends or notes.get("plain") is True
+        if kind != open_kind or ((ends or more) and not goes_on):
+            groups.append((kind, []))
 
-        block = write_block(self._write, part, path, "assistant")
-        bare = notes.get("bare") is True and block == _EMPTY
-        if block is not None and not bare:
-            self._blocks.append(block)
+        groups[-1][1].append((path, one))
+        open_kind, goes_on = "" if ends else kind, more
 
-        self._goes_on = _is_more_noted(notes)
-        if "item" in notes or bare or notes.get("plain") is True:
-            self._close_message(
-                map_of(notes, "item"), bare=bare, plain=notes.get("plain") is True
-            )
-
-    def _close_message(
-        self,
-        keys: Mapping[str, Any] | None = None,
-        *,
-        bare: bool = False,
-        plain: bool = False,
-    ) -> None:
-        blocks, self._blocks, self._goes_on = self._blocks, [], False
-        if not blocks and not bare:
-            return
-
-        content: Any = blocks
-        if plain and len(blocks) == 1 and blocks[0].keys() == _EMPTY.keys():
-            content = blocks[0]["text"]
-
-        raw = {"role": "assistant", "content": content}
-        self._add_item(merge_kept_keys(keys, raw) if keys else raw)
-
-    def _close_thought(self) -> None:
-        thinking, self._thinking = self._thinking, []
-        if not thinking:
-            return
-
-        paths = [path for _, path in thinking]
-        last = thinking[-1][0]
-        about = notes_of(last.metadata, SOURCE)
-        raw: dict[str, Any] = {"type": "reasoning", "summary": []}
-        signature = ""
-        for part, path in thinking:
-            notes = self._write.notes(part, path)
-            block: dict[str, Any] | None = None
-            if isinstance(part, ReasoningPart):
-                own = "" if signer_of(part.metadata, SOURCE) else part.signature
-                signature = own or signature
-                block = _write_thought(part, notes)
-            elif isinstance(part, UnknownPart):
-                block = self._write.unknown(part.raw, part.source, path, "type")
-
-            if block is not None:
-                where = "content" if notes.get("under") == "content" else "summary"
-                raw.setdefault(where, []).append(block)
-
-        if signature:
-            raw["encrypted_content"] = signature
-        elif "item" not in about:
-            why = "reasoning needs an id or a signature of this provider"
-            for path in paths:
-                self._write.lose(path, "reasoning", why)
-
-            return
-
-        if not raw["summary"] and "summary" in list_of(about, "without"):
-            del raw["summary"]
-
-        keys = map_of(about, "item")
-        self._items.append(merge_kept_keys(keys, raw) if keys else raw)
-        self._thoughts.append(paths)
-
-    def _write_call_item(self, call: ToolCall, path: str) -> dict[str, Any]:
-        notes = self._write.notes(call, path)
-        custom = call.type == "custom"
-        if call.type not in {"custom", "function"}:
-            why = "unknown type of call; it is sent as a function call"
-            self._write.lose(path, "type", why)
-
-        raw = {"type": "custom_tool_call" if custom else "function_call"}
-        if call.id != notes.get("made_id"):
-            raw["call_id"] = call.id
-
-        raw["name"] = call.name
-        raw["input" if custom else "arguments"] = call.arguments
-        return merge_kept_keys(map_of(notes, "keys"), raw)
+    return groups
 
 
-def _is_more_noted(notes: Mapping[str, Any]) -> bool:
-    # A part that is joined of two blocks may have both notes: then it is the last one.
-    return notes.get("more") is True and "item" not in notes
+def _write_blocks(write: PayloadWriter, pieces: _Pieces) -> dict[str, Any] | None:
+    blocks = [write_block(write, part, path, "assistant") for path, part in pieces]
+    written = [block for block in blocks if block is not None]
+    if not written:
+        return None
+
+    notes = notes_of(pieces[-1][1].metadata, SOURCE)
+    content: Any = written
+    plain = notes.get("plain") is True
+    if plain and len(written) == 1 and written[0].keys() == {"text", "type"}:
+        content = written[0]["text"]
+
+    raw = {"role": "assistant", "content": content}
+    return merge_kept_keys(map_of(notes, "item"), raw)
 
 
-def _is_in_message(notes: Mapping[str, Any]) -> bool:
-    return "item" in notes or notes.get("more") is True
+def _write_thoughts(write: PayloadWriter, pieces: _Pieces) -> dict[str, Any] | None:
+    about = notes_of(pieces[-1][1].metadata, SOURCE)
+    raw: dict[str, Any] = {"type": "reasoning", "summary": []}
+    signature = ""
+    for path, part in pieces:
+        notes = write.notes(part, path)
+        if isinstance(part, ReasoningPart):
+            own = "" if signer_of(part.metadata, SOURCE) else part.signature
+            signature = own or signature
+            block = _write_thought(part, notes)
+        else:
+            block = write.unknown(part.raw, part.source, path, "type")
+
+        if block is not None:
+            where = "content" if notes.get("under") == "content" else "summary"
+            raw.setdefault(where, []).append(block)
+
+    if signature:
+        raw["encrypted_content"] = signature
+    elif "item" not in about:
+        _lose_thought(write, pieces, "needs an id or a signature of this provider")
+        return None
+
+    if not raw["summary"] and "summary" in list_of(about, "without"):
+        del raw["summary"]
+
+    return merge_kept_keys(map_of(about, "item"), raw)
+
+
+def _lose_thought(write: PayloadWriter, pieces: _Pieces, why: str) -> None:
+    for path, _ in pieces:
+        write.lose(path, "reasoning", f"reasoning {why}")
+
+
+def _write_call(write: PayloadWriter, pieces: _Pieces) -> dict[str, Any]:
+    ((path, call),) = pieces
+    notes = write.notes(call, path)
+    custom = call.type == "custom"
+    if call.type not in {"custom", "function"}:
+        why = "unknown type of call; it is sent as a function call"
+        write.lose(path, "type", why)
+
+    raw = {"type": "custom_tool_call" if custom else "function_call"}
+    if call.id != notes.get("made_id"):
+        raw["call_id"] = call.id
+
+    raw["name"] = call.name
+    raw["input" if custom else "arguments"] = call.arguments
+    return merge_kept_keys(map_of(notes, "keys"), raw)
+
+
+def _write_unknown(write: PayloadWriter, pieces: _Pieces) -> dict[str, Any] | None:
+    ((path, part),) = pieces
+    write.notes(part, path)
+    return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
+
+
+_ITEM_WRITERS = {
+    "call": _write_call,
+    "message": _write_blocks,
+    "reasoning": _write_thoughts,
+    "unknown": _write_unknown,
+}
 
 
 def _write_thought(
@@ -319,12 +262,12 @@ def _write_message_item(
     if role == "system" and notes.get("role") == "developer":
         role = "developer"
 
-    raw = {"role": role, "content": _write_content(write, message, path, notes)}
+    raw = {"role": role, "content": _write_content(write, message, path)}
     return raw if notes is EMPTY_MAP else merge_kept_keys(map_of(notes, "keys"), raw)
 
 
 def _write_content(
-    write: PayloadWriter, message: Any, path: str, notes: Mapping[str, Any]
+    write: PayloadWriter, message: Any, path: str
 ) -> str | list[dict[str, Any]]:
     content: Any = message.content
     if isinstance(content, str):
@@ -336,9 +279,7 @@ def _write_content(
     ]
     # A message that loses all its parts is still sent, so that the order of roles
     # stays.
-    written = [block for block in blocks if block is not None]
-    bare = notes.get("bare") is True and not content
-    return written if written or bare else ""
+    return [block for block in blocks if block is not None] or ""
 
 
 def _write_result_item(
@@ -359,7 +300,7 @@ def _write_result_item(
         write.lose_tool_name(message, path, call.name if call else "")
 
     write.lose_error_flag(message, path)
-    raw["output"] = _write_content(write, message, path, notes)
+    raw["output"] = _write_content(write, message, path)
     return merge_kept_keys(map_of(notes, "keys"), raw)
 
 
@@ -371,39 +312,55 @@ def _write_answer_items(
     if notes.get("silent") is True and not (content or message.tool_calls):
         return []
 
-    # Most answers are one text, which needs no `ItemWriter`.
+    # Most answers are one text.
     if isinstance(content, str) and not message.tool_calls:
         return [{"role": "assistant", "content": content}]
 
-    answer = ItemWriter(write)
+    items: list[dict[str, Any]] = []
     parts: tuple[Part, ...] = ()
     if not isinstance(content, str):
         parts = content
     elif content:
-        answer.add_plain(content)
+        items.append({"role": "assistant", "content": content})
 
-    both: list[Any] = [*in_order(parts, message.tool_calls, path)]
+    # The thoughts at the end that no output follows yet.
+    thoughts: list[_Pieces] = []
+    for kind, pieces in _group_pieces(_order_pieces(message, parts, path)):
+        raw = _ITEM_WRITERS[kind](write, pieces)
+        if raw is not None:
+            items.append(raw)
+            thoughts = [*thoughts, pieces] if kind == "reasoning" else []
+
+    if not followed:
+        for pieces in thoughts:
+            items.pop()
+            _lose_thought(write, pieces, "must be followed by the output it led to")
+
+    # If everything is lost, an empty message is sent, so that the order of roles stays.
+    return items or [{"role": "assistant", "content": ""}]
+
+
+def _order_pieces(
+    message: AssistantMessage, parts: tuple[Part, ...], path: str
+) -> _Pieces:
+    both: _Pieces = [*in_order(parts, message.tool_calls, path)]
     # A part that a user added has no index to sort by, so nothing is sorted then.
     if all(one.index is not None for _, one in both):
         # A part and a call may have the same index, if they were not loaded from this
         # format; then the part comes first.
         both.sort(key=lambda each: (each[1].index, isinstance(each[1], ToolCall)))
         if len({one.index for _, one in both}) < len(both):
-            both = _join_pieces(both)
+            return _join_pieces(both)
 
-    for where, one in both:
-        answer.add(one, where)
-
-    # If everything is lost, an empty message is sent, so that the order of roles stays.
-    return answer.items(followed=followed) or [{"role": "assistant", "content": ""}]
+    return both
 
 
-def _join_pieces(both: list[Any]) -> list[Any]:
+def _join_pieces(both: _Pieces) -> _Pieces:
     """
     *both*, sorted by index, in which the parts of one index are one: pieces of an item
     of a stream that came after those of others.
     """
-    joined: list[Any] = []
+    joined: _Pieces = []
     for kind, run in groupby(both, key=lambda each: (each[1].__class__, each[1].index)):
         pieces = list(run)
         if len(pieces) > 1 and kind[0] is not ToolCall:

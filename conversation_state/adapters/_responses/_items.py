@@ -170,12 +170,12 @@ def _read_blocks(
 ) -> list[PartOrCall]:
     blocks = blocks_of(item, kind)
     notes, signature = note_item(item, kind)
-    if not blocks and kind == "reasoning":
-        metadata = with_notes(SOURCE, notes)
-        return [ReasoningPart("", signature, index=index, metadata=metadata)]
-
     if not blocks:
-        metadata = with_notes(SOURCE, {**notes, "bare": True})
+        metadata = with_notes(SOURCE, notes)
+        if kind == "reasoning":
+            return [ReasoningPart("", signature, index=index, metadata=metadata)]
+
+        # A message without blocks is sent with an empty one.
         return [TextPart("", index=index, metadata=metadata)]
 
     signed = find_signed(blocks)

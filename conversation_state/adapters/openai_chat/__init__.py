@@ -18,8 +18,8 @@ keys
     ``cache_control``), and those that are empty (``"refusal": null``).
 
 without
-    Keys that were missing where `dump` would write them: ``content``, a
-    call's ``type``. Missing, null and "" are distinguished.
+    Keys that were missing where `dump` would write them: ``content``, a call's
+    ``arguments``. Missing, null and "" are distinguished.
 
 role
     ``developer`` or ``function``, for a system and a tool message.
@@ -33,10 +33,10 @@ under
     calls: ``reasoning_content`` (DeepSeek), ``reasoning`` (Groq), ``refusal``,
     ``audio``, ``function_call`` (the format before ``tool_calls``).
 
-list, block, plain, text, format, thinking
-    How the content was written if `dump` would write it differently: as a list next
-    to reasoning; in a dialect's block; as a plain text where others have an
-    object; in unusual base64; with another name of the audio format; in pieces.
+block, plain, head, thinking
+    How the content was written if `dump` would write it differently: in a dialect's
+    block; as a plain text where others have an object; audio as a ``data:`` url, which
+    begins with this; as Mistral's thoughts, in pieces.
 
 mended
     The paths of texts that had half of a surrogate pair. UTF-8 can't encode it, so
@@ -47,8 +47,10 @@ response, choice
     Never sent.
 
 The current content of a message goes before its notes: a note on content that was
-changed since has no effect. One thing is not sent back as it was loaded: audio
-that the provider made, which it takes by its id.
+changed since has no effect. Not sent back as it was loaded is audio that the provider
+made, which it takes by its id. Written in the usual form are base64, names of audio
+formats, the type of a call that had none, and a single text in a list next to
+reasoning.
 
 What this format can't represent is listed in `Export.lost`, see
 `dump`. Three things come back from a round trip in another form, and are not

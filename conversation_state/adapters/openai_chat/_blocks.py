@@ -12,13 +12,7 @@ from conversation_state.adapters._export import (
     merge_kept_keys,
 )
 from conversation_state.adapters._notes import list_of, map_of, notes_of
-from conversation_state.adapters._openai import (
-    SLOTS,
-    content_of,
-    media_fields,
-    write_audio,
-    written_text,
-)
+from conversation_state.adapters._openai import SLOTS, content_of, write_content
 from conversation_state.adapters._reading import ObjectReader, is_list, is_map
 from conversation_state.parts import (
     AudioPart,
@@ -92,23 +86,17 @@ _THINKING = frozenset({"signature", "thinking", "type"})
 
 def read_content(node: ObjectReader, role: str) -> str | list[Part]:
     """
-    The content of a message of *role*: a text, "" if it is missing, or parts.
+    The content of a message of *role*: a text, "" if it is missing or empty, or parts.
     """
     content = node.raw.get("content")
     if isinstance(content, str):
         return node.text("content")
 
-    if content is None:
-        return ""
-
-    if not is_list(content):
+    if content is not None and not is_list(content):
         node.wrong("content", "a text, a list of parts or null")
-        return ""
 
-    # The provider refuses an empty list, so `dump` writes one only if a note says that
-    # it was loaded.
-    if not content:
-        node.notes["list"] = True
+    if not content or not is_list(content):
+        return ""
 
     parts: list[Part] = []
     alone = len(content) == 1
@@ -205,21 +193,49 @@ def _read_medium(block: ObjectReader, kind: str, role: str) -> Part | None:
     if content is None:
         return None
 
-    known = {"type", kind}
+    fields = content._asdict()
     if kind == "document_url":
-        known.add("document_name")
         word = block.if_text("document_name")
+        block.keep(frozenset({"type", kind, "document_name"}))
+    else:
+        block.keep(frozenset({"type", kind}))
 
-    block.keep(frozenset(known))
-    if kind != _block_of(_MEDIA[kind].kind, content.data, role):
+    made = _MEDIA[kind]
+    if kind != _block_of(made.kind, content.data, role):
         block.notes["block"] = kind
 
-    is_audio = kind == "input_audio"
-    fields = media_fields(block, content, kind, text, word if is_audio else "")
-    if word and not is_audio:
-        fields["detail" if _MEDIA[kind] is ImagePart else "name"] = word
+    if kind == "input_audio":
+        # Some dialects take nothing but a data: url (Qwen's).
+        if content.data is not None and text.startswith("data:"):
+            block.notes["head"] = text[: text.index(",") + 1]
 
-    return _MEDIA[kind](**fields, metadata=block.metadata(SOURCE))
+        fields["media_type"] = _media_type_of(word) or content.media_type
+    elif word:
+        fields["detail" if made is ImagePart else "name"] = word
+
+    return made(**fields, metadata=block.metadata(SOURCE))
+
+
+def _media_type_of(audio_format: str) -> str:
+    if audio_format == "mp3":
+        return "audio/mpeg"
+
+    return audio_format and f"audio/{audio_format}"
+
+
+# OpenAI's names of formats of audio, where they are not the subtype of the media type.
+_FORMATS = {
+    "audio/mp3": "mp3",
+    "audio/mpeg": "mp3",
+    "audio/vnd.wave": "wav",
+    "audio/wave": "wav",
+    "audio/x-wav": "wav",
+}
+
+
+def _name_audio_format(media_type: str) -> str:
+    kind, _, subtype = media_type.partition("/")
+    return _FORMATS.get(media_type) or (subtype if kind == "audio" else "")
 
 
 def write_part(
@@ -281,13 +297,17 @@ def _write_medium(
         write.lose(path, part.kind, f"{why} by URL" if by_url else why)
         return None
 
+    text, media_type = write_content(part, kind)
+    body = {SLOTS.get(kind, "url"): text}
     if kind == "input_audio":
-        body, typed = write_audio(part, notes)
-    else:
-        text, media_type = written_text(part, kind, notes)
-        body, typed = {SLOTS.get(kind, "url"): text}, media_type == part.media_type
+        head, word = notes.get("head"), _name_audio_format(part.media_type)
+        if isinstance(head, str) and part.data is not None:
+            body["data"], media_type = head + text, head[5:].partition(";")[0]
 
-    if not typed:
+        if word and notes.get("plain") is not True:
+            body["format"], media_type = word, part.media_type
+
+    if media_type != part.media_type:
         write.lose(path, "media_type", f"{kind} has no field for it")
 
     block: dict[str, Any] = {"type": kind, kind: body}

@@ -71,7 +71,7 @@ def _write_message(write: PayloadWriter, message: Any, path: str) -> dict[str, A
 
     content = message.content
     if not isinstance(content, str):
-        content = _write_parts(write, message, path, notes, raw)
+        content = _write_parts(write, message, path, raw)
 
     if isinstance(message, AssistantMessage):
         for at, call in enumerate(message.tool_calls):
@@ -107,14 +107,12 @@ def _write_parts(
     write: PayloadWriter,
     message: Any,
     path: str,
-    notes: Mapping[str, Any],
     raw: dict[str, Any],
 ) -> str | list[dict[str, Any]]:
     """
     The content of a message of parts; parts that stand next to it are put into *raw*.
     """
     parts: tuple[Part, ...] = message.content
-    listed = notes.get("list") is True
     is_answer = isinstance(message, AssistantMessage)
     inside: list[tuple[Part, str]] = []
     for at, part in enumerate(parts):
@@ -137,7 +135,7 @@ def _write_parts(
         for part, here in inside
         if (block := write_part(write, part, here, message.role)) is not None
     ]
-    if is_answer and not listed and len(blocks) == 1 < len(parts):
+    if is_answer and len(blocks) == 1 < len(parts):
         # The other parts are next to the content, so this text is the content itself
         # and not a list.
         (block,) = blocks
@@ -145,7 +143,7 @@ def _write_parts(
 
     # A message that loses all its parts is still sent, so that the order of roles
     # stays.
-    return blocks if blocks or (listed and (is_answer or not parts)) else ""
+    return blocks or ""
 
 
 def _put_beside(
@@ -206,9 +204,7 @@ def _put_call(
     if call.id and (legacy or call.id != notes.get("made_id")):
         one["id"] = call.id
 
-    if call.type != "function" or not ("type" in without or "type" in keys):
-        one["type"] = call.type
-
+    one["type"] = call.type
     # A call of another type has all its fields among the noted keys, and no body.
     if call.name or call.arguments or call.type in {"custom", "function"}:
         one["custom" if custom else "function"] = body

@@ -220,10 +220,10 @@ class ChatLoader(MessageLoader):
             node.notes["without"] = ["content"]
         # The provider sends null as the content of a message with something next to
         # it, and so does `dump`.
-        elif not parts and not is_list(given := node.raw["content"]):
+        elif not parts:
             is_null = bool(fields.get("tool_calls")) or content is not parts
-            if given != (None if is_null else ""):
-                node.keys["content"] = given
+            if node.raw["content"] != (None if is_null else ""):
+                node.keys["content"] = node.raw["content"]
 
         return content, fields
 
@@ -247,13 +247,10 @@ class ChatLoader(MessageLoader):
 
 
 def _read_call(node: ObjectReader, made: str) -> ToolCall:
+    # Some providers leave out the type.
     raw, kind = node.raw, "function"
     if raw.get("type") is not None:
         kind = node.text("type")
-    elif "type" in raw:
-        node.keys["type"] = None
-    else:
-        node.notes["without"] = ["type"]
 
     field = "custom" if kind == "custom" else "function"
     body, name, arguments = raw.get(field), "", ""
@@ -349,9 +346,6 @@ def _add_beside(node: ObjectReader, content: str | list[Part]) -> str | list[Par
 
     if isinstance(content, str):
         content = [TextPart(content)] if content else []
-    elif not content or content == [TextPart(getattr(content[0], "text", ""))]:
-        # Without this note `dump` would not write one text, or none, as a list.
-        node.notes["list"] = True
 
     return [*before, *content, *after]
 
