@@ -13,6 +13,7 @@ from pathlib import Path
 
 import attrs
 
+from conversation_state.adapters import PROVIDERS
 from tools.mutant_runs import PACKAGE
 from tools.mutations import Mutant, find_mutants
 
@@ -52,9 +53,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "codec/_structured": ("tests/test_codec.py", "tests/test_parsing.py"),
     # All formats have the same contracts, and the lines of one show which tests it has.
     "adapters": (
-        *("tests/adapters/test_anthropic*.py", "tests/adapters/test_gemini*.py"),
-        *("tests/adapters/test_openai*.py", "tests/adapters/test_bubo*.py"),
-        *("tests/adapters/test_eino.py", "tests/adapters/test_otel.py"),
+        *(f"tests/adapters/test_{name}*.py" for name in (*PROVIDERS, "openai", "otel")),
         *("tests/adapters/test_notes.py", "tests/adapters/test_pairing.py"),
         *("tests/adapters/test_crossing.py", "tests/adapters/test_golden.py"),
         *("tests/adapters/test_stream_pieces.py", "tests/adapters/test_sdk_*.py"),

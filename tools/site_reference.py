@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from inspect import getdoc, isroutine
 
+from conversation_state.adapters import PROVIDERS
 from tools.public_names import (
     PACKAGE,
     PublicName,
@@ -33,12 +34,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ],
     "Models": [
         "adapters",
-        "adapters.openai_chat",
-        "adapters.openai_responses",
-        "adapters.anthropic",
-        "adapters.gemini",
-        "adapters.bubo",
-        "adapters.eino",
+        *(f"adapters.{name}" for name in PROVIDERS),
         "adapters.otel",
         "adapters.transcripts",
         "chunks",

@@ -67,17 +67,17 @@ def usage_in(
 
 
 def find_usage_block(
-    holders: Mapping[str, Any], counts: Collection[str]
+    holders: Mapping[str, Any], counts: Collection[str], key: str = "usage"
 ) -> tuple[Any, str]:
     """
     The usage block, or None, and its path.
 
-    It is that of the first of *holders* (objects by their paths) that has one, or
-    the payload itself if that has one of *counts*.
+    It is what the first of *holders* (objects by their paths) has under *key*, or the
+    payload itself if that has one of *counts*.
     """
     for path, holder in holders.items():
-        if is_map(holder) and holder.get("usage") is not None:
-            return holder["usage"], f"{path}.usage"
+        if is_map(holder) and holder.get(key) is not None:
+            return holder[key], f"{path}.{key}"
 
     payload = holders["$"]
     return (payload if any(name in payload for name in counts) else None), "$"

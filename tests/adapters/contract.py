@@ -10,6 +10,7 @@ responses of its provider look (`documents`). What adapters of others promise is
 import copy
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import attrs
@@ -24,12 +25,15 @@ from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
+    SystemMessage,
+    ToolMessage,
     UnknownMessage,
     UserMessage,
 )
 from conversation_state.parts import TextPart
-from conversation_state.testing.contracts._adapters import put_junk
+from conversation_state.testing.contracts._adapters import OtherValue, put_junk
 from conversation_state.testing.strategies import json_values, messages
+from conversation_state.tools import ToolCall
 from tests.adapters.crossing import places
 
 
@@ -111,9 +115,10 @@ def empty_all(value: Any) -> None:
 
 
 # What JSON has and no field of ours: too large, too deep, halves of pairs,
-# and what is not JSON at all.
+# what is not JSON at all, and what is valid in another place of the document.
 JUNK = st.one_of(
     json_values(),
+    st.builds(OtherValue, st.integers(0, 9)),
     st.sampled_from(
         [
             "\ud800",
@@ -134,6 +139,20 @@ JUNK = st.one_of(
     st.just(json.loads("[" * 200 + "]" * 200)),
     st.just(json.loads('{"a":' * 200 + "1" + "}" * 200)),
 )
+
+
+# The same content, in the ways in which our messages can have it.
+PLAIN_MESSAGES = [
+    made(content)
+    for content in ("a", [TextPart("a")], [TextPart("a"), TextPart("b")], "", [])
+    for made in (
+        UserMessage,
+        SystemMessage,
+        AssistantMessage,
+        partial(ToolMessage, tool_call_id="c1"),
+        partial(AssistantMessage, tool_calls=[ToolCall("c1", "f", "{}")]),
+    )
+]
 
 
 # A key that no format has.
@@ -162,8 +181,8 @@ class FormatContract:
     adapter: ClassVar[Any]
     documents: ClassVar[st.SearchStrategy[Any]]
     responses: ClassVar[st.SearchStrategy[Any]]
-    # Notes on what no other format is sent, such as the facts about a response.
-    facts: ClassVar[frozenset[str]] = frozenset()
+    # The notes whose keys are sent to nobody, such as ``response``.
+    unsent_notes: ClassVar[frozenset[str]] = frozenset()
 
     def normalise(self, message: Message) -> Message:
         """
@@ -194,8 +213,20 @@ class FormatContract:
         What was dumped loads as it was, or the loss is listed, with the
         message it is in.
         """
-        message = data.draw(messages())
+        self.check_nothing_lost(data.draw(messages()))
 
+    @pytest.mark.parametrize("message", PLAIN_MESSAGES)
+    def test_loses_nothing_of_plain_messages(self, message):
+        """
+        The same of what nearly every format can represent in one way or another, but
+        random messages rarely are.
+        """
+        self.check_nothing_lost(message)
+
+    def check_nothing_lost(self, message: Message) -> None:
+        """
+        Check that *message* is dumped and loaded, or what it loses listed.
+        """
         export = self.adapter.dump([message])
 
         assert all(lost.path.startswith("messages[0]") for lost in export.lost)
@@ -248,7 +279,7 @@ class FormatContract:
             kept = map_of(value.metadata, RESERVED)
             for source in kept:
                 notes = map_of(kept, source)
-                known = {*NOTES_WITH_KEYS.get(source, ("keys",)), *self.facts}
+                known = {*NOTES_WITH_KEYS.get(source, ("keys",)), *self.unsent_notes}
                 found = {name for name in notes if OTHER_KEY in map_of(notes, name)}
                 assert found <= known, (
                     f"the keys of {path} are kept in the notes {found - known}, which "

@@ -2,14 +2,15 @@
 What the streams of every adapter promise, whatever its provider's events are.
 
 A test file of an adapter's streams subclasses `StreamContract`, and says how a
-stream of its provider looks: made ones (`made`), and plain ones (`pieces`,
-`asked`).
+stream of its provider looks: any (`response_streams`), and plain ones (`text_events`,
+`call_events`).
 """
 
 import asyncio
 import copy
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -23,6 +24,7 @@ from conversation_state.messages import AssistantMessage
 from conversation_state.testing.contracts._adapters import put_junk
 from tests.adapters.contract import JUNK, as_json, as_text
 from tests.processes import count_calls
+from tests.recorded import is_large
 
 RaisedError = TypeVar("RaisedError", bound=Exception)
 
@@ -49,9 +51,9 @@ def given_before(
     return given, caught.value
 
 
-def cuts(text: str) -> st.SearchStrategy[list[str]]:
+def split_text(text: str) -> st.SearchStrategy[list[str]]:
     """
-    Ways to cut *text* in pieces.
+    Ways to split *text* into pieces.
     """
     places = st.sets(st.integers(0, len(text)), max_size=4).map(sorted)
     return places.map(
@@ -67,35 +69,52 @@ class StreamContract:
     The promises on streams. What was said before something went wrong is given
     before it is raised, and always makes a message.
 
+    Recorded streams are in ``tests/recordings/streams/NAME/*.sse``, by the name of the
+    adapter: at least one, which may be written by hand.
+
     Attributes:
-        provider: The name of its recorded streams.
+        response_streams: Whole responses, each with the events that say the same.
 
-        made: Whole responses, and the events that say the same.
+        failure_events: Events that say that the provider failed; none if the format
+            has no such event.
 
-        failures: Events that say that the provider failed.
-
-        has_pieces_of_calls: Whether the arguments of calls come in pieces.
+        streams_arguments: Whether the arguments of calls come in pieces.
     """
 
-    has_pieces_of_calls: ClassVar[bool] = True
+    streams_arguments: ClassVar[bool] = True
 
     adapter: ClassVar[Any]
-    provider: ClassVar[str]
-    made: ClassVar[st.SearchStrategy[tuple[Any, list[Any]]]]
-    failures: ClassVar[list[Any]]
+    response_streams: ClassVar[st.SearchStrategy[tuple[Any, list[Any]]]]
+    failure_events: ClassVar[Sequence[Any]] = ()
 
-    def pieces(self, size: int) -> list[Any]:
+    def text_events(self, size: int) -> list[Any]:
         """
-        The events of a stream with a text in as many pieces.
+        The events of a stream with a text in *size* pieces.
         """
         raise NotImplementedError
 
-    def asked(self, size: int) -> list[Any]:
+    def call_events(self, size: int) -> list[Any]:
         """
-        The events of a stream that calls a tool, whose arguments come in as
-        many pieces.
+        The events of a stream that calls a tool, whose arguments come in *size*
+        pieces; or of *size* calls, if the format has each in one event.
         """
         raise NotImplementedError
+
+    def recorded(self, recordings: Path) -> list[Path]:
+        """
+        The recorded streams of this format in the folder *recordings*.
+        """
+        _, _, name = self.adapter.__name__.rpartition(".")
+        folder = recordings / "streams" / name
+        if is_large(recordings) and not folder.is_dir():
+            pytest.skip(f"the large collection has no streams of {name}")
+
+        paths = sorted(folder.glob("*.sse"))
+        assert paths, (
+            f"{folder} has no *.sse: record a stream there, or write one by hand, a "
+            "line `data: {…}` and an empty line for each event"
+        )
+        return paths
 
     def is_end(self, event: Any) -> bool:
         """
@@ -143,7 +162,7 @@ class StreamContract:
         """
         However it is cut, a stream gives the message of the whole response.
         """
-        whole, events = data.draw(self.made)
+        whole, events = data.draw(self.response_streams)
 
         self.check(whole, concat(self.adapter.load_chunks(events)))
 
@@ -153,7 +172,7 @@ class StreamContract:
         It makes no difference which chunks are concatenated first, and every
         moment of a stream is a message.
         """
-        _, events = data.draw(self.made)
+        _, events = data.draw(self.response_streams)
         chunks = list(self.adapter.load_chunks(events))
         at = data.draw(st.integers(1, len(chunks)))
         accumulated = Accumulator()
@@ -171,9 +190,9 @@ class StreamContract:
         A response that breaks off, for whatever reason, yields all pieces up to that
         point; unless its end had arrived before, it was interrupted.
         """
-        _, events = data.draw(self.made)
+        _, events = data.draw(self.response_streams)
         size = data.draw(st.integers(0, len(events)))
-        failure = data.draw(st.sampled_from([None, OSError, *self.failures]))
+        failure = data.draw(st.sampled_from([None, OSError, *self.failure_events]))
         until = self.given_until(events, size)
 
         def source() -> Iterator[Any]:
@@ -208,7 +227,7 @@ class StreamContract:
         `DecodeError` with paths, or the provider's error. The fast way of reading gives
         the same as the slow one, and nothing is changed.
         """
-        _, events = data.draw(self.made)
+        _, events = data.draw(self.response_streams)
         path = data.draw(st.lists(st.integers(0, 9), max_size=8))
         wrong = put_junk(copy.deepcopy(events), path, data.draw(JUNK))
         wrong = wrong if isinstance(wrong, list) else [wrong]
@@ -235,7 +254,7 @@ class StreamContract:
         Networks and servers repeat events, lose them, and change their order;
         what comes is a message still.
         """
-        _, events = data.draw(self.made)
+        _, events = data.draw(self.response_streams)
         chosen = data.draw(st.lists(st.sampled_from(events), max_size=2 * len(events)))
 
         chunks, error = self.read_all(chosen)
@@ -250,8 +269,8 @@ class StreamContract:
         The chunks of events that are waited for are the same, and so is what
         goes wrong; nothing is read after the end.
         """
-        _, events = data.draw(self.made)
-        failures = [[each] for each in self.failures]
+        _, events = data.draw(self.response_streams)
+        failures = [[each] for each in self.failure_events]
         ends = st.sampled_from([[], [None], ["[DONE]", None], *failures])
         events = [*events[: data.draw(st.integers(0, len(events)))], *data.draw(ends)]
 
@@ -280,7 +299,7 @@ class StreamContract:
         Pieces are given as they come: no event is read before its chunk is
         asked for.
         """
-        events = self.pieces(9)
+        events = self.text_events(9)
         asked = []
 
         def source() -> Iterator[Any]:
@@ -296,7 +315,7 @@ class StreamContract:
         """
         The number in a path is that of the event, however it was read.
         """
-        events = self.pieces(9)
+        events = self.text_events(9)
 
         _, error = self.read_all([*events, None])
 
@@ -322,7 +341,7 @@ class StreamContract:
         def cost(events: list[Any]) -> int:
             return count_calls(lambda: list(self.adapter.load_chunks(events)))
 
-        for events_with in (self.pieces, self.asked):
+        for events_with in (self.text_events, self.call_events):
             sizes = [100, 200, 300]
             given = [len(self.read_all(events_with(size))[0]) for size in sizes]
             costs = [cost(events_with(size)) for size in sizes]
@@ -339,7 +358,9 @@ class StreamContract:
         def cost(events: list[Any]) -> int:
             return count_calls(lambda: list(self.adapter.load_chunks(events)))
 
-        for events_with in (self.pieces, self.asked)[: 1 + self.has_pieces_of_calls]:
+        for events_with in (self.text_events, self.call_events)[
+            : 1 + self.streams_arguments
+        ]:
             short, long = events_with(100), events_with(200)
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(PieceTemplate, "take", lambda *_: None)
@@ -352,9 +373,7 @@ class StreamContract:
         Real streams: every moment of them is a message, usage is reported once,
         what they collect to can be sent again, and nothing of it is lost.
         """
-        paths = sorted((recordings / "streams" / self.provider).glob("*.sse"))
-        assert paths
-        for path in paths:
+        for path in self.recorded(recordings):
             events = events_of(path)
             before = as_json(events)
             chunks, error = self.read_all(events)
@@ -379,7 +398,7 @@ class StreamContract:
         """
         Wherever a real stream breaks off, the message up to then is there.
         """
-        for path in sorted((recordings / "streams" / self.provider).glob("*.sse")):
+        for path in self.recorded(recordings):
             events = events_of(path)
             for size in range(0, len(events), 1 + len(events) // 9):
                 until = self.given_until(events, size)

@@ -703,17 +703,16 @@ class TestStreams(StreamContract):
     """
 
     adapter: ClassVar = anthropic
-    provider: ClassVar = "anthropic"
-    made: ClassVar = streams()
-    failures: ClassVar = [{"type": "error", "error": {"message": "Overloaded"}}]
+    response_streams: ClassVar = streams()
+    failure_events: ClassVar = [{"type": "error", "error": {"message": "Overloaded"}}]
 
-    def pieces(self, size):
+    def text_events(self, size):
         """
         A text block in pieces.
         """
         return [start(), begin(TEXT), *[more("a")] * size, stop(), last(), END]
 
-    def asked(self, size):
+    def call_events(self, size):
         """
         A call, and its input in pieces.
         """

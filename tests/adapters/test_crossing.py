@@ -264,11 +264,16 @@ class TestRecorded:
         else:
             more -= PICTURES
 
-        way = f"NO_PLACE[{source!r}, {target!r}]"
+        known = NO_PLACE.get((source, target), set())
+        entry = f"({source!r}, {target!r}): {{{str(sorted(known | more))[1:-1]}}},"
         assert not more, (
-            f"{way} lacks {sorted(more)}, unless {target} has a place for it"
+            f"{sorted(more)} of {source} are lost in {target}. If it has a place for "
+            f"one, dump has to write it. For the others, NO_PLACE gets this:\n{entry}"
         )
-        assert not less, f"{way} or OWN has {sorted(less)}, which is not lost"
+        assert not less, (
+            f"NO_PLACE[{source!r}, {target!r}] or OWN has {sorted(less)}, which is not "
+            "lost"
+        )
 
 
 class TestKeysOfItems:

@@ -105,7 +105,7 @@ class TestContract(FormatContract):
     adapter: ClassVar = eino
     documents: ClassVar = CONVERSATIONS
     responses: ClassVar = MESSAGES
-    facts: ClassVar = frozenset({"logprobs"})
+    unsent_notes: ClassVar = frozenset({"logprobs"})
 
     def normalise(self, message):
         """

@@ -31,7 +31,7 @@ from tests.adapters import stream_contract
 from tests.adapters.contract import as_json, bare
 from tests.adapters.gemini import PNG_TEXT, call, model, notes, several, usage_of
 from tests.adapters.helpers import table
-from tests.adapters.stream_contract import StreamContract, cuts, events_of
+from tests.adapters.stream_contract import StreamContract, events_of, split_text
 
 RECORDED = recorded.streams("gemini")
 given_before = partial(stream_contract.given_before, gemini)
@@ -805,7 +805,7 @@ def streams(draw):
     cut: list[Any] = []
     for part in parts:
         if plain(part):
-            cut += [{**part, "text": piece} for piece in draw(cuts(part["text"]))]
+            cut += [{**part, "text": piece} for piece in draw(split_text(part["text"]))]
         else:
             cut.append(part)
 
@@ -827,18 +827,17 @@ class TestStreams(StreamContract):
     """
 
     adapter: ClassVar = gemini
-    has_pieces_of_calls: ClassVar = False
-    provider: ClassVar = "gemini"
-    made: ClassVar = streams()
-    failures: ClassVar = [{"error": {"code": 503, "message": "overloaded"}}]
+    streams_arguments: ClassVar = False
+    response_streams: ClassVar = streams()
+    failure_events: ClassVar = [{"error": {"code": 503, "message": "overloaded"}}]
 
-    def pieces(self, size):
+    def text_events(self, size):
         """
         A text in pieces, each with the usage until then.
         """
         return [event(text("a"), written=at) for at in range(size)]
 
-    def asked(self, size):
+    def call_events(self, size):
         """
         Calls, which come whole.
         """

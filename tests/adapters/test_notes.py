@@ -46,6 +46,7 @@ EVERY: dict[str, Any] = {
 WITH_PLACE = {name: EVERY[name] for name in ("bubo", "eino")}
 PROVIDERS = {name: EVERY[name] for name in EVERY if name not in WITH_PLACE}
 PNG = b"\x89PNG"
+DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 
 
 class TestLists:
@@ -60,8 +61,21 @@ class TestLists:
         there = {module.name for module in pkgutil.iter_modules(adapters.__path__)}
         public = {name for name in there if not name.startswith("_")}
 
-        assert public - HOSTS - ONE_WAY == {*adapters.PROVIDERS}
+        assert public - HOSTS - ONE_WAY == {*adapters.PROVIDERS}, (
+            "PROVIDERS in adapters/_notes.py has to name each format that is loaded "
+            "and dumped; others are in HOSTS or ONE_WAY above"
+        )
         assert all({"dump", "load"} <= {*each.__all__} for each in EVERY.values())
+
+    def test_documented(self):
+        """
+        The page about providers names each of them.
+        """
+        page = (DOCS / "providers.md").read_text(encoding="utf-8")
+
+        assert [] == [name for name in adapters.PROVIDERS if f"`{name}`" not in page], (
+            "docs/providers.md has to say what these formats are and what they keep"
+        )
 
     def test_formats(self):
         """

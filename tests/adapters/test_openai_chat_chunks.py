@@ -22,7 +22,7 @@ from tests.adapters import stream_contract
 from tests.adapters.contract import bare
 from tests.adapters.helpers import table
 from tests.adapters.openai_chat import notes, several
-from tests.adapters.stream_contract import StreamContract, cuts, events_of
+from tests.adapters.stream_contract import StreamContract, events_of, split_text
 
 RECORDED = recorded.streams("openai_chat")
 given_before = partial(stream_contract.given_before, openai_chat)
@@ -938,10 +938,10 @@ def responses_and_events(draw):
     thought = draw(texts())
     if thought:
         message["reasoning_content"] = thought
-        events += [event(reasoning_content=p) for p in draw(cuts(thought))]
+        events += [event(reasoning_content=p) for p in draw(split_text(thought))]
 
     if message["content"]:
-        events += [event(content=p) for p in draw(cuts(message["content"]))]
+        events += [event(content=p) for p in draw(split_text(message["content"]))]
 
     calls = []
     pieces = []
@@ -949,7 +949,7 @@ def responses_and_events(draw):
         arguments = draw(texts())
         head = {"id": f"c{at}", "type": "function"}
         calls.append({**head, "function": {"name": "f", "arguments": arguments}})
-        first, *rest = draw(cuts(arguments))
+        first, *rest = draw(split_text(arguments))
         of_call = [call(at, first, **head, name="f"), *[call(at, p) for p in rest]]
         pieces.append(of_call)
 
@@ -974,17 +974,19 @@ class TestStreams(StreamContract):
     """
 
     adapter: ClassVar = openai_chat
-    provider: ClassVar = "openai_chat"
-    made: ClassVar = responses_and_events()
-    failures: ClassVar = [{"error": "no"}, {"error": {"message": "no"}, "choices": []}]
+    response_streams: ClassVar = responses_and_events()
+    failure_events: ClassVar = [
+        {"error": "no"},
+        {"error": {"message": "no"}, "choices": []},
+    ]
 
-    def pieces(self, size):
+    def text_events(self, size):
         """
         A text in pieces, with a role that some servers repeat.
         """
         return [event(role="assistant", content="a")] * size
 
-    def asked(self, size):
+    def call_events(self, size):
         """
         A call, and its arguments in pieces.
         """

@@ -41,7 +41,7 @@ from tests.adapters.openai_responses import (
     text,
     thought,
 )
-from tests.adapters.stream_contract import StreamContract, cuts, events_of
+from tests.adapters.stream_contract import StreamContract, events_of, split_text
 
 RECORDED = recorded.streams("openai_responses")
 given_before = partial(stream_contract.given_before, openai_responses)
@@ -1009,7 +1009,7 @@ def spoken(draw, at):
         announced = {**block, key: ""}
         events += [
             event("content_part.added", part=announced, **place),
-            *[piece(p, kind, at, number) for p in draw(cuts(words))],
+            *[piece(p, kind, at, number) for p in draw(split_text(words))],
             event(f"{kind}.done", **{key: words}, **place),
             event("content_part.done", part=block, **place),
         ]
@@ -1030,7 +1030,7 @@ def thinking(draw, at):
     events = [
         piece(p, "reasoning_summary_text", at, number)
         for number, words in enumerate(summary)
-        for p in draw(cuts(words))
+        for p in draw(split_text(words))
     ]
     return whole, [added(thought(id=f"rs_{at}"), at), *events, done(whole, at)]
 
@@ -1041,7 +1041,7 @@ def calling(draw, at):
     A call, and its events.
     """
     whole = call(call_id=f"c{at}", arguments=draw(texts()), id=f"fc_{at}")
-    pieces = [asked(p, at) for p in draw(cuts(whole["arguments"]))]
+    pieces = [asked(p, at) for p in draw(split_text(whole["arguments"]))]
     return whole, [added({**whole, "arguments": ""}, at), *pieces, done(whole, at)]
 
 
@@ -1081,20 +1081,19 @@ class TestStreams(StreamContract):
     """
 
     adapter: ClassVar = openai_responses
-    provider: ClassVar = "openai_responses"
-    made: ClassVar = responses_and_events()
-    failures: ClassVar = [
+    response_streams: ClassVar = responses_and_events()
+    failure_events: ClassVar = [
         {"type": "error", "message": "no"},
         {"type": "response.failed", "response": {"error": {"message": "no"}}},
     ]
 
-    def pieces(self, size):
+    def text_events(self, size):
         """
         A text in pieces.
         """
         return [added(BEGUN), *[piece("a")] * size]
 
-    def asked(self, size):
+    def call_events(self, size):
         """
         A call, and its arguments in pieces.
         """

@@ -88,7 +88,7 @@ class TestContract(FormatContract):
     )
     documents: ClassVar = st.lists(st.sampled_from(plain(EVERYTHING)), max_size=3)
     responses: ClassVar = st.just(plain(EVERYTHING[1:2]))
-    facts: ClassVar = frozenset({"request", "response", "usage"})
+    unsent_notes: ClassVar = frozenset({"request", "response", "usage"})
 
     def normalise(self, message):
         """

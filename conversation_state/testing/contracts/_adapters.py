@@ -68,6 +68,7 @@ _JUNK: SearchStrategy[Any] = st.one_of(
     ),
     st.sampled_from([{1: 2}, (1, 2), {"type": "text"}, [[[]]]]),
     json_values(),
+    st.deferred(lambda: st.builds(OtherValue, st.integers(0, 9))),
 )
 _PATHS = st.lists(st.integers(0, 9), max_size=6)
 _DATA_URL = re.compile(r"data:([^,]*);base64,([^,]+)")
@@ -350,15 +351,56 @@ def _read_order(messages: Iterable[Message]) -> tuple[Any, ...]:
 def put_junk(document: Any, path: list[int], junk: Any) -> Any:
     """
     *document* with *junk* somewhere in it; *path* says where, a number for each level.
+    An `OtherValue` is one that the document has under the same key elsewhere.
     """
-    if not path or not isinstance(document, (dict, list)) or not document:
-        return junk
+    others = _list_values(document) if isinstance(junk, OtherValue) else {}
+    root = {"": document}
+    holder: Any = root
+    key: Any = ""
+    name = ""  # the key of the object, also in the lists under it
+    for step in path:
+        value = holder[key]
+        if not isinstance(value, (dict, list)) or not value:
+            break
 
-    step, *rest = path
-    keys = list(document) if isinstance(document, dict) else range(len(document))
-    key: Any = keys[step % len(keys)]
-    document[key] = put_junk(document[key], rest, junk)
-    return document
+        keys = list(value) if isinstance(value, dict) else range(len(value))
+        holder, key = value, keys[step % len(keys)]
+        name = key if isinstance(holder, dict) else name
+
+    if isinstance(junk, OtherValue):
+        found = others.get(name) or [None]
+        # A copy: the value may be the one that it replaces, or hold it.
+        junk = copy.deepcopy(found[junk.number % len(found)])
+
+    holder[key] = junk
+    return root[""]
+
+
+@attrs.frozen
+class OtherValue:
+    """
+    Junk that is valid elsewhere, such as another role: value number *number* of those
+    under the same key.
+    """
+
+    number: int
+
+
+def _list_values(document: Any) -> dict[str, list[Any]]:
+    """
+    The values in *document* by their keys; those in a list have the key of the list.
+    """
+    found: dict[str, list[Any]] = {}
+    todo = [("", document)]
+    while todo:
+        name, value = todo.pop()
+        found.setdefault(name, []).append(value)
+        if isinstance(value, dict):
+            todo += value.items()
+        elif isinstance(value, list):
+            todo += [(name, each) for each in value]
+
+    return found
 
 
 def _format_json(value: Any) -> str:
