@@ -39,6 +39,7 @@ from conversation_state.testing.strategies import (
     messages,
     parts,
     texts,
+    timelines,
     timestamps,
     transcripts,
     turns,
@@ -48,6 +49,12 @@ from conversation_state.timeline import Timeline
 from tests.processes import ROOT, run_script
 
 SPEECHES = st.lists(texts().map(UserMessage), max_size=3)
+# Three states of one timeline.
+RELATIVES = timelines().flatmap(
+    lambda timeline: st.tuples(
+        *[st.sampled_from([moment.state for moment in timeline.moments])] * 3
+    )
+)
 
 
 def simplest(strategy: Any) -> Any:
@@ -114,7 +121,7 @@ class TestStates:
         Forks inherit, from the end and from anywhere.
         """
         laws.forks_inherit(state)
-        laws.forks_inherit_up_to(state, data.draw(st.integers(0, len(state))))
+        laws.forks_inherit(state, data.draw(st.integers(0, len(state))))
 
     @given(aggregators(), aggregators())
     def test_join_of_strangers(self, a, b):
@@ -125,18 +132,17 @@ class TestStates:
         laws.join_is_idempotent(a, b)
         laws.join_counts_usage_once(a, b)
 
-    @given(aggregators(), st.data())
-    def test_join_of_relatives(self, trunk, data):
+    @given(RELATIVES)
+    def test_join_of_relatives(self, states):
         """
-        Of branches of one state, too; and associative.
+        Of states that grew from one, too; and associative.
         """
-        a, b, c = (branch(trunk, data) for _ in range(3))
+        a, b, c = states
 
         laws.join_keeps_both_orders(a, b)
         laws.join_is_idempotent(a, b)
         laws.join_is_associative(a, b, c)
         laws.join_counts_usage_once(a, b, c)
-        laws.join_counts_usage_once(trunk, a, b)
 
     @given(aggregators(), aggregators(), aggregators())
     def test_join_is_associative(self, a, b, c):
@@ -145,21 +151,6 @@ class TestStates:
         """
         laws.join_is_associative(a, b, c)
         laws.join_is_associative(a, b, a)
-
-    @given(aggregators(), SPEECHES, SPEECHES)
-    def test_directions(self, state, one, two):
-        """
-        Up over two generations, and down into a fork.
-        """
-        laws.forks_of_forks_join_the_root(state, one, two)
-        laws.parents_join_their_forks(state, one, two)
-
-    @given(aggregators(), st.lists(SPEECHES, max_size=4))
-    def test_siblings(self, state, branches):
-        """
-        In the order of the call.
-        """
-        laws.siblings_join_in_call_order(state, branches)
 
     @given(aggregators(), aggregators())
     def test_turns(self, target, state):
@@ -170,14 +161,12 @@ class TestStates:
         laws.turns_bring_what_was_added(target.join(state), state)
         laws.turns_bring_what_was_added(target, target.join(state))
 
-    @given(aggregators(), checkpoints(), SPEECHES)
-    def test_checkpoints(self, state, checkpoint, later):
+    @given(aggregators(), SPEECHES)
+    def test_checkpoints(self, state, later):
         """
         Checkpoints restore, and merge what was added.
         """
         laws.checkpoints_restore(state, later)
-        laws.checkpoints_merge_what_was_added(checkpoint, state)
-        laws.checkpoints_merge_what_was_added(checkpoint, checkpoint.state.fork())
 
     @given(aggregators() | turns() | checkpoints())
     def test_copies(self, value):
@@ -186,13 +175,15 @@ class TestStates:
         """
         laws.copies_are_equal(value)
 
-    @given(aggregators(), st.data())
-    def test_equality(self, state, data):
+    @given(RELATIVES)
+    def test_equality(self, states):
         """
-        Equal states have equal hashes.
+        Equal states have equal hashes, and so have their turns.
         """
-        laws.equal_values_hash_alike(state, branch(state, data))
-        laws.equal_values_hash_alike(state.turn, branch(state, data).turn)
+        a, b, _ = states
+
+        laws.equal_values_hash_alike(a, b)
+        laws.equal_values_hash_alike(a.turn, b.turn)
 
     @given(aggregators(), SPEECHES, usages(), aggregators())
     def test_nothing_changes(self, state, more, usage, other):
@@ -204,33 +195,6 @@ class TestStates:
             state.fork().extend(more).join(grown, other, state.turn)
             other.join(state, grown).checkpoint().merge_into(state)
             hash(state), list(state), state.turn, state == other
-
-
-def branch(trunk: Aggregator, data: st.DataObject) -> Aggregator:
-    """
-    Something that grew from *trunk*, or from a part of it.
-    """
-    state = trunk
-    for _ in range(data.draw(st.integers(0, 3))):
-        verb = data.draw(
-            st.sampled_from(["extend", "use", "record", "fork", "at", "join"])
-        )
-        if verb == "extend":
-            state = state.extend(data.draw(SPEECHES))
-        elif verb == "use":
-            state = state.add_usage(data.draw(usages()))
-        elif verb == "record":
-            key = data.draw(st.sampled_from(["one", "two"]))
-            if key not in {entry.id for entry in state.ledger}:
-                state = state.add_usage(Usage(len(state)), key=key)
-        elif verb == "fork":
-            state = state.fork()
-        elif verb == "at":
-            state = state.fork(at=data.draw(st.integers(0, len(state))))
-        else:
-            state = state.join(trunk, trunk.fork().add_user_prompt("cousin"))
-
-    return state
 
 
 class TestMessages:
@@ -276,7 +240,6 @@ class OneSided:
 
 STATE = Aggregator.new(messages=[UserMessage("a")]).add_usage(Usage(1))
 OTHER = STATE.fork().add_user_prompt("b").add_usage(Usage(2))
-SAID = [UserMessage("c")]
 
 
 def join_twice(state, *others):
@@ -299,11 +262,7 @@ LIES = [
     (laws.turns_bring_what_was_added, "join", join_twice, (STATE, OTHER)),
     (laws.join_keeps_both_orders, "join", join_nothing, (STATE, OTHER)),
     (laws.join_counts_usage_once, "join", join_nothing, (STATE, OTHER)),
-    (laws.forks_of_forks_join_the_root, "join", join_nothing, (STATE, SAID, SAID)),
-    (laws.parents_join_their_forks, "join", join_nothing, (STATE, SAID, SAID)),
-    (laws.siblings_join_in_call_order, "join", join_nothing, (STATE, [SAID])),
     (laws.forks_inherit, "fork", fork_nothing, (STATE,)),
-    (laws.forks_inherit_up_to, "fork", fork_nothing, (STATE, 0)),
     (laws.states_add_up, "init_len", 5, (STATE,)),
     (laws.states_add_up, "total_usage", Usage(9), (STATE,)),
 ]
@@ -394,23 +353,15 @@ class TestTranscripts:
         ("name", "order", "accepted"),
         [
             ("nothing", "", True),
-            ("chat", "s u a u", True),
-            ("two systems", "s s u", True),
-            ("late system", "u s", False),
-            ("answered", "u 1 r1 a", True),
-            ("parallel", "u 12 r2 r1 a", True),
-            ("unanswered", "u 12", True),
+            ("parallel", "s s u 12 r2 r1 a u", True),
             ("answered in part", "u 12 r2", True),
-            ("dangling", "u 1 u", False),
+            ("late system", "u s", False),
             ("dangling in part", "u 12 r1 a", False),
             ("dangling before a call", "u 1 2 r2", False),
             ("orphan", "u r1", False),
-            ("orphan first", "r1 u", False),
             ("another's result", "u 1 r2", False),
             ("twice", "u 1 r1 r1", False),
-            ("twice later", "u 1 r1 a r1", False),
             ("apart", "u 1 u r1", False),
-            ("apart by a system", "u 1 s r1", False),
             ("one id twice", "u 11 r1", False),
             ("one id again", "u 1 r1 1 r1", False),
         ],

@@ -5,11 +5,11 @@ What is true of states, their forks, joins, checkpoints and differences; part of
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
-from conversation_state.aggregator import Aggregator, Checkpoint, Turn, join
+from conversation_state.aggregator import Aggregator, Turn, join
 from conversation_state.diffing import Diff, Divergence, diff
 from conversation_state.messages import Message
 from conversation_state.testing._comparison import unpickled
@@ -41,39 +41,28 @@ def states_add_up(state: Aggregator) -> None:
         assert len({item.id for item in items}) == len(items), "an identity recurs"
 
 
-def forks_inherit(state: Aggregator) -> None:
+def forks_inherit(state: Aggregator, at: int | None = None) -> None:
     """
-    A fork has all the state has, under a new id, and has used and added
-    nothing itself; joined back at once, it brings nothing.
+    A fork has all the state has, or the first *at* messages and the whole ledger, under
+    a new id, and has used and added nothing itself; joined back at once, it brings
+    nothing.
     """
-    fork = state.fork()
+    fork = state.fork(at=at)
+    size = len(state) if at is None else at
 
-    assert fork.entries == state.entries, "a fork lost or gained something"
+    assert list(fork.entries) == list(state.entries)[:size], f"not the first {size}"
     assert fork.ledger == state.ledger, "a fork's ledger is another"
     assert fork.total_usage == state.total_usage, "a fork's total is another"
     assert fork.usage == Usage(), f"a fork has used {fork.usage} before it began"
-    assert fork.init_len == len(state), f"forked at {fork.init_len} of {len(state)}"
+    assert fork.init_len == len(fork) == size, f"forked at {fork.init_len}, not {size}"
     assert fork.turn_len == 0, f"a fork added {fork.turn_len} before it began"
     assert fork.parent_id == state.id, "a fork does not know its parent"
     assert fork.id != state.id, "a fork has its parent's id"
     assert fork.is_related_to(state), "a fork is not related to its parent"
     assert state.join(fork) is state, "an empty fork brought something"
-    assert fork.join(state) is fork, "a parent that moved nowhere brought something"
-
-
-def forks_inherit_up_to(state: Aggregator, at: int) -> None:
-    """
-    ``state.fork(at=at)`` has the first *at* messages and the whole ledger; what
-    it adds comes after all of the state's own when it is joined.
-    """
-    fork = state.fork(at=at)
-
-    assert list(fork.entries) == list(state.entries)[:at], f"not the first {at}"
-    assert fork.init_len == len(fork) == at, f"forked at {fork.init_len}, not {at}"
-    assert fork.ledger == state.ledger, "recorded usage is missing"
-    assert fork.usage == Usage(), f"a fork has used {fork.usage} before it began"
-    assert state.join(fork) is state, "a fork from earlier on brought something"
-    assert list(fork.join(state).entries) == list(state.entries), "the rest is missing"
+    both = fork.join(state)
+    assert list(both.entries) == list(state.entries), "the rest is missing"
+    assert size < len(state) or both is fork, "a parent that moved nowhere brought it"
 
 
 def join_is_idempotent(a: Aggregator, b: Aggregator | Turn) -> None:
@@ -146,63 +135,11 @@ def join_counts_usage_once(*states: Aggregator) -> None:
     assert again.total_usage == total, f"joined again {again.total_usage}"
 
 
-def forks_of_forks_join_the_root(
-    root: Aggregator, between: Sequence[Message], last: Sequence[Message]
-) -> None:
-    """
-    A fork of a fork joined to the root brings the messages *between*, too;
-    the fork in the middle then has nothing left to bring.
-    """
-    fork = root.fork().extend(between)
-    fork_of_fork = fork.fork().extend(last)
-    joined = root.join(fork_of_fork)
-
-    # The root doesn't have the messages of the fork in the middle; they come with the
-    # fork of the fork.
-    assert list(joined) == [*root, *between, *last], "a generation is missing"
-    assert joined.join(fork) is joined, "the middle brought something twice"
-    assert root.join(fork.join(fork_of_fork)) == joined, "the way up matters"
-    assert root.join(fork, fork_of_fork) == joined, "the number of steps matters"
-
-
-def parents_join_their_forks(
-    parent: Aggregator, since: Sequence[Message], theirs: Sequence[Message]
-) -> None:
-    """
-    A parent joined into its fork brings what it added *since*, after what the
-    fork added; joined back, both are there once.
-    """
-    fork = parent.fork().extend(theirs)
-    moved_on = parent.extend(since)
-    joined = fork.join(moved_on)
-
-    assert list(joined) == [*parent, *theirs, *since], "not theirs, then since"
-    assert joined.id == fork.id, "the fork became its parent"
-    assert list(moved_on.join(joined)) == [*parent, *since, *theirs], "not both once"
-
-
-def siblings_join_in_call_order(
-    root: Aggregator, branches: Sequence[Sequence[Message]]
-) -> None:
-    """
-    Forks are joined in the order of the arguments, not in the order in which they were
-    made or finished.
-    """
-    forks = [root.fork() for _ in branches]
-    # The last fork is extended first, so its messages have the oldest identities.
-    pairs = [*zip(forks, branches, strict=True)]
-    done = [fork.extend(branch) for fork, branch in reversed(pairs)][::-1]
-    in_order = [message for branch in branches for message in branch]
-    backwards = [message for branch in reversed(branches) for message in branch]
-
-    assert list(root.join(*done)) == [*root, *in_order], "not in call order"
-    assert list(root.join(*done[::-1])) == [*root, *backwards], "not in call order"
-
-
 def turns_bring_what_was_added(target: Aggregator, state: Aggregator) -> None:
     """
     ``target.join(state.turn)`` brings what *state* added since its fork, and
-    nothing of what it inherited, exactly once; so does the turn when shipped.
+    nothing of what it inherited, exactly once; so do the turn when shipped, and a
+    checkpoint.
     """
     turn = state.turn
     # An unpickled copy shares no objects, so shortcuts by `is` don't apply.
@@ -218,6 +155,8 @@ def turns_bring_what_was_added(target: Aggregator, state: Aggregator) -> None:
     assert (turn.id, turn.parent_id) == (state.id, state.parent_id), "another's turn"
     assert shipped == turn, "the turn changed on its way"
     assert target.join(shipped) == joined, "a shipped turn brings something else"
+    merged = state.checkpoint().merge_into(target)
+    assert merged == joined, "a merge of a checkpoint is no join of a turn"
     join_keeps_both_orders(target, turn)
     join_is_idempotent(target, turn)
     join_is_idempotent(target, shipped)
@@ -237,22 +176,6 @@ def checkpoints_restore(state: Aggregator, later: Iterable[Message]) -> None:
     assert kept.usage == state.usage, "another usage was restored"
     assert kept.label == "kept", "another label was restored"
     states_add_up(kept.restore())
-
-
-def checkpoints_merge_what_was_added(
-    checkpoint: Checkpoint, target: Aggregator
-) -> None:
-    """
-    A checkpoint merged into *target* adds the messages after its fork point, once, also
-    if *target* lacks the messages before.
-    """
-    merged = checkpoint.merge_into(target)
-
-    assert merged == target.join(checkpoint.state.turn), "a merge is no join of a turn"
-    assert checkpoint.merge_into(merged) is merged, "merging again brought something"
-    # A fork brings only its turn: inherited messages that the target lacks stay absent.
-    if not checkpoint.state.init_len:
-        assert set(checkpoint.state.entries) <= set(merged.entries), "a root lost some"
 
 
 @contextmanager

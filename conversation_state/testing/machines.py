@@ -2,14 +2,322 @@
 States and timelines, compared step by step with plain models.
 
 For Hypothesis: ``TestStates = AggregatorMachine.TestCase`` runs it. A store or
-an executor overrides `AggregatorMachine.carried`, to run it on values that were
-saved or sent.
+an executor overrides `carried`, to run it on values that were saved or sent.
 
 What lives here: laws over many steps. What does not: laws over one
 (`laws`).
 """
 
-from conversation_state.testing._state_machine import AggregatorMachine
-from conversation_state.testing._timeline_machine import TimelineMachine
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import attrs
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, initialize, rule
+from hypothesis.strategies import SearchStrategy
+
+from conversation_state.errors import UnknownMomentError
+from conversation_state.testing._state_machine import AggregatorMachine, ModelMachine
+from conversation_state.testing.laws import (
+    redo_then_undo_is_the_identity,
+    timelines_add_up,
+    undo_then_redo_is_the_identity,
+)
+from conversation_state.timeline import Moment, Timeline
 
 __all__ = ["AggregatorMachine", "TimelineMachine"]
+
+
+def is_worth_a_step(present: int, state: int) -> bool:
+    """
+    The filter of some of the timelines.
+    """
+    return (present + state) % 4 != 0
+
+
+@attrs.frozen
+class _PlainTimeline:
+    """
+    The verbs of a timeline, over a dict of moments by number, and one of the child of
+    each that was visited last.
+    """
+
+    nodes: dict[int, Moment[int]]
+    limit: int | None
+    is_filtered: bool
+    present: int = 0
+    newest: int = 0
+    visited: dict[int, int] = attrs.field(factory=dict)
+    # The moment whose group is open.
+    opened: int | None = None
+
+    def list_ways_up(self, number: int) -> list[int]:
+        ways = [number]
+        # A forgotten moment is no longer the parent of any other.
+        while (parent := self.nodes[ways[-1]].parent) in self.nodes:
+            ways.append(parent)
+
+        return ways
+
+    def find_moments(self, asked: int | str) -> list[int]:
+        found = [
+            number
+            for number, node in self.nodes.items()
+            if asked in {number, node.label}
+        ]
+        if not found:
+            raise UnknownMomentError(asked, "is not kept")
+
+        return found
+
+    def commit(
+        self,
+        state: int,
+        label: str = "",
+        group: str | None = None,
+        on: int | None = None,
+        *,
+        stay: bool = False,
+    ) -> _PlainTimeline:
+        at = self.present if on is None else self.find_moments(on)[-1]
+        # A group is open only if its moment is kept.
+        opened = -1 if self.opened not in self.nodes else self.opened
+        grows = opened >= 0 and self.nodes[opened].group == group is not None
+        if grows and (on is not None or stay) and self.nodes[opened].parent == at:
+            grown = self.replace_state(opened, state, label)
+            return grown if stay else grown.move(opened, opened=opened)
+
+        if not stay and at != self.present:
+            return self.move(at).commit(state, label, group)
+
+        node = self.nodes[at]
+        if state == node.state and not label:
+            return self
+
+        if not stay and grows and opened == at:
+            return self.replace_state(at, state, label)
+
+        if self.is_filtered and not is_worth_a_step(node.state, state):
+            return self.replace_state(at, state, label).close_group()
+
+        return self.append(at, state, label, group, stay=stay)
+
+    def replace_state(self, number: int, state: int, label: str) -> _PlainTimeline:
+        return self.amend(number, state, label or None)
+
+    def append(
+        self, parent: int, state: int, label: str, group: str | None, *, stay: bool
+    ) -> _PlainTimeline:
+        number = self.newest + 1
+        # Redo leads to a commit that stays only if there was no other moment to redo.
+        visited = {parent: number, **self.visited}
+        if not stay:
+            visited[parent] = number
+
+        present, first = self.present if stay else number, 0
+        if self.limit is not None:
+            # Commits elsewhere may make the present the oldest moment: it is kept, with
+            # all newer ones.
+            first = min(number - self.limit + 1, present)
+
+        nodes = {at: each for at, each in self.nodes.items() if at >= first}
+        return attrs.evolve(
+            self,
+            nodes=nodes | {number: Moment(number, state, label, group, parent)},
+            visited={at: on for at, on in visited.items() if at >= first},
+            present=present,
+            newest=number,
+            opened=None if group is None else number,
+        )
+
+    def amend(
+        self, moment: int | str, state: int, label: str | None = None
+    ) -> _PlainTimeline:
+        number = self.find_moments(moment)[-1]
+        node = self.nodes[number]
+        label = node.label if label is None else label
+        node = attrs.evolve(node, state=state, label=label)
+        return attrs.evolve(self, nodes={**self.nodes, number: node})
+
+    def move(self, number: int, *, opened: int | None = None) -> _PlainTimeline:
+        if number == self.present:
+            return self
+
+        ways = self.list_ways_up(number)
+        visited = self.visited | {above: below for below, above in pairwise(ways)}
+        return attrs.evolve(self, present=number, visited=visited, opened=opened)
+
+    def goto(self, moment: int | str) -> _PlainTimeline:
+        number = self.find_moments(moment)[-1]
+        return self.close_group() if number == self.present else self.move(number)
+
+    def undo(self, n: int) -> _PlainTimeline:
+        return self.move(self.list_ways_up(self.present)[: n + 1][-1])
+
+    def redo(self, into: int | str) -> _PlainTimeline:
+        number = self.present
+        if isinstance(into, int):
+            for _ in range(into):
+                number = self.visited.get(number, number)
+
+            return self.move(number)
+
+        ways = [self.list_ways_up(found) for found in self.find_moments(into)]
+        ahead = [each for each in ways if number in each[1:]]
+        if not ahead:
+            raise UnknownMomentError(into, "is not ahead")
+
+        return self.move(ahead[-1][ahead[-1].index(number) - 1])
+
+    def close_group(self) -> _PlainTimeline:
+        return attrs.evolve(self, opened=None)
+
+
+class _TimelineModel(NamedTuple):
+    timeline: Timeline[int]
+    plain: _PlainTimeline
+
+    def check(self) -> None:
+        timeline, plain = self
+        redo = {above: on for above, on in plain.visited.items() if on != above + 1}
+        again = Timeline.rebuild(
+            moments=timeline.moments,
+            present=plain.present,
+            redo=redo,
+            limit=plain.limit,
+        )
+
+        assert [*timeline.moments] == [*plain.nodes.values()], f"not {plain.nodes}"
+        assert timeline.moment.number == plain.present, f"not at {plain.present}"
+        assert timeline.limit == plain.limit, "another limit"
+        assert timeline == again, f"{timeline!r} is not what {again!r} is"
+        timelines_add_up(timeline)
+        undo_then_redo_is_the_identity(timeline)
+        redo_then_undo_is_the_identity(timeline)
+
+
+_LABELS = st.sampled_from(["", "", "a", "b"])
+# Few values, so that a committed value is often there already.
+_STATES = st.integers(0, 9)
+
+
+# Moments, as how many commits they are older than the newest; some are not there: with
+# a negative number, forgotten, or not yet committed.
+_AGES = st.sampled_from([0, 1, 2, 3, 4, 6, 10, 30, -1])
+_COMMIT: dict[str, SearchStrategy[Any]] = {
+    "state": _STATES,
+    "label": _LABELS,
+    "group": st.sampled_from([None, None, "x", "y"]),
+}
+_AMEND = {"moment": _AGES, "state": _STATES, "label": st.none() | _LABELS}
+_CALLS: list[tuple[str, dict[str, SearchStrategy[Any]]]] = [
+    ("commit", _COMMIT),
+    ("commit", _COMMIT | {"on": _AGES, "stay": st.booleans()}),
+    ("commit", _COMMIT | {"times": st.integers(1, 40)}),
+    ("amend", _AMEND),
+    ("undo", {"n": st.integers(0, 4)}),
+    ("redo", {"into": st.integers(0, 4) | _LABELS}),
+    ("goto", {"moment": _AGES | _LABELS}),
+    ("close_group", {}),
+]
+
+
+class TimelineMachine(ModelMachine):
+    """
+    Timelines moved about by every verb, and kept.
+
+    Keeps all timelines it ever made, and moves any of them next. Each is
+    compared with a plain one when it is made, and once more at the end, when
+    it must be what it was. Calls `carried` with timelines; a filter may get lost on
+    the way.
+    """
+
+    timelines = Bundle[_TimelineModel]("timelines")
+
+    # Whether a group is still open after the journey of `carried`.
+    carries_groups = True
+
+    @initialize(
+        target=timelines,
+        state=_STATES,
+        label=_LABELS,
+        limit=st.none() | st.integers(1, 20),
+        is_filtered=st.booleans(),
+    )
+    def begin(
+        self, state: int, label: str, limit: int | None, is_filtered: bool
+    ) -> _TimelineModel:
+        keep = is_worth_a_step if is_filtered else None
+        timeline = Timeline.begin(state, label, limit=limit, filter=keep)
+        nodes = {0: Moment(0, state, label)}
+        plain = _PlainTimeline(nodes, limit, is_filtered)
+        return self.check_model(_TimelineModel(timeline, plain))
+
+    @rule(
+        target=timelines,
+        before=timelines,
+        call=st.one_of(
+            [
+                st.tuples(st.just(verb), st.fixed_dictionaries(arguments))
+                for verb, arguments in _CALLS
+            ]
+        ),
+    )
+    def step(
+        self, before: _TimelineModel, call: tuple[str, dict[str, Any]]
+    ) -> _TimelineModel:
+        """
+        One of the verbs; now and then many commits, which cross the borders of the
+        log's blocks and exceed any limit.
+        """
+        verb, arguments = call
+        for name in {"moment", "on"} & {*arguments}:
+            if isinstance(arguments[name], int):
+                arguments[name] = before.plain.newest - arguments[name]
+
+        for _ in range(arguments.pop("times", 0)):
+            state = before.timeline.present + 1
+            before = self._take_step(before, "commit", {"state": state})
+
+        after = self._take_step(before, verb, arguments)
+        return before if after is before else self.check_model(after)
+
+    def _take_step(
+        self, before: _TimelineModel, verb: str, arguments: dict[str, Any]
+    ) -> _TimelineModel:
+        """
+        What comes of a timeline and of a plain one, or *before* if both refuse it.
+        """
+        timeline, plain = before
+        try:
+            plain = getattr(plain, verb)(**arguments)
+        except UnknownMomentError as error:
+            with suppress(UnknownMomentError):
+                getattr(timeline, verb)(**arguments)
+                wrong = f"{error.asked!r} is not there, and was gone to"
+                raise AssertionError(wrong) from None
+
+            return before
+
+        timeline = getattr(timeline, verb)(**arguments)
+        if plain == before.plain:
+            assert timeline is before.timeline, "nothing is new, and it is another"
+            return before
+
+        return _TimelineModel(timeline, plain)
+
+    @rule(target=timelines, before=timelines)
+    def carry(self, before: _TimelineModel) -> _TimelineModel:
+        """
+        What comes from far away is equal, and goes on alike.
+        """
+        timeline, plain = before
+        copy = self.carried(timeline)
+        assert copy == timeline, f"{copy!r} came of {timeline!r}"
+        assert hash(copy) == hash(timeline), "a copy has another hash"
+        copy = copy.with_filter(is_worth_a_step if plain.is_filtered else None)
+        plain = plain if self.carries_groups else plain.close_group()
+        return self.check_model(_TimelineModel(copy, plain))

@@ -27,19 +27,19 @@ from conversation_state.errors import (
     StoreError,
 )
 from conversation_state.messages import find_erasure, make_tombstone
-from conversation_state.store import ERASED, Collected, Store, _store, open_store
+from conversation_state.store import (
+    ERASED,
+    Collected,
+    Damage,
+    Store,
+    _store,
+    open_store,
+)
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.laws import equal_values_hash_alike
 from conversation_state.testing.stores import RecordingBackend
-from conversation_state.testing.strategies import (
-    collected,
-    damages,
-    heads,
-    messages,
-    receipts,
-    windows,
-)
+from conversation_state.testing.strategies import heads, messages, receipts, windows
 from conversation_state.usage import Usage
 from tests.processes import run_script
 from tests.recorded import is_large
@@ -523,7 +523,7 @@ class TestErrors:
 
 
 class TestValues:
-    @given(heads() | windows() | receipts() | collected() | damages())
+    @given(heads() | windows() | receipts() | st.from_type(Collected | Damage))
     def test_values(self, value):
         """
         What stores return are values: equal copies hash alike, and they pickle.

@@ -30,10 +30,9 @@ from conversation_state.testing.contracts._contract import Contract, check_contr
 from conversation_state.testing.contracts._examples import (
     CONVERSATIONS,
     UNUSUAL_CONVERSATIONS,
-    draw_evenly,
-    draw_mostly,
 )
 from conversation_state.testing.strategies import json_values, messages
+from conversation_state.testing.strategies._values import draw_evenly, rarely
 
 
 class Adapter(Protocol):
@@ -57,7 +56,7 @@ class Adapter(Protocol):
 
 # Including messages that no provider accepts: they must be dumped or listed as lost.
 _CONVERSATIONS = draw_evenly(
-    draw_mostly(CONVERSATIONS, st.lists(messages(), max_size=2).map(tuple)),
+    rarely(CONVERSATIONS, st.lists(messages(), max_size=2).map(tuple)),
     UNUSUAL_CONVERSATIONS,
 )
 # Values that `load` should refuse: large numbers, surrogates, values that are not JSON,

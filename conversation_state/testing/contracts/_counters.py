@@ -23,8 +23,8 @@ from conversation_state.messages import (
 from conversation_state.parts import TextPart
 from conversation_state.testing._comparison import assert_same_on_copies, decoded
 from conversation_state.testing.contracts._contract import Contract, check_contract, law
-from conversation_state.testing.contracts._examples import draw_mostly
 from conversation_state.testing.strategies import messages, texts
+from conversation_state.testing.strategies._values import rarely
 from conversation_state.tools import ToolCall
 
 _MAKERS: dict[str, Callable[[Any], Message]] = {
@@ -91,7 +91,7 @@ class CounterContract(Contract):
     kind, subject = "token counters", "counter"
     expected = "a function from a message to its tokens"
     counter: TokenCounter
-    messages: SearchStrategy[Message] = draw_mostly(messages(), _ODD)
+    messages: SearchStrategy[Message] = rarely(messages(), _ODD)
 
     @law(message="messages", is_first=True)
     def test_counts_every_message(self, message: Message) -> None:

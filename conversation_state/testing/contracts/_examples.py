@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from typing import TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -36,11 +35,10 @@ from conversation_state.testing.strategies import (
     broken_transcripts,
     transcripts,
 )
+from conversation_state.testing.strategies._values import draw_evenly, rarely
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import TrimContext
 from conversation_state.usage import Usage
-
-T = TypeVar("T")
 
 _OTHER_ZONE = timezone(timedelta(hours=2))
 
@@ -83,23 +81,6 @@ def _draw_plain(turns: tuple[str, ...]) -> SearchStrategy[tuple[Message, ...]]:
         st.lists(st.sampled_from(turns), max_size=6),
         st.integers(0, 1),
     )
-
-
-def draw_evenly(*strategies: SearchStrategy[T]) -> SearchStrategy[T]:
-    """
-    Each of *strategies* equally often; shrinks to the first.
-    """
-    return st.sampled_from(strategies).flatmap(lambda it: it)
-
-
-def draw_mostly(
-    usual: SearchStrategy[T], *rare: SearchStrategy[T]
-) -> SearchStrategy[T]:
-    """
-    *usual* for most examples, those of *rare* for every eighth.
-    """
-    # The usual one first: Hypothesis shrinks towards it, to examples that can be read.
-    return draw_evenly(*[usual] * 7 * len(rare), *rare)
 
 
 def _is_ended(messages: tuple[Message, ...]) -> bool:
@@ -155,9 +136,9 @@ UNUSUAL_CONVERSATIONS = st.lists(
 ).map(tuple)
 _PLAIN = _draw_plain(_TURNS)
 # Conversations that providers accept; some of them have any kind of content.
-CONVERSATIONS = draw_mostly(_PLAIN, transcripts(max_size=4))
+CONVERSATIONS = rarely(_PLAIN, transcripts(max_size=4))
 # The same with at least one message, and without pending calls at the end.
-ENDED_CONVERSATIONS = draw_mostly(
+ENDED_CONVERSATIONS = rarely(
     _draw_plain(_TURNS[:-1]).filter(bool),
     transcripts(min_size=1, max_size=4).filter(_is_ended),
     st.just((UserMessage([TextPart("Which train?"), ImagePart(data=b"GIF89a")]),)),
@@ -189,7 +170,7 @@ _STATES = st.builds(
     st.integers(0, 3),
 )
 # Any state, the odd ones now and then.
-STATES = draw_mostly(_STATES, aggregators())
+STATES = rarely(_STATES, aggregators())
 
 
 def _make_view(
@@ -203,7 +184,7 @@ def _make_view(
 # Views of an earlier step, too; some of them are invalid, and some conversations are.
 VIEWS = st.builds(
     _make_view,
-    draw_mostly(
+    rarely(
         _PLAIN,
         transcripts(max_size=4),
         broken_transcripts(max_size=3),

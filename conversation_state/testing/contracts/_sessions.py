@@ -21,8 +21,8 @@ from conversation_state.testing.contracts._contract import (
     law,
     wait_for,
 )
-from conversation_state.testing.contracts._examples import draw_evenly
 from conversation_state.testing.strategies import texts
+from conversation_state.testing.strategies._values import draw_evenly
 
 
 class Session(Protocol):

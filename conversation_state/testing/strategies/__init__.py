@@ -18,19 +18,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from conversation_state.testing.strategies._histories import (
-    diffs,
-    message_trees,
-    moments,
-    relatives,
-    timelines,
-)
 from conversation_state.testing.strategies._messages import (
+    MEDIA,
     assistant_messages,
-    audio_parts,
     envelopes,
-    file_parts,
-    image_parts,
     log_probs,
     media_parts,
     messages,
@@ -45,17 +36,19 @@ from conversation_state.testing.strategies._messages import (
     unknown_messages,
     unknown_parts,
     user_messages,
-    video_parts,
 )
 from conversation_state.testing.strategies._states import (
     aggregators,
     checkpoints,
-    collected,
-    damages,
+    diffs,
     entries,
     heads,
     ledger_entries,
+    message_trees,
+    moments,
     receipts,
+    relatives,
+    timelines,
     turns,
     windows,
 )
@@ -79,7 +72,6 @@ from conversation_state.testing.strategies._values import (
     prompt_tokens_details,
     texts,
     timestamps,
-    unknown_fields,
     usages,
     uuids,
 )
@@ -87,20 +79,15 @@ from conversation_state.testing.strategies._values import (
 __all__ = [
     "aggregators",
     "assistant_messages",
-    "audio_parts",
     "broken_transcripts",
     "checkpoints",
     "chunks",
-    "collected",
     "completion_tokens_details",
-    "damages",
     "diffs",
     "documents",
     "entries",
     "envelopes",
-    "file_parts",
     "heads",
-    "image_parts",
     "is_accepted",
     "json_values",
     "ledger_entries",
@@ -130,13 +117,11 @@ __all__ = [
     "tool_messages",
     "transcripts",
     "turns",
-    "unknown_fields",
     "unknown_messages",
     "unknown_parts",
     "usages",
     "user_messages",
     "uuids",
-    "video_parts",
     "windows",
 ]
 
@@ -147,21 +132,14 @@ def _list_strategies() -> dict[type, Callable[[], SearchStrategy[Any]]]:
     is found by the type in its annotation.
     """
     found: dict[type, Callable[[], SearchStrategy[Any]]] = {}
-    for name in __all__:
-        make = globals()[name]
+    for make in map(globals().__getitem__, __all__):
         for made in get_args(get_type_hints(make)["return"]):
             cls = get_origin(made) or made
             # Of a text or a tuple there are others than those that are made here.
             if cls.__module__.partition(".")[0] == "conversation_state":
                 found[cls] = make
 
-    return found
-
-
-def _register_strategies() -> None:
-    for cls, make in STRATEGIES.items():
-        # Made when it is first asked for: each is made of many others.
-        st.register_type_strategy(cls, partial(_call_strategy, make))
+    return found | {kind: partial(MEDIA.__getitem__, kind) for kind in MEDIA}
 
 
 def _call_strategy(make: Callable[[], SearchStrategy[Any]], _cls: object) -> Any:
@@ -169,4 +147,6 @@ def _call_strategy(make: Callable[[], SearchStrategy[Any]], _cls: object) -> Any
 
 
 STRATEGIES = _list_strategies()
-_register_strategies()
+for _cls, _make in STRATEGIES.items():
+    # Made when it is first asked for: each is made of many others.
+    st.register_type_strategy(_cls, partial(_call_strategy, _make))

@@ -5,7 +5,7 @@ Parts, tool calls, messages, and what messages are made of besides.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -64,38 +64,21 @@ def _part_fields() -> SearchStrategy[Fields]:
     )
 
 
-class _Recipe(Generic[T]):
-    """
-    A class, and where its arguments come from.
-    """
-
-    # Not an attrs class: Hypothesis would show its fields, which fill pages, and warn
-    # about the length.
-    __slots__ = ("fields", "kind")
-
-    def __init__(
-        self, kind: Callable[..., T], fields: tuple[SearchStrategy[Fields], ...]
-    ) -> None:
-        self.kind = kind
-        self.fields = fields
-
-    def __repr__(self) -> str:
-        return self.kind.__name__
-
-
-@st.composite
-def _field_values(draw: DrawFn, recipe: _Recipe[T]) -> T:
-    drawn = [draw(some) for some in recipe.fields]
-    return recipe.kind(**{name: some[name] for some in drawn for name in some})
-
-
 def build_class(
     kind: Callable[..., T], *fields: SearchStrategy[Fields], **own: SearchStrategy[Any]
 ) -> SearchStrategy[T]:
     """
     What *kind* makes of all *fields* and its *own*.
     """
-    return _field_values(_Recipe(kind, (st.fixed_dictionaries(own), *fields)))
+    sources = (st.fixed_dictionaries(own), *fields)
+
+    # Not `st.builds`: its repr has those of all sources, which fill pages.
+    @st.composite
+    def build(draw: DrawFn) -> T:
+        drawn = [draw(source) for source in sources]
+        return kind(**{name: some[name] for some in drawn for name in some})
+
+    return build()
 
 
 @once
@@ -106,9 +89,13 @@ def text_parts() -> SearchStrategy[TextPart]:
     return build_class(TextPart, _part_fields(), text=texts())
 
 
+M = TypeVar("M", bound=MediaPart)
+
+
+@once
 def _media_parts(
-    kind: Callable[..., T], media_type: str, **own: SearchStrategy[Any]
-) -> SearchStrategy[T]:
+    kind: type[M], media_type: str, **own: SearchStrategy[Any]
+) -> SearchStrategy[M]:
     urls = st.one_of(
         st.just("https://example.com/a"),
         st.just("data:text/plain;base64,aGk="),
@@ -122,45 +109,22 @@ def _media_parts(
     return build_class(kind, content, _part_fields(), media_type=types, **own)
 
 
-@once
-def image_parts() -> SearchStrategy[ImagePart]:
-    """
-    Images, by url or by data; shrink to a short url.
-    """
-    details = st.sampled_from(["", "low", "high", "auto"]) | texts(max_size=6)
-    return _media_parts(ImagePart, "image/png", detail=details)
-
-
-@once
-def audio_parts() -> SearchStrategy[AudioPart]:
-    """
-    Sound, by url or by data; shrinks to a short url.
-    """
-    return _media_parts(AudioPart, "audio/wav")
-
-
-@once
-def video_parts() -> SearchStrategy[VideoPart]:
-    """
-    Video, by url or by data; shrinks to a short url.
-    """
-    return _media_parts(VideoPart, "video/mp4")
-
-
-@once
-def file_parts() -> SearchStrategy[FilePart]:
-    """
-    Files, by url or by data, with a name or without; shrink to a short url.
-    """
-    return _media_parts(FilePart, "application/pdf", name=texts(max_size=12))
+_DETAILS = st.sampled_from(["", "low", "high", "auto"]) | texts(max_size=6)
+MEDIA: dict[type[MediaPart], SearchStrategy[MediaPart]] = {
+    ImagePart: _media_parts(ImagePart, "image/png", detail=_DETAILS),
+    AudioPart: _media_parts(AudioPart, "audio/wav"),
+    VideoPart: _media_parts(VideoPart, "video/mp4"),
+    FilePart: _media_parts(FilePart, "application/pdf", name=texts(max_size=12)),
+}
 
 
 @once
 def media_parts() -> SearchStrategy[MediaPart]:
     """
-    Images, sound, video and files; shrink to images.
+    Images, sound, video and files, by url or by data; shrink to images with a short
+    url. Those of one kind are found by type: ``st.from_type(ImagePart)``.
     """
-    return st.one_of(image_parts(), audio_parts(), video_parts(), file_parts())
+    return st.one_of(*MEDIA.values())
 
 
 @once

@@ -1,10 +1,13 @@
 """
-States, turns and checkpoints, and what stores return besides states.
+States, turns and checkpoints; pairs of states and their difference, timelines and
+message trees; what stores return besides states.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from hypothesis import note
 from hypothesis import strategies as st
@@ -19,8 +22,14 @@ from conversation_state.aggregator import (
     LedgerEntry,
     Turn,
 )
-from conversation_state.messages import Message, UserMessage
-from conversation_state.store import Collected, Damage, Head, Receipt, Window
+from conversation_state.diffing import Diff, diff
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    UserMessage,
+)
+from conversation_state.store import Head, Receipt, Window
 from conversation_state.testing._code import USUAL_TIME, format_code
 from conversation_state.testing._comparison import unpickled
 from conversation_state.testing.strategies._messages import messages
@@ -32,6 +41,8 @@ from conversation_state.testing.strategies._values import (
     usages,
     uuids,
 )
+from conversation_state.timeline import Moment, Timeline
+from conversation_state.tree import MessageTree
 from conversation_state.usage import Usage
 
 
@@ -55,10 +66,17 @@ def ledger_entries() -> SearchStrategy[LedgerEntry]:
     return st.builds(LedgerEntry, ids, usages(), texts(max_size=6), times)
 
 
-# Few keys and few usages, so that branches meet under one key, sometimes with
-# different usages.
+# Few keys and usages, so that branches meet under one key, sometimes with
+# different usages; and few messages, so that they often have equal ones.
 _KEYS = ("request 1", "request 2", "request 3")
 _PAID = (Usage(10, 5), Usage(1))
+_EQUAL: tuple[Message, ...] = (
+    UserMessage("hi"),
+    UserMessage("hi", metadata={"typed": "again"}),
+    AssistantMessage("hi"),
+    SystemMessage(""),
+)
+_STEPS = ("add", "usage", "key", "fork", "at", "join", "many", "ship")
 
 
 @once
@@ -72,40 +90,48 @@ def _usual_times() -> SearchStrategy[datetime]:
     return rarely(st.just(USUAL_TIME), timestamps())
 
 
+def _draw_step(
+    draw: DrawFn,
+    state: Aggregator,
+    others: Sequence[Aggregator],
+    message: SearchStrategy[Message],
+) -> Aggregator:
+    """
+    *state* after one of the verbs; it joins one of the *others*.
+    """
+    step = draw(st.sampled_from(_STEPS))
+    if step == "add":
+        state = state.add(draw(message))
+    elif step == "usage":
+        model, at = draw(texts(max_size=6)), draw(_usual_times())
+        state = state.add_usage(draw(usages()), model=model, at=at)
+    elif step == "key":
+        key, usage = draw(st.sampled_from(_KEYS)), draw(st.sampled_from(_PAID))
+        # Under a key that is taken, another usage is refused.
+        if key not in [entry.id for entry in state.ledger]:
+            state = state.add_usage(usage, key=key, at=draw(_usual_times()))
+    elif step == "fork":
+        state = state.fork()
+    elif step == "at":
+        state = state.fork(at=draw(st.integers(0, len(state))))
+    elif step == "join":
+        state = state.join(draw(st.sampled_from(others)))
+    elif step == "many":
+        # Enough messages to cross the borders of the log's blocks, in one draw.
+        state = state.extend([draw(message)] * draw(st.integers(1, 70)))
+    else:
+        state = unpickled(state)
+
+    return state
+
+
 @st.composite
 def _draw_aggregators(draw: DrawFn, max_steps: int) -> Aggregator:
-    message, time, model = _plain_messages(), _usual_times(), texts(max_size=6)
     states = [Aggregator.new(id=draw(st.none() | uuids()))]
     for _ in range(draw(st.integers(0, max_steps))):
         # Counted from the end: shrinks to the newest, and so to states in one line.
         state = states[draw(st.integers(-len(states), -1))]
-        step = draw(
-            st.sampled_from(
-                ["add", "usage", "key", "fork", "at", "join", "many", "ship"]
-            )
-        )
-        if step == "add":
-            state = state.add(draw(message))
-        elif step == "usage":
-            state = state.add_usage(draw(usages()), model=draw(model), at=draw(time))
-        elif step == "key":
-            key, usage = draw(st.sampled_from(_KEYS)), draw(st.sampled_from(_PAID))
-            # Under a key that is taken, another usage is refused.
-            if key not in [entry.id for entry in state.ledger]:
-                state = state.add_usage(usage, key=key, at=draw(time))
-        elif step == "fork":
-            state = state.fork()
-        elif step == "at":
-            state = state.fork(at=draw(st.integers(0, len(state))))
-        elif step == "join":
-            state = state.join(draw(st.sampled_from(states)))
-        elif step == "many":
-            # Enough messages to cross the borders of the log's blocks, in one draw.
-            state = state.extend([draw(message)] * draw(st.integers(1, 70)))
-        else:
-            state = unpickled(state)
-
-        states.append(state)
+        states.append(_draw_step(draw, state, states, _plain_messages()))
 
     # Hypothesis asks for the repr only of what it prints, once a test has failed.
     note(_Code(states[-1]))
@@ -155,6 +181,171 @@ def checkpoints(*, max_steps: int = 6) -> SearchStrategy[Checkpoint]:
     Labelled states, under any label; shrink to an empty root without a label.
     """
     return st.builds(Checkpoint, aggregators(max_steps=max_steps), texts(max_size=8))
+
+
+# What grew from states
+
+
+def _alter_state(draw: DrawFn, state: Aggregator) -> Aggregator:
+    """
+    A version of *state* as a store or another program may have changed it: with an
+    entry erased, or moved.
+    """
+    entries = list(state.entries)
+    # One of the last, so that little of a long past is in the difference.
+    few = min(len(entries), 4)
+    at = draw(st.integers(-few, -1))
+    if draw(st.booleans()):
+        entries[at] = Entry(entries[at].id, UserMessage("erased"))
+    else:
+        moved = entries.pop(at)
+        entries.insert(draw(st.integers(len(entries) + 1 - few, len(entries))), moved)
+
+    return Aggregator.rebuild(
+        id=state.id,
+        parent_id=state.parent_id,
+        root_id=state.root_id,
+        init_len=state.init_len,
+        init_ledger_len=state.init_ledger_len,
+        entries=entries,
+        ledger=list(state.ledger),
+    )
+
+
+@st.composite
+def _draw_relatives(draw: DrawFn, max_steps: int) -> tuple[Aggregator, Aggregator]:
+    message = rarely(st.sampled_from(_EQUAL), messages())
+    # As much in common as makes a difference: to blocks of the log, and to
+    # what can be moved or erased.
+    trunk = draw(aggregators(max_steps=3)).extend(
+        [draw(message)] * draw(st.sampled_from([0, 2, 45]))
+    )
+    sides = [trunk, trunk]
+    for at in draw(st.lists(st.integers(0, 1), max_size=max_steps)):
+        if len(sides[at]) and draw(st.integers(0, 3)) == 0:
+            sides[at] = _alter_state(draw, sides[at])
+        else:
+            sides[at] = _draw_step(draw, sides[at], sides, message)
+
+    return sides[0], sides[1]
+
+
+@once
+def relatives(*, max_steps: int = 8) -> SearchStrategy[tuple[Aggregator, Aggregator]]:
+    """
+    Two states that grew from one, or from parts of it: apart, joined, with
+    usage under one key; with entries that say the same, and some that were erased or
+    moved on one side.
+
+    Args:
+        max_steps: The most verbs it took to part them.
+
+    Shrink to fewer steps, and to twice an empty root.
+    """
+    return _draw_relatives(max_steps)
+
+
+@once
+def diffs(*, max_steps: int = 8) -> SearchStrategy[Diff]:
+    """
+    What two states that grew from one have in common, and what not.
+
+    Args:
+        max_steps: The most verbs it took to part them.
+
+    Shrink as `relatives` do, to nothing that differs.
+    """
+    return relatives(max_steps=max_steps).map(lambda pair: diff(*pair))
+
+
+# Mostly commits, because moves need several moments.
+_TIMELINE_VERBS = ("commit", "commit", "commit", "undo", "redo", "goto", "ship")
+
+
+@st.composite
+def _draw_timeline(
+    draw: DrawFn, states: SearchStrategy[Any] | None, max_steps: int
+) -> Timeline[Any]:
+    labels = rarely(st.just(""), texts(max_size=6))
+    timeline: Timeline[Any] = Timeline.begin(
+        draw(aggregators() if states is None else states),
+        draw(labels),
+        limit=draw(rarely(st.none(), st.integers(1, 5))),
+    )
+    for _ in range(draw(st.integers(0, max_steps))):
+        verb = draw(st.sampled_from(_TIMELINE_VERBS))
+        if verb == "commit":
+            old = [moment.state for moment in timeline.moments]
+            if states is not None:
+                state = draw(states)
+            elif draw(st.integers(0, 3)):
+                state = _draw_step(draw, timeline.present, old, _plain_messages())
+            else:
+                state = draw(st.sampled_from(old) | aggregators())
+
+            group = draw(st.sampled_from([None, None, "typing", "東京"]))
+            timeline = timeline.commit(state, draw(labels), group=group)
+        elif verb == "undo":
+            timeline = timeline.undo()
+        elif verb == "redo":
+            timeline = timeline.redo()
+        elif verb == "goto":
+            timeline = timeline.goto(draw(st.sampled_from(timeline.moments)))
+        else:
+            timeline = unpickled(timeline)
+
+    return timeline
+
+
+@once
+def timelines(
+    *, states: SearchStrategy[Any] | None = None, max_steps: int = 10
+) -> SearchStrategy[Timeline[Any]]:
+    """
+    Timelines with a past: branches, moments gone back to, limits that forgot
+    some; some unpickled. None has a filter.
+
+    Args:
+        states: What is committed; without, states of a conversation that grow
+            from one another, which is what `aggregators` makes and more.
+
+        max_steps: The most verbs it took to get there.
+
+    Shrink to one moment without a label, and to fewer verbs.
+    """
+    return _draw_timeline(states, max_steps)
+
+
+@once
+def moments(
+    *, states: SearchStrategy[Any] | None = None, max_steps: int = 10
+) -> SearchStrategy[Moment[Any]]:
+    """
+    Moments of such timelines; shrink to the first of a timeline that has no other.
+    """
+    made = timelines(states=states, max_steps=max_steps)
+    return made.flatmap(lambda timeline: st.sampled_from(timeline.moments))
+
+
+@once
+def message_trees() -> SearchStrategy[MessageTree]:
+    """
+    Message trees with siblings, joined messages, and any of them shown; shrink to the
+    tree of an empty state.
+    """
+    return timelines().flatmap(_show_any_message)
+
+
+def _show_any_message(timeline: Timeline[Any]) -> SearchStrategy[MessageTree]:
+    tree = MessageTree.of(timeline)
+    if not len(tree):
+        return st.just(tree)
+
+    ids = [node.id for node in tree.nodes]
+    return st.just(tree) | st.sampled_from(ids).map(tree.switch)
+
+
+# What stores return besides states
 
 
 _COUNTS = st.integers(0, 2**32)
@@ -216,20 +407,3 @@ def receipts() -> SearchStrategy[Receipt]:
     ids = texts(min_size=1, max_size=8)
     counts = (_COUNTS, _COUNTS)
     return st.builds(Receipt, ids, _NAMES, _digest_bytes(), _saved_at(), *counts)
-
-
-@once
-def collected() -> SearchStrategy[Collected]:
-    """
-    What a garbage collection deleted; shrinks to nothing.
-    """
-    return st.builds(Collected, *[_COUNTS] * 6)
-
-
-@once
-def damages() -> SearchStrategy[Damage]:
-    """
-    What is not what it should be; shrink to something about an entry without identity.
-    """
-    where = st.sampled_from(["entries", "ledger", "revisions", "blobs", "medium"])
-    return st.builds(Damage, where, texts(max_size=8), texts(max_size=8))

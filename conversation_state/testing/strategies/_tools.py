@@ -25,8 +25,6 @@ from conversation_state.tools import Parameter, ToolInfo
 
 _NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 _INTEGERS = st.integers(-(2**63), 2**64 - 1)
-# Fields that only a tool has: elsewhere a newer version may add them.
-_TOOL = {"description", "parameters"}
 _VALUES: dict[str, SearchStrategy[Any]] = {
     "string": texts(max_size=6),
     "integer": _INTEGERS,
@@ -118,12 +116,7 @@ def tool_infos() -> SearchStrategy[ToolInfo]:
         st.dictionaries(_parameter_names(), parameters(), max_size=3),
         _json_schemas(),
     )
-    beside = optional(
-        metadata=metadata(),
-        unknown=unknown_fields().map(
-            lambda fields: {k: v for k, v in fields.items() if k not in _TOOL}
-        ),
-    )
+    beside = optional(metadata=metadata(), unknown=unknown_fields())
     return st.builds(
         lambda name, description, takes, beside: ToolInfo(
             name, description, takes, **beside

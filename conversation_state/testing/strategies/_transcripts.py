@@ -142,76 +142,56 @@ def transcripts(
     return _build_transcript(min_size, max_size)
 
 
-def _draw_result(draw: DrawFn, messages: list[Message]) -> int:
-    places = [at for at, one in enumerate(messages) if isinstance(one, ToolMessage)]
-    return draw(st.sampled_from(places))
-
-
-def _orphan_result(draw: DrawFn, messages: list[Message]) -> None:
-    at = _draw_result(draw, messages)
-    result = messages[at]
-    messages[at] = result.replace(tool_call_id=f"{result.tool_call_id}, not made")  # type: ignore[attr-defined]
-
-
-def _remove_result(draw: DrawFn, messages: list[Message]) -> None:
-    del messages[_draw_result(draw, messages)]
-    messages.append(UserMessage("go on"))
-
-
-def _duplicate_result(draw: DrawFn, messages: list[Message]) -> None:
-    at = _draw_result(draw, messages)
-    messages.insert(draw(st.integers(at + 1, len(messages))), messages[at])
-
-
-def _insert_before_result(draw: DrawFn, messages: list[Message]) -> None:
-    at = _draw_result(draw, messages)
-    messages.insert(at, UserMessage("are you done?"))
-
-
-def _delay_result(draw: DrawFn, messages: list[Message]) -> None:
-    late = messages.pop(_draw_result(draw, messages))
-    messages += [UserMessage("are you done?"), late]
-
-
-def _repeat_call_id(draw: DrawFn, messages: list[Message]) -> None:
-    """
-    Two calls with one id: in one message, or in two that are both answered.
-    """
-    at = _draw_result(draw, messages)
-    result = messages[at]
-    call = ToolCall(result.tool_call_id, "again")  # type: ignore[attr-defined]
-    if draw(st.booleans()):
-        messages += [AssistantMessage(tool_calls=[call]), result]
-    else:
-        for n in range(at, -1, -1):
-            caller = messages[n]
-            if isinstance(caller, AssistantMessage):
-                messages[n] = caller.replace(tool_calls=[*caller.tool_calls, call])
-                break
-
-
-def _add_late_system_message(draw: DrawFn, messages: list[Message]) -> None:
-    messages.append(UserMessage("hi"))
-    messages.insert(draw(st.integers(0, len(messages))), SystemMessage("be brief"))
-    messages.append(SystemMessage("be brief"))
-
-
-_BREAKS = (
-    _orphan_result,
-    _remove_result,
-    _duplicate_result,
-    _insert_before_result,
-    _delay_result,
-    _repeat_call_id,
-    _add_late_system_message,
+_HARMS = (
+    "a result of no call",
+    "no result",
+    "a result twice",
+    "a result apart from its call",
+    "a result too late",
+    "an id twice in a message",
+    "an id in two messages",
+    "late instructions",
 )
 
 
+def _harm(draw: DrawFn, messages: list[Message], harm: str) -> None:
+    results = [at for at, one in enumerate(messages) if isinstance(one, ToolMessage)]
+    at = draw(st.sampled_from(results))
+    result: Any = messages[at]
+    call = ToolCall(result.tool_call_id, "again")
+    if harm == "a result of no call":
+        messages[at] = result.replace(tool_call_id=f"{call.id}, not made")
+    elif harm == "no result":
+        del messages[at]
+        messages.append(UserMessage("go on"))
+    elif harm == "a result twice":
+        messages.insert(draw(st.integers(at + 1, len(messages))), result)
+    elif harm == "a result apart from its call":
+        messages.insert(at, UserMessage("are you done?"))
+    elif harm == "a result too late":
+        messages += [UserMessage("are you done?"), messages.pop(at)]
+    elif harm == "an id twice in a message":
+        callers = [one for one in messages[:at] if isinstance(one, AssistantMessage)]
+        for caller in callers[-1:]:
+            calls = [*caller.tool_calls, call]
+            messages[messages.index(caller)] = caller.replace(tool_calls=calls)
+    elif harm == "an id in two messages":
+        messages += [AssistantMessage(tool_calls=[call]), result]
+    else:
+        messages.append(UserMessage("hi"))
+        messages.insert(draw(st.integers(0, len(messages))), SystemMessage("be brief"))
+        messages.append(SystemMessage("be brief"))
+
+
 @st.composite
-def _broken_transcripts(
+def _break_transcript(
     draw: DrawFn, whole: SearchStrategy[tuple[Message, ...]]
 ) -> tuple[Message, ...]:
     messages = list(draw(whole))
+    # Without open calls at the end, so that something can be added.
+    while not is_accepted([*messages, UserMessage("")]):
+        messages.pop()
+
     call = ToolCall("call", "clock", "{}")
     messages += [
         AssistantMessage(tool_calls=[call]),
@@ -220,10 +200,10 @@ def _broken_transcripts(
     if draw(st.booleans()):
         messages.append(AssistantMessage("It is half past twelve."))
 
-    for harm in draw(st.lists(st.sampled_from(_BREAKS), min_size=1, max_size=3)):
+    for harm in draw(st.lists(st.sampled_from(_HARMS), min_size=1, max_size=3)):
         # An earlier harm may have removed the only result.
         if any(isinstance(message, ToolMessage) for message in messages):
-            harm(draw, messages)
+            _harm(draw, messages, harm)
 
     return tuple(messages)
 
@@ -242,32 +222,9 @@ def broken_transcripts(*, max_size: int = 6) -> SearchStrategy[tuple[Message, ..
     Shrink to a call, its result, and one harm.
     """
     # With several harms, one may undo another.
-    return _broken_transcripts(_end_conversation(max_size)).filter(
+    return _break_transcript(transcripts(max_size=max_size)).filter(
         lambda messages: not is_accepted(messages)
     )
-
-
-@once
-def _end_conversation(max_size: int) -> SearchStrategy[tuple[Message, ...]]:
-    """
-    Transcripts without open calls, which something can be added to.
-    """
-
-    def answered(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        done = {one.tool_call_id for one in messages if isinstance(one, ToolMessage)}
-        open_calls = [
-            call
-            for one in messages
-            if isinstance(one, AssistantMessage)
-            for call in one.tool_calls
-            if call.id not in done
-        ]
-        return (
-            *messages,
-            *[ToolMessage("", tool_call_id=call.id) for call in open_calls],
-        )
-
-    return transcripts(max_size=max_size).map(answered)
 
 
 @once
