@@ -31,7 +31,6 @@ from conversation_state import (
     ResponseMeta,
     SystemMessage,
     ToolCall,
-    ToolMessage,
     Usage,
     UserMessage,
 )
@@ -44,7 +43,7 @@ from conversation_state.counting import (
     calibrated,
 )
 from conversation_state.errors import BudgetExceededError, DecodeError, Problem
-from conversation_state.parts import ImagePart, TextPart, UnknownPart
+from conversation_state.parts import ImagePart, TextPart
 from conversation_state.testing import (
     BrokenLawsError,
     check_adapter,
@@ -184,10 +183,6 @@ _calls = itertools.count()
 _known = dict[int, Any]()
 
 
-def numbered(state):
-    return state.add_user_prompt(f"Attempt {next(_calls)}")
-
-
 def sampled(state):
     return state.add_user_prompt("Really?") if random.random() < 0.1 else state
 
@@ -236,11 +231,6 @@ def recorded_again(state):
     return state
 
 
-def systems_first(state):
-    entries = sorted(state.entries, key=lambda entry: entry.message.role != "system")
-    return rebuild_state(state, entries=entries)
-
-
 def with_each_other(key):
     """
     A reducer that gives each other result new identities of entries, or of usages.
@@ -282,20 +272,6 @@ REDUCERS = {
         {"keeps messages", "keeps identities"},
     ),
     "puts the ledger in UTC": (times_in_utc, {"keeps the bill"}),
-    "drops unknown fields": (
-        with_messages(lambda message: message.replace(unknown={})),
-        {"keeps messages", "keeps identities"},
-    ),
-    "drops models": (
-        lambda state: rebuild_state(
-            state, ledger=[entry._replace(model="") for entry in state.ledger]
-        ),
-        {"keeps the bill"},
-    ),
-    "puts system messages first": (
-        systems_first,
-        {"keeps messages", "keeps identities"},
-    ),
     "records responses again": (recorded_again, {"counts responses once"}),
     "keeps the largest length": (Lengthening(), {"is pure"}),
     "returns nothing": (lambda _state: None, {"takes every state"}),
@@ -314,9 +290,7 @@ REDUCERS = {
     "appends messages again": (appended_again, {"keeps identities", "stays related"}),
     "forgets the ledger": (without_ledger, {"keeps the bill"}),
     "adds a response, not its usage": (answered, {"records new responses"}),
-    "counts its calls": (numbered, {"is pure"}),
     "gives entries new ids": (with_each_other("entries"), {"is pure"}),
-    "gives usages new ids": (with_each_other("ledger"), {"is pure"}),
     "knows states by address": (remembered, {"same on copies"}),
     "ends the program": (lambda _state: sys.exit(0), {"takes every state"}),
     "reminds now and then": (sampled, {"is pure"}),
@@ -642,21 +616,11 @@ COUNTERS = {
         {"counts every message"},
     ),
     "gives a float": (lambda message: len(message.text) / 4, {"counts every message"}),
-    "fails for an unknown message": (
-        lambda message: len(message.content),
-        {"counts every message"},
-    ),
-    "counts its calls": (
-        lambda message: by_characters(message) + next(_calls),
-        {"is deterministic"},
-    ),
     "knows messages by address": (
         lambda message: by_characters(message) + number_of(id(message)),
         {"same on copies"},
     ),
     "counts the first text": (first_text, {"is additive"}),
-    "squares": (lambda message: by_characters(message) ** 2, {"is additive"}),
-    "ignores calls": (lambda message: len(message.text), {"counts what is sent"}),
     "ignores parts": (
         lambda message: (
             len(getattr(message, "content", ""))
@@ -774,14 +738,7 @@ STEPS = {
         lambda view: without_text(view, view.elements[-1:]),
         {"keeps the newest"},
     ),
-    "empties system messages": (
-        lambda view: without_text(
-            view, [each for each in view.elements[:-1] if each.role == "system"]
-        ),
-        {"keeps system messages"},
-    ),
     "drops the newest, async": (drop_newest_async, {"keeps the newest"}),
-    "returns nothing": (lambda _view: None, {"takes every view"}),
     "fails for an empty view": (
         lambda view: view.remove(view.elements[0].seq) and view,
         {"takes every view"},
@@ -792,10 +749,6 @@ STEPS = {
     ),
     "shows what was dropped": (lambda view: view.original, {"brings nothing back"}),
     "drops results": (drop_results, {"keeps views valid"}),
-    "drops the newest": (
-        lambda view: view.remove(shown(view)[-1:]),
-        {"keeps the newest"},
-    ),
     "drops system messages": (
         lambda view: view.remove(
             [each.seq for each in view.elements[:-1] if each.role == "system"]
@@ -924,7 +877,6 @@ class Longest:
 
 SUMMARISERS = {
     "keeps the largest number": (Longest(), {"is deterministic"}),
-    "returns nothing": (lambda _messages: None, {"takes every conversation"}),
     "fails for parts": (
         lambda messages: (
             "\n".join(each.content.upper() for each in messages[:1])
@@ -936,25 +888,9 @@ SUMMARISERS = {
         lambda messages: "".join(each.text for each in messages[-1:]),
         {"stands for messages"},
     ),
-    "calls tools": (
-        lambda _messages: AssistantMessage(tool_calls=[ToolCall("c", "f")]),
-        {"stands for messages"},
-    ),
-    "is a result": (
-        lambda _messages: ToolMessage("All.", tool_call_id="call_0"),
-        {"stands for messages"},
-    ),
-    "counts its calls": (
-        lambda _messages: f"Summary {next(_calls)}",
-        {"is deterministic", "same on copies"},
-    ),
     "knows messages by address": (
         lambda messages: f"From {number_of(id(messages[0]))}",
         {"same on copies"},
-    ),
-    "keeps everything": (
-        lambda messages: "\n".join([str(each) for each in messages]),
-        {"is within its limit"},
     ),
     "has a letter for each message": (
         lambda messages: "".join([each.role[0] for each in messages]),
@@ -1070,11 +1006,6 @@ def with_export(change):
     return Changed()
 
 
-class Silent(Lines):
-    def dump(self, messages):
-        return Exported(super().dump(messages).payload)
-
-
 class Reversed(Lines):
     def load(self, payload):
         return super().load(payload)[::-1]
@@ -1091,15 +1022,6 @@ class Consuming(Lines):
             row.clear()
 
         return loaded
-
-
-class Counting(Lines):
-    def dump(self, messages):
-        messages = list(messages)
-        if messages:
-            messages.append(UserMessage(str(next(_calls))))
-
-        return super().dump(messages)
 
 
 class Careless(Lines):
@@ -1143,58 +1065,26 @@ class Data:
         return rows
 
 
-def writing(change):
+def writing(change, *keys):
     """
-    An adapter that changes the data of each message.
+    An adapter that changes what is under *keys* in the data of each message.
     """
+
+    def change_keys(value, key=None):
+        if key in keys:
+            return change(value)
+
+        if isinstance(value, dict):
+            return {key: change_keys(each, key) for key, each in value.items()}
+
+        is_list = isinstance(value, list)
+        return [change_keys(each) for each in value] if is_list else value
 
     class Changed(Data):
         def write(self, message):
-            return change(super().write(message))
+            return change_keys(super().write(message))
 
     return Changed()
-
-
-def writing_texts(change):
-    """
-    An adapter that changes all texts.
-    """
-
-    def change_texts(value, key=""):
-        if isinstance(value, dict):
-            return {key: change_texts(each, key) for key, each in value.items()}
-
-        if isinstance(value, list):
-            return [change_texts(each, key) for each in value]
-
-        return change(value) if key in {"content", "text"} else value
-
-    return writing(change_texts)
-
-
-def writing_parts(change):
-    """
-    An adapter that changes the parts of each message.
-    """
-
-    def change_parts(row):
-        return {**row, "parts": change(row["parts"])} if "parts" in row else row
-
-    return writing(change_parts)
-
-
-def writing_calls(change):
-    """
-    An adapter that changes the calls of each message.
-    """
-
-    def change_calls(row):
-        if "tool_calls" in row:
-            return {**row, "tool_calls": change(row["tool_calls"])}
-
-        return row
-
-    return writing(change_calls)
 
 
 def arranging(change):
@@ -1209,45 +1099,9 @@ def arranging(change):
     return Changed()
 
 
-def reading_unknown(change):
-    """
-    An adapter that changes numbers and the like of parts it doesn't know.
-    """
-
-    class Changed(Data):
-        def read(self, row):
-            loaded = super().read(row)
-            return loaded.replace(content=[*map(self.change_part, loaded.parts)])
-
-        def change_part(self, part):
-            if not isinstance(part, UnknownPart):
-                return part
-
-            return UnknownPart(change_leaves(part.raw, change), source=part.source)
-
-        def load(self, payload):
-            return tuple(
-                [
-                    Data.read(self, row)
-                    if not hasattr(Data.read(self, row), "content")
-                    else self.read(row)
-                    for row in payload["messages"]
-                ]
-            )
-
-    return Changed()
-
-
 def floats_to_integers(value):
     is_whole = isinstance(value, float) and value.is_integer()
     return int(value) if is_whole and abs(value) < 2**53 else value
-
-
-def joined_texts(parts):
-    if {part["type"] for part in parts} == {"text"}:
-        return [{"type": "text", "text": "".join(part["text"] for part in parts)}]
-
-    return parts
 
 
 class Registry(Data):
@@ -1290,19 +1144,16 @@ class Accumulating(Lines):
         return Exported(export.payload, tuple(self.lost))
 
 
-def parsed_as_floats(calls):
+def parsed_as_floats(arguments):
     """
-    The arguments of calls with all numbers as floats, as JavaScript reads them.
+    The arguments of a call with all numbers as floats, as JavaScript reads them.
     """
-    for call in calls:
-        try:
-            arguments = json.loads(call.get("arguments", ""), parse_int=float)
-        except ValueError:
-            continue
+    try:
+        parsed = json.loads(arguments, parse_int=float)
+    except ValueError:
+        return arguments
 
-        call["arguments"] = json.dumps(change_leaves(arguments, floats_to_integers))
-
-    return calls
+    return json.dumps(change_leaves(parsed, floats_to_integers))
 
 
 class Emptying(Data):
@@ -1320,27 +1171,21 @@ class Emptying(Data):
 
 ADAPTERS = {
     "turns True into 1": (
-        reading_unknown(bools_to_integers),
+        writing(lambda parts: change_leaves(parts, bools_to_integers), "parts"),
         {"loses nothing in silence"},
     ),
     "swaps parallel calls": (
-        writing_calls(lambda calls: calls[::-1]),
+        writing(lambda calls: calls[::-1], "tool_calls"),
         {"keeps order"},
     ),
     "finds an iterator empty": (Iterating(), {"is pure"}),
     "accumulates losses": (Accumulating(), {"is pure"}),
     "reads integers as floats": (
-        writing_calls(parsed_as_floats),
-        {"loses nothing in silence"},
-    ),
-    "cuts off ids": (
-        writing_calls(
-            lambda calls: [{**call, "id": call["id"][:40]} for call in calls]
-        ),
+        writing(parsed_as_floats, "arguments"),
         {"loses nothing in silence"},
     ),
     "loses calls without an id": (
-        writing_calls(lambda calls: [call for call in calls if call["id"]]),
+        writing(lambda calls: [call for call in calls if call["id"]], "tool_calls"),
         {"loses nothing in silence"},
     ),
     "puts system messages first": (
@@ -1348,34 +1193,23 @@ ADAPTERS = {
         {"keeps order"},
     ),
     "forgets signatures": (
-        writing_parts(
-            lambda parts: [
-                {key: each for key, each in part.items() if key != "signature"}
-                for part in parts
-            ]
-        ),
+        writing(lambda _: "", "signature"),
         {"loses nothing in silence"},
     ),
     "composes letters": (
-        writing_texts(lambda text: unicodedata.normalize("NFC", text)),
-        {"loses nothing in silence"},
-    ),
-    "removes white space": (
-        writing_texts(lambda text: text.strip(" ")),
+        writing(lambda text: unicodedata.normalize("NFC", text), "content", "text"),
         {"loses nothing in silence"},
     ),
     "cuts off long texts": (
-        writing_texts(lambda text: text[:4_096]),
+        writing(lambda text: text[:4_096], "content", "text"),
         {"loses nothing in silence"},
     ),
-    "joins texts": (writing_parts(joined_texts), {"loses nothing in silence"}),
     "keeps names of tools": (Registry(), {"keeps order"}),
     "empties the list": (Emptying(), {"is pure"}),
     "gives tuples as keys": (
         with_export(lambda export: export._replace(payload={(1,): export.payload})),
         {"dumps every conversation"},
     ),
-    "loses in silence": (Silent(), {"loses nothing in silence"}),
     "has no paths": (
         with_export(
             lambda export: Exported(
@@ -1384,17 +1218,8 @@ ADAPTERS = {
         ),
         {"says where it loses"},
     ),
-    "has no reasons": (
-        with_export(
-            lambda export: Exported(
-                export.payload, tuple([each._replace(why="") for each in export.lost])
-            )
-        ),
-        {"says where it loses"},
-    ),
     "turns them round": (Reversed(), {"dump undoes load"}),
     "empties what it loads": (Consuming(), {"is pure"}),
-    "adds what it likes": (Counting(), {"is pure"}),
     "reads without looking": (
         Careless(),
         {"refuses in one way", "refuses other values"},
@@ -1531,34 +1356,14 @@ class PopsTheOldest(MemorySession):
         return json.loads(rows.pop(0)) if rows else None
 
 
-class LimitsToTheOldest(MemorySession):
-    def get_items(self, limit=None):
-        return super().get_items()[:limit]
-
-
 class RaisesIfEmpty(MemorySession):
     def pop_item(self):
         return json.loads(self.rows[self.name].pop())
 
 
-class Shared(MemorySession):
-    def __init__(self, rows, name):
-        super().__init__(rows, "all")
-
-
 class Forgetful(MemorySession):
     def __init__(self, rows, name):
         super().__init__({}, name)
-
-
-class NeverClears(MemorySession):
-    def clear_session(self):
-        pass
-
-
-class ReplacesItems(MemorySession):
-    def add_items(self, items):
-        self.rows[self.name] = [*map(json.dumps, items)]
 
 
 class GivesItself(MemorySession):
@@ -1624,17 +1429,6 @@ class KeepsAHundred(MemorySession):
         self.rows[self.name] = self.rows[self.name][-100:]
 
 
-class ReturnsAPage(MemorySession):
-    def get_items(self, limit=None):
-        items = super().get_items()[:1_000]
-        return items if limit is None else items[max(len(items) - limit, 0) :]
-
-
-class ReturnsAWindow(MemorySession):
-    def get_items(self, limit=None):
-        return super().get_items(limit if limit is None else min(limit, 100))
-
-
 class SortsNumbersAsTexts(MemorySession):
     def get_items(self, limit=None):
         items = super().get_items()
@@ -1673,12 +1467,6 @@ SESSIONS = {
         adding(lambda item: change_leaves(item, bools_to_integers)),
         {"keeps items"},
     ),
-    "drops null": (
-        adding(
-            lambda item: {key: each for key, each in item.items() if each is not None}
-        ),
-        {"keeps items"},
-    ),
     "keeps role and content": (
         adding(
             lambda item: (
@@ -1690,8 +1478,6 @@ SESSIONS = {
         {"keeps items"},
     ),
     "keeps a hundred": (KeepsAHundred, {"keeps many items"}),
-    "returns a page": (ReturnsAPage, {"keeps many items"}),
-    "returns a hundred with a limit": (ReturnsAWindow, {"keeps many items"}),
     "sorts numbers as texts": (SortsNumbersAsTexts, {"keeps many items"}),
     "takes 0 for no limit": (TakesZeroForNone, {"limits to the newest"}),
     "ignores capitals of ids": (naming(str.lower), {"keeps sessions apart"}),
@@ -1699,12 +1485,8 @@ SESSIONS = {
     "clears by prefix": (ClearsByPrefix, {"keeps sessions apart"}),
     "reads once": (ReadsOnce, {"is opened again"}),
     "removes the oldest": (PopsTheOldest, {"is like a list"}),
-    "limits to the oldest": (LimitsToTheOldest, {"limits to the newest"}),
     "fails if it is empty": (RaisesIfEmpty, {"begins empty"}),
-    "is one for all": (Shared, {"keeps sessions apart"}),
     "forgets": (Forgetful, {"is opened again", "is like a list"}),
-    "is never cleared": (NeverClears, {"is like a list"}),
-    "replaces items": (ReplacesItems, {"keeps items", "is like a list"}),
     "gives what it keeps": (GivesItself, {"returns copies"}),
     "adds nothing after removing": (ClearsForGood, {"is like a list"}),
 }

@@ -136,17 +136,6 @@ class TestTable:
         assert "    state = Aggregator.new().add_usage(" in out
         assert out.endswith("5 hold, 1 broken\n")
 
-    def test_also(self, run):
-        """
-        Further laws are checked on request.
-        """
-        status, out, _ = run(
-            f"{HERE}:remind", "--examples", "5", "--also", "is idempotent"
-        )
-
-        assert 1 == status
-        assert "\nis idempotent: The result" in out
-
     @pytest.mark.parametrize(
         ("target", "kind"),
         [
@@ -177,15 +166,6 @@ class TestTable:
         assert f"session {HERE}:Session" == out.splitlines()[0]
         assert "keeps items" in out
 
-    def test_named_kind(self, run):
-        """
-        A kind that is named decides.
-        """
-        status, out, _ = run(f"{HERE}:unknown", "--kind", "reducer", "--examples", "2")
-
-        assert 0 == status
-        assert out.startswith(f"reducer {HERE}:unknown\n")
-
     def test_prints(self, run):
         """
         What is printed by what is checked is not in the report.
@@ -205,18 +185,6 @@ class TestTable:
         assert 1 == status
         assert "  SystemExit: 0\n  at test_contracts_command.py:" in out
 
-    def test_module_ends(self, run, tmp_path, monkeypatch):
-        """
-        A module that ends the program can't be checked.
-        """
-        (tmp_path / "program_of_a_user.py").write_text("raise SystemExit(0)")
-        monkeypatch.syspath_prepend(tmp_path)
-        status, _, err = run("program_of_a_user:main")
-
-        assert 2 == status
-        assert "can't import 'program_of_a_user:main': SystemExit: 0" in err
-
-
 class TestBackends:
     def test_broken(self, run):
         """
@@ -230,17 +198,6 @@ class TestBackends:
             "is made: A backend, or a store over one, is made.\n  expected a b" in out
         )
         assert out.endswith("\n0 hold, 1 broken\n")
-
-    def test_guessed(self, run):
-        """
-        A function that returns a store makes a backend.
-        """
-        status, _, err = run(f"{HERE}:make_store", "--without", "no such law")
-
-        assert 2 == status
-        assert "without: unknown law 'no such law'" in err
-        assert "'rows are kept'" in err
-
 
 class TestRefused:
     @pytest.mark.parametrize(

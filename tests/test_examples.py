@@ -15,8 +15,6 @@ from textual.widgets import OptionList, Static
 from conversation_state import (
     AssistantMessage,
     MessageTree,
-    ToolCall,
-    ToolMessage,
     Usage,
     decode,
     open_store,
@@ -24,7 +22,6 @@ from conversation_state import (
 from tests.provider_server import serve
 
 ROOT = Path(__file__).resolve().parent.parent
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def run(*arguments):
@@ -179,22 +176,6 @@ class TestResearchTeam:
             "Nothing on weather: no forecast for Bern: the service is down.",
         ] == found
 
-    def test_failed_branch_keeps_its_messages(self, team):
-        """
-        The messages and the usage of the researcher who failed are there.
-        """
-        state = team.run(team.scripted)
-        calls = [
-            call.name
-            for message in state
-            if isinstance(message, AssistantMessage)
-            for call in message.tool_calls
-        ]
-        results = [m.tool_name for m in state if isinstance(m, ToolMessage)]
-
-        assert ["timetable", "rooms", "forecast"] == calls
-        assert ["timetable", "rooms"] == results
-
     def test_every_call_fits(self, team):
         """
         The model never gets more than it has room for, nor what a provider
@@ -321,54 +302,6 @@ class TestLangChainHistory:
 
 
 class TestTerminalChat:
-    def test_prompt_and_answer(self, chat):
-        """
-        A prompt is answered, and both are shown.
-        """
-
-        async def scenario(app, pilot):
-            await send(app, pilot, "hi you")
-            return on_screen(app)
-
-        shown = driven(chat.Chat(answers=at_once), scenario)
-
-        assert ["user: hi you", "assistant: 2 seen."] == shown
-
-    def test_undo_and_redo(self, chat):
-        """
-        A prompt and its answer go together, and come back as they were.
-        """
-
-        async def scenario(app, pilot):
-            await send(app, pilot, "one")
-            await send(app, pilot, "two")
-            both = app.timeline.present
-            await pilot.press("ctrl+z")
-            await settled(app, pilot)
-            undone = on_screen(app)
-            await pilot.press("ctrl+y")
-            await settled(app, pilot)
-            return undone, both is app.timeline.present, on_screen(app)
-
-        undone, same, redone = driven(chat.Chat(answers=at_once), scenario)
-
-        assert ["user: one", "assistant: 2 seen."] == undone
-        assert same
-        assert [*undone, "user: two", "assistant: 4 seen."] == redone
-
-    def test_undo_at_the_start(self, chat):
-        """
-        Where there is nothing to undo or redo, nothing happens.
-        """
-
-        async def scenario(app, pilot):
-            before = app.timeline
-            await pilot.press("ctrl+z", "ctrl+y")
-            await settled(app, pilot)
-            return before is app.timeline
-
-        assert driven(chat.Chat(answers=at_once), scenario)
-
     def test_branches(self, chat):
         """
         What was undone stays as a branch that can be gone to.
@@ -480,14 +413,15 @@ class TestTerminalChat:
         assert ["‹ 1/2 › user: two", "assistant: 4 seen."] == other[2:]
         assert other == undone
 
-    def test_nothing_to_edit(self, chat):
+    def test_at_the_start(self, chat):
         """
-        At the start there is no prompt, no answer and no sibling.
+        At the start there is no prompt, no answer, no sibling, and nothing to undo.
         """
 
         async def scenario(app, pilot):
             before = app.timeline
             await pilot.press("ctrl+e", "ctrl+r", "ctrl+left", "ctrl+right")
+            await pilot.press("ctrl+z", "ctrl+y")
             await settled(app, pilot)
             return before is app.timeline, app.query_one("#prompt").value
 
@@ -620,22 +554,6 @@ class TestCarefulAgent:
             careful.run(careful.scripted, desk, "A hotel in Bern, please.")
 
         assert [] == desk.booked
-
-    def test_invalid_calls_do_not_take_back(self, careful):
-        """
-        A tool that is not there, and arguments that are wrong, are for the model.
-        """
-        calls = [ToolCall("c1", "fly", "{}"), ToolCall("c2", "book", '{"what": 5}')]
-        answers = iter([AssistantMessage(tool_calls=calls), AssistantMessage("No.")])
-
-        end, abandoned = careful.run(
-            lambda _: next(answers), careful.Desk(limit=10), "Fly!"
-        )
-
-        results = [message for message in end if isinstance(message, ToolMessage)]
-        assert [True, True] == [result.is_error for result in results]
-        assert "no tool 'fly'" == results[0].text
-        assert [] == abandoned
 
     def test_prints(self):
         """

@@ -15,7 +15,6 @@ from conversation_state import (
     Aggregator,
     AssistantMessage,
     Envelope,
-    ResponseMeta,
     SystemMessage,
     ToolCall,
     ToolMessage,
@@ -113,18 +112,6 @@ class TestRun:
         assert ["Be brief.", "Hi?"] == [message.text for message in thread]
         assert Usage() == thread.usage
 
-    def test_merges_its_own_checkpoint(self, thread):
-        """
-        A provider that reports back a checkpoint of the very thread it was
-        given, as one of the originals does, duplicates nothing.
-        """
-        work = thread.fork().add_assistant_message("a").add_usage(Usage(5))
-        reported = work.checkpoint()
-
-        assert work is reported.merge_into(work)
-        assert thread.join(work) == reported.merge_into(thread)
-        assert Usage(5) == reported.merge_into(reported.merge_into(thread)).usage
-
     def test_far_away(self, thread):
         """
         Another process gets the state, sends back a turn, and both have the same; a
@@ -144,21 +131,6 @@ class TestRun:
 
 
 class TestRollback:
-    def test_restore(self, thread):
-        """
-        Going back is using the value that was kept: id, past, usage and fork
-        point are as they were.
-        """
-        fork = thread.fork().add_assistant_message("Booking ...").add_usage(Usage(5))
-        kept = fork.checkpoint("before booking")
-        wrong = fork.add_assistant_message("Booked twice.").add_usage(Usage(9))
-        back = kept.restore()
-
-        assert fork == back
-        assert (fork.id, 2, 1) == (back.id, back.init_len, back.turn_len)
-        assert Usage(5) == back.usage
-        assert "Booked twice." == wrong[-1].text
-
     def test_edit_and_go_on(self, thread):
         """
         A question is edited, on a fork from before it; the answer to the first is still
@@ -170,20 +142,6 @@ class TestRollback:
         assert ["Be brief.", "Please?"] == [message.text for message in second]
         assert (Usage(), Usage(5)) == (second.usage, second.total_usage)
         assert 3 == len(first)
-
-    def test_every_state_is_kept(self, thread):
-        """
-        Keeping the state after every message keeps them all, each as it was.
-        """
-        states = [thread]
-        for n in range(200):
-            states.append(states[-1].add_user_prompt(str(n)))
-
-        assert list(range(2, 203)) == [len(state) for state in states]
-        assert all(
-            str(n) == state[-1].text and state[0] is thread[0]
-            for n, state in enumerate(states[1:])
-        )
 
 
 class TestVote:
@@ -257,14 +215,6 @@ class TestImport:
         } == packages
         assert 30 >= len(own)
 
-    def test_errors_name_their_package(self):
-        """
-        Tracebacks and pickles don't name the file an error is in.
-        """
-        errors = conversation_state.errors
-        for name in errors.__all__:
-            assert errors.__name__ == getattr(errors, name).__module__
-
     def test_later(self):
         """
         What is opened later is what its own module has, and is found once.
@@ -301,31 +251,3 @@ class TestNames:
         Every public name has a docstring.
         """
         assert getattr(conversation_state, name).__doc__.strip()
-
-    def test_what_pages_use(self):
-        """
-        What the pages and the examples begin with needs no other module.
-        """
-        used = {"Accumulator", "MessageTree", "ToolInfo", "Trimmer"}
-        used |= {"cost", "repair", "save_progress"}
-
-        assert used <= {*conversation_state.__all__}
-
-    def test_no_others(self):
-        """
-        An unknown name is an AttributeError that names it.
-        """
-        with pytest.raises(AttributeError, match="no attribute 'fold'"):
-            conversation_state.fold  # noqa: B018 - asking is the test
-
-    def test_response(self):
-        """
-        A turn made with nothing but names of the front door.
-        """
-        turn = Envelope.new(name="bob")
-        meta = ResponseMeta("stop", Usage(3, 4), model="gpt-5")
-        message = turn.assistant("Hello.", response=meta)
-        state = Aggregator.new().add(message).add_usage(meta.usage, model=meta.model)
-
-        assert "assistant (bob): Hello.\n  finish_reason: stop" == str(state[0])
-        assert 7 == state.usage.total_tokens

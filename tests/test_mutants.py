@@ -182,21 +182,6 @@ class TestFindMutants:
             each for each in changes(f"x = a == {value}\n") if each.startswith("a == ")
         }
 
-    def test_identity(self):
-        """
-        `==` of two values is made `is`: equal values may be different objects.
-        """
-        assert "a == b → a is b" in changes("a == b\n")
-
-    def test_offsets_in_text(self):
-        """
-        What stands behind letters of several bytes is changed where it stands.
-        """
-        source = "x = '…', 1\n".encode()
-        (found,) = (m for m in find_mutants("a.py", source) if m.change == "1 → 2")
-
-        assert "x = '…', (2)\n" == found.apply(source).decode()
-
     def test_key_while_lines_move(self):
         """
         A mutant keeps its key when lines above it are added, and no two have one key.
@@ -251,15 +236,6 @@ class TestTakeSample:
 
         assert kinds == {m.kind for m in take_sample(mutants, len(kinds), seed=0)}
 
-    def test_all(self, mutants):
-        """
-        A sample that is larger than what there is has each of them once.
-        """
-        everything = take_sample(mutants, 10**6, seed=0)
-
-        assert sorted(m.key for m in mutants) == sorted(m.key for m in everything)
-
-
 class TestEquivalents:
     def test_checked_in(self):
         """
@@ -278,21 +254,6 @@ class TestEquivalents:
 
         assert [entry] == find_unmatched([entry], ROOT)
 
-    def test_twice(self, tmp_path):
-        """
-        An entry that is there twice is an error, and so is one without a reason.
-        """
-        entry = (
-            "[[equivalent]]\npath = 'a'\nplace = 'b'\nline = 'c'\nchange = 'd'\n"
-            "reason = '{}'\n"
-        )
-        for text in (entry.format("long enough") * 2, entry.format("")):
-            (tmp_path / "list.toml").write_text(text)
-
-            with pytest.raises(ValueError):
-                read_equivalents(tmp_path / "list.toml")
-
-
 class TestModules:
     def test_layers(self):
         """
@@ -303,15 +264,6 @@ class TestModules:
         assert ["_lazy.py", "_wording.py"] == modules[:2]
         assert "cli" == modules[-1]
         assert all((ROOT / PACKAGE / name).exists() for name in modules)
-
-    def test_adapters(self):
-        """
-        Each adapter is a module, and so is what several of them share.
-        """
-        modules = list_modules()
-
-        assert {"adapters/gemini", "adapters/_host.py", "store"} <= {*modules}
-        assert not {"adapters", "adapters/__init__.py"} & {*modules}
 
     @pytest.mark.parametrize(
         ("name", "path"),
@@ -326,13 +278,6 @@ class TestModules:
         A module is named as in the table, or by its path.
         """
         assert path == resolve_module(name)
-
-    def test_unknown(self):
-        """
-        A name of nothing is an error that names it.
-        """
-        with pytest.raises(ValueError, match="nothing"):
-            resolve_module("nothing")
 
     @pytest.mark.parametrize("module", list_modules())
     def test_have_tests(self, module):
@@ -420,17 +365,6 @@ class TestChild:
             outcome = Child(copy, order).wait()
 
         assert "timeout" == outcome.status
-
-    @pytest.mark.parametrize(
-        ("code", "status"),
-        [(0, "passed"), (1, "failed"), (2, "failed"), (3, "crashed"), (5, "empty")],
-    )
-    def test_exit_codes(self, code, status):
-        """
-        Tests that can't be imported notice the mutant; tests that are gone do not.
-        """
-        assert status == read_status(code)
-
 
 class TestOrder:
     def test_names(self):

@@ -73,14 +73,6 @@ class TestExamples:
 
         assert {} == {**used.globals, **used.nonlocals}
 
-    @pytest.mark.parametrize("name", PEERS)
-    def test_reports_what_is_kept(self, name):
-        """
-        Each peer is shown with laws that it breaks and with laws that it keeps.
-        """
-        assert {True, False} == {example.kept for example in examples_of(name).all}
-
-
 class TestChangedPeer:
     def test_mended(self):
         """
@@ -111,18 +103,6 @@ class TestChangedPeer:
 
         with pytest.raises(ChangedPeerError, match="no longer keeps the law"):
             example_of(broken, kept=True).run()
-
-    def test_moved(self):
-        """
-        An example whose names are gone is distinguished from one that is mended.
-        """
-
-        def moved():
-            raise ImportError("no trim_messages")
-
-        with pytest.raises(ChangedPeerError, match="does not run with Pytest"):
-            example_of(moved).run()
-
 
 class TestPage:
     @pytest.mark.parametrize("page", sorted({*LAWS.values()}))
@@ -201,11 +181,3 @@ class TestCommand:
 
         assert not (tmp_path / "page.md").exists()
 
-    def test_unknown(self, capsys):
-        """
-        An unknown peer is an error that lists the known ones.
-        """
-        with pytest.raises(SystemExit):
-            main(["llamaindex"])
-
-        assert "valid peers are langgraph, langchain" in capsys.readouterr().err

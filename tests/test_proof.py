@@ -110,12 +110,6 @@ class TestPage:
         """
         assert text in render(tests=TESTS)
 
-    def test_not_counted(self):
-        """
-        What a run did not count is not shown as none.
-        """
-        assert "changes to saved bytes" not in render(tests=TESTS)
-
     def test_fuzz(self):
         """
         New examples are shown with the files that made them.
@@ -123,12 +117,6 @@ class TestPage:
         text = "In `tests/test_laws.py`: 1,234 tests with 456 new examples passed"
 
         assert text in render(fuzz=TESTS)
-
-    def test_whole_run(self):
-        """
-        Only a quick run is marked as one.
-        """
-        assert "quick run" not in render(tests={**TESTS, "size": "whole"})
 
     @pytest.mark.parametrize(
         ("changed", "kept", "result"),
@@ -144,14 +132,6 @@ class TestPage:
 
         assert f"| X 1 | a | {result} | b |" in page
         assert "left out: y (not installed)." in page
-
-    def test_no_peers(self):
-        """
-        Where a part could not be run the page has the reason.
-        """
-        page = render(peers={**RUN, "missing": "there are none"})
-
-        assert "This part has not been run: there are none." in page
 
     def test_mutants(self, mutants):
         """
@@ -178,14 +158,6 @@ class TestPage:
         assert not {"usage", "timeline"} & {*both["not_run"]}
         assert ROW["killed"] == again["rows"][0]["killed"]
 
-    def test_collected(self, mutants):
-        """
-        Results of several runs are marked as such.
-        """
-        page = "\n".join(describe_mutants({**mutants, "collected": True}))
-
-        assert "collected from runs of `make mutants` on the dates below" in page
-
     def test_stress(self):
         """
         The table of the stress program has its columns, whatever they are.
@@ -195,14 +167,6 @@ class TestPage:
 
         assert "| store | what | saves | lost |\n| --- | --- | --: | --: |" in page
         assert "| sqlite | killed | 4,321 | 0 |" in page
-
-    def test_lacks_mark(self):
-        """
-        A page without a part is an error that names it.
-        """
-        with pytest.raises(ValueError, match="tests"):
-            render_page("# nothing", {})
-
 
 class TestReadTable:
     def test_rows(self):
@@ -232,14 +196,6 @@ class TestReadTable:
                 "lost": 1,
             },
         ] == read_table(text)
-
-
-class TestRenderTable:
-    def test_bar(self):
-        """
-        A bar in a cell does not end it.
-        """
-        assert "| a \\| b |" in render_table(("x",), [("a | b",)])
 
 
 class TestCounts:
@@ -279,9 +235,3 @@ class TestSizes:
         """
         assert (ROOT / path).exists()
 
-    def test_whole(self):
-        """
-        A whole run has all tests, and 40 mutants of every module.
-        """
-        assert ((), (), 40) == (WHOLE.tests, WHOLE.modules, WHOLE.sample)
-        assert {*QUICK.modules} <= {each.removesuffix(".py") for each in list_modules()}

@@ -55,21 +55,6 @@ class TestMakeReference:
         assert ":py:obj:`conversation_state.trimming.trim`" in page
         assert "autoclass" not in page
 
-    def test_inherited(self, reference):
-        """
-        A class page lists methods of private bases, and none of Python's or of
-        other packages.
-        """
-        page = reference["conversation_state.aggregator.Aggregator.rst"]
-        (members,) = re.findall(r":members: (.*)", page)
-
-        assert {"new", "fork", "join", "add_user_prompt"} <= set(members.split(", "))
-        for text in reference.values():
-            for members in re.findall(r":members: (.*)", text):
-                assert not {"with_traceback", "add_note", "model_dump"} & {
-                    *members.split(", ")
-                }
-
     def test_groups(self, monkeypatch):
         """
         A public module that is in no group of the reference is an error that names
@@ -83,18 +68,6 @@ class TestMakeReference:
 
         with pytest.raises(SystemExit, match=r"conversation_state\.usage"):
             next(site_reference.make_reference())
-
-
-class TestListPublicModules:
-    def test_private(self):
-        """
-        Modules with an underscore in their path are not public; all others that
-        export something are.
-        """
-        modules = list_public_modules()
-
-        assert "conversation_state.store.backends.memory" in modules
-        assert [] == [module for module in modules if "._" in module]
 
 
 class TestMapLink:
@@ -131,18 +104,6 @@ class TestIndex:
         pages |= {*site_sources.ROOT_PAGES.values(), "examples/index.md"}
 
         assert sorted(pages) == sorted(listed)
-
-    def test_contents(self):
-        """
-        Each section becomes a table of contents with its title and all its links.
-        """
-        index = "# T\n\n## First\n\n- From [a store](store.md) or [b](bills.md): c.\n"
-
-        made = site_sources.add_contents(index, site_sources.read_sections(index))
-
-        assert made.startswith(index)
-        assert ":caption: First\n\na store <store.md>\nb <bills.md>\n```" in made
-
 
 class TestMakeSources:
     def test_removes(self, tmp_path):

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.provider_server import serve
-from tests.test_examples import ROOT, example
+from tests.test_examples import example
 
 # Far longer than anything here takes: a page that never comes is a failure.
 PATIENCE_S = 120
@@ -231,14 +231,6 @@ async def ask(model, browser, text, answer):
 
 
 class TestWebChat:
-    def test_is_short(self):
-        """
-        It is an example to copy.
-        """
-        lines = (ROOT / "examples" / "web_chat.py").read_text().splitlines()
-
-        assert len(lines) < 150
-
     def test_streams_to_both_tabs(self, web):
         """
         Both tabs show what has come, piece by piece, and what it cost.
@@ -281,37 +273,6 @@ class TestWebChat:
         assert ["Where to?", "To the ", "Go on."] == [
             each["content"] for each in sent[1:]
         ]
-
-    def test_stop_before_anything_came(self, web):
-        """
-        A model that has sent nothing yet can be stopped, too.
-        """
-
-        async def scenario(model, browser):
-            await browser.act("send", text="Where to?")
-            answer = await model.answers.get()
-            await browser.act("stop")
-            await answer.closed.wait()
-            return await browser.settled("Where to?", "stopped")
-
-        assert drive(web, scenario)
-
-    def test_undo_and_redo(self, web):
-        """
-        A prompt and its answer go together, and come back.
-        """
-
-        async def scenario(model, browser):
-            await ask(model, browser, "One?", "1.")
-            whole = await ask(model, browser, "Two?", "2.")
-            await browser.act("undo")
-            await browser.shows("One?", "1.", without=["Two?", "2."])
-            await browser.act("redo")
-            return whole, await browser.settled("One?", "1.", "Two?", "2.")
-
-        whole, again = drive(web, scenario)
-
-        assert whole == again
 
     def test_undo_while_it_streams(self, web):
         """

@@ -70,13 +70,6 @@ def test_with_article(text):
     assert text == with_article(text.partition(" ")[2])
 
 
-def test_describe_type():
-    """
-    A value is described by its class.
-    """
-    assert ["an int", "a str", "a Usage"] == [*map(describe_type, (5, "five", Usage()))]
-
-
 @pytest.mark.parametrize(
     ("text", "amount"),
     [
@@ -118,14 +111,6 @@ def test_escape_line():
     Line ends and tabs are escapes, too.
     """
     assert r"a\tb\r\nc" == escape_line("a\tb\r\nc")
-
-
-def test_shorten_repr_by_default():
-    """
-    60 characters at most, if nothing else is asked for.
-    """
-    assert repr("a" * 58) == shorten_repr("a" * 58)
-    assert f"'{'a' * 56}..." == shorten_repr("a" * 59)
 
 
 @pytest.mark.parametrize(
@@ -247,9 +232,3 @@ def test_shorten_text(expected, text):
     assert expected == shorten_text(text, 6)
 
 
-def test_shorten_repr():
-    """
-    So is the repr of a value.
-    """
-    assert "'abcdefg'" == shorten_repr("abcdefg", 9)
-    assert "'abcd..." == shorten_repr("abcdefg", 8)

@@ -215,13 +215,15 @@ _COMMIT: dict[str, SearchStrategy[Any]] = {
 _AMEND = {"moment": _AGES, "state": _STATES, "label": st.none() | _LABELS}
 _CALLS: list[tuple[str, dict[str, SearchStrategy[Any]]]] = [
     ("commit", _COMMIT),
-    ("commit", _COMMIT | {"on": _AGES, "stay": st.booleans()}),
+    ("commit", _COMMIT | {"on": _AGES}),
+    ("commit", _COMMIT | {"on": _AGES, "stay": st.just(value=True)}),
     ("commit", _COMMIT | {"times": st.integers(1, 40)}),
     ("amend", _AMEND),
     ("undo", {"n": st.integers(0, 4)}),
     ("redo", {"into": st.integers(0, 4) | _LABELS}),
     ("goto", {"moment": _AGES | _LABELS}),
     ("close_group", {}),
+    ("carry", {}),
 ]
 
 
@@ -270,10 +272,13 @@ class TimelineMachine(ModelMachine):
         self, before: _TimelineModel, call: tuple[str, dict[str, Any]]
     ) -> _TimelineModel:
         """
-        One of the verbs; now and then many commits, which cross the borders of the
-        log's blocks and exceed any limit.
+        One of the verbs, or a journey; now and then many commits, which cross the
+        borders of the log's blocks and exceed any limit.
         """
         verb, arguments = call
+        if verb == "carry":
+            return self._carry(before)
+
         for name in {"moment", "on"} & {*arguments}:
             if isinstance(arguments[name], int):
                 arguments[name] = before.plain.newest - arguments[name]
@@ -309,8 +314,7 @@ class TimelineMachine(ModelMachine):
 
         return _TimelineModel(timeline, plain)
 
-    @rule(target=timelines, before=timelines)
-    def carry(self, before: _TimelineModel) -> _TimelineModel:
+    def _carry(self, before: _TimelineModel) -> _TimelineModel:
         """
         What comes from far away is equal, and goes on alike.
         """
