@@ -26,13 +26,13 @@ from conversation_state.testing._comparison import (
     assert_same_on_copies,
     decoded_each,
 )
+from conversation_state.testing._drawing import draw_evenly, rarely
 from conversation_state.testing.contracts._contract import Contract, check_contract, law
 from conversation_state.testing.contracts._examples import (
     CONVERSATIONS,
     UNUSUAL_CONVERSATIONS,
 )
 from conversation_state.testing.strategies import json_values, messages
-from conversation_state.testing.strategies._values import draw_evenly, rarely
 
 
 class Adapter(Protocol):

@@ -22,9 +22,9 @@ from conversation_state.messages import (
 )
 from conversation_state.parts import TextPart
 from conversation_state.testing._comparison import assert_same_on_copies, decoded
+from conversation_state.testing._drawing import rarely
 from conversation_state.testing.contracts._contract import Contract, check_contract, law
 from conversation_state.testing.strategies import messages, texts
-from conversation_state.testing.strategies._values import rarely
 from conversation_state.tools import ToolCall
 
 _MAKERS: dict[str, Callable[[Any], Message]] = {

@@ -30,12 +30,12 @@ from conversation_state.parts import (
     UnknownPart,
 )
 from conversation_state.testing._code import USUAL_TIME
+from conversation_state.testing._drawing import draw_evenly, rarely
 from conversation_state.testing.strategies import (
     aggregators,
     broken_transcripts,
     transcripts,
 )
-from conversation_state.testing.strategies._values import draw_evenly, rarely
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import TrimContext
 from conversation_state.usage import Usage

@@ -15,6 +15,7 @@ from hypothesis.strategies import SearchStrategy
 
 from conversation_state._wording import shorten_repr
 from conversation_state.testing._comparison import assert_same
+from conversation_state.testing._drawing import draw_evenly
 from conversation_state.testing.contracts._contract import (
     Contract,
     check_contract,
@@ -22,7 +23,6 @@ from conversation_state.testing.contracts._contract import (
     wait_for,
 )
 from conversation_state.testing.strategies import texts
-from conversation_state.testing.strategies._values import draw_evenly
 
 
 class Session(Protocol):

@@ -4,11 +4,11 @@ Parts, tool calls, messages, and what messages are made of besides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import SearchStrategy
 
 from conversation_state.messages import (
     AssistantMessage,
@@ -34,15 +34,17 @@ from conversation_state.parts import (
     UnknownPart,
     VideoPart,
 )
-from conversation_state.testing.strategies._values import (
-    ROLES,
+from conversation_state.testing._drawing import (
     Fields,
-    T,
-    json_values,
-    metadata,
+    build_class,
     once,
     optional,
     rarely,
+)
+from conversation_state.testing.strategies._values import (
+    ROLES,
+    json_values,
+    metadata,
     texts,
     timestamps,
     unknown_fields,
@@ -62,23 +64,6 @@ def _part_fields() -> SearchStrategy[Fields]:
     return optional(
         metadata=metadata(), index=_part_positions(), unknown=unknown_fields()
     )
-
-
-def build_class(
-    kind: Callable[..., T], *fields: SearchStrategy[Fields], **own: SearchStrategy[Any]
-) -> SearchStrategy[T]:
-    """
-    What *kind* makes of all *fields* and its *own*.
-    """
-    sources = (st.fixed_dictionaries(own), *fields)
-
-    # Not `st.builds`: its repr has those of all sources, which fill pages.
-    @st.composite
-    def build(draw: DrawFn) -> T:
-        drawn = [draw(source) for source in sources]
-        return kind(**{name: some[name] for some in drawn for name in some})
-
-    return build()
 
 
 @once

@@ -32,10 +32,9 @@ from conversation_state.messages import (
 from conversation_state.store import Head, Receipt, Window
 from conversation_state.testing._code import USUAL_TIME, format_code
 from conversation_state.testing._comparison import unpickled
+from conversation_state.testing._drawing import once, rarely
 from conversation_state.testing.strategies._messages import messages
 from conversation_state.testing.strategies._values import (
-    once,
-    rarely,
     texts,
     timestamps,
     usages,

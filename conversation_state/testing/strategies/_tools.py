@@ -11,13 +11,11 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from conversation_state.documents import Document
 from conversation_state.templates import Placeholder, Template
+from conversation_state.testing._drawing import once, optional, rarely
 from conversation_state.testing.strategies._messages import messages
 from conversation_state.testing.strategies._values import (
     json_values,
     metadata,
-    once,
-    optional,
-    rarely,
     texts,
     unknown_fields,
 )

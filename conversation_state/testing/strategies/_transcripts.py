@@ -19,6 +19,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import AudioPart, Part, TextPart
+from conversation_state.testing._drawing import Fields, once, rarely
 from conversation_state.testing.strategies._messages import (
     assistant_messages,
     parts,
@@ -30,10 +31,7 @@ from conversation_state.testing.strategies._messages import (
     user_messages,
 )
 from conversation_state.testing.strategies._values import (
-    Fields,
     metadata,
-    once,
-    rarely,
     texts,
     timestamps,
     usages,

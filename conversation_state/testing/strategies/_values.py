@@ -4,63 +4,20 @@ Texts, JSON, times, usages: what messages are made of.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from functools import cache, wraps
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any
 from uuid import UUID
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from conversation_state.testing._drawing import Fields, once, rarely
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
-
-P = ParamSpec("P")
-T = TypeVar("T")
-Fields: TypeAlias = dict[str, Any]
 
 # The sum of a thousand million of them is at most 2**63 - 1.
 MAX_COUNT = 2**32
 
 ROLES = ("system", "user", "assistant", "tool")
-
-
-def once(make: Callable[P, T]) -> Callable[P, T]:
-    """
-    *make*, which gives the same strategy for the same arguments: a strategy
-    for messages is made of hundreds.
-    """
-    kept: Any = cache(make)
-
-    @wraps(make)
-    def once(*args: P.args, **options: P.kwargs) -> T:
-        strategy: T = kept(*args, **options)
-        return strategy
-
-    return once
-
-
-def draw_evenly(*strategies: SearchStrategy[T]) -> SearchStrategy[T]:
-    """
-    Each of *strategies* as often as it is given, shrinking to the first: one_of() would
-    draw two that are the same once.
-    """
-    return st.sampled_from(strategies).flatmap(lambda chosen: chosen)
-
-
-def rarely(usual: SearchStrategy[T], *rare: SearchStrategy[T]) -> SearchStrategy[T]:
-    """
-    One of *rare* about every fourth time, shrinking to *usual*.
-    """
-    return draw_evenly(*[usual] * 3 * len(rare), *rare)
-
-
-def optional(**fields: SearchStrategy[Any]) -> SearchStrategy[Fields]:
-    """
-    Arguments by name, any of which may be left out; nothing most of the time.
-    """
-    # Otherwise each message would have metadata, and examples be long and slow.
-    return rarely(st.just({}), st.fixed_dictionaries({}, optional=fields))
 
 
 # Plain values
