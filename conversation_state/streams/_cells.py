@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from conversation_state._waiting import Waiter, wake_all
 from conversation_state.errors import StreamClosedError
@@ -226,22 +226,13 @@ class Source:
     ) -> StreamCell | None:
         """
         Fill *cell*, and return the next one; None if there is nothing yet, and
-        `AGAIN` if that is because a cell of `upstream` has to be filled first.
+        `AGAIN` if that is because one of its upstream has to be filled first.
 
         Called by the one that has the turn, and again if it was interrupted:
         also where *cell* has its item already. If it returns None, *waiter*
         will be woken as soon as asking again is worthwhile. May block in
         the caller's code if *block* is true.
         """
-
-    def upstream(self, state: Any) -> Sequence[StreamCell]:  # noqa: ARG002 - for others
-        # The cells one of which has to be filled before the one whose link has *state*;
-        # empty if one of them is.
-        return ()
-
-    def list_upstream(self, state: Any) -> Sequence[StreamCell]:  # noqa: ARG002 - for others
-        # The cells that the one whose link has *state* is made of, filled or not.
-        return ()
 
     def abort(self) -> None:
         """
@@ -267,6 +258,9 @@ class Source:
             wake_all(self.busy)
 
 
+Link: TypeAlias = "tuple[Source, tuple[StreamCell, ...] | None, Any]"
+
+
 class StreamCell:
     """
     A position in a stream.
@@ -274,8 +268,10 @@ class StreamCell:
     Attributes:
         item: The item, or a mark; `EMPTY` until one is set.
 
-        link: The source to get it from, and what that has to know about this
-            place; None as soon as *item* and *next* are there.
+        link: The source to get it from, the upstream, and what else the source has to
+            know about this place; None as soon as *item* and *next* are there. The
+            upstream are the cells that this one is made of, of which one has to be
+            filled before; None for a source that is made of no stream.
 
         next: The next cell.
     """
@@ -283,10 +279,10 @@ class StreamCell:
     __slots__ = ("item", "link", "next")
 
     item: Any
-    link: tuple[Source, Any] | None
+    link: Link | None
     next: Any  # so that readers of a filled cell need no check
 
-    def __init__(self, link: tuple[Source, Any] | None) -> None:
+    def __init__(self, link: Link | None) -> None:
         self.item = EMPTY
         self.link = link
         self.next = None
@@ -339,12 +335,12 @@ def find_sources(cell: StreamCell) -> list[Source]:
         if link is None or id(link[0]) in seen:
             continue
 
-        source, state = link
+        source, upstream, _ = link
         seen[id(source)] = source
-        if state is None:
+        if upstream is None:
             sources.append(source)
         else:
-            cells.extend(source.list_upstream(state))
+            cells.extend(upstream)
 
     return sources
 

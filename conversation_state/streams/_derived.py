@@ -4,7 +4,8 @@ Streams made of streams: converted, as results, merged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Generator
 from enum import Enum
 from typing import Any, Final, Generic, Literal, TypeVar
 
@@ -19,6 +20,7 @@ from conversation_state.streams._cells import (
     MARKS,
     Ended,
     Fault,
+    Link,
     Source,
     StreamCell,
     calling,
@@ -80,12 +82,47 @@ class SourceEnd:
     name: str
 
 
-class Converted(Source):
+class _Mapped(Source):
+    """
+    An item for each item of one stream.
+
+    What a cell's link has besides its upstream is a list, in which `_make_item` notes
+    what has to survive an interrupt.
+    """
+
+    __slots__ = ()
+
+    def poll(
+        self,
+        cell: StreamCell,
+        waiter: Waiter | None,  # noqa: ARG002 - never waits itself
+        *,
+        block: bool,  # noqa: ARG002 - the same
+    ) -> StreamCell | None:
+        _, (at,), noted = cell.link  # type: ignore[misc]  # it is not filled
+        if at.link is not None:
+            return AGAIN
+
+        item = self._make_item(at.item, noted)
+        following: Link = (self, (at.next,), [])
+        if item is SKIP:
+            # The same cell waits for the next item, so that elements that are left out
+            # are freed, however many there are in a row.
+            cell.link = following
+            return AGAIN
+
+        cell.item = item
+        return LAST if item is END else StreamCell(following)
+
+    @abstractmethod
+    def _make_item(self, item: Any, noted: list[Any]) -> Any: ...
+
+
+class Converted(_Mapped):
     """
     The result of a function for each item, called once for each.
 
-    The state of a cell is a list: the source's cell, then what the function, and
-    *on_error*, returned for its item. So their results survive an interrupt.
+    It notes what the function, and *on_error*, returned for an item.
     """
 
     __slots__ = ("_calls", "_functions")
@@ -99,152 +136,93 @@ class Converted(Source):
         self._functions = (function, on_error)
         self._calls: list[Generator[Any, Any, None] | None] = [None, None]
 
-    def list_upstream(self, state: Any) -> Sequence[StreamCell]:
-        return (state[0],)
-
-    def upstream(self, state: Any) -> Sequence[StreamCell]:
-        at: StreamCell = state[0]
-        return () if at.link is None else (at,)
-
-    def poll(
-        self,
-        cell: StreamCell,
-        waiter: Waiter | None,  # noqa: ARG002 - the same
-        *,
-        block: bool,  # noqa: ARG002 - never waits itself
-    ) -> StreamCell | None:
-        _, step = cell.link  # type: ignore[misc]  # it is not filled
-        at = step[0]
-        if at.link is not None:
-            return AGAIN
-
-        if len(step) == 1:
-            if type(at.item) in MARKS:
-                step.append(at.item)
-            else:
-                self._call_function(0, step, at.item)
-
+    def _make_item(self, item: Any, noted: list[Any]) -> Any:
         # If there is a result, it was computed before an interrupt, and the function is
         # not called again.
-        is_handled = self._functions[1] is None or len(step) > 2  # noqa: PLR2004
-        if not is_handled and type(step[1]) is Fault:
-            self._call_function(1, step, step[1].error)
+        if not noted:
+            if type(item) in MARKS:
+                noted.append(item)
+            else:
+                self._call_function(0, noted, item)
 
-        item = step[-1]
-        if item is SKIP:
-            # The same cell waits for the next item, so that elements that are left out
-            # are freed, however many there are in a row.
-            cell.link = (self, [at.next])
-            return AGAIN
+        is_handled = self._functions[1] is None or len(noted) > 1
+        if not is_handled and type(noted[0]) is Fault:
+            self._call_function(1, noted, noted[0].error)
 
-        cell.item = item
-        return LAST if item is END else StreamCell((self, [at.next]))
+        return noted[-1]
 
-    def _call_function(self, which: int, step: list[Any], argument: Any) -> None:
+    def _call_function(self, which: int, noted: list[Any], argument: Any) -> None:
         calls = self._calls[which]
         if calls is None or is_ended(calls):  # ended by an interrupt
             function: Any = self._functions[which]
             calls = self._calls[which] = calling(function)
 
-        error = calls.send((step, argument))
+        error = calls.send((noted, argument))
         if error is not None:
             raise_by_value(error)
 
-        result = step[-1]
+        result = noted[-1]
         if type(result) is Fault:
             result.caller = calls
 
 
-class Results(Source):
+class Results(_Mapped):
     """
     Every item, error and end of a source, as a value.
-
-    The state of a cell is the source's cell.
     """
 
     __slots__ = ()
 
-    def list_upstream(self, state: Any) -> Sequence[StreamCell]:
-        return (state,)
-
-    def upstream(self, state: Any) -> Sequence[StreamCell]:
-        at: StreamCell = state
-        return () if at.link is None else (at,)
-
-    def poll(
-        self,
-        cell: StreamCell,
-        waiter: Waiter | None,  # noqa: ARG002 - the same
-        *,
-        block: bool,  # noqa: ARG002 - never waits itself
-    ) -> StreamCell | None:
-        _, at = cell.link  # type: ignore[misc]  # it is not filled
-        if at.link is not None:
-            return AGAIN
-
-        item = at.item
-        if item is END:
-            cell.item = END
-            return LAST
-
+    def _make_item(self, item: Any, noted: list[Any]) -> Any:  # noqa: ARG002 - repeatable
         if type(item) not in MARKS:
-            cell.item = Ok(item)
-        elif type(item) is Fault:
-            cell.item = Failed(item.error)
-        else:
-            cell.item = SourceEnd(item.name)
+            return Ok(item)
 
-        return StreamCell((self, at.next))
+        if type(item) is Fault:
+            return Failed(item.error)
+
+        return END if item is END else SourceEnd(item.name)
 
 
 class Merged(Source):
     """
     The items of several streams, as they come.
 
-    The state of a cell is a tuple of the streams that have not ended, with
-    their names, beginning with the one to be read next.
+    The upstream are the streams that have not ended, beginning with the one to be read
+    next; behind them are their names.
     """
 
     __slots__ = ()
 
-    def list_upstream(self, state: Any) -> Sequence[StreamCell]:
-        return [at for _, at in state]
-
-    def upstream(self, state: Any) -> Sequence[StreamCell]:
-        for _, at in state:
-            if at.link is None:
-                return ()
-
-        return self.list_upstream(state)
-
     def poll(
         self,
         cell: StreamCell,
-        waiter: Waiter | None,  # noqa: ARG002 - the same
+        waiter: Waiter | None,  # noqa: ARG002 - never waits itself
         *,
-        block: bool,  # noqa: ARG002 - never waits itself
+        block: bool,  # noqa: ARG002 - the same
     ) -> StreamCell | None:
-        _, branches = cell.link  # type: ignore[misc]  # it is not filled
+        _, branches, names = cell.link  # type: ignore[misc]  # it is not filled
         if not branches:
             cell.item = END
             return LAST
 
-        for number, (name, at) in enumerate(branches):
+        for number, at in enumerate(branches):
             if at.link is not None:
                 continue
 
             # The branch that was just read goes last, so that a stream that always has
             # an item ready does not keep the others from being read.
             others = branches[number + 1 :] + branches[:number]
+            other_names = names[number + 1 :] + names[:number]
+            name = names[number]
             if at.item is not END:
                 cell.item = at.item
-                return StreamCell((self, (*others, (name, at.next))))
+                return StreamCell((self, (*others, at.next), (*other_names, name)))
 
             if name is not None:
                 cell.item = Ended(name)
-                return StreamCell((self, others))
+                return StreamCell((self, others, other_names))
 
-            cell.link = (self, others)
+            cell.link = (self, others, other_names)
             break
 
         return AGAIN

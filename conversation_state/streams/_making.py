@@ -56,7 +56,7 @@ def pipe(
         )
 
     shared = Pipe(capacity)
-    return Sender(shared), stream_from(StreamCell((PipeSource(shared), None)))
+    return Sender(shared), stream_from(StreamCell((PipeSource(shared), None, None)))
 
 
 def merge(*streams: Stream[T]) -> Stream[T]:
@@ -80,18 +80,21 @@ def merge(*streams: Stream[T]) -> Stream[T]:
     if len(streams) == 1:
         return streams[0]
 
-    branches: list[tuple[str | None, StreamCell]] = []
+    branches: tuple[StreamCell, ...] = ()
+    names: tuple[str | None, ...] = ()
     for stream in streams:
         cell = stream._get_cell()
         link = cell.link  # read once: another thread may fill the cell meanwhile
         if link is not None and type(link[0]) is Merged:
             # The inner merge's branches are added instead of the merge, so that nested
             # merges stay one level deep.
-            branches.extend(link[1])
+            branches += link[1] or ()
+            names += link[2]
         else:
-            branches.append((None, cell))
+            branches += (cell,)
+            names += (None,)
 
-    return stream_from(StreamCell((Merged(), tuple(branches))))
+    return stream_from(StreamCell((Merged(), branches, names)))
 
 
 def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
@@ -118,8 +121,8 @@ def merge_named(streams: Mapping[str, Stream[T]]) -> Stream[T]:
 
     # Unlike in `merge`, an inner merge stays one branch, because it has one name and
     # one end.
-    branches = tuple((name, stream._get_cell()) for name, stream in streams.items())
-    return stream_from(StreamCell((Merged(), branches)))
+    branches = tuple(stream._get_cell() for stream in streams.values())
+    return stream_from(StreamCell((Merged(), branches, tuple(streams))))
 
 
 def _check_stream(stream: object) -> None:

@@ -103,11 +103,11 @@ class Stream(ProcessBound, Generic[T_co]):
         if isinstance(given, Collection) and not hasattr(given, "__next__"):
             if isinstance(given, _MUTABLE):
                 given = tuple(source)  # type: ignore[arg-type]
-            return stream_from(StreamCell((ReadySource(iter(given)), None)))
+            return stream_from(StreamCell((ReadySource(iter(given)), None, None)))
         if hasattr(given, "__iter__") or hasattr(given, "__getitem__"):
-            return stream_from(StreamCell((BlockingSource(iter(given)), None)))
+            return stream_from(StreamCell((BlockingSource(iter(given)), None, None)))
         if hasattr(given, "__aiter__"):
-            return stream_from(StreamCell((AsyncSource(aiter(given)), None)))  # pyright: ignore[reportArgumentType]  # asked for
+            return stream_from(StreamCell((AsyncSource(aiter(given)), None, None)))  # pyright: ignore[reportArgumentType]  # asked for
 
         raise TypeError(
             f"can't make a stream of {shorten_repr(source)}; expected an iterable or "
@@ -154,7 +154,7 @@ class Stream(ProcessBound, Generic[T_co]):
             _check_function("on_error", on_error)
 
         return stream_from(
-            StreamCell((Converted(function, on_error), [self._get_cell()]))
+            StreamCell((Converted(function, on_error), (self._get_cell(),), []))
         )
 
     def results(self) -> Stream[Ok[T_co] | Failed | SourceEnd]:
@@ -164,7 +164,7 @@ class Stream(ProcessBound, Generic[T_co]):
         Below `merge_named`, `SourceEnd` where a source ended. Reading it
         raises none of the source's errors.
         """
-        return stream_from(StreamCell((Results(), self._get_cell())))
+        return stream_from(StreamCell((Results(), (self._get_cell(),), [])))
 
     def close(self) -> None:
         """
