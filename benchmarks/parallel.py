@@ -21,8 +21,12 @@ from benchmarks.measure import Row, seconds, seconds_each
 from conversation_state import Aggregator, UserMessage, encode
 from conversation_state.cells import Cell
 from conversation_state.parallel import fan_out, save_progress
-from conversation_state.parallel._branches import Past, StepBranch
-from conversation_state.parallel._workers import Assignment, run_assignment
+from conversation_state.parallel._branches import (
+    Assignment,
+    Past,
+    StepBranch,
+    run_assignment,
+)
 
 MESSAGE = UserMessage("When is the next train?")
 BRANCHES = 1_000
@@ -59,8 +63,7 @@ def _measure_joins() -> Iterator[Row]:
         state = _make_state(n)
         past = Past(state)
         turns = [
-            run_assignment(assign(number, past)).outcome.turn
-            for number in range(BRANCHES)
+            run_assignment(assign(number, past)).turn for number in range(BRANCHES)
         ]
         shipped = pickle.loads(pickle.dumps(turns))
         assert n + 10 * BRANCHES == len(state.join(*shipped))
@@ -75,7 +78,7 @@ def _measure_bytes() -> Iterator[Row]:
         past = Past(state)
         out = [pickle.dumps(assign(number, past)) for number in range(2)]
         back = run_assignment(pickle.loads(out[0]))
-        turn = back.outcome.turn
+        turn = back.turn
         peer = len(encode(state))
         yield Row("bytes out to a step", n, len(out[0]), "encode", peer, "bytes")
         peer = len(encode(turn))

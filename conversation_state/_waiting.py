@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import cache, partial, wraps
 from inspect import cleandoc
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from conversation_state.errors import MissingExtraError
@@ -277,6 +277,39 @@ def in_worker(job: Callable[[], object]) -> None:
 
         if worker.take(work):
             return
+
+
+def call_shielded(function: Callable[[], object]) -> None:
+    """
+    Call *function* in a thread that no signal interrupts.
+
+    Futures and executors of the standard library may stay locked for good if an
+    interrupt comes while they enter a lock.
+    """
+    if current_thread() is not main_thread():
+        function()
+        return
+
+    waiter = ThreadWaiter()
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            function()
+        except BaseException as error:  # noqa: BLE001 - raised in the main thread, below
+            errors.append(error)
+        finally:
+            waiter.wake()
+
+    try:
+        in_worker(call)
+    except RuntimeError:  # no more threads can be started
+        function()
+        return
+
+    waiter.wait()
+    for error in errors:
+        raise error
 
 
 # Async twins: methods for event loops that run the synchronous one in a thread

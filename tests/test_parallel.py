@@ -1252,13 +1252,13 @@ class TestSize:
 
         monkeypatch.setattr(pickle, "dumps", noted)
         out = [dumps(branch) for branch in branches]
-        assignment = parallel._workers.Assignment(pickle.loads(out[0]))
-        back = dumps(parallel._workers.run_assignment(assignment))
+        assignment = parallel._branches.Assignment(pickle.loads(out[0]))
+        back = dumps(parallel._branches.run_assignment(assignment))
 
         assert [long] == pickled
         assert len(back) < len(encode(long)) / 50
         arrived = pickle.loads(back)
-        assert 10 == len(arrived.outcome.turn)
+        assert 10 == len(arrived.turn)
 
 
 def _add_ten(state):

@@ -29,7 +29,9 @@ CHAT = Aggregator.new().add_user_prompt("Go!").add_usage(USAGE)
 
 # What runs where the fan-out was called.
 RUN_MODULES = [
-    f"conversation_state.parallel.{name}" for name in ("_runs", "_joining", "_workers")
+    "conversation_state.parallel._runs",
+    "conversation_state.parallel._outcomes",
+    "conversation_state._waiting",
 ]
 
 

@@ -9,8 +9,8 @@ and the value that a program's threads share (`cells`).
 
 How it works: whatever runs a step, here or in another process, knows the fork
 it began with (`_branches`), so only what is new comes back, with the error if
-there was one (`_workers`). The caller waits and settles one branch after the
-other (`_runs`), and joins them in the end (`_joining`).
+there was one, and joined in the end (`_outcomes`). The caller waits and settles one
+branch after the other (`_runs`).
 """
 
 from conversation_state.parallel._branches import collect_progress, save_progress

@@ -14,11 +14,11 @@ import pickle
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from functools import partial
 from inspect import isawaitable, iscoroutine
-from typing import Any, NamedTuple
+from typing import Any
 
 import attrs
 
@@ -26,7 +26,9 @@ from conversation_state._identity import new_entry_id
 from conversation_state._wording import describe_type, describe_value
 from conversation_state.aggregator import Aggregator, LedgerEntry, Turn
 from conversation_state.errors import BranchError, InvalidUsageError
-from conversation_state.parallel._joining import (
+from conversation_state.parallel._outcomes import (
+    Outcome,
+    add_note,
     collect_new,
     describe_conflict,
     is_conflict,
@@ -193,20 +195,6 @@ def _load_past(pickled: bytes, key: str) -> Past:
     return Past(state, key)
 
 
-class Outcome(NamedTuple):
-    """
-    How a branch ended.
-
-    Attributes:
-        turn: What it added; if it failed, what it had kept.
-
-        error: What it raised; None if it returned a state.
-    """
-
-    turn: Turn
-    error: BaseException | None = None
-
-
 @attrs.define(eq=False)
 class StepBranch:
     """
@@ -328,7 +316,8 @@ class StepBranch:
             else:
                 add_note(error, problem)
 
-        return Outcome(turn, error)
+        step = None if error is None else (self.number, self.name)
+        return Outcome(turn, error, step)
 
     def _check_awaitable(self, given: Any) -> Awaitable[Any]:
         if isawaitable(given):
@@ -368,14 +357,32 @@ class StepBranch:
         return BranchError(self.number, self.name, problem)
 
 
-def add_note(error: BaseException, text: str) -> None:
-    # Add a note to *error*, or nothing if it can't be changed.
-    with suppress(Exception):
-        error.add_note(text)
-
-
 def _shorten_traceback(error: BaseException) -> BaseException:
     # Our own frame is removed from the traceback: it would keep the branch alive, and
     # shows nothing of the step.
     trace = error.__traceback__
     return error.with_traceback(trace.tb_next if trace else None)
+
+
+@attrs.define(eq=False)
+class Assignment:
+    """
+    A branch on its way to where it runs.
+
+    In this process it is run by *execute*, which reports its end there; in
+    another one there is only the branch.
+    """
+
+    branch: StepBranch
+    execute: Callable[[StepBranch], Outcome] = StepBranch.run
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Assignment, (self.branch,)
+
+    def __dask_tokenize__(self) -> str:
+        # Dask takes calls with equal arguments for one; two fan-outs are two.
+        return self.branch.key
+
+
+def run_assignment(assignment: Assignment) -> Outcome:
+    return assignment.execute(assignment.branch)

@@ -15,9 +15,9 @@ from conversation_state._persistent import check_iterable
 from conversation_state._waiting import in_worker, require_anyio
 from conversation_state._wording import describe_type, shorten_repr
 from conversation_state.aggregator import Aggregator, Turn
-from conversation_state.parallel._branches import Outcome, StepBranch, running_notes
+from conversation_state.parallel._branches import StepBranch, running_notes
+from conversation_state.parallel._outcomes import find_interrupt
 from conversation_state.parallel._runs import FanOut, FanOutRun
-from conversation_state.parallel._workers import find_interrupt
 
 
 def fan_out(
@@ -210,14 +210,15 @@ async def _in_tasks(anyio: Any, run: FanOutRun) -> None:
         return None
 
     async def task(branch: StepBranch) -> None:
-        turn, error = await branch.arun(find_outside)
+        outcome = await branch.arun(find_outside)
+        error = outcome.error
         if isinstance(error, cancelled):
             problem = "was cancelled by something it waited for, not from outside"
             failure = branch.make_error(problem)
             failure.__cause__ = error
-            error = failure
+            outcome = outcome._replace(error=failure)
 
-        branch.ended = Outcome(turn, error)
+        branch.ended = outcome
         try:
             run.settle(branch, branch.ended)
         except BaseException as interrupt:  # noqa: BLE001 - raised after the group

@@ -2,7 +2,7 @@
 Runs: how each branch ended, and the result of all of them together.
 
 What lives here runs where the fan-out was called. What does not: what runs
-where a step runs (`_branches`), and what is sent between the two (`_workers`).
+where a step runs (`_branches`), and what is sent between the two (`_outcomes`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from conversation_state._waiting import (
     TaskWaiter,
     ThreadWaiter,
     Waiter,
+    call_shielded,
     in_worker,
     wake_all,
 )
@@ -34,23 +35,21 @@ from conversation_state.errors import FanOutError, InvalidUsageError
 from conversation_state.parallel._branches import (
     KEY,
     NO_RESULT,
+    Assignment,
     CallResult,
-    Outcome,
     Past,
     StepBranch,
-    add_note,
+    run_assignment,
     running_notes,
 )
-from conversation_state.parallel._joining import join_turns, make_turn
-from conversation_state.parallel._workers import (
-    Assignment,
-    Received,
-    Sent,
-    call_shielded,
+from conversation_state.parallel._outcomes import (
+    Outcome,
+    add_note,
     describe_loss,
     find_interrupt,
+    join_turns,
+    make_turn,
     raise_interrupt,
-    run_assignment,
 )
 
 # How many threads a fan-out has of its own.
@@ -437,23 +436,19 @@ class FanOutRun:
         self._report_outcome(branch, outcome)
 
     def _unpack_result(self, sent: Any) -> Outcome:
-        if isinstance(sent, Outcome):
-            return sent
-
-        if not isinstance(sent, Sent | Received):
+        if not isinstance(sent, Outcome):
             raise TypeError(f"it gave {shorten_repr(sent)} instead of what was called")
 
-        turn, error = sent.outcome
-        if turn._state is None:  # came from another process, without its past
-            turn = attrs.evolve(turn, state=self._base)
+        if sent.turn._state is None:  # came from another process, without its past
+            return sent._replace(turn=attrs.evolve(sent.turn, state=self._base))
 
-        return Outcome(turn, error)
+        return sent
 
     def _make_lost_outcome(self, branch: StepBranch, error: BaseException) -> Outcome:
         nothing = make_turn(self._base)
         if not isinstance(error, Exception):
             return Outcome(nothing, error)
 
-        lost = branch.make_error(describe_loss(branch, error))
+        lost = branch.make_error(describe_loss(branch.step, error))
         lost.__cause__ = error
         return Outcome(nothing, lost)
