@@ -185,6 +185,7 @@ class TestTable:
         assert 1 == status
         assert "  SystemExit: 0\n  at test_contracts_command.py:" in out
 
+
 class TestBackends:
     def test_broken(self, run):
         """
@@ -198,6 +199,7 @@ class TestBackends:
             "is made: A backend, or a store over one, is made.\n  expected a b" in out
         )
         assert out.endswith("\n0 hold, 1 broken\n")
+
 
 class TestRefused:
     @pytest.mark.parametrize(

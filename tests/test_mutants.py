@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from tools.mutant_runs import PACKAGE, Child, Copy, Order, read_status
+from tools.mutant_runs import PACKAGE, Child, Copy, Order
 from tools.mutant_targets import (
     MORE_TESTS,
     ROOT,
@@ -236,6 +236,7 @@ class TestTakeSample:
 
         assert kinds == {m.kind for m in take_sample(mutants, len(kinds), seed=0)}
 
+
 class TestEquivalents:
     def test_checked_in(self):
         """
@@ -253,6 +254,7 @@ class TestEquivalents:
         )
 
         assert [entry] == find_unmatched([entry], ROOT)
+
 
 class TestModules:
     def test_layers(self):
@@ -365,6 +367,7 @@ class TestChild:
             outcome = Child(copy, order).wait()
 
         assert "timeout" == outcome.status
+
 
 class TestOrder:
     def test_names(self):

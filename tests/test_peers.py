@@ -14,7 +14,6 @@ from peers.__main__ import main
 from peers.laws import (
     LAWS,
     MAX_LINES,
-    PEERS,
     ChangedPeerError,
     Example,
     Peer,
@@ -73,6 +72,7 @@ class TestExamples:
 
         assert {} == {**used.globals, **used.nonlocals}
 
+
 class TestChangedPeer:
     def test_mended(self):
         """
@@ -103,6 +103,7 @@ class TestChangedPeer:
 
         with pytest.raises(ChangedPeerError, match="no longer keeps the law"):
             example_of(broken, kept=True).run()
+
 
 class TestPage:
     @pytest.mark.parametrize("page", sorted({*LAWS.values()}))
@@ -180,4 +181,3 @@ class TestCommand:
             main(["--page", str(tmp_path / "page.md"), "langchain"])
 
         assert not (tmp_path / "page.md").exists()
-

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from tools.mutant_targets import ROOT, list_modules
-from tools.proof import FACTS, PAGE, PARTS, QUICK, WHOLE, read_mutants, read_table
+from tools.mutant_targets import ROOT
+from tools.proof import FACTS, PAGE, PARTS, QUICK, read_mutants, read_table
 from tools.proof_counts import count_calls, count_examples, laws
-from tools.proof_page import describe_mutants, render_page, render_table
+from tools.proof_page import describe_mutants, render_page
 
 RUN = {
     "date": "2026-01-02",
@@ -168,6 +168,7 @@ class TestPage:
         assert "| store | what | saves | lost |\n| --- | --- | --: | --: |" in page
         assert "| sqlite | killed | 4,321 | 0 |" in page
 
+
 class TestReadTable:
     def test_rows(self):
         """
@@ -234,4 +235,3 @@ class TestSizes:
         What a quick run runs is there.
         """
         assert (ROOT / path).exists()
-

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tools import pictures, site_reference, site_sources
-from tools.public_names import list_public_modules, list_public_names
+from tools.public_names import list_public_names
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -104,6 +104,7 @@ class TestIndex:
         pages |= {*site_sources.ROOT_PAGES.values(), "examples/index.md"}
 
         assert sorted(pages) == sorted(listed)
+
 
 class TestMakeSources:
     def test_removes(self, tmp_path):

@@ -18,7 +18,6 @@ from conversation_state import (
     trim,
 )
 from conversation_state._wording import (
-    describe_type,
     escape_invisible,
     escape_line,
     format_count,
@@ -230,5 +229,3 @@ def test_shorten_text(expected, text):
     A shortened text ends in three dots, and is no longer than the limit.
     """
     assert expected == shorten_text(text, 6)
-
-

@@ -163,12 +163,13 @@ class ChatStream:
         self._finish_reason = ""
         self._model = ""
         self._usage: Usage | None = None
+        # The notes: what has no field of ours, of the response, its choice and its
+        # message.
         self._of_response: dict[str, Any] = {}
         self._of_choice: dict[str, Any] = {}
-        self._of_delta: dict[str, Any] = {}
+        self._keys: dict[str, Any] = {}
         self._texts = {key: SurrogateBuffer() for key in _TEXTS}
         self._has_text = False
-        self._thinking: dict[str, bool] = {}
         self._mended: dict[str, bool] = {}
         self._error: Any = None
         self._calls = CallAssembler()
@@ -214,9 +215,9 @@ class ChatStream:
         elif found == "content":
             cut = self._texts["content"]
             self.template.remember(event, path, cut, make_text_chunk)
-        # Only the first piece of reasoning has a note on its key, so later ones need
+        # The piece of reasoning that was read has a note on its key, so later ones need
         # none.
-        elif found in self._thinking:
+        elif found in REASONING_KEYS:
             make = part_chunks(ReasoningPart, None)
             self.template.remember(event, path, self._texts[found], make)
 
@@ -331,9 +332,6 @@ class ChatStream:
         self._has_text = self._has_text or bool(content)
         self._audio.read(delta)
         after = self._read_refusal(delta)
-        if content or after:
-            self._thinking = {}
-
         if before or after:
             if isinstance(content, str):
                 content = [TextPart(content)] if content else []
@@ -342,7 +340,7 @@ class ChatStream:
 
         calls = self._calls.read(delta, self._make_id_prefix())
         self._read_indexed(delta)
-        add_rest(self._of_delta, delta, _DELTA)
+        add_rest(self._keys, delta, _DELTA)
         if not (content or calls or response):
             return []
 
@@ -382,14 +380,10 @@ class ChatStream:
                 # Some servers send the same text under both keys.
                 thoughts.setdefault(text, {})[key] = True
 
-        # Only the first of several pieces has a note on its keys.
-        parts: list[Part] = []
-        for text, keys in thoughts.items():
-            about = EMPTY_MAP if keys == self._thinking else _note_keys(keys)
-            parts.append(ReasoningPart(text, metadata=about))
-            self._thinking = keys
-
-        return parts
+        return [
+            ReasoningPart(text, metadata=_note_keys(keys))
+            for text, keys in thoughts.items()
+        ]
 
     def _read_refusal(self, delta: ObjectReader) -> list[Part]:
         refusal = self._read_text(delta, "refusal")
@@ -423,12 +417,12 @@ class ChatStream:
         calls = self._calls.rest()
         self._mended |= {key: True for key, cut in self._texts.items() if cut.is_mended}
         self._mended |= {"tool_calls": True} if self._calls.is_mended() else {}
-        keys = {**self._of_delta, **self._indexed.rest()}
-        keys |= {"audio": instead} if instead else {}
+        self._keys |= self._indexed.rest()
+        self._keys |= {"audio": instead} if instead else {}
         notes: dict[str, Any] = {
             "response": response,
             "choice": self._of_choice,
-            "keys": keys,
+            "keys": self._keys,
             "mended": list(self._mended),
         }
         metadata = with_notes(SOURCE, without_empty(notes))

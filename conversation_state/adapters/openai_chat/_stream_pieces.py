@@ -44,23 +44,12 @@ class _ChatCall:
     index: int
     id: str
     made_id: str  # "" if the provider sent an id with the first piece
-    late_id: str = ""
     name: str = ""
     is_begun: bool = False
     keys: dict[str, Any] = attrs.field(factory=dict)  # that the provider adds
     cut: SurrogateBuffer = attrs.field(factory=SurrogateBuffer)
     # The arguments so far, if the provider sent no id.
     pieces: list[str] = attrs.field(factory=list)
-
-    def has_id(self, call_id: str) -> bool:
-        """
-        Whether this can be the call with *call_id*: a call that began without an id
-        may get one later, once.
-        """
-        if self.made_id and not self.late_id:
-            return True
-
-        return call_id in {self.id, self.late_id}
 
     def is_whole(self) -> bool:
         """
@@ -89,6 +78,7 @@ class CallAssembler:
         self._opened: list[_ChatCall] = []
         self._at: dict[int | str, _ChatCall] = {}
         self._by_id: dict[str, _ChatCall] = {}
+        # The indexes of calls, and the one behind the last.
         self._taken: set[int] = set()
         self._next = 0
 
@@ -188,9 +178,8 @@ class CallAssembler:
             add_rest(within, inside, known)
             add_to(call.keys, {word: within} if within else {})
 
-        if call.made_id and call_id and not call.late_id:
-            call.late_id = call.keys["id"] = call_id
-            self._by_id.setdefault(call_id, call)
+        if call_id != call.id and call_id:
+            call.keys["id"] = call_id
 
         return _make_piece(call, name, arguments, {}, kind=_get_text(node, "type"))
 
@@ -218,7 +207,8 @@ class CallAssembler:
         elif call_id in self._by_id:
             call = self._by_id[call_id]
 
-        if call is None or (call_id and not call.has_id(call_id)):
+        # A call that began without an id may get one later.
+        if call is None or (call_id and not call.made_id and call_id != call.id):
             return None
 
         # Some providers repeat the same name with every piece. A piece with another
@@ -233,12 +223,9 @@ class CallAssembler:
     def _open_call(self, at: int | None, call_id: str, prefix: str) -> _ChatCall:
         # `concat` joins the chunks of a call by its index, so two calls must not have
         # the same one. Some servers number all calls 0.
-        index = at
-        if index is None or index in self._taken:
-            index = self._next
-
-        self._next = max(self._next, index + 1)
+        index = self._next if at is None or at in self._taken else at
         self._taken.add(index)
+        self._next = max(self._next, index + 1)
         made_id = "" if call_id else f"{prefix}_call_{len(self._opened)}"
         call = _ChatCall(index, call_id or made_id, made_id)
         self._opened.append(call)
