@@ -106,7 +106,7 @@ EVERYTHING = [
             ThinkingPart("Hm.", signature="c2ln", provider_name="anthropic"),
             ThinkingPart("", id="redacted_thinking", signature="eA=="),
             TextPart("Let me look.", citations=[Citation([WebCitationSource("u")])]),
-            NativeToolCallPart("web_search", {"q": 2**70}, tool_call_id="ws"),
+            NativeToolCallPart("web_search", {"q": 2**60}, tool_call_id="ws"),
             NativeToolReturnPart(
                 "web_search", [1], tool_call_id="ws", timestamp=NEW_YEAR
             ),
@@ -130,7 +130,7 @@ EVERYTHING = [
         ),
         model_name="claude",
         provider_name="anthropic",
-        provider_details={"finish_reason": "tool_use", "big": 2**80},
+        provider_details={"finish_reason": "tool_use", "big": 2**60},
         provider_response_id="msg_1",
         finish_reason="tool_call",
         timestamp=datetime(2026, 1, 1, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=5))),
@@ -168,7 +168,7 @@ EVERYTHING = [
         state="interrupted",
     ),
     ModelRequest(parts=[], instructions="Speak French."),
-    ModelRequest(parts=[], instructions="", metadata={"big": 2**80}),
+    ModelRequest(parts=[], instructions="", metadata={"big": 2**60}),
     ModelRequest(parts=[]),
     ModelResponse(parts=[], timestamp=NEW_YEAR, state="interrupted"),
     ModelResponse(parts=[TextPart("")], timestamp=NEW_YEAR, model_name=""),
@@ -184,9 +184,9 @@ _TIMES = st.sampled_from(
     [NEW_YEAR, datetime(1970, 1, 1, tzinfo=timezone(timedelta(hours=-3, minutes=30)))]
 )
 _MAPS = st.sampled_from(
-    [None, {}, {"a": None}, {"n": 2**70, "deep": [[{"b": 0.5}]]}, {"detail": "low"}]
+    [None, {}, {"a": None}, {"n": 2**60, "deep": [[{"b": 0.5}]]}, {"detail": "low"}]
 )
-_VALUES = _TEXTS | st.sampled_from([None, 0, True, 2**70, [], ["a", {}], {"kind": "x"}])
+_VALUES = _TEXTS | st.sampled_from([None, 0, True, 2**60, [], ["a", {}], {"kind": "x"}])
 _TYPES = st.sampled_from(["image/png", "audio/wav", "text/plain", "odd"])
 _BYTES = st.builds(
     BinaryContent, st.sampled_from([b"", PNG]), media_type=_TYPES, vendor_metadata=_MAPS
@@ -252,7 +252,7 @@ responses = st.builds(
     ),
     model_name=st.none() | _IDS,
     timestamp=_TIMES,
-    provider_details=st.sampled_from([None, {"finish_reason": "odd"}, {"n": 2**70}]),
+    provider_details=st.sampled_from([None, {"finish_reason": "odd"}, {"n": 2**60}]),
     finish_reason=st.sampled_from([None, "stop", "tool_call"]),
     run_id=st.none() | _IDS,
     metadata=_MAPS,

@@ -2,8 +2,6 @@
 Pydantic AI's messages: what all adapters promise, and what comes back of what.
 """
 
-import json
-from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -21,7 +19,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.usage import RequestUsage, RunUsage
+from pydantic_ai.usage import RequestUsage
 
 from conversation_state import decode, encode
 from conversation_state.adapters import anthropic
@@ -32,7 +30,6 @@ from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
     ResponseMeta,
-    SystemMessage,
     ToolMessage,
     UnknownMessage,
     UserMessage,
@@ -46,7 +43,6 @@ from conversation_state.parts import (
 )
 from conversation_state.parts import TextPart as Text
 from conversation_state.testing.strategies import transcripts
-from conversation_state.tools import ToolCall
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.adapters.contract import FormatContract
 from tests.adapters.kept import normalise
@@ -154,17 +150,6 @@ class TestLoad:
         assert 1 == sum("Be kind." in repr(message) for message in loaded)
         assert settled(history) == dump(loaded).payload
 
-    def test_instructions_again(self):
-        """
-        Those of before, after others, are there again; a request without any changes
-        nothing.
-        """
-        history = [asks("?", instructions=text) for text in ("a", None, "a", "b", "a")]
-        loaded = ours(history)
-
-        assert ["a", "b", "a"] == [one.text for one in loaded if one.role == "system"]
-        assert settled(history) == dump(loaded).payload
-
     def test_content(self):
         """
         Each kind of content is a part of its kind; what our model can't represent is
@@ -254,36 +239,22 @@ class TestLoad:
         assert "try again" == aside.text
         assert settled(history) == dump([result, aside]).payload
 
-    def test_half_a_pair(self):
-        """
-        Half of a surrogate pair is mended, and what was mended is listed.
-        """
-        export = dump(load([asks("a\ud800"), says("ok\udfff")]))
-
-        assert ["a\ufffd", "ok\ufffd"] == [
-            one.parts[0].content for one in export.payload
-        ]
-        assert ["content", "parts[0].content"] == [lost.what for lost in export.lost]
-
-    @pytest.mark.parametrize("where", ["message", "usage", "details"])
-    def test_half_a_pair_in_a_key(self, where):
+    def test_half_a_pair_in_a_key(self):
         """
         Half of a surrogate pair is mended in a key, too.
         """
         raw: dict[str, Any] = {
             "kind": "response",
             "parts": [{"part_kind": "text", "content": "x"}],
-            "usage": {"input_tokens": 1, "details": {}},
+            "usage": {"input_tokens": 1, "details": {"a\ud800": 1}},
         }
-        places = {"message": raw, "usage": raw["usage"]}
-        places.get(where, raw["usage"]["details"])["a\ud800"] = 1
         (message,) = load([raw])
 
         assert "x" == message.text
         assert "a\ufffd" in str(message) + repr(message)
         assert message == decode(encode(message))
 
-    @pytest.mark.parametrize("value", [None, False, 0, "", [], {}, [None], {"a": None}])
+    @pytest.mark.parametrize("value", [None, False, "", {"a": None}])
     def test_null_is_a_value(self, value):
         """
         A value that a message holds comes back, also where it is null: in what
@@ -310,13 +281,8 @@ class TestLoad:
                 "part_kind": "file",
                 "content": {"kind": "binary", "data": "a", "media_type": "a/b"},
             },
-            {
-                "part_kind": "file",
-                "content": {"kind": "binary", "data": "AA==", "media_type": "a/b"},
-                "deep": json.loads("[" * 300 + "]" * 300),
-            },
         ],
-        ids=["numbers for booleans", "invalid base64", "a deep value"],
+        ids=["numbers for booleans", "invalid base64"],
     )
     def test_unusual_keys(self, part):
         """
@@ -328,29 +294,17 @@ class TestLoad:
 
         assert [part] == found["parts"]
 
-    def test_large_details(self):
+    def test_too_large(self):
         """
-        Details of the provider beside its finish reason come back, however large, and
-        no other reason is added.
+        A value that metadata can't hold is refused with its path; a tool's result is
+        text, and may be any.
         """
-        details = {"finish_reason": "tool_use", "big": 2**80}
-        message = {"kind": "response", "parts": [], "provider_details": details}
+        details = {"kind": "response", "parts": [], "provider_details": {"n": 2**80}}
+        history = [calls("c1"), answers("c1", text={"n": 2**80})]
+        with pytest.raises(DecodeError, match=r"\$\[0\]\.provider_details\.n"):
+            load([details])
 
-        ((found,), lost) = dump_data(load([message]))
-
-        assert (details, ()) == (found["provider_details"], lost)
-        assert "finish_reason" not in found
-
-    def test_short_notes(self):
-        """
-        A signature is in no note but that it is one of theirs.
-        """
-        thought = {"part_kind": "thinking", "content": "Hm.", "signature": "c2ln"}
-        (message,) = load([{"kind": "response", "parts": [thought]}])
-
-        assert {
-            "conversation_state": {"pydantic_ai": {"signed": True}}
-        } == message.parts[0].metadata
+        assert plain(history) == plain(back(history))
 
     def test_mended_everywhere(self):
         """
@@ -424,30 +378,6 @@ class TestDump:
         )
         assert results == [part.tool_call_id for part in answered]
         assert export.payload == settled(export.payload)
-
-    def test_requests(self):
-        """
-        What stands between two answers is one request.
-        """
-        chat = [
-            *(SystemMessage("Be brief."), UserMessage("Hi!"), AssistantMessage("Hi.")),
-            *(UserMessage("One"), UserMessage("Two")),
-        ]
-        kinds = [[part.part_kind for part in one.parts] for one in dump(chat).payload]
-
-        assert [
-            ["system-prompt", "user-prompt"],
-            ["text"],
-            ["user-prompt"] * 2,
-        ] == kinds
-
-    def test_goes_on(self):
-        """
-        What is added to a history is a request of its own.
-        """
-        chat = [*load([asks("Hi!")]), UserMessage("And?")]
-
-        assert 2 == len(dump(chat).payload)
 
     def test_loses_nothing_in_silence(self):
         """
@@ -564,38 +494,6 @@ class TestDump:
         assert (None, None) == (lost.signature, lost.provider_name)
         assert ["signature"] == [one.what for one in export.lost]
 
-    def test_calls_keep_their_order(self):
-        """
-        A call without a place stays before the next one, which has one.
-        """
-        one, other = ToolCall("1", "f", "{}"), ToolCall("2", "g", "{}", index=0)
-        (message,) = dump([AssistantMessage(tool_calls=[one, other])]).payload
-
-        assert ["f", "g"] == [part.tool_name for part in message.parts]
-
-    def test_same_each_time(self):
-        """
-        Messages of no known time are dumped the same each time, and no time
-        comes back.
-        """
-        chat = [UserMessage("Hi!"), AssistantMessage("Hi.")]
-
-        assert dump(chat) == dump(chat)
-        assert [None, None] == [one.timestamp for one in ours(dump(chat).payload)]
-
-    def test_first_year(self):
-        """
-        A time that no offset of whole minutes can express is listed as lost.
-        """
-        first = datetime(1, 1, 1, tzinfo=timezone(timedelta(microseconds=1)))
-        export = dump(
-            [UserMessage("Hi!", timestamp=first), AssistantMessage("", timestamp=first)]
-        )
-
-        paths = [(one.path, one.what) for one in export.lost]
-        assert [(f"messages[{at}]", "timestamp") for at in (0, 1)] == paths
-        assert [None, None] == [one.timestamp for one in ours(export.payload)]
-
 
 class TestLoadUsage:
     """
@@ -627,15 +525,6 @@ class TestLoadUsage:
         assert usage == load_usage(says("x", usage=used))
         assert usage == load_usage(plain([says("x", usage=used)])[0])
 
-    def test_run(self):
-        """
-        A run's usage has its requests and calls, too.
-        """
-        usage = load_usage(RunUsage(requests=2, tool_calls=3, input_tokens=1))
-
-        assert usage is not None
-        assert {"requests": 2, "tool_calls": 3} == dict(usage.extra)
-
     def test_predictions(self):
         """
         What was predicted is in the details there, and in fields here.
@@ -651,17 +540,3 @@ class TestLoadUsage:
             )
             == usage
         )
-
-    def test_nothing(self):
-        """
-        Nothing counted is nothing known.
-        """
-        assert load_usage(RequestUsage()) is None
-        assert load_usage(None) is None
-
-    def test_wrong(self):
-        """
-        What is not a count is refused, with its path.
-        """
-        with pytest.raises(DecodeError, match=r"\$\.input_tokens"):
-            load_usage({"input_tokens": -1})

@@ -48,8 +48,7 @@ mended
 Finish reasons are the provider's own, which Pydantic AI keeps in
 ``provider_details``. Content without a part of ours (a provider's tools and their
 results, cache points, uploaded files, changes of tools and settings) becomes an
-unknown part or message from ``pydantic_ai``. A value that is too large or too deep
-for metadata is kept as JSON text, under the reserved key.
+unknown part or message from ``pydantic_ai``.
 
 Source:
     ``pydantic_ai.messages`` and ``pydantic_ai.conversation_store`` of 2.68.

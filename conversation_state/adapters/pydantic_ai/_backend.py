@@ -18,13 +18,13 @@ from pydantic_ai.conversation_store import (
 
 from conversation_state._waiting import run_in_anyio_thread
 from conversation_state.adapters._host import StoreHost
-from conversation_state.adapters.pydantic_ai._append import HistoryEntry
 from conversation_state.adapters.pydantic_ai._dump import as_objects
 from conversation_state.adapters.pydantic_ai._load import as_data
 from conversation_state.adapters.pydantic_ai._repository import (
     RECORD_ADAPTER,
     ConversationRepository,
     ConversationUpdate,
+    HistoryEntry,
     name_of,
 )
 from conversation_state.aggregator import Aggregator
@@ -43,7 +43,7 @@ class StoreBackend(StoreHost, ConversationStore):
     saw is a conversation, too.
 
     A save writes the new messages, however long the conversation is: a row for
-    each of our messages and each usage, and six of a fixed size. A fork, a
+    each of our messages and each usage, and a few of a fixed size. A fork, a
     branch and a change of usage alone write no messages. The usage of a response
     is in the state's ledger once, also after the history was rewritten, if the
     response has a provider's id.

@@ -18,7 +18,6 @@ from conversation_state.adapters.pydantic_ai._notes import (
     URLS,
     dump_unknown,
     keep_keys,
-    keep_whole,
     kind_of,
     read_json_text,
     read_text,
@@ -27,7 +26,7 @@ from conversation_state.adapters.pydantic_ai._notes import (
     take_notes,
 )
 from conversation_state.messages import Message, ToolMessage
-from conversation_state.parts import ImagePart, MediaPart, Part, TextPart, UnknownPart
+from conversation_state.parts import ImagePart, MediaPart, Part, TextPart
 
 _URL = frozenset({"kind", "media_type", "url"})
 _BYTES = frozenset({"data", "kind", "media_type"})
@@ -63,7 +62,7 @@ def _load_item(node: ObjectReader) -> Part:
         node.keys["kind"] = kind
         return TextPart(node.text("content"), metadata=node.metadata(SOURCE))
 
-    return read_media(node) or UnknownPart(keep_whole(node), source=SOURCE)
+    return read_media(node) or node.as_unknown(SOURCE)
 
 
 # The media at *node*; None if there is no part for them. *whole* notes defaults, too.

@@ -22,7 +22,6 @@ from conversation_state.adapters.pydantic_ai._notes import (
     messages_adapter,
     restore_keys,
     restore_value,
-    restore_whole,
     take_notes,
     write_time,
 )
@@ -191,9 +190,7 @@ class _HistoryWriter(PayloadWriter):
     ) -> dict[str, Any] | None:
         part: dict[str, Any]
         if isinstance(message, UnknownMessage):
-            part = restore_whole(
-                self.unknown(message.raw, message.source, path, "role")
-            )
+            part = self.unknown(message.raw, message.source, path, "role")
             return None if "empty" in notes else part
 
         keys = map_of(notes, "keys")

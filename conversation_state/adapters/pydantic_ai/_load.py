@@ -15,6 +15,7 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
     note_mended,
+    read_extra,
 )
 from conversation_state.adapters.pydantic_ai._content import (
     read_content,
@@ -24,10 +25,8 @@ from conversation_state.adapters.pydantic_ai._notes import (
     ERRORS,
     SOURCE,
     keep_keys,
-    keep_whole,
     kind_of,
     messages_adapter,
-    read_metadata,
     read_text,
     read_time,
 )
@@ -46,7 +45,7 @@ from conversation_state.messages import (
 
 # The keys of a request, a response and a part whose values have fields of ours, besides
 # those that have one only if they are valid.
-_REQUEST = frozenset({"kind", "parts"})
+_REQUEST = frozenset({"kind", "metadata", "parts"})
 _RESPONSE = _REQUEST | {"finish_reason", "model_name", "usage"}
 _PART = frozenset({"content", "part_kind"})
 _ANSWERS = frozenset({"retry-prompt", "tool-return"})
@@ -136,12 +135,12 @@ def load_after(data: Sequence[Any], instructions: str | None) -> list[list[Messa
 
 def _load_response_message(node: ObjectReader) -> Message:
     mended_before = len(node.reading.mended)
-    own, own_key = read_metadata(node)
+    own = read_extra(node, "metadata")
     content, calls, meta = read_response(node)
     time, time_key = read_time(node)
     run, run_key = _read_run_id(node)
     id_key = {"provider_response_id"} if read_response_id(node.raw) else set()
-    keep_keys(node, _RESPONSE.union(own_key, time_key, run_key, id_key))
+    keep_keys(node, _RESPONSE.union(time_key, run_key, id_key))
     note_mended(node, mended_before)
     node.notes["response"] = node.keys
     node.keys = {}
@@ -186,9 +185,9 @@ def _load_request(node: ObjectReader, instructions: str | None) -> list[Message]
     # The count is taken behind the parts, which note their own mended texts.
     made = _load_parts(node)
     mended_before = len(node.reading.mended)
-    own, own_key = read_metadata(node)
+    own = read_extra(node, "metadata")
     run, run_key = _read_run_id(node)
-    known = _REQUEST.union(own_key, run_key)
+    known = _REQUEST | run_key
     current = node.raw.get("instructions")
     if isinstance(current, str) and current and current != instructions:
         # The instructions are inserted behind the results, which must directly follow
@@ -276,7 +275,8 @@ def _load_request_part(node: ObjectReader) -> _MessageDraft:
 
     # The message has no time of its own: the time stays in the raw part, which is
     # written back unchanged.
-    return _MessageDraft(node, UnknownMessage, {"raw": keep_whole(node)})
+    raw = node.reading.json(node.raw, node.path)
+    return _MessageDraft(node, UnknownMessage, {"raw": raw})
 
 
 def _load_tool_result(

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
 from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
-from conversation_state.adapters._notes import RESERVED, map_of, own_of
+from conversation_state.adapters._notes import map_of, own_of
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
-    is_map,
-    read_extra,
 )
 from conversation_state.errors import MissingExtraError
 from conversation_state.parts import Part, UnknownPart
@@ -26,9 +24,7 @@ from conversation_state.tools import ToolCall
 SOURCE = "pydantic_ai"
 INTERRUPTED = "interrupted"
 
-_LARGE = 2**63  # an integer that metadata may not hold
 _MINUTE = timedelta(minutes=1)
-_DAY = timedelta(days=1)
 
 # Parts must have a time; this one stands for an unknown time.
 _UNKNOWN_TIME = "1970-01-01T00:00:00Z"
@@ -116,39 +112,12 @@ def keep_keys(
     node: ObjectReader, known: frozenset[str], *, whole: bool = False
 ) -> None:
     kept = {
-        key: _as_metadata(value)
+        key: value
         for key, value in node.raw.items()
         if key not in known and (whole or not is_default(key, value))
     }
     if kept:
         node.keys |= node.reading.rest(kept, frozenset(), node.path)
-
-
-def keep_whole(node: ObjectReader) -> dict[str, Any]:
-    raw = _as_metadata(node.raw)
-    if raw is not node.raw:
-        raw = {"part_kind": kind_of(node.raw) or kind_of(node.raw, "kind"), **raw}
-
-    kept: dict[str, Any] = node.reading.json(raw, node.path)
-    return kept
-
-
-def _as_metadata(value: Any) -> Any:
-    """
-    *value*; or, if it is too large or too deep for metadata, its JSON text under the
-    reserved key.
-    """
-    # Most values are texts and counts, which need no second walk.
-    kind = value.__class__
-    if kind is str or (kind is int and abs(value) < _LARGE):
-        return value
-
-    # This reader takes the problems of the value as metadata. They are not problems of
-    # the document if the value has a JSON text.
-    read = DocumentReader()
-    read.json(value, "")
-    text = _to_json_text(value) if read.problems else None
-    return value if text is None else {RESERVED: text}
 
 
 def _to_json_text(value: Any) -> str | None:
@@ -172,24 +141,7 @@ def _to_json_text(value: Any) -> str | None:
 def restore_keys(
     raw: dict[str, Any], notes: Mapping[str, Any], name: str = "keys"
 ) -> dict[str, Any]:
-    keys = map_of(notes, name)
-    return merge_kept_keys({key: restore_whole(keys[key]) for key in keys}, raw)
-
-
-def restore_whole(kept: Any) -> Any:
-    return (
-        _parse_noted(kept[RESERVED], kept)
-        if is_map(kept) and RESERVED in kept
-        else kept
-    )
-
-
-def _parse_noted(text: Any, otherwise: Any) -> Any:
-    # A caller may have changed the text or the note, so it may not be JSON.
-    try:
-        return json.loads(text) if isinstance(text, str) else otherwise
-    except ValueError:
-        return otherwise
+    return merge_kept_keys(map_of(notes, name), raw)
 
 
 # *text*, or its value as JSON, if a note says that it was a value.
@@ -197,7 +149,11 @@ def restore_value(text: str, notes: Mapping[str, Any]) -> Any:
     if notes.get("value") is not True:
         return text
 
-    return _parse_noted(text, text) if text else None
+    # A caller may have changed the text, so it may not be JSON.
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return text
 
 
 # The value under *key* as text; a note says if it was not a text.
@@ -229,15 +185,6 @@ def read_json_text(reading: DocumentReader, value: Any, path: str) -> str:
     return found
 
 
-# The map under ``metadata`` as our metadata, and the keys that need no note then.
-def read_metadata(node: ObjectReader) -> tuple[dict[str, Any], frozenset[str]]:
-    given = node.raw.get("metadata")
-    if is_map(given) and _as_metadata(given) is given:
-        return read_extra(node, "metadata"), frozenset({"metadata"})
-
-    return {}, frozenset()
-
-
 def take_notes(
     write: PayloadWriter, value: Part | ToolCall, path: str
 ) -> Mapping[str, Any]:
@@ -259,7 +206,7 @@ def dump_unknown(write: PayloadWriter, part: Part, path: str) -> Any:
 
     keys = ("part_kind", "kind", "type")
     key = next((key for key in keys if key in part.raw), "type")
-    return restore_whole(write.unknown(part.raw, part.source, path, key))
+    return write.unknown(part.raw, part.source, path, key)
 
 
 def read_time(node: ObjectReader) -> tuple[datetime | None, frozenset[str]]:
@@ -287,13 +234,10 @@ def write_time(write: PayloadWriter, time: datetime | None, path: str) -> str:
     offset = time.utcoffset()
     if offset is not None and offset % _MINUTE:
         # Pydantic reads offsets of whole minutes only.
-        whole = offset - offset % _MINUTE
         try:
-            # An offset between -24:00 and -23:59 is rounded up to -23:59, because
-            # `timezone` refuses a whole day.
-            time = time.astimezone(timezone(max(whole, _MINUTE - _DAY)))
+            time = time.astimezone(UTC)
         except OverflowError:
-            write.lose(path, "timestamp", "offsets must be whole minutes in year 1")
+            write.lose(path, "timestamp", "is in no year of UTC")
             return _UNKNOWN_TIME
 
     text = time.isoformat()

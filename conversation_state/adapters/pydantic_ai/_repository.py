@@ -1,19 +1,20 @@
 """
-Conversations of Pydantic AI in a store: the names they have, finding entries,
-and writing.
+Conversations of Pydantic AI in a store: the names they have, histories in their
+states, finding entries, and writing.
 
-A conversation is a state under its own name. Pydantic AI's record of it is the
-newest message under a second name; both are saved in one transaction. If
-another program continued the state since, the record is updated from the state.
+A conversation is a state under its own name. Pydantic AI's record of it is a record
+of the store; both are saved in one transaction. If another program continued the
+state since, the record is updated from the state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
 from pydantic_ai.conversation_store import ConversationConflict, ConversationRecord
@@ -21,34 +22,26 @@ from pydantic_ai.usage import RunUsage
 
 from conversation_state._persistent import Log
 from conversation_state._wording import shorten_repr
-from conversation_state.adapters._host import replace_entries
-from conversation_state.adapters.pydantic_ai._append import (
-    HistoryEntry,
-    append_messages,
-    entries_of_groups,
-    find_end,
-    find_instructions,
-    instructions_of,
-    read_history,
-)
-from conversation_state.adapters.pydantic_ai._dump import group_messages
+from conversation_state.adapters._host import bill_entries, replace_entries
+from conversation_state.adapters._notes import map_of, notes_of
+from conversation_state.adapters.pydantic_ai._dump import MessageGroups, group_messages
+from conversation_state.adapters.pydantic_ai._load import load_after
 from conversation_state.adapters.pydantic_ai._notes import SOURCE
-from conversation_state.aggregator import Aggregator, Entry
+from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.errors import NotSavedError
-from conversation_state.messages import UnknownMessage
-from conversation_state.store import Head, Store, Window, check_not_mirrored
-from conversation_state.store.records import Reader, Writer, reading, write
+from conversation_state.messages import SystemMessage
+from conversation_state.store import Head, Store, check_not_mirrored
+from conversation_state.store.records import Reader, Writer, after, reading, write
 
-# The prefix of names of records. A conversation whose id begins with it gets another
-# name, which begins with `_ODD`.
-_RECORDS = "pydantic_ai:record:"
+# The beginning of the keys of records, and of the name of a conversation whose id is
+# not a valid name.
+_RECORDS = b"pydantic_ai."
 _ODD = "pydantic_ai:odd:"
-# The maximum is lower than that of a name, because the name of the record also has the
-# prefix.
-_MAX_NAME = 500 - len(_RECORDS)
+_MAX_NAME = 500
 _MAX_REMEMBERED = 10_000
 _GROWTH = 4
-_NOWHERE = -1
+_FEW = 20  # one message of Pydantic AI rarely becomes more messages of ours
+T = TypeVar("T")
 RECORD_ADAPTER: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
 
@@ -57,29 +50,115 @@ def name_of(conversation_id: str) -> str:
     is_odd = (
         not 0 < len(conversation_id) <= _MAX_NAME
         or "\0" in conversation_id
-        or conversation_id.startswith((_RECORDS, _ODD))
+        or conversation_id.startswith(_ODD)
     )
-    if not is_odd:
-        return conversation_id
+    return f"{_ODD}{_digest(conversation_id).hex()}" if is_odd else conversation_id
 
-    data = conversation_id.encode("utf-8", "surrogatepass")
-    return f"{_ODD}{blake2b(data, digest_size=16).hexdigest()}"
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _record_key(name: str) -> bytes:
+    return _RECORDS + _digest(name)
+
+
+class HistoryEntry(NamedTuple):
+    """
+    One message of Pydantic AI's in a history: the identities of its entry and of the
+    previous one, and the message as plain JSON.
+    """
+
+    id: str
+    parent: str | None
+    data: Any
+
+
+def read_history(entries: Log[Entry]) -> list[HistoryEntry]:
+    return entries_of_groups(entries, group_messages(Messages(entries)))
+
+
+def entries_of_groups(entries: Log[Entry], groups: MessageGroups) -> list[HistoryEntry]:
+    ids = [entries[start].id for start in groups.starts]
+    return list(map(HistoryEntry, ids, [None, *ids], groups.data))
+
+
+def find_end(entries: Log[Entry], entry: str) -> int | None:
+    """
+    The number of our messages up to the end of an entry of Pydantic AI's; None
+    if the entry is missing. O(messages after it).
+    """
+    backwards = enumerate(reversed(entries), start=1)
+    back = next((back for back, one in backwards if one.id == entry), None)
+    if back is None or "more" in _read_notes(entries[-back]):
+        return None
+
+    # Only the first messages that follow are converted, because converting all of them
+    # would be O(conversation).
+    start, last = len(entries) - back, _FEW
+    while True:
+        messages = Messages(entries[start : start + last])
+        following = group_messages(messages).starts[1:]
+        if following or start + last >= len(entries):
+            return start + following[0] if following else len(entries)
+
+        last *= _FEW
+
+
+def _read_notes(entry: Entry) -> Mapping[str, Any]:
+    return notes_of(entry.message.metadata, SOURCE)
+
+
+def append_messages(
+    state: Aggregator, new: Sequence[HistoryEntry], instructions: str | None
+) -> Aggregator:
+    """
+    *state* with *new* messages and their usage; *instructions* are the newest
+    ones in *state*.
+    """
+    if not new:
+        return state
+
+    groups = load_after([one.data for one in new], instructions)
+    entries: list[Entry] = []
+    for one, group in zip(new, groups, strict=True):
+        for at, message in enumerate(group):
+            entries.append(Entry(f"{one.id}/{at}" if at else one.id, message))
+
+    return bill_entries(state, state.entries.extend(entries))
+
+
+def find_instructions(entries: Log[Entry], start: int = 0) -> int | None:
+    """
+    The position of the newest instructions from *start* on; None if there are
+    none. O(messages since).
+    """
+    for back in range(1, len(entries) - start + 1):
+        if instructions_of(entries[-back]) is not None:
+            return len(entries) - back
+
+    return None
+
+
+def instructions_of(entry: Entry) -> str | None:
+    notes = _read_notes(entry)
+    if "instructions" in notes and isinstance(entry.message, SystemMessage):
+        return entry.message.text
+
+    instructions = map_of(notes, "request").get("instructions")
+    return instructions if isinstance(instructions, str) else None
 
 
 class _StoredConversation(NamedTuple):
     name: str
-    # The newest revisions of its name, and of its record's.
+    # The newest revision of its name.
     head: Head | None
-    noted: Head | None = None
-    # As JSON text, or "".
+    # Pydantic AI's record of it as JSON text, or "".
     record: str = ""
     # Whether the record is of the newest revision.
     is_current: bool = False
     # The revisions at which its other branches ended, by their entries.
     tips: dict[str, int] = {}  # noqa: RUF012 - never changed
-    # The position of its newest instructions; -1 if there are none, None if that is not
-    # known.
-    instructed_at: int | None = None
 
     def revision(self) -> str | None:
         if self.head is None:
@@ -120,6 +199,9 @@ class ConversationRepository:
         # when they are used. Thread-safe without a lock, which an interrupt could leave
         # held.
         self._locations: dict[str, tuple[str, int]] = {}
+        # Of conversations that were written: a length, the last entry there, and the
+        # position of the newest instructions before.
+        self._instructed: dict[str, tuple[int, str, int | None]] = {}
 
     # Reading
 
@@ -131,8 +213,7 @@ class ConversationRepository:
 
     def records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
         with reading(self.store) as rows:
-            names = [name[len(_RECORDS) :] for name in rows.names(_RECORDS)]
-            found = [self._find_conversation(name, rows) for name in names]
+            found = list(self._find_saved(rows))
 
         every = [self._make_record(one, one.name) for one in found]
         records = [one for one in every if one and scope in {None, one.scope}]
@@ -140,12 +221,27 @@ class ConversationRepository:
         return records[:limit]
 
     def _find_conversation(self, name: str, rows: Reader) -> _StoredConversation:
-        record = rows.window(f"{_RECORDS}{name}", 1)
-        found = _read_record(name, rows.latest(name), record)
-        for tip, revision in found.tips.items():
+        record = rows.get(_record_key(name))
+        raw = {"name": name} if record is None else json.loads(record.value)
+        return self._read_record(raw, rows)
+
+    # All conversations that were saved here.
+    def _find_saved(self, rows: Reader) -> Iterator[_StoredConversation]:
+        for record in rows.scan(_RECORDS, after(_RECORDS)):
+            yield self._read_record(json.loads(record.value), rows)
+
+    def _read_record(self, raw: dict[str, Any], rows: Reader) -> _StoredConversation:
+        name = raw["name"]
+        head = rows.latest(name)
+        if head is None or "record" not in raw:
+            return _StoredConversation(name, head)
+
+        for tip, revision in raw["tips"].items():
             self._remember_location(tip, name, revision)
 
-        return found
+        saved = raw["revision"], raw["state"]
+        is_current = saved == (head.revision, str(head.state_id))
+        return _StoredConversation(name, head, raw["record"], is_current, raw["tips"])
 
     def _make_record(
         self, found: _StoredConversation, conversation_id: str
@@ -191,9 +287,8 @@ class ConversationRepository:
             groups = group_messages(window.messages)
             if groups.lacks_instructions and window.start:
                 # The instructions are before the window.
-                before = self.store.load(name, at=revision).entries
-                position = self._instructed_before(name, revision, window.start, before)
-                instructions = _instructions_at(before, position)
+                before = self.store.load(name, at=revision).entries.take(window.start)
+                instructions = _instructions_at(before, find_instructions(before))
                 groups = group_messages(window.messages, instructions)
 
             history = entries_of_groups(window.entries, groups)
@@ -204,28 +299,9 @@ class ConversationRepository:
 
             last *= _GROWTH
 
-    def _instructed_before(
-        self, name: str, revision: int, start: int, entries: Log[Entry]
-    ) -> int | None:
-        with reading(self.store) as rows:
-            found = self._find_conversation(name, rows)
-
-        is_known = (
-            found.is_current
-            and found.instructed_at is not None
-            and found.instructed_at < start
-        )
-        if is_known and found.head is not None and found.head.revision == revision:
-            return found.instructed_at
-
-        return find_instructions(entries.take(start))
-
     def _remember_location(self, entry: str | None, name: str, revision: int) -> None:
         if entry is not None:
-            if len(self._locations) >= _MAX_REMEMBERED:
-                self._locations = {}
-
-            self._locations[entry] = (name, revision)
+            _remember(self._locations, entry, (name, revision))
 
     def history(self, entry: str, limit: int | None = None) -> list[HistoryEntry]:
         """
@@ -282,8 +358,7 @@ class ConversationRepository:
         if where is not None:
             yield where
 
-        for record in rows.names(_RECORDS):
-            found = self._find_conversation(record[len(_RECORDS) :], rows)
+        for found in self._find_saved(rows):
             if found.head is not None:
                 yield found.name, found.head.revision
 
@@ -296,8 +371,8 @@ class ConversationRepository:
         def delete_both(rows: Writer) -> None:
             found = self._find_expected(rows, conversation_id, expected)
             rows.delete(found.name)
-            if found.noted is not None:
-                rows.delete(found.noted.name)
+            key = _record_key(found.name)
+            rows.remove(key, key + b"\0")
 
         write(self.store, delete_both)
 
@@ -323,7 +398,7 @@ class ConversationRepository:
     def _write_update(
         self, rows: Writer, found: _StoredConversation, update: ConversationUpdate
     ) -> None:
-        head, notes = found.head, f"{_RECORDS}{found.name}"
+        head = found.head
         old = past = rows.recall(found.name)
         if old is None and update.forked_from is not None:
             past = rows.recall(name_of(update.forked_from))
@@ -332,16 +407,8 @@ class ConversationRepository:
         if past is not old and base is past:
             base = base.fork()
 
-        # The record has the position of the instructions in the newest revision only.
-        position = found.instructed_at if base is old and found.is_current else None
-        if position is None:
-            position = find_instructions(base.entries)
-
-        state = append_messages(
-            base, update.new, _instructions_at(base.entries, position)
-        )
-        newer = find_instructions(state.entries, len(base))
-        position = newer if newer is not None else position
+        instructions = self._newest_instructions(found.name, base.entries)
+        state = append_messages(base, update.new, instructions)
         # This is the number that the save below gets, because no other transaction can
         # write meanwhile.
         revision = 0 if head is None else head.revision
@@ -354,23 +421,33 @@ class ConversationRepository:
             for tip in update.branches:
                 tips.setdefault(tip, head.revision)
 
-        note = UnknownMessage(
-            {
-                "record": update.record,
-                "revision": revision,
-                "state": str(state.id),
-                "tips": tips,
-                "instructed_at": _NOWHERE if position is None else position,
-            },
-            source=SOURCE,
-        )
         if state is not old:
             check_not_mirrored(self.store.url, found.name)
             rows.save(found.name, state)
 
-        rows.save(notes, (rows.recall(notes) or Aggregator.new()).add(note))
+        note = {
+            "name": found.name,
+            "record": update.record,
+            "revision": revision,
+            "state": str(state.id),
+            "tips": tips,
+        }
+        rows.put(_record_key(found.name), json.dumps(note).encode())
         newest = update.new[-1].id if update.new else update.parent
         self._remember_location(newest, found.name, revision)
+
+    def _newest_instructions(self, name: str, entries: Log[Entry]) -> str | None:
+        # Only messages since the last save are looked at, if its last one is there.
+        length, last, position = self._instructed.get(name, (0, "", None))
+        if not 0 < length <= len(entries) or entries[length - 1].id != last:
+            length, position = 0, None
+
+        newer = find_instructions(entries, length)
+        position = position if newer is None else newer
+        if len(entries):
+            _remember(self._instructed, name, (len(entries), entries[-1].id, position))
+
+        return _instructions_at(entries, position)
 
     # A state that ends with *parent*, and has the ledger of the *old* one.
     def _base_state(
@@ -393,31 +470,15 @@ class ConversationRepository:
         return replace_entries(old.fork(at=entries.common_prefix(old.entries)), entries)
 
 
-def _read_record(
-    name: str, head: Head | None, window: Window | None
-) -> _StoredConversation:
-    if window is None:
-        return _StoredConversation(name, head)
+def _remember(known: dict[str, T], key: str, value: T) -> None:
+    if len(known) >= _MAX_REMEMBERED:
+        known.clear()
 
-    if head is None:
-        return _StoredConversation(name, None, window.head)
-
-    (note,) = window.messages
-    raw: Any = note.raw if isinstance(note, UnknownMessage) else {}
-    is_current = raw["revision"] == head.revision and raw["state"] == str(head.state_id)
-    return _StoredConversation(
-        name,
-        head,
-        window.head,
-        raw["record"],
-        is_current,
-        dict(raw["tips"]),
-        raw["instructed_at"],
-    )
+    known[key] = value
 
 
 def _instructions_at(entries: Log[Entry], at: int | None) -> str | None:
-    return None if at is None or at == _NOWHERE else instructions_of(entries[at])
+    return None if at is None else instructions_of(entries[at])
 
 
 def _run_usage(state: Aggregator) -> RunUsage:

@@ -39,12 +39,10 @@ from conversation_state.adapters.pydantic_ai._notes import (
     dump_unknown,
     is_default,
     keep_keys,
-    keep_whole,
     kind_of,
     read_text,
     restore_keys,
     restore_value,
-    restore_whole,
     take_notes,
     write_time,
 )
@@ -55,7 +53,6 @@ from conversation_state.parts import (
     ReasoningPart,
     RefusalPart,
     TextPart,
-    UnknownPart,
 )
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
@@ -142,7 +139,7 @@ def _load_part(node: ObjectReader, at: int) -> Part:
         if part is not None:
             return part
 
-    return UnknownPart(keep_whole(node), source=SOURCE, index=at)
+    return node.as_unknown(SOURCE, at)
 
 
 def _load_reasoning(node: ObjectReader, at: int) -> Part:
@@ -349,7 +346,7 @@ def _dump_meta(
     for name in sorted(meta.unknown):
         write.lose(f"{path}.response", name, "a newer version wrote it")
 
-    details = restore_whole(map_of(notes, "response").get("provider_details"))
+    details = map_of(notes, "response").get("provider_details")
     kept_reason = details.get("finish_reason") if is_map(details) else None
     if meta.finish_reason != kept_reason:
         _dump_finish_reason(meta.finish_reason, raw)
