@@ -46,10 +46,10 @@ from conversation_state.aggregator import (
     total_usage,
 )
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
-from conversation_state.messages import UnknownMessage, make_tombstone
+from conversation_state.messages import make_tombstone
 from conversation_state.rendering import escape_line
 from conversation_state.testing.laws import states_add_up, unchanged
-from tests.processes import count_calls, count_lines
+from tests.processes import count_lines
 
 NIL = UUID(int=0)
 ONE = UUID(int=1)
@@ -101,47 +101,6 @@ class TestNew:
         assert NIL == Aggregator.new(id=NIL).id
         assert NIL == Aggregator.new(id=NIL).fork().parent_id
 
-    def test_messages(self):
-        """
-        A conversation can begin with messages of any role.
-        """
-        messages = [
-            SystemMessage("s"),
-            UserMessage("u"),
-            AssistantMessage("a"),
-            ToolMessage("t", tool_call_id="1"),
-            UnknownMessage({"role": "narrator"}),
-        ]
-
-        assert messages == list(Aggregator.new(messages=messages))
-        assert messages == list(Aggregator.new(messages=iter(messages)))
-
-
-class TestAdd:
-    def test_next_state(self):
-        """
-        The next state has one message more; this one is as it was.
-        """
-        state = chat("a")
-        message = UserMessage("b")
-        with unchanged(state):
-            after = state.add(message)
-
-        assert "a b" == text_of(after)
-        assert message is after[-1]
-        assert state.id == after.id
-        assert 2 == after.turn_len
-
-    def test_one_message_twice(self):
-        """
-        One message object appended twice makes two entries.
-        """
-        message = UserMessage("a")
-        state = Aggregator.new().add(message).add(message)
-
-        assert [message, message] == list(state)
-        assert 2 == len({entry.id for entry in state.entries})
-
 
 def test_typed_adds():
     """
@@ -166,19 +125,6 @@ def test_typed_adds():
 
 
 class TestExtend:
-    @pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 100])
-    def test_all_at_once(self, count):
-        """
-        As if each was added.
-        """
-        state = chat("a")
-        messages = [UserMessage(str(n)) for n in range(count)]
-        with unchanged(state):
-            after = state.extend(iter(messages))
-
-        assert [UserMessage("a"), *messages] == list(after)
-        assert count + 1 == len({entry.id for entry in after.entries})
-
     def test_by_nothing(self):
         """
         Extended by nothing, it is the same state.
@@ -187,17 +133,6 @@ class TestExtend:
 
         assert state is state.extend([])
         assert state is state.extend(iter(()))
-
-    def test_by_a_state(self):
-        """
-        A state can be extended by another one's messages, which get identities of their
-        own.
-        """
-        state = chat("a", "b")
-        after = state.extend(state).extend(state.messages)
-
-        assert "a b a b a b" == text_of(after)
-        assert 6 == len({entry.id for entry in after.entries})
 
 
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
@@ -223,20 +158,6 @@ SUMMER = datetime(2025, 6, 1, tzinfo=SummerTime())
 
 
 class TestAddUsage:
-    def test_adds(self):
-        """
-        Usage is in the ledger, with the model, and in the totals.
-        """
-        state = chat("a")
-        with unchanged(state):
-            after = state.add_usage(Usage(3, 4), model="gpt-5").add_usage(Usage(1))
-
-        assert Usage(4, 4) == after.usage == after.total_usage
-        assert [(Usage(3, 4), "gpt-5"), (Usage(1), "")] == [
-            (entry.usage, entry.model) for entry in after.ledger
-        ]
-        assert "a" == text_of(after)
-
     def test_each_request_once(self):
         """
         Without a key, one usage added twice counts twice, and a usage of no tokens is
@@ -298,18 +219,7 @@ class TestAddUsage:
         assert (Usage(3), NOON) == (both.total_usage, both.ledger[0].at)
         assert Usage(3) == total_usage(early, late)
 
-    def test_time_is_content(self):
-        """
-        Entries that differ in their time alone are not equal, nor are states.
-        """
-        one, two = LedgerEntry("1", Usage(1), "", NOON), LedgerEntry("1", Usage(1), "")
-        state = rebuilt(ledger=[one])
-
-        assert one != two
-        assert state == rebuilt(ledger=[one])
-        assert state != rebuilt(ledger=[two])
-
-    @pytest.mark.parametrize("count", [1, 31, 32, 33, 64, 65, 200])
+    @pytest.mark.parametrize("count", [1, 33, 200])
     def test_many_keys(self, count):
         """
         Every key is known, however many there are, in every later state.
@@ -324,16 +234,6 @@ class TestAddUsage:
                 state.add_usage(Usage(n + 1), key=str(n))
 
         assert 2 * count + 1 == len(state.add_usage(Usage(1), key="new").ledger)
-
-    def test_keys_cost(self):
-        """
-        Whether a key is new is known without asking every entry.
-        """
-        state = chat()
-        for n in range(1_000):
-            state = state.add_usage(Usage(1), key=str(n))
-
-        assert 300 > count_calls(lambda: state.add_usage(Usage(1), key="new"))
 
     def test_known_keys_cost(self):
         """
@@ -550,33 +450,6 @@ class TestRollback:
         assert Usage(1_501) == wrong.before(wrong.entries[0].id).total_usage
         assert "a b" == text_of(wrong)
 
-    def test_out_of_a_fork(self):
-        """
-        A fork goes back to the state it was forked from, whose id the result
-        has, and to a sibling.
-        """
-        root = chat("a")
-        one = root.fork().add_user_prompt("b").add_usage(Usage(1))
-        two = root.fork().add_user_prompt("c").add_usage(Usage(2))
-
-        assert (root.id, Usage(1)) == (one.rollback(root).id, one.rollback(root).usage)
-        assert (two.id, "a c") == (one.rollback(two).id, text_of(one.rollback(two)))
-        assert Usage(3) == one.rollback(two).total_usage
-
-    def test_by_number_and_entry(self):
-        """
-        A place in the state itself: how many messages to keep, or the last
-        entry to keep.
-        """
-        state = chat("a", "b", "c").add_usage(Usage(7))
-        entry = state.entries[1]
-
-        assert "a b" == text_of(state.rollback(2))
-        assert "a b" == text_of(state.rollback(copied(entry.id)))
-        assert Usage(7) == state.rollback(0).total_usage
-        assert state.id == state.rollback(0).id
-        assert state.entries[:2] == state.rollback(2).entries
-
     def test_before_the_fork(self):
         """
         Back before its fork, a state has inherited no more than is left.
@@ -660,20 +533,6 @@ class TestFork:
         assert (fork.id, parent.id) == (fork.fork().parent_id, fork.fork().root_id)
         assert all([bool(fork), bool(fork.turn), bool(Aggregator.new())])
 
-    @pytest.mark.parametrize("at", range(4))
-    def test_earlier(self, at):
-        """
-        From the first messages only; the whole ledger is inherited all the same.
-        """
-        parent = chat("a", "b").add_usage(Usage(5)).add_user_prompt("c")
-        with unchanged(parent):
-            fork = parent.fork(at=at)
-
-        assert "a b c"[: max(0, 2 * at - 1)] == text_of(fork)
-        assert (at, 0) == (fork.init_len, fork.turn_len)
-        assert (Usage(), Usage(5)) == (fork.usage, fork.total_usage)
-        assert "d" == text_of(fork.add_user_prompt("d").turn)
-
     def test_costs_one_small_object(self):
         """
         A fork weighs no more than a kilobyte, however long the conversation is.
@@ -701,22 +560,6 @@ GROWN = ROOT.add_user_prompt("p").add_usage(Usage(8))
 
 
 class TestJoin:
-    def test_brings_what_is_new(self):
-        """
-        All of this state in its order, then what the other has and it lacks;
-        usage likewise. Neither changes.
-        """
-        trunk = chat("a").add_usage(Usage(1))
-        fork = trunk.fork().add_user_prompt("c").add_usage(Usage(20))
-        moved_on = trunk.add_user_prompt("b").add_usage(Usage(300))
-        with unchanged(trunk, fork, moved_on):
-            joined = moved_on.join(fork)
-
-        assert "a b c" == text_of(joined)
-        assert Usage(321) == joined.usage == joined.total_usage
-        assert (moved_on.id, None, 0) == (joined.id, joined.parent_id, joined.init_len)
-        states_add_up(joined)
-
     def test_nothing_new(self):
         """
         If nothing is new, it is the same state.
@@ -762,13 +605,13 @@ class TestJoin:
         assert joined is joined.join(joined)
         states_add_up(joined)
 
-    @pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 64, 1024, 1056])
+    @pytest.mark.parametrize("size", [0, 32, 33, 1056])
     def test_over_borders(self, size):
         """
         Wherever two branches parted, and however long they are.
         """
         trunk = Aggregator.new(messages=[UserMessage("t")] * size)
-        for count in (1, 31, 32, 33, 70):
+        for count in (1, 32, 70):
             one = trunk.extend([UserMessage("1")] * count)
             two = trunk.fork().extend([UserMessage("2")] * 33)
 
@@ -779,20 +622,7 @@ class TestJoin:
             assert joined is joined.join(trunk, two, one)
             assert joined == one.join(two, trunk, one)
 
-    def test_copies(self):
-        """
-        What comes back from another process is joined like what stayed.
-        """
-        root = chat("a", "b")
-        fork = root.fork().add_user_prompt("c").add_usage(Usage(1))
-        copied = pickle.loads(pickle.dumps(fork)).add_user_prompt("d")
-
-        assert "a b c d" == text_of(root.join(copied))
-        assert "a b x c d" == text_of(root.add_user_prompt("x").join(fork, copied))
-        assert Usage(1) == root.join(fork, copied).usage
-        assert fork is fork.join(pickle.loads(pickle.dumps(fork)))
-
-    @pytest.mark.parametrize("size", [3, 31, 32, 33, 64, 65, 1_000])
+    @pytest.mark.parametrize("size", [3, 64, 1_000])
     @pytest.mark.parametrize(
         "travel",
         [
@@ -860,17 +690,6 @@ class TestJoin:
 
 
 class TestIsRelatedTo:
-    def test_family(self):
-        """
-        All that was forked from one root is related.
-        """
-        root = chat("a")
-        fork = root.fork().fork().add_user_prompt("b")
-
-        assert root.is_related_to(fork)
-        assert fork.is_related_to(root.fork(at=0))
-        assert root.is_related_to(root)
-
     def test_strangers(self):
         """
         Two roots are not, until they have an entry in common.
@@ -900,30 +719,6 @@ class TestTurn:
         assert (fork.id, root.id) == (fork.turn.id, fork.turn.parent_id)
         assert root.turn.parent_id is None
 
-    def test_joins_once(self):
-        """
-        Joined, it brings just that, exactly once.
-        """
-        root = chat("a", "b").add_usage(Usage(1))
-        fork = root.fork().add_user_prompt("c").add_usage(Usage(2))
-        joined = root.join(fork.turn)
-
-        assert root.join(fork) == joined
-        assert joined is joined.join(fork.turn, fork)
-        assert "x c" == text_of(chat("x").join(fork.turn))
-        assert Usage(2) == chat("x").join(fork.turn).usage
-
-    def test_without_the_generation_between(self):
-        """
-        A turn brings what its own state added, not what that inherited.
-        """
-        root = chat("a")
-        fork = root.fork().add_user_prompt("b")
-        fork_of_fork = fork.fork().add_user_prompt("c")
-
-        assert "a c" == text_of(root.join(fork_of_fork.turn))
-        assert "a b c" == text_of(root.join(fork.turn, fork_of_fork.turn))
-
     def test_is_small(self):
         """
         Pickled, it holds no more than what was added, and is equal.
@@ -944,17 +739,6 @@ class TestTurn:
         )
         assert root.join(fork) == root.join(pickle.loads(shipped))
 
-    def test_equal(self):
-        """
-        Equal by id, parent, entries and ledger.
-        """
-        fork = chat("a").fork()
-
-        assert fork.turn == fork.turn
-        assert fork.turn != fork.add_user_prompt("b").turn
-        assert fork.turn != fork.fork().turn
-        assert fork.turn != fork.add_usage(Usage(1)).turn
-
     def test_repr(self):
         """
         Shown by id, messages and tokens.
@@ -967,37 +751,6 @@ class TestTurn:
 
 
 class TestCheckpoint:
-    def test_keeps(self):
-        """
-        A state, kept under a label, whatever comes later.
-        """
-        fork = chat("a").fork().add_user_prompt("b").add_usage(Usage(2))
-        kept = fork.checkpoint("before")
-        fork.add_user_prompt("c").add_usage(Usage(3))
-
-        assert fork is kept.state is kept.restore()
-        assert ("before", fork.id) == (kept.label, kept.id)
-        assert (["a", "b"], Usage(2)) == ([m.text for m in kept.messages], kept.usage)
-        assert "" == fork.checkpoint().label
-
-    def test_merge_into(self):
-        """
-        What was added after the fork point, exactly once, whether or not the
-        target knows the past.
-        """
-        root = chat("a").add_usage(Usage(1))
-        kept = root.fork().add_user_prompt("b").add_usage(Usage(2)).checkpoint()
-        stranger = chat("x")
-
-        assert "a b" == text_of(kept.merge_into(root))
-        assert Usage(3) == kept.merge_into(root).usage
-        assert "x b" == text_of(kept.merge_into(stranger))
-        assert Usage(2) == kept.merge_into(stranger).usage
-        assert kept.merge_into(root) == root.join(kept.state.turn)
-        merged = kept.merge_into(root)
-        assert merged is kept.merge_into(merged)
-        assert kept.state is kept.merge_into(kept.state)
-
     def test_value(self):
         """
         Frozen, hashable, equal by state and label, picklable.
@@ -1013,17 +766,6 @@ class TestCheckpoint:
         for name in ("state", "label", "usage", "other"):
             with pytest.raises(AttributeError):
                 setattr(kept, name, None)
-
-    def test_plain_label(self):
-        """
-        A label is kept as a plain text, which pickles and encodes as itself.
-        """
-
-        class Name(str):
-            __slots__ = ()
-
-        assert str is type(chat().checkpoint(Name("one")).label)
-        assert "one" == chat().checkpoint(Name("one")).label
 
 
 def entry(text: str) -> Entry:
@@ -1052,7 +794,7 @@ def rebuilt(**fields: Any) -> Aggregator:
 
 
 class TestRebuild:
-    @pytest.mark.parametrize("size", [0, 1, 33, 100])
+    @pytest.mark.parametrize("size", [0, 33])
     def test_equal(self, size):
         """
         A state from all that makes it one is equal to it.
@@ -1109,12 +851,10 @@ def ledger_of(*fields: Any) -> Aggregator:
         (InvalidMessageError, "a str: 'hi'", lambda: AnyState.new(messages=["hi"])),
         (TypeError, "make states with Aggregator.new()", Aggregator),
         (InvalidMessageError, "add takes a Message, got a", lambda: PAID.add(None)),
-        (InvalidMessageError, "got a dict: {}", lambda: PAID.add({})),
         (
             *(InvalidMessageError, "add_user_prompt takes a str or a UserMessage"),
             lambda: PAID.add_user_prompt(AssistantMessage("a")),
         ),
-        (InvalidMessageError, "surrogate", lambda: PAID.add_user_prompt("\ud800")),
         (
             *(InvalidMessageError, "takes a str or an AssistantMessage, got a bytes"),
             lambda: PAID.add_assistant_message(b"a"),
@@ -1123,13 +863,6 @@ def ledger_of(*fields: Any) -> Aggregator:
             *(InvalidMessageError, "add_tool_call takes ToolCalls, or one"),
             lambda: PAID.add_tool_call("c1"),
         ),
-        (
-            *(InvalidMessageError, "got an AssistantMessage"),
-            lambda: PAID.add_tool_call(
-                ToolCall("2", "b"), AssistantMessage(tool_calls=[ToolCall("1", "a")])
-            ),
-        ),
-        (InvalidMessageError, "use add_assistant_message", PAID.add_tool_call),
         (
             *(InvalidMessageError, "use add_assistant_message"),
             lambda: PAID.add_tool_call(AssistantMessage("none")),
@@ -1142,21 +875,11 @@ def ledger_of(*fields: Any) -> Aggregator:
             *(InvalidMessageError, "extend takes Messages, got a str: 'c'"),
             lambda: PAID.extend([UserMessage("b"), "c"]),
         ),
-        (InvalidMessageError, "extend takes", lambda: PAID.add_response({"a": "b"})),
         (InvalidUsageError, "a Usage or None, got 5", lambda: PAID.add_usage(5)),
         (InvalidUsageError, "key is empty", lambda: PAID.add_usage(Usage(), key="")),
-        (InvalidUsageError, "key is 5;", lambda: PAID.add_usage(Usage(), key=5)),
-        (
-            *(InvalidUsageError, "model holds '\\ud800'"),
-            lambda: PAID.add_usage(Usage(1), model="\ud800"),
-        ),
         (
             *(InvalidUsageError, "no time zone"),
             lambda: PAID.add_usage(Usage(1), at=WITHOUT_ZONE),
-        ),
-        (
-            *(InvalidUsageError, "at is 1; expected an aware datetime"),
-            lambda: PAID.add_usage(Usage(1), at=1),
         ),
         (
             *(InvalidUsageError, "the ledger has Usage(3) for model 'gpt-5'"),
@@ -1171,32 +894,21 @@ def ledger_of(*fields: Any) -> Aggregator:
             lambda: PAID.record_responses(since=-1),
         ),
         (IndexError, "back to 4: this state has 3 messages", lambda: PAID.rollback(4)),
-        (IndexError, "back to -1: this state has 3", lambda: PAID.rollback(-1)),
         (LookupError, "no entry of this state has", lambda: PAID.rollback("nowhere")),
         (LookupError, "the identity 'nowhere'", lambda: PAID.before("nowhere")),
         (TypeError, "rollback takes a state, a", lambda: PAID.rollback(1.0)),
         (ValueError, "have no entry in common", lambda: PAID.rollback(chat("a"))),
         (TypeError, "takes Aggregators, Turns or", lambda: any_total([PAID])),
         (IndexError, "fork at 4: this state has 3 messages", lambda: PAID.fork(at=4)),
-        (IndexError, "can't fork at -1", lambda: PAID.fork(at=-1)),
-        (TypeError, "integer", lambda: PAID.fork(at=1.0)),
         (TypeError, "join takes Aggregators and Turns", lambda: PAID.join([PAID])),
         (TypeError, "has merge_into", lambda: PAID.join(PAID.checkpoint())),
         (TypeError, "label is 5", lambda: PAID.checkpoint(5)),
-        (TypeError, "label holds", lambda: PAID.checkpoint("\ud800")),
         (
             TypeError,
             "takes an Aggregator, got a str",
             lambda: AnyState.checkpoint("a"),
         ),
-        (
-            *(ValueError, "entries holds an identity more than once"),
-            lambda: Turn.rebuild(
-                id=ONE, parent_id=None, entries=[entry("a")] * 2, ledger=[]
-            ),
-        ),
         (ValueError, "init_len is 2; expected", lambda: rebuilt(**BASE, init_len=2)),
-        (ValueError, "init_len is -1;", lambda: rebuilt(**BASE, init_len=-1)),
         (ValueError, "init_ledger_len is 2", lambda: rebuilt(init_ledger_len=2)),
         (ValueError, "more than once", lambda: rebuilt(entries=[entry("a")] * 2)),
         (
@@ -1211,19 +923,9 @@ def ledger_of(*fields: Any) -> Aggregator:
             ),
         ),
         (
-            *(TypeError, "entries[0]: expected an Entry"),
-            lambda: rebuilt(entries=[("1", UserMessage("a"))]),
-        ),
-        (
             *(InvalidMessageError, "entries[0]: expected a Message, got a str: 'a'"),
             lambda: rebuilt(entries=[AnyEntry("1", "a")]),
         ),
-        (
-            *(TypeError, "expected a LedgerEntry"),
-            lambda: rebuilt(ledger=[("1", Usage(), "")]),
-        ),
-        (InvalidUsageError, "ledger[0]: expected a Usage", lambda: ledger_of(5, "")),
-        (InvalidUsageError, "ledger[0].model is 5", lambda: ledger_of(Usage(), 5)),
         (
             *(InvalidUsageError, "ledger[0].at is datetime"),
             lambda: ledger_of(Usage(), "", WITHOUT_ZONE),
@@ -1312,22 +1014,6 @@ class TestHash:
 
 
 class TestEqual:
-    def test_by_content(self):
-        """
-        A copy of a state is equal, and any verb that adds makes another.
-        """
-        state = chat("a").add_usage(Usage(1))
-        others = [
-            state.add_user_prompt("b"),
-            state.add_usage(Usage(1)),
-            state.fork(),
-            chat("a").add_usage(Usage(1)),
-        ]
-
-        assert state == pickle.loads(pickle.dumps(state))
-        assert 5 == len({state, pickle.loads(pickle.dumps(state)), *others})
-        assert state != list(state)
-
     def test_by_fork_point(self):
         """
         States that differ in nothing but their fork point are not equal.
@@ -1338,21 +1024,7 @@ class TestEqual:
         assert rebuilt(entries=entries) != rebuilt(entries=entries, init_len=1)
         assert rebuilt(entries=entries) != rebuilt(entries=entries, parent_id=NIL)
 
-    def test_by_ledger(self):
-        """
-        States that differ in their ledgers alone are not equal.
-        """
-
-        def make_billed(*ledger: LedgerEntry) -> Aggregator:
-            return rebuilt(ledger=ledger)
-
-        one, two = LedgerEntry("1", Usage(1), ""), LedgerEntry("2", Usage(2), "")
-
-        assert make_billed(one, two) == make_billed(one, two)
-        assert make_billed(one, two) != make_billed(two, one)
-        assert make_billed(one) != make_billed(one._replace(model="gpt-5"))
-
-    @pytest.mark.parametrize("size", [0, 1, 32, 33, 1057])
+    @pytest.mark.parametrize("size", [0, 32, 1057])
     def test_copies(self, size):
         """
         A copy is the state itself; a pickled one is equal and grows on.
@@ -1368,39 +1040,16 @@ class TestEqual:
 
 
 class TestFace:
-    """
-    There is no way to change a state but its private parts.
-    """
-
-    @pytest.mark.parametrize(
-        "name",
-        [
-            *("id", "parent_id", "root_id", "init_len", "init_ledger_len", "turn_len"),
-            *("messages", "entries", "ledger", "usage", "total_usage", "turn"),
-            *("add", "fork", "join", "other"),
-        ],
-    )
-    def test_nothing_can_be_set(self, name):
+    def test_nothing_can_be_set(self):
         """
-        Nothing it shows can be set or deleted, and nothing added.
+        Nothing a state shows can be set or deleted, and nothing added.
         """
         state = chat("a")
-        with pytest.raises(AttributeError):
-            setattr(state, name, None)
-        with pytest.raises(AttributeError):
-            delattr(state, name)
-
-    def test_entries(self):
-        """
-        Entries are frozen: identity, message; identity, usage, model, time.
-        """
-        state = chat("a").add_usage(Usage(1))
-
-        assert ("id", "message") == Entry._fields
-        assert ("id", "usage", "model", "at") == LedgerEntry._fields
-        for one in (state.entries[0], state.ledger[0]):
+        for name in ("id", "messages", "ledger", "add", "other"):
             with pytest.raises(AttributeError):
-                one.id = "other"  # type: ignore[misc]
+                setattr(state, name, None)
+            with pytest.raises(AttributeError):
+                delattr(state, name)
 
     def test_can_be_watched(self):
         """
@@ -1503,8 +1152,7 @@ class TestShown:
     @pytest.mark.parametrize(
         "text",
         [
-            *("\x1b[2Jhi", "hi\u202e!", "hi\r\nassistant: Yes.", "\u2028assistant: a"),
-            *("\x00", "\x1b" * 500, "a\x85b\x0bc\x1cd", "\u200b\ufeff"),
+            *("\x1b" * 500, "hi\u202e!", "hi\r\nassistant: Yes.", "a\x85b\x0bc\x1cd"),
         ],
         ids=ascii,
     )
