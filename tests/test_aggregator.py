@@ -690,12 +690,14 @@ class TestJoin:
 
 
 class TestIsRelatedTo:
-    def test_strangers(self):
+    def test_by_root_or_entry(self):
         """
-        Two roots are not, until they have an entry in common.
+        Two roots are not, until they have an entry in common; a fork is, though both
+        are empty.
         """
         one, two = chat("a"), chat("a")
 
+        assert Aggregator.new(id=ONE).fork().is_related_to(Aggregator.new(id=ONE))
         assert not one.is_related_to(two)
         with pytest.raises(TypeError, match="takes an Aggregator, got a Turn"):
             one.is_related_to(one.turn)  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ import tracemalloc
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from enum import StrEnum
 from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -102,29 +101,6 @@ class TestBegin:
 
 
 class TestCommit:
-    def test_is_the_next_moment(self):
-        """
-        Numbered on, on top of the present one, which is unchanged.
-        """
-        begun = Timeline.begin("S")
-        timeline = begun.commit("A", "asked", group="typing")
-
-        assert "A" == timeline.present
-        assert Moment(1, "A", "asked", "typing", 0) == timeline.moment
-        assert [begun.moment, timeline.moment] == timeline.moments
-        assert "S" == begun.present
-        assert 1 == len(begun.moments)
-
-    def test_keeps_the_future_that_was_undone(self):
-        """
-        After an undo it becomes a branch beside what is committed.
-        """
-        timeline = Timeline.begin("S").commit("A").commit("B").undo().commit("C")
-
-        assert ["B", "C"] == [moment.state for moment in timeline.tips]
-        assert [0, 1, 3] == numbers(timeline.path)
-        assert [2, 3] == numbers(timeline.children(1))
-
     def test_of_the_present_state_changes_nothing(self):
         """
         The very same object without a label is not a step; with a label, or only
@@ -138,87 +114,8 @@ class TestCommit:
         assert 2 == len(timeline.commit(state, "kept").moments)
         assert 2 == len(timeline.commit(["S"]).moments)
 
-    def test_takes_texts_of_a_class(self):
-        """
-        A label that is a kind of text becomes plain text.
-        """
-        label = type("Label", (str,), {})("東京")
-
-        assert str is type(Timeline.begin("S").commit("A", label).moment.label)
-
 
 class TestGroup:
-    def test_is_one_step(self):
-        """
-        What follows in the same group takes the place of the moment.
-        """
-        begun = Timeline.begin("")
-        typed = begun
-        for text in ("H", "He", "Hey"):
-            typed = typed.commit(text, group="typing")
-
-        assert ["", "Hey"] == [moment.state for moment in typed.moments]
-        assert Moment(1, "Hey", "", "typing", 0) == typed.moment
-        assert begun.moment is typed.undo().moment
-
-    @pytest.mark.parametrize("before", [0, 1, 30, 31, 32, 63, 64, 1024])
-    def test_wherever_it_begins(self, before):
-        """
-        Also at the borders of the log's blocks, and over several of them.
-        """
-        timeline: Timeline[object] = Timeline.begin(-1)
-        for i in range(before):
-            timeline = timeline.commit(i)
-
-        for text in "abcdef":
-            timeline = timeline.commit(text, group="typing")
-
-        last = timeline.commit("g", group="other").undo()
-
-        assert before + 2 == len(timeline.moments)
-        assert [*range(-1, before), "f"] == [each.state for each in timeline.moments]
-        assert "f" == last.present
-
-    def test_newest_label_stands(self):
-        """
-        The label of the step is the last that was given.
-        """
-        timeline = Timeline.begin("").commit("a", "first", group="g")
-
-        assert "first" == timeline.commit("b", group="g").moment.label
-        assert "second" == timeline.commit("b", "second", group="g").moment.label
-
-    @pytest.mark.parametrize(
-        "between",
-        [
-            lambda timeline: timeline.commit("x"),
-            lambda timeline: timeline.commit("x", group="other"),
-            lambda timeline: timeline.undo().redo(),
-            lambda timeline: timeline.goto(0).goto(1),
-            lambda timeline: timeline.goto(1),
-            lambda timeline: timeline.goto(timeline.moment),
-        ],
-        ids=["commit", "another group", "undo and redo", "goto", "here", "present"],
-    )
-    def test_ends_with_anything_else(self, between):
-        """
-        After anything else, the same group is another step.
-        """
-        typed = between(Timeline.begin("").commit("a", group="g"))
-        again = typed.commit("b", group="g")
-
-        assert len(typed.moments) + 1 == len(again.moments)
-
-    def test_of_a_moment_that_is_not_present(self):
-        """
-        Going to the present moment ends the group of an answer that arrives elsewhere.
-        """
-        answered = Timeline.begin("").commit("a", group="g", stay=True)
-        again = answered.goto(0).commit("b", group="g", stay=True)
-
-        assert 3 == len(again.moments)
-        assert 2 == len(answered.commit("b", group="g", stay=True).moments)
-
     def test_nothing_to_close(self):
         """
         Where no group is open, closing it is the same timeline.
@@ -242,21 +139,6 @@ class TestGroup:
         assert typed is typed.redo()
         assert forgotten is forgotten.undo()
         assert 2 == len(typed.redo().commit("b", group="g").moments)
-
-    def test_same_by_content(self):
-        """
-        Equal groups are one, though their texts are different objects, and
-        are kept as plain texts.
-        """
-        group = next(iter(StrEnum("Group", {"TYPING": "typing"})))
-        typed = Timeline.begin("").commit("a", group="typin" + chr(ord("g")))
-        again = typed.commit("b", group="typi" + chr(ord("n")) + "g").commit(
-            "c", group=group
-        )
-        other = Timeline.begin("").commit("a", group=group)
-
-        assert ["", "c"] == [moment.state for moment in again.moments]
-        assert str is type(other.moment.group)
 
     def test_frees_what_was_replaced(self):
         """
@@ -333,57 +215,6 @@ class TestCost:
 
 
 class TestFilter:
-    def test_takes_the_place(self):
-        """
-        A change that is not worth a step replaces the present state; its number and
-        what is ahead stay.
-        """
-        timeline = Timeline.begin(1.0, filter=differs).commit(2.0).commit(3.0)
-        back = timeline.undo()
-        replaced = back.commit(2, "two")
-
-        assert [1.0, 2, 3.0] == [moment.state for moment in replaced.moments]
-        assert int is type(replaced.present)
-        assert Moment(1, 2, "two", None, 0) == replaced.moment
-        assert 3.0 == replaced.redo().present
-        assert float is type(back.present)
-        assert 4 == len(replaced.commit(5).moments)
-
-    def test_keeps_the_label(self):
-        """
-        Unless it has one of its own.
-        """
-        timeline: Timeline[float] = Timeline.begin(1, "one", filter=differs)
-
-        assert "one" == timeline.commit(1.0).moment.label
-        assert "uno" == timeline.commit(1.0, "uno").moment.label
-
-    def test_in_the_middle_of_many(self):
-        """
-        Also where many moments came since, over the borders of blocks.
-        """
-        timeline: Timeline[float] = Timeline.begin(0, filter=differs)
-        for i in range(1, 100):
-            timeline = timeline.commit(i)
-
-        for at in (0, 1, 31, 32, 33, 63, 64, 98, 99):
-            replaced = timeline.goto(at).commit(float(at))
-
-            assert list(range(100)) == [moment.state for moment in replaced.moments]
-            assert float is type(replaced.moments[at].state)
-            assert timeline.goto(at) == replaced
-
-    def test_ends_a_group(self):
-        """
-        What takes the place of a moment without being of its group ends it.
-        """
-        begun: Timeline[float] = Timeline.begin(0, filter=differs)
-        typed = begun.commit(1, group="g")
-
-        assert 2 == len(typed.commit(1.0, group="g").commit(2, group="g").moments)
-        assert 3 == len(typed.commit(1.0).commit(2, group="g").moments)
-        assert "g" == typed.commit(1.0).moment.group
-
     def test_is_not_asked_within_a_group(self):
         """
         Nor about the state that is present.
@@ -418,50 +249,6 @@ class TestFilter:
 
 
 class TestLimit:
-    @pytest.mark.parametrize("limit", [1, 2, 7, 8, 9, 16, 64, 100])
-    def test_forgets_the_oldest(self, limit):
-        """
-        At most so many are kept; the oldest of them is a root.
-        """
-        timeline = Timeline.begin(0, limit=limit)
-        for i in range(1, 300):
-            timeline = timeline.commit(i)
-            kept = range(max(0, i + 1 - limit), i + 1)
-
-            assert list(kept) == [moment.state for moment in timeline.moments]
-            assert list(kept) == numbers(timeline.moments)
-
-        oldest = timeline.goto(timeline.moments[0])
-
-        assert not oldest.can_undo
-        assert oldest is oldest.undo()
-        assert limit == len(timeline.path)
-        assert (oldest.moment.number,) == tuple(numbers(oldest.path))
-        assert limit == timeline.limit
-
-    def test_forgets_by_age_alone(self):
-        """
-        Also what lies on the way to the present, and never the present.
-        """
-        timeline = Timeline.begin("S", limit=3).commit("A").commit("B")
-        timeline = timeline.goto(0).commit("C")
-
-        assert ["A", "B", "C"] == [moment.state for moment in timeline.moments]
-        assert (timeline.moment,) == timeline.path
-        assert [2, 3] == numbers(timeline.tips)
-        assert "A" == timeline.goto(2).undo().present
-
-    def test_forgets_where_redo_went(self):
-        """
-        Of what is forgotten nothing stays: a timeline that came there another
-        way is equal.
-        """
-        away = Timeline.begin("S", limit=2).commit("A").undo().commit("B").commit("C")
-        again = Timeline.begin("S", limit=2).commit("A").undo().commit("B")
-
-        assert again.commit("C") == away
-        assert {} == dict(away._redo_targets)
-
     def test_chooses_nothing_that_is_forgotten(self):
         """
         Two branches of a forgotten moment are roots, and going from one to the
@@ -512,104 +299,6 @@ class TestLimit:
         assert b"forgotten" not in pickle.dumps(timeline)
         assert timeline == pickle.loads(pickle.dumps(timeline))
 
-    def test_costs_the_same(self):
-        """
-        A commit copies no more under a large limit than under a small one.
-        """
-
-        def copied(limit):
-            timeline = Timeline.begin(0, limit=limit)
-            logs = []
-            for i in range(1, 4 * limit):
-                timeline = timeline.commit(i)
-                logs.append(timeline._base)
-
-            return len(set(logs)) * limit / len(logs)
-
-        assert copied(64) <= 8
-        assert copied(1_024) <= 8
-
-
-class TestUndo:
-    def test_goes_back(self):
-        """
-        One moment at a time, to the first, which stays.
-        """
-        timeline = tree()
-        states = []
-        while timeline.can_undo:
-            timeline = timeline.undo()
-            states.append(timeline.present)
-
-        assert ["B", "L", "S"] == states
-        assert timeline is timeline.undo()
-
-
-class TestRedo:
-    def test_goes_where_it_was(self):
-        """
-        Into the child that was visited last, by a commit at first.
-        """
-        timeline = tree()
-        start = timeline.goto(0)
-
-        assert [1, 4, 5] == numbers(
-            [start.redo().moment, start.redo().redo().moment, timeline.moment]
-        )
-        assert timeline is timeline.redo()
-        assert not timeline.can_redo
-
-    @pytest.mark.parametrize(
-        ("visited", "path"),
-        [
-            ([2], [0, 1, 2]),
-            ([3], [0, 3]),
-            ([3, 1], [0, 1, 4, 5]),
-            ([2, 3], [0, 3]),
-            ([2, 3, 1], [0, 1, 2]),
-            ([5, 3, 2], [0, 1, 2]),
-        ],
-    )
-    def test_remembers_what_was_visited(self, visited, path):
-        """
-        Going to a moment chooses all of the way there, and nothing beyond.
-        """
-        timeline = tree()
-        for number in visited:
-            timeline = timeline.goto(number)
-
-        timeline = timeline.goto(0)
-        way = [timeline.moment]
-        while timeline.can_redo:
-            timeline = timeline.redo()
-            way.append(timeline.moment)
-
-        assert path == numbers(way)
-
-    def test_goes_into_a_moment(self):
-        """
-        One step towards it, which is chosen from then on.
-        """
-        timeline = tree()
-        start = timeline.goto(0)
-        far = start.redo(timeline.moments[2])
-
-        assert "L" == far.present
-        assert "A" == far.redo(timeline.moments[2]).present
-        assert "R" == start.redo(timeline.moments[3]).present
-        assert "R" == start.redo(timeline.moments[3]).undo().redo().present
-
-    def test_goes_into_a_label(self):
-        """
-        The newest moment of that label that is ahead.
-        """
-        twice = tree().goto(3).commit("A", "a").goto(0)
-
-        assert "R" == twice.redo("a").present
-        assert "A" == twice.redo("a").redo("a").present
-        assert "L" == twice.redo("b").present
-        assert "A" == twice.goto(1).redo("a").present
-
 
 class TestElsewhere:
     """
@@ -657,41 +346,6 @@ class TestElsewhere:
         assert chat.undo(0) is chat
         assert chat.redo(5) is chat
         assert chat.undo(5) == chat.goto(0)
-
-
-class TestGoto:
-    def test_goes_anywhere(self):
-        """
-        By moment or by number; from there, undo goes back its own way.
-        """
-        timeline = tree()
-        for moment in timeline.moments:
-            there = timeline.goto(moment)
-
-            assert moment is there.moment
-            assert there == timeline.goto(moment.number)
-
-        assert [0, 1, 2] == numbers(timeline.goto(2).path)
-        assert timeline is timeline.goto(5)
-        assert timeline is timeline.goto(timeline.moment)
-
-    def test_takes_an_equal_moment(self):
-        """
-        Of an equal timeline, such as a decoded one.
-        """
-        there = tree().goto(tree().moments[3])
-
-        assert "R" == there.present
-
-    def test_is_an_error_that_pickles(self):
-        """
-        All facts survive.
-        """
-        error = UnknownMomentError("a", "is not ahead", ((1, "b"),))
-        copied = pickle.loads(pickle.dumps(error))
-
-        assert vars(error) == vars(copied)
-        assert str(error) == str(copied)
 
 
 # What the types forbid can be tried all the same.
@@ -765,13 +419,6 @@ def test_lists_what_is_there():
 
 
 class TestReading:
-    def test_tips(self):
-        """
-        What nothing was committed on, in order.
-        """
-        assert [2, 3, 5] == numbers(tree().tips)
-        assert tree().tips == tree().goto(1).tips
-
     def test_children(self):
         """
         Of the present moment, of another, of a number.
@@ -784,13 +431,6 @@ class TestReading:
         assert () == timeline.children()
         with pytest.raises(UnknownMomentError):
             timeline.children(6)
-
-    def test_path(self):
-        """
-        How the present came about.
-        """
-        assert [0, 1, 4, 5] == numbers(tree().path)
-        assert [0, 3] == numbers(tree().goto(3).path)
 
     def test_moments(self):
         """
@@ -874,18 +514,6 @@ class TestEquality:
         assert Timeline.begin("S") != Timeline.begin("S", "start")
         assert Timeline.begin("S") != "S"
 
-    def test_of_what_forgot(self):
-        """
-        What is not freed yet makes no difference.
-        """
-        early, late = Timeline.begin(0, limit=40), Timeline.begin(-1, limit=40)
-        for i in range(1, 43):
-            early, late = early.commit(i), late.commit(i)
-
-        assert early == late
-        assert early.moments == late.moments
-        assert hash(early) == hash(late)
-
     def test_of_slices(self):
         """
         Slices are equal if their moments are, and not for being of one timeline or
@@ -901,24 +529,6 @@ class TestEquality:
         assert moments[1:] == moments[::-1][::-1][1:]
         assert ends[0][1:] == copied
         assert ends[0][1:] != changed
-
-    def test_leaves_out_filters_and_open_groups(self):
-        """
-        Undo then redo is the identity, though it ends a group.
-        """
-        typed = Timeline.begin("").commit("a", group="g")
-
-        assert typed == typed.undo().redo()
-        assert Timeline.begin("") == Timeline.begin("", filter=differs)
-
-    def test_of_states_without_a_hash(self):
-        """
-        A timeline has one all the same.
-        """
-        made = [Timeline.begin([1]).commit([2]) for _ in range(2)]
-
-        assert 1 == len({*made})
-        assert 1 == len({timeline.moment for timeline in made})
 
 
 class TestCopies:
@@ -961,14 +571,6 @@ class TestCopies:
         assert ["A"] == timeline.present
         assert ["A", "B"] == copied.moments[1].state
 
-    def test_keep_open_groups(self):
-        """
-        A pickled timeline goes on where it was.
-        """
-        typed = pickle.loads(pickle.dumps(Timeline.begin("").commit("a", group="g")))
-
-        assert 2 == len(typed.commit("b", group="g").moments)
-
     def test_filters(self):
         """
         A function of a module is pickled, and a nameless one is refused.
@@ -1003,21 +605,6 @@ class TestMemory:
 
         assert bytes_per_step(1_000) < 130
         assert bytes_per_step(20_000) < 130
-
-    def test_of_every_timeline(self):
-        """
-        Keeping all of them keeps what they have in common once.
-        """
-        gc.collect()
-        tracemalloc.start()
-        timelines = [Timeline.begin(0)]
-        for i in range(5_000):
-            timelines.append(timelines[-1].commit(i))
-
-        size = tracemalloc.get_traced_memory()[0]
-        tracemalloc.stop()
-
-        assert size / 5_000 < 400
 
     def test_a_straight_history_remembers_no_choices(self):
         """
