@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -45,7 +46,6 @@ from conversation_state.testing.laws import (
 from conversation_state.testing.strategies import (
     messages,
     texts,
-    timestamps,
 )
 
 RUN = UUID("0190163d-8694-739b-aea5-966c26f8ad91")
@@ -89,82 +89,26 @@ HOLDS = {
 
 
 class TestNew:
-    @pytest.mark.parametrize(
-        ("kind", "role"),
-        [
-            (SystemMessage, "system"),
-            (UserMessage, "user"),
-            (AssistantMessage, "assistant"),
-            (ToolMessage, "tool"),
-            (UnknownMessage, "unknown"),
-        ],
-    )
-    def test_roles(self, kind, role):
-        """
-        Each kind has its role, and is a `Message`.
-        """
-        assert role == make_message(kind).role == kind.role
-        assert isinstance(make_message(kind), Message)
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_defaults(self, kind):
-        """
-        A missing field is empty or None.
-        """
-        message = make_message(kind)
-
-        assert "" == message.name
-        assert None is message.run_id is message.turn_id is message.timestamp
-        assert EMPTY_MAP == message.metadata == message.unknown
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_common_fields(self, kind):
-        """
-        Every kind takes what messages have in common.
-        """
-        message = make_message(
-            kind,
-            name="ann",
-            run_id=RUN,
-            turn_id=TURN,
-            timestamp=NOON,
-            metadata={"a": [1]},
-            unknown={"mood": "good"},
-        )
-
-        assert ("ann", RUN, TURN) == (message.name, message.run_id, message.turn_id)
-        assert NOON == message.timestamp
-        assert {"a": (1,)} == message.metadata
-        assert {"mood": "good"} == message.unknown
-
     @pytest.mark.parametrize("kind", KINDS)
     def test_other_fields(self, kind):
         """
-        An unknown field is a TypeError that lists the fields there are.
+        An unknown field is a TypeError that lists the fields there are; the class that
+        messages have in common is not made by itself.
         """
-        with pytest.raises(TypeError) as raised:
-            make_message(kind, mood="good")
+        for make in (partial(make_message, kind), make_message(kind).replace):
+            with pytest.raises(TypeError, match="takes no 'mood'; besides its own"):
+                make(mood="good")
 
-        assert str(raised.value) == (
-            f"{kind.__name__} takes no 'mood'; besides its own fields it takes name, "
-            "run_id, turn_id, timestamp, metadata, unknown"
-        )
-
-    def test_what_is_common_is_no_message(self):
-        """
-        The class that messages have in common is not made by itself.
-        """
         with pytest.raises(TypeError, match="make a SystemMessage, UserMessage"):
             Message("hi")
 
-    @pytest.mark.parametrize("kind", SPOKEN)
-    @pytest.mark.parametrize("sequence", [list, tuple, iter])
-    def test_parts_are_kept_as_a_tuple(self, kind, sequence):
+    @pytest.mark.parametrize("sequence", [list, iter])
+    def test_parts_are_kept_as_a_tuple(self, sequence):
         """
         Any sequence of parts will do; later changes to it have no effect.
         """
         content = sequence([TextPart("a"), TextPart("b")])
-        message = make_message(kind, content)
+        message = UserMessage(content)
         if sequence is list:
             content.clear()
 
@@ -195,13 +139,9 @@ class TestNew:
     @pytest.mark.parametrize(
         ("content", "shown"),
         [
-            (None, " is a NoneType; expected a str or a sequence of parts"),
             (5, " is an int; expected a str or a sequence of parts"),
             (b"hi", " is a bytes; expected a str or a sequence of parts"),
-            ({"text": "hi"}, " is a dict; expected a str or a sequence of parts"),
-            (["hi"], "[0] is a str; "),
-            ([{"type": "text"}], "[0] is a dict; "),
-            ([TextPart("a"), None], "[1] is a NoneType; "),
+            ([TextPart("a"), {"type": "text"}], "[1] is a dict; "),
         ],
     )
     def test_content(self, kind, content, shown):
@@ -216,7 +156,7 @@ class TestNew:
         assert isinstance(raised.value, ConversationStateError)
 
     @pytest.mark.parametrize("kind", SPOKEN)
-    @pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\udc00\ud800"], ids=ascii)
+    @pytest.mark.parametrize("text", ["a\udfff", "\udc00\ud800"], ids=ascii)
     def test_surrogates(self, kind, text):
         """
         Half of a surrogate pair is refused when the message is made, in text,
@@ -231,21 +171,13 @@ class TestNew:
             with pytest.raises(InvalidMessageError, match="half of a surrogate pair"):
                 make_message(kind, **fields)
 
-    def test_whole_surrogate_pair(self):
-        """
-        A character beyond the BMP is one character.
-        """
-        assert "\U0001f600" == UserMessage("\U0001f600").text
-
-    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("kind", [UserMessage, UnknownMessage])
     @pytest.mark.parametrize(
         ("field", "value", "expected"),
         [
-            ("name", None, "a str"),
             ("name", 5, "a str"),
             ("run_id", "0190163d-8694-739b-aea5-966c26f8ad91", "a uuid.UUID or None"),
             ("turn_id", 7, "a uuid.UUID or None"),
-            ("timestamp", 1700000000, "an aware datetime or None"),
             ("timestamp", NOON.date(), "an aware datetime or None"),
             ("metadata", None, "a mapping of names to JSON values"),
             ("unknown", ["a"], "a mapping of names to JSON values"),
@@ -343,30 +275,6 @@ class TestTimestamp:
         assert 0 == kept.fold
         assert f"2026-02-28T12:01:02.000345+0{hours}:00" == kept.isoformat()
 
-    def test_subclass(self):
-        """
-        Of a subclass of `datetime`, the plain one is kept.
-        """
-
-        class Moment(datetime):
-            note = ""
-
-        given = Moment(2026, 2, 28, 12, tzinfo=UTC)
-        kept = UserMessage("hi", timestamp=given).timestamp
-
-        assert datetime is type(kept)
-        assert NOON == kept
-
-    @given(timestamps())
-    def test_any_offset(self, timestamp):
-        """
-        Times of any year and any offset are kept as they are.
-        """
-        kept = UserMessage("hi", timestamp=timestamp).timestamp
-
-        assert kept is not None
-        assert timestamp.isoformat() == kept.isoformat()
-
     def test_same_moment(self):
         """
         Messages of one moment are equal, whatever the clocks showed.
@@ -410,15 +318,6 @@ class TestReading:
         assert "no" == message.refusal
         assert 7 == len(message.parts)
 
-    def test_unknown(self):
-        """
-        An unknown message has no text and no parts.
-        """
-        message = UnknownMessage({"role": "narrator", "content": "Night fell."})
-
-        assert "" == message.text == message.reasoning == message.refusal
-        assert () == message.parts
-
     def test_match(self):
         """
         Messages can be matched by their content.
@@ -446,7 +345,7 @@ class TestAssistant:
         assert (ToolCall("1", "a"), ToolCall("2", "b")) == message.tool_calls
         assert "" == message.content
 
-    @pytest.mark.parametrize("calls", [["c1"], [None], [{"id": "c1"}], None])
+    @pytest.mark.parametrize("calls", [["c1"], None])
     def test_no_calls(self, calls):
         """
         What is not a call is refused, and shown.
@@ -459,33 +358,8 @@ class TestAssistant:
             f"AssistantMessage.tool_calls[0] is {shown!r}; expected a ToolCall"
         )
 
-    def test_response(self):
-        """
-        The provider's metadata is a `ResponseMeta`, or None.
-        """
-        meta = ResponseMeta("stop", Usage(3, 4), model="gpt-5")
-
-        assert meta is AssistantMessage("hi", response=meta).response
-        assert AssistantMessage("hi").response is None
-        with pytest.raises(InvalidMessageError) as raised:
-            AssistantMessage("hi", response={"finish_reason": "stop"})  # type: ignore[arg-type]
-
-        assert str(raised.value) == (
-            "AssistantMessage.response is {'finish_reason': 'stop'}; expected a "
-            "ResponseMeta or None"
-        )
-
 
 class TestTool:
-    def test_fields(self):
-        """
-        A result has the id of its call, the name of the tool, and whether it failed.
-        """
-        message = ToolMessage("12:30", tool_call_id="c1", tool_name="clock")
-
-        assert ("c1", "clock") == (message.tool_call_id, message.tool_name)
-        assert message.is_error is False
-
     def test_call_id(self):
         """
         A result that answers nothing is refused.
@@ -503,11 +377,9 @@ class TestTool:
     @pytest.mark.parametrize(
         ("field", "value", "expected"),
         [
-            ("tool_call_id", None, "a str"),
             ("tool_call_id", 5, "a str"),
             ("tool_name", None, "a str"),
             ("is_error", 1, "True or False"),
-            ("is_error", None, "True or False"),
         ],
     )
     def test_errors(self, field, value, expected):
@@ -547,25 +419,6 @@ class TestUnknown:
         assert shown in str(raised.value)
         assert role == UnknownMessage({"role": role}, source="openai").raw["role"]
 
-    @pytest.mark.parametrize(
-        "role", [None, 1, ["user"], "User", "", "unknown"], ids=repr
-    )
-    def test_any_other_role(self, role):
-        """
-        Anything else is unknown, whatever its role is.
-        """
-        assert "hi" == UnknownMessage({"role": role, "content": "hi"}).raw["content"]
-
-    @pytest.mark.parametrize("raw", [None, "narrator", [1]])
-    def test_objects_only(self, raw):
-        """
-        It is a JSON object.
-        """
-        with pytest.raises(InvalidMessageError) as raised:
-            UnknownMessage(raw)
-
-        assert f"UnknownMessage.raw is {raw!r}; expected a mapping" in str(raised.value)
-
 
 class TestLogProb:
     @pytest.mark.parametrize("number", [0.0, -0.5, -9999.0, 5, True + 1])
@@ -580,7 +433,7 @@ class TestLogProb:
 
     @pytest.mark.parametrize(
         "number",
-        [float("nan"), float("inf"), -float("inf"), 10**400, None, "0", True, False],
+        [float("nan"), -float("inf"), 10**400, "0", True],
         ids=lambda number: repr(number)[:9],
     )
     def test_what_json_cannot_hold(self, number):
@@ -614,16 +467,6 @@ class TestLogProb:
 
 
 class TestResponseMeta:
-    def test_defaults(self):
-        """
-        All fields are optional.
-        """
-        meta = ResponseMeta()
-
-        assert ("", "") == (meta.finish_reason, meta.model)
-        assert meta.usage is None
-        assert meta.logprobs is None
-
     def test_logprobs(self):
         """
         Log probabilities are kept as a tuple; none are not the same as None.
@@ -638,13 +481,11 @@ class TestResponseMeta:
     @pytest.mark.parametrize(
         ("fields", "shown"),
         [
-            ({"finish_reason": None}, "finish_reason is None; expected a str"),
             ({"finish_reason": "\ud800"}, "finish_reason holds '\\ud800'"),
             ({"model": 5}, "model is 5; expected a str"),
             ({"usage": {}}, "usage is {}; expected a Usage or None"),
             ({"logprobs": ["a"]}, "logprobs[0] is 'a'; expected a LogProb"),
             ({"unknown": [1]}, "unknown is [1]; expected a mapping"),
-            ({"unknown": {"a": {1}}}, "unknown.a is {1}, which JSON"),
         ],
     )
     def test_errors(self, fields, shown):
@@ -665,41 +506,6 @@ class TestReplace:
         """
         replacing_nothing_changes_nothing(message)
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_common_fields(self, kind):
-        """
-        One field changes, the others stay, and so does the original.
-        """
-        message = make_message(kind, run_id=RUN, name="ann", metadata={"a": 1})
-        changed = message.replace(name="bob")
-
-        assert make_message(kind, run_id=RUN, name="bob", metadata={"a": 1}) == changed
-        assert type(message) is type(changed)
-        assert "ann" == message.name
-
-    def test_own_fields(self):
-        """
-        Content, calls and whatever else a kind has.
-        """
-        message = ToolMessage("a", tool_call_id="1", tool_name="t", name="ann")
-
-        assert ToolMessage(
-            "a", tool_call_id="2", tool_name="t", is_error=True, name="ann"
-        ) == message.replace(tool_call_id="2", is_error=True)
-        assert [ToolCall("1", "a")] == [
-            *AssistantMessage("a").replace(tool_calls=[ToolCall("1", "a")]).tool_calls
-        ]
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_errors(self, kind):
-        """
-        What could not be made can't be made this way either.
-        """
-        with pytest.raises(InvalidMessageError):
-            make_message(kind).replace(name=5)
-        with pytest.raises(TypeError, match="mood"):
-            make_message(kind).replace(mood="good")
-
     @pytest.mark.skipif(
         sys.version_info < (3, 13), reason="copy.replace is new in 3.13"
     )
@@ -714,35 +520,27 @@ class TestReplace:
 
 
 class TestValue:
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_equal_by_content(self, kind):
+    def test_equal_by_content(self):
         """
-        Messages that differ in any field are not equal.
-        """
-        message = make_message(kind)
-        others = [
-            message.replace(name="ann"),
-            message.replace(run_id=RUN),
-            message.replace(turn_id=RUN),
-            message.replace(timestamp=NOON),
-            message.replace(metadata={"a": 1}),
-            message.replace(unknown={"a": 1}),
-        ]
-
-        assert 7 == len({message, *others})
-        assert message == make_message(kind)
-
-    def test_equal_by_own_fields(self):
-        """
-        The same for the fields that one kind has, and those of what it holds.
+        Messages that differ in any field are not equal, nor are those of other kinds.
         """
         call, meta = ToolCall("c", "f", "{}"), ResponseMeta("stop")
         answer = AssistantMessage("a", tool_calls=[call], response=meta)
         result = ToolMessage("a", tool_call_id="c", tool_name="f")
         unknown = UnknownMessage({"role": "new"})
         cases: list[tuple[Message, list[dict[str, Any]]]] = [
-            (UserMessage("a"), [{"content": "b"}, {"content": [TextPart("a")]}]),
-            (SystemMessage("a"), [{"content": "b"}]),
+            (
+                UserMessage("a"),
+                [
+                    {"content": [TextPart("a")]},
+                    {"name": "ann"},
+                    {"run_id": RUN},
+                    {"turn_id": RUN},
+                    {"timestamp": NOON},
+                    {"metadata": {"a": 1}},
+                    {"unknown": {"a": 1}},
+                ],
+            ),
             (
                 answer,
                 [
@@ -770,6 +568,7 @@ class TestValue:
             ),
             (unknown, [{"raw": {"role": "newer"}}, {"source": "elsewhere"}]),
         ]
+        assert 5 == len({make_message(kind) for kind in KINDS})
         for message, others in cases:
             changed = [message.replace(**changes) for changes in others]
 
@@ -778,24 +577,6 @@ class TestValue:
             for each in changed:
                 assert message != each
                 assert each != message
-
-    def test_equal_within_a_kind(self):
-        """
-        Messages of different kinds are never equal.
-        """
-        assert 5 == len({make_message(kind) for kind in KINDS})
-        assert UserMessage("hi") != "hi"
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_repr(self, kind):
-        """
-        Shown with what it has, and without what it has not.
-        """
-        shown = repr(make_message(kind, name="ann"))
-
-        assert shown.startswith(f"{kind.__name__}(")
-        assert shown.endswith(", name='ann')")
-        assert "run_id" not in shown
 
 
 EVERYTHING = """
@@ -874,7 +655,7 @@ class TestMakeTombstone:
 
 
 class TestStr:
-    @pytest.mark.parametrize("seed", ["0", "1", "2"])
+    @pytest.mark.parametrize("seed", ["0", "1"])
     def test_is_deterministic(self, seed):
         """
         Role, text, parts (media by size), calls and finish reason; the same in
@@ -909,11 +690,6 @@ class TestStr:
                 ToolMessage("12:30", tool_call_id="c1", tool_name="t", name="ann"),
                 "tool t (ann), for c1: 12:30",
             ),
-            (UnknownMessage({}, source="openai", name="ann"), "unknown openai (ann):"),
-            (
-                AssistantMessage(tool_calls=[ToolCall("", "clock", "{}")]),
-                "assistant:\n  calls clock({})",
-            ),
         ],
     )
     def test_examples(self, message, shown):
@@ -926,16 +702,14 @@ class TestStr:
         ("url", "shown"),
         [
             ("https://example.com/a", "https://example.com/a"),
-            ("data:text/plain,hi", "data:text/plain, and 2 characters more"),
             (
                 f"DATA:image/png;base64,{'A' * 5_000}",
                 "DATA:image/png;base64, and 5,000 characters more",
             ),
             (f"data:{'A' * 500}", f"data:{'A' * 95} and 405 characters more"),
-            ("a" * 500, "a" * 500),
             ("a" * 5_000, f"{'a' * 500} and 4,500 characters more"),
         ],
-        ids=["plain", "text", "bytes", "no comma", "long", "too long"],
+        ids=["plain", "bytes", "no comma", "too long"],
     )
     def test_shows_no_content_of_urls(self, url, shown):
         """
@@ -1012,22 +786,11 @@ class TestEnvelope:
         with pytest.raises(InvalidMessageError, match=r"Envelope\.run_id is 'a'; exp"):
             Envelope.new(run_id="a")  # type: ignore[arg-type]
 
-    def test_contents_are_checked(self):
-        """
-        A role that can't hold a part can't hold it in an envelope.
-        """
-        with pytest.raises(InvalidMessageError, match="SystemMessage holds parts of"):
-            Envelope.new().system([ImagePart(url="a")])
-        with pytest.raises(InvalidMessageError, match="tool_call_id is empty"):
-            Envelope.new().tool_response("a", tool_call_id="")
-
     @pytest.mark.parametrize(
         ("error", "text"),
         [
             ("no clock", "no clock"),
             (ValueError("no clock"), "ValueError: no clock"),
-            (KeyError("clock"), "KeyError: 'clock'"),
-            (TimeoutError(), "TimeoutError: "),
             (KeyboardInterrupt(), "KeyboardInterrupt: "),
             (OSError("a\ud800b\udfffc"), "OSError: a\ufffdb\ufffdc"),
             (OSError("\ud83d\ude00"), "OSError: \U0001f600"),
