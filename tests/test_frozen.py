@@ -37,7 +37,7 @@ from conversation_state.documents import Document
 from conversation_state.messages import AssistantMessage, UnknownMessage, UserMessage
 from conversation_state.parts import TextPart, UnknownPart
 from conversation_state.testing.laws import equal_values_hash_alike
-from conversation_state.testing.strategies import json_values, metadata, texts
+from conversation_state.testing.strategies import json_values, metadata
 from conversation_state.tools import ToolCall, ToolInfo
 from conversation_state.usage import Usage
 
@@ -269,18 +269,6 @@ class TestFrozenMap:
         frozen = freeze_map(items, "it")
         assert frozen is copy.deepcopy(frozen)
 
-    def test_a_deep_copy_shares_nothing_that_changes(self):
-        """
-        What is in an unchecked map may be changed; then a deep copy has its own.
-        """
-        inside: list[int] = []
-        frozen = FrozenMap(a=inside)
-        copied = copy.deepcopy(frozen)
-        inside.append(1)
-
-        assert {"a": []} == copied
-        assert FrozenMap is type(copied)
-
     @pytest.mark.parametrize("made", MADE.values(), ids=MADE)
     def test_weak_references(self, made):
         """
@@ -308,57 +296,20 @@ class TestMakeMap:
             made = make_map(items, kind)
             assert kind is type(made) if items else made is EMPTY_MAP
 
-    def test_is_a_copy(self):
-        """
-        What it was made of can be changed afterwards.
-        """
-        for kind in (JsonMap, SortedJsonMap):
-            items = {"a": 1}
-            made = make_map(items, kind)
-            items["a"] = 2
-
-            assert {"a": 1} == made
-
 
 class TestFreeze:
     @given(json_values())
     def test_undone_by_thaw(self, value):
         """
-        Thawing what was frozen gives back the value.
-        """
-        assert value == thaw(freeze(value, "it"))
-
-    @given(json_values())
-    def test_once_is_enough(self, value):
-        """
-        What is frozen stays as it is, and equal values freeze alike.
+        Thawing what was frozen gives back the value, in one order; equal values freeze
+        alike, also what is frozen already.
         """
         frozen = freeze(value, "it")
 
+        assert value == thaw(frozen)
+        assert json.dumps(value, sort_keys=True) == json.dumps(thaw(frozen))
         assert frozen == freeze(frozen, "it")
         equal_values_hash_alike(frozen, freeze(copy.deepcopy(value), "it"))
-
-    def test_deeply(self):
-        """
-        A caller's later changes have no effect, however deep.
-        """
-        value = {"a": [{"b": [1]}]}
-        frozen = freeze_map(value, "it")
-        value["a"][0]["b"].append(2)
-        value["a"].append({})
-        value["c"] = []
-
-        assert {"a": [{"b": [1]}]} == thaw(frozen)
-
-    def test_kinds(self):
-        """
-        Maps become persistent maps, lists and tuples tuples; the rest stays.
-        """
-        frozen = freeze({"a": [1, (2.5, None)], "b": True}, "it")
-
-        assert isinstance(frozen, FrozenMap)
-        assert (1, (2.5, None)) == frozen["a"]
-        assert frozen["b"] is True
 
     def test_subclasses_are_made_plain(self):
         """
@@ -371,32 +322,17 @@ class TestFreeze:
         assert ("a", 200, True) == frozen
         assert [str] == [*map(type, freeze_map({note: 1}, "it"))]
 
-    @pytest.mark.parametrize("number", [-(2**63), 2**64 - 1, 0, 1.5, -0.0, 5e-324])
-    def test_numbers(self, number):
-        """
-        Integers of 64 bits, signed or not, and finite floats.
-        """
-        assert number == freeze(number, "it")
-        assert type(number) is type(freeze(number, "it"))
-
     @pytest.mark.parametrize(
         ("value", "problem"),
         [
             (2**64, "it is an integer that does not fit in 64 bits; make it a text"),
             (-(2**63) - 1, "it is an integer that does not fit in 64 bits"),
-            (float("nan"), "it is nan, which JSON can't represent"),
             (float("-inf"), "it is -inf, which JSON can't represent"),
-            (float("inf"), "it is inf, which JSON can't represent"),
             ([0.5, float("nan")], "it[1] is nan, which JSON can't represent"),
             (["a", "\ud800"], "it[1] holds '\\ud800' at position 0"),
             ({"a": [0, {"b": {1}}]}, "it.a[1].b is {1}, which JSON can't represent"),
-            ({"a": b"b"}, "it.a is b'b', which JSON can't represent"),
             ({"a": {1: 2}}, "it.a has the key 1; keys of JSON are text"),
             ([{None: 2}], "it[0] has the key None; keys of JSON are text"),
-            (
-                {"a": "\ud800"},
-                "it.a holds '\\ud800' at position 0, half of a surrogate",
-            ),
             ({"a\udfff": 1}, "a key of it holds '\\udfff' at position 1, half of a"),
             (object, "it is <class 'object'>, which JSON can't represent"),
         ],
@@ -541,28 +477,8 @@ class TestFreezeMap:
         ):
             assert json.dumps(backwards) == json.dumps(kept)
 
-    @pytest.mark.parametrize("value", [None, [], "a", 1, [("a", 1)]])
-    def test_mappings_only(self, value):
-        """
-        Anything else is refused, and shown.
-        """
-        with pytest.raises(ValueError) as raised:
-            freeze_map(value, "metadata")
-
-        expected = f"metadata is {value!r}; expected a mapping of names to JSON values"
-        assert expected == str(raised.value)
-
 
 class TestThaw:
-    @given(json_values())
-    def test_is_json(self, value):
-        """
-        What comes out can be written as JSON, in one order.
-        """
-        thawed = thaw(freeze(value, "it"))
-
-        assert json.dumps(value, sort_keys=True) == json.dumps(thawed)
-
     def test_is_a_copy(self):
         """
         Changing it changes nothing else.
@@ -574,23 +490,6 @@ class TestThaw:
 
 
 class TestCheckText:
-    @given(texts())
-    def test_gives_the_text(self, text):
-        """
-        Text of valid Unicode is given back as it is.
-        """
-        assert text is check_text(text, "it")
-
-    @pytest.mark.parametrize("value", [None, b"a", 1, ["a"]])
-    def test_text_only(self, value):
-        """
-        Anything else is refused, and shown.
-        """
-        with pytest.raises(ValueError) as raised:
-            check_text(value, "label")
-
-        assert f"label is {value!r}; expected a str" == str(raised.value)
-
     @pytest.mark.parametrize(
         "text", ["ab\ud800", "ab\udc00\ud800", "ab\udfff\U0001f600"]
     )
