@@ -231,24 +231,6 @@ def recorded_again(state):
     return state
 
 
-def with_each_other(key):
-    """
-    A reducer that gives each other result new identities of entries, or of usages.
-    """
-
-    def replace_ids(state):
-        if next(_calls) % 2:
-            return state
-
-        fresh = Aggregator.new(messages=state)
-        for entry in state.ledger:
-            fresh = fresh.add_usage(entry.usage, model=entry.model)
-
-        return rebuild_state(state, **{key: [*getattr(fresh, key)]})
-
-    return replace_ids
-
-
 class Lengthening:
     """
     Keeps the largest length that it has seen.
@@ -290,7 +272,6 @@ REDUCERS = {
     "appends messages again": (appended_again, {"keeps identities", "stays related"}),
     "forgets the ledger": (without_ledger, {"keeps the bill"}),
     "adds a response, not its usage": (answered, {"records new responses"}),
-    "gives entries new ids": (with_each_other("entries"), {"is pure"}),
     "knows states by address": (remembered, {"same on copies"}),
     "ends the program": (lambda _state: sys.exit(0), {"takes every state"}),
     "reminds now and then": (sampled, {"is pure"}),
@@ -373,12 +354,13 @@ class TestCheckReducer:
     def test_smallest_example(self):
         """
         The error has the smallest state of each broken law as code, which breaks it
-        when it is run.
+        when it is run; and the first of them is its cause.
         """
         with pytest.raises(BrokenLawsError) as caught:
             check_reducer(without_empty, settings=FEW)
 
-        found = {each.law: each.code for each in caught.value.broken}
+        error = caught.value
+        found = {each.law: each.code for each in error.broken}
         expected = (
             "from conversation_state.aggregator import Aggregator\n"
             "\n"
@@ -386,6 +368,7 @@ class TestCheckReducer:
         )
 
         assert expected == found["keeps messages"]
+        assert error.broken[0].error is error.__cause__
         assert "state = Aggregator.new().add_usage(Usage" in found["keeps the bill"]
         for law, code in found.items():
             names = dict[str, Any]()
@@ -394,24 +377,6 @@ class TestCheckReducer:
             contract.reducer = without_empty
             with pytest.raises(AssertionError):
                 contract.laws[law].check(contract, state=names["state"])
-
-    def test_message(self):
-        """
-        The error names what breaks which laws, and is caused by the first of them.
-        """
-        with pytest.raises(BrokenLawsError) as caught:
-            check_reducer(without_ledger, settings=FEW)
-
-        error, message = caught.value, str(caught.value)
-
-        assert message.startswith("without_ledger breaks 1 of 9 laws of reducers\n")
-        assert "keeps the bill: Every ledger entry of the state" in message
-        assert "  with\n    from conversation_state" in message
-        assert error.broken[0].error is error.__cause__
-        assert ["takes every state", "holds"] == [
-            error.results[0].law,
-            error.results[0].result,
-        ]
 
     def test_error(self):
         """
@@ -450,15 +415,6 @@ class TestCheckReducer:
 
         assert notes.startswith("While checking: takes every state\nWith:\n\nfrom conv")
         assert "Aggregator.new()" in notes
-
-    def test_stops(self):
-        """
-        Where the first law is broken, the others are not run.
-        """
-        with pytest.raises(BrokenLawsError) as caught:
-            check_reducer(REDUCERS["returns nothing"][0], settings=FEW)
-
-        assert {"not run"} == {each.result for each in caught.value.results[1:]}
 
 
 def drop_empty(state: Aggregator) -> Aggregator:
@@ -719,20 +675,6 @@ def without_text(view, elements):
     return view
 
 
-class Hiding:
-    """
-    Hides messages of users once it has seen a long view.
-    """
-
-    def __init__(self):
-        self.is_hiding = False
-
-    def __call__(self, view):
-        self.is_hiding = self.is_hiding or len(view.elements) > 5
-        users = [each.seq for each in view.elements[:-1] if each.role == "user"]
-        return view.remove(users if self.is_hiding else [])
-
-
 STEPS = {
     "empties the newest": (
         lambda view: without_text(view, view.elements[-1:]),
@@ -786,18 +728,6 @@ class TestCheckTrimmingStep:
         Each fault breaks the law that forbids it, whatever else it breaks.
         """
         assert breaks(check_trimming_step, fault, laws, TrimmingStepContract)
-
-    def test_remembers(self):
-        """
-        A step that keeps something from one view for all later ones is not pure, also
-        if the first law has shown it that view.
-        """
-        short, long = [TrimContext.of([UserMessage("a")] * n) for n in (2, 9)]
-        laws = {"is pure"}
-
-        assert laws == find_broken(
-            check_trimming_step, Hiding(), laws, views=st.sampled_from([short, long])
-        )
 
     def test_repaired(self):
         """
@@ -1099,27 +1029,6 @@ def arranging(change):
     return Changed()
 
 
-def floats_to_integers(value):
-    is_whole = isinstance(value, float) and value.is_integer()
-    return int(value) if is_whole and abs(value) < 2**53 else value
-
-
-class Registry(Data):
-    """
-    Keeps the name of each call's tool, for all conversations.
-    """
-
-    def __init__(self):
-        self.names = dict[str, str]()
-
-    def write(self, message):
-        row = super().write(message)
-        for call in row.get("tool_calls", ()):
-            call["name"] = self.names.setdefault(call["id"], call["name"])
-
-        return row
-
-
 class Iterating(Data):
     """
     Goes through its messages twice.
@@ -1142,18 +1051,6 @@ class Accumulating(Lines):
         export = super().dump(messages)
         self.lost += export.lost
         return Exported(export.payload, tuple(self.lost))
-
-
-def parsed_as_floats(arguments):
-    """
-    The arguments of a call with all numbers as floats, as JavaScript reads them.
-    """
-    try:
-        parsed = json.loads(arguments, parse_int=float)
-    except ValueError:
-        return arguments
-
-    return json.dumps(change_leaves(parsed, floats_to_integers))
 
 
 class Emptying(Data):
@@ -1180,10 +1077,6 @@ ADAPTERS = {
     ),
     "finds an iterator empty": (Iterating(), {"is pure"}),
     "accumulates losses": (Accumulating(), {"is pure"}),
-    "reads integers as floats": (
-        writing(parsed_as_floats, "arguments"),
-        {"loses nothing in silence"},
-    ),
     "loses calls without an id": (
         writing(lambda calls: [call for call in calls if call["id"]], "tool_calls"),
         {"loses nothing in silence"},
@@ -1204,7 +1097,6 @@ ADAPTERS = {
         writing(lambda text: text[:4_096], "content", "text"),
         {"loses nothing in silence"},
     ),
-    "keeps names of tools": (Registry(), {"keeps order"}),
     "empties the list": (Emptying(), {"is pure"}),
     "gives tuples as keys": (
         with_export(lambda export: export._replace(payload={(1,): export.payload})),
@@ -1336,18 +1228,12 @@ class AsyncSession:
     def __init__(self, rows, name):
         self.session = MemorySession(rows, name)
 
-    async def get_items(self, limit=None):
-        await asyncio.sleep(0)
-        return self.session.get_items(limit)
+    def __getattr__(self, name):
+        async def call(*args, **kwargs):
+            await asyncio.sleep(0)
+            return getattr(self.session, name)(*args, **kwargs)
 
-    async def add_items(self, items):
-        self.session.add_items(items)
-
-    async def pop_item(self):
-        return self.session.pop_item()
-
-    async def clear_session(self):
-        self.session.clear_session()
+        return call
 
 
 class PopsTheOldest(MemorySession):
@@ -1383,22 +1269,6 @@ class GivesItself(MemorySession):
         return rows.pop() if rows else None
 
 
-class ClearsForGood(MemorySession):
-    """
-    Takes nothing for a session that was cleared after something was removed.
-    """
-
-    popped = False
-
-    def pop_item(self):
-        self.popped = bool(self.get_items())
-        return super().pop_item()
-
-    def add_items(self, items):
-        if not self.popped:
-            super().add_items(items)
-
-
 def adding(change):
     """
     A class of sessions that change each item.
@@ -1427,14 +1297,6 @@ class KeepsAHundred(MemorySession):
     def add_items(self, items):
         super().add_items(items)
         self.rows[self.name] = self.rows[self.name][-100:]
-
-
-class SortsNumbersAsTexts(MemorySession):
-    def get_items(self, limit=None):
-        items = super().get_items()
-        numbers = sorted(map(str, range(len(items))))
-        items = [items[int(number)] for number in numbers]
-        return items if limit is None else items[max(len(items) - limit, 0) :]
 
 
 class TakesZeroForNone(MemorySession):
@@ -1478,17 +1340,14 @@ SESSIONS = {
         {"keeps items"},
     ),
     "keeps a hundred": (KeepsAHundred, {"keeps many items"}),
-    "sorts numbers as texts": (SortsNumbersAsTexts, {"keeps many items"}),
     "takes 0 for no limit": (TakesZeroForNone, {"limits to the newest"}),
     "ignores capitals of ids": (naming(str.lower), {"keeps sessions apart"}),
-    "cuts off ids": (naming(lambda name: name[:44]), {"keeps sessions apart"}),
     "clears by prefix": (ClearsByPrefix, {"keeps sessions apart"}),
     "reads once": (ReadsOnce, {"is opened again"}),
     "removes the oldest": (PopsTheOldest, {"is like a list"}),
     "fails if it is empty": (RaisesIfEmpty, {"begins empty"}),
     "forgets": (Forgetful, {"is opened again", "is like a list"}),
     "gives what it keeps": (GivesItself, {"returns copies"}),
-    "adds nothing after removing": (ClearsForGood, {"is like a list"}),
 }
 
 
@@ -1574,14 +1433,13 @@ async def answer_later(*_arguments):
 
 
 class TestWrongSubjects:
-    @pytest.mark.parametrize("subject", [None, 5, "load"])
     @pytest.mark.parametrize("name", CHECKS)
-    def test_refused(self, name, subject):
+    def test_refused(self, name):
         """
         What can't be called, or is not an adapter, is refused by the argument's name.
         """
-        with pytest.raises(TypeError, match=rf"^{name}: expected .*got {subject!r}"):
-            CHECKS[name](subject)
+        with pytest.raises(TypeError, match=rf"^{name}: expected .*got 'load'"):
+            CHECKS[name]("load")
 
     def test_refused_backend(self):
         """
@@ -1603,13 +1461,12 @@ class TestWrongSubjects:
 
         gc.collect()
 
-    @pytest.mark.parametrize("made", [None, "x", object()])
-    def test_no_session(self, made):
+    def test_no_session(self):
         """
         What has no methods of a session is called none, and what it lacks is named.
         """
         with pytest.raises(BrokenLawsError, match=r"expected a session.*add_items"):
-            check_session(lambda _: made, settings=FEW)
+            check_session(lambda _: None, settings=FEW)
 
 
 # Examples as code

@@ -95,7 +95,7 @@ def join_keeps_both_orders(a: Aggregator, b: Aggregator | Turn) -> None:
     """
     A join starts with all of the one side, and goes on with what is new of the
     other, in its order; the ledger likewise. Id and fork point are the
-    receiver's.
+    receiver's, and so is the object, if nothing is new.
     """
     with unchanged(a):
         both = a.join(b)
@@ -106,12 +106,11 @@ def join_keeps_both_orders(a: Aggregator, b: Aggregator | Turn) -> None:
     assert list(both.ledger) == _merge_orders(a.ledger, b.ledger), (
         "not the union of ledgers"
     )
-    assert (both.id, both.parent_id, both.root_id) == (a.id, a.parent_id, a.root_id), (
-        "the receiver got another identity"
-    )
-    assert (both.init_len, both.init_ledger_len) == (a.init_len, a.init_ledger_len), (
-        "the receiver got another fork point"
-    )
+    assert read_origin(both) == read_origin(a), "the receiver became another"
+    is_same = list(both.entries) == list(a.entries) and both.ledger == a.ledger
+    # Callers use `is` to find out whether a join added anything, and then save or
+    # notify.
+    assert (both is a) == is_same, "a join made a needless state"
     # A join may compute sums and lengths separately.
     states_add_up(both)
 
@@ -195,13 +194,17 @@ def unchanged(*states: Aggregator) -> Generator[None, None, None]:
         )
 
 
+def read_origin(state: Aggregator) -> tuple[object, ...]:
+    """
+    Which state it is, and where it was forked.
+    """
+    ids = state.id, state.parent_id, state.root_id
+    return (*ids, state.init_len, state.init_ledger_len)
+
+
 def _comparable_state(state: Aggregator) -> tuple[Any, ...]:
     return (
-        state.id,
-        state.parent_id,
-        state.root_id,
-        state.init_len,
-        state.init_ledger_len,
+        read_origin(state),
         state.usage,
         state.total_usage,
         tuple(state.ledger),

@@ -1,5 +1,5 @@
 """
-States and timelines, compared step by step with plain models.
+States and timelines, compared step by step with plain lists and trees.
 
 For Hypothesis: ``TestStates = AggregatorMachine.TestCase`` runs it. A store or
 an executor overrides `carried`, to run it on values that were saved or sent.
@@ -20,7 +20,7 @@ from hypothesis.stateful import Bundle, initialize, rule
 from hypothesis.strategies import SearchStrategy
 
 from conversation_state.errors import UnknownMomentError
-from conversation_state.testing._state_machine import AggregatorMachine, ModelMachine
+from conversation_state.testing._state_machine import AggregatorMachine, CarryingMachine
 from conversation_state.testing.laws import (
     redo_then_undo_is_the_identity,
     timelines_add_up,
@@ -227,7 +227,7 @@ _CALLS: list[tuple[str, dict[str, SearchStrategy[Any]]]] = [
 ]
 
 
-class TimelineMachine(ModelMachine):
+class TimelineMachine(CarryingMachine):
     """
     Timelines moved about by every verb, and kept.
 
@@ -241,6 +241,22 @@ class TimelineMachine(ModelMachine):
 
     # Whether a group is still open after the journey of `carried`.
     carries_groups = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._models: list[_TimelineModel] = []
+
+    def _check_model(self, model: _TimelineModel) -> _TimelineModel:
+        model.check()
+        self._models.append(model)
+        return model
+
+    def teardown(self) -> None:
+        """
+        All timelines that were ever made are what they were.
+        """
+        for model in self._models:
+            model.check()
 
     @initialize(
         target=timelines,
@@ -256,7 +272,7 @@ class TimelineMachine(ModelMachine):
         timeline = Timeline.begin(state, label, limit=limit, filter=keep)
         nodes = {0: Moment(0, state, label)}
         plain = _PlainTimeline(nodes, limit, is_filtered)
-        return self.check_model(_TimelineModel(timeline, plain))
+        return self._check_model(_TimelineModel(timeline, plain))
 
     @rule(
         target=timelines,
@@ -288,7 +304,7 @@ class TimelineMachine(ModelMachine):
             before = self._take_step(before, "commit", {"state": state})
 
         after = self._take_step(before, verb, arguments)
-        return before if after is before else self.check_model(after)
+        return before if after is before else self._check_model(after)
 
     def _take_step(
         self, before: _TimelineModel, verb: str, arguments: dict[str, Any]
@@ -324,4 +340,4 @@ class TimelineMachine(ModelMachine):
         assert hash(copy) == hash(timeline), "a copy has another hash"
         copy = copy.with_filter(is_worth_a_step if plain.is_filtered else None)
         plain = plain if self.carries_groups else plain.close_group()
-        return self.check_model(_TimelineModel(copy, plain))
+        return self._check_model(_TimelineModel(copy, plain))
