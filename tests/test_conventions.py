@@ -177,121 +177,64 @@ class TestNames:
         assert {} == {name: found for name, found in places.items() if len(found) > 1}
 
 
-class TestPrivateError:
+def adapter_error(importer, imported):
     """
-    Which modules may import a private module.
+    What is wrong with an import in the adapters `p.a`.
     """
-
-    @pytest.mark.parametrize(
-        ("importer", "imported"),
-        [
-            ("p.a._x", "p.a._y"),
-            ("p.a.b.c", "p.a._y"),
-            ("p.a", "p.a._y"),
-            ("p.a.b._x", "p.a._y._z"),
-            ("p.a", "p._y.z"),
-            ("p.a", "p.b"),
-            ("p.a", "p.b.__init__"),
-            ("p.a", "_thread"),
-        ],
-    )
-    def test_allowed(self, importer, imported):
-        """
-        Everything below the package that contains it; public modules, anyone.
-        """
-        assert "" == private_error(importer, imported)
-
-    @pytest.mark.parametrize(
-        ("importer", "imported"),
-        [
-            ("p.a._x", "p.b._y"),
-            ("p.ab", "p.a._y"),
-            ("p.a.b", "p.a.c._y"),
-            ("p", "p.a._y"),
-            ("q.a._x", "p._y"),
-        ],
-    )
-    def test_elsewhere(self, importer, imported):
-        """
-        Nothing beside or above that package, whatever its name starts with.
-        """
-        assert "which is private to" in private_error(importer, imported)
+    return sibling_error(importer, imported, "p.a")
 
 
-class TestSiblingError:
+def outside_error(importer, imported):
     """
-    Which modules may import an adapter.
+    What is wrong with an import of a third party.
+    """
+    return third_party_error(importer, imported, IMPORTERS, "p")
+
+
+class TestRules:
+    """
+    Which modules may import what.
     """
 
     @pytest.mark.parametrize(
-        ("importer", "imported"),
+        ("rule", "importer", "imported"),
         [
-            ("p.a.b._x", "p.a.b._y"),
-            ("p.a.b", "p.a._y"),
-            ("p.a.b", "p.a"),
-            ("p.c._x", "p.a.b"),
-            ("p.a.b", "p.d"),
+            (private_error, "p.a.b._x", "p.a._y._z"),
+            (private_error, "p.a", "p.a._y"),
+            (private_error, "p.a", "p.b.__init__"),
+            (private_error, "p.a", "_thread"),
+            (adapter_error, "p.a.b._x", "p.a.b._y"),
+            (adapter_error, "p.a.b", "p.a._y"),
+            (adapter_error, "p.c._x", "p.a.b"),
+            (outside_error, "p.messages._base", "attrs"),
+            (outside_error, "p.codec._decode", "cattrs.gen"),
+            (outside_error, "p.messages", "json"),
         ],
     )
-    def test_allowed(self, importer, imported):
+    def test_allowed(self, rule, importer, imported):
         """
-        Itself, and higher layers; all adapters share the private modules.
+        What is below the package of a private module; an adapter's own modules and
+        those that all share; modules of the table, and what is below them.
         """
-        assert "" == sibling_error(importer, imported, "p.a")
+        assert "" == rule(importer, imported)
 
     @pytest.mark.parametrize(
-        ("importer", "imported"),
+        ("rule", "importer", "imported", "expected"),
         [
-            ("p.a.b", "p.a.c"),
-            ("p.a.b._x", "p.a.bc._y"),
-            ("p.a._x", "p.a.b._y"),
-            ("p.a", "p.a.b"),
+            (private_error, "p.a._x", "p.b._y", "which is private to"),
+            (private_error, "p.ab", "p.a._y", "which is private to"),
+            (private_error, "p", "p.a._y", "which is private to"),
+            (adapter_error, "p.a.b", "p.a.c", "are independent"),
+            (adapter_error, "p.a.b._x", "p.a.bc._y", "are independent"),
+            (adapter_error, "p.a._x", "p.a.b._y", "are independent"),
+            (outside_error, "p.messages", "cattrs.gen", "which only codec may import"),
+            (outside_error, "p.codecs", "cattrs", "which only codec may import"),
+            (outside_error, "p.counting", "numpy", "which the table of third parties"),
         ],
     )
-    def test_sibling(self, importer, imported):
+    def test_refused(self, rule, importer, imported, expected):
         """
-        No other adapter, no shared module, nor the package of them.
+        Private modules of others, whatever their names start with; other adapters; and
+        a third party of another module, or without an entry yet.
         """
-        error = sibling_error(importer, imported, "p.a")
-
-        assert "are independent" in error
-
-
-class TestThirdPartyError:
-    """
-    Which modules may import a third party.
-    """
-
-    @pytest.mark.parametrize(
-        ("importer", "imported"),
-        [
-            ("p.messages._base", "attrs"),
-            ("p.codec", "cattrs.gen"),
-            ("p.codec._decode", "cattrs"),
-            ("p.store._sqlite", "sqlite3"),
-            ("p.messages", "json"),
-        ],
-    )
-    def test_allowed(self, importer, imported):
-        """
-        The modules of the table and what is below them; what isn't in the table
-        only from the standard library.
-        """
-        assert "" == third_party_error(importer, imported, IMPORTERS, "p")
-
-    @pytest.mark.parametrize(
-        ("importer", "imported", "expected"),
-        [
-            ("p.messages", "cattrs.gen", "which only codec may import"),
-            ("p.codecs", "cattrs", "which only codec may import"),
-            ("p.timeline", "sqlite3", "which only store may import"),
-            ("p.counting", "numpy", "which the table of third parties lacks"),
-        ],
-    )
-    def test_refused(self, importer, imported, expected):
-        """
-        Other modules, and a third party that has no entry yet.
-        """
-        error = third_party_error(importer, imported, IMPORTERS, "p")
-
-        assert expected in error
+        assert expected in rule(importer, imported)
