@@ -7,10 +7,8 @@ each way to break one (`FAULTS`) is caught.
 
 import copy
 import pickle
-import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -299,16 +297,6 @@ def _add_unconditionally(self, table, rows, **_conditions):
     Recorder.add(self, table, rows)
 
 
-def _add_without_if_exists(self, table, rows, *, if_exists=(), if_absent=()):
-    assert if_exists is not None
-    Recorder.add(self, table, rows, if_absent=if_absent)
-
-
-def _add_without_if_absent(self, table, rows, *, if_exists=(), if_absent=()):
-    assert if_absent is not None
-    Recorder.add(self, table, rows, if_exists=if_exists)
-
-
 def _add_over(self, table, rows, **conditions):
     for row in rows:
         self._block.remove(table, row[0], _next_key(row[0]))
@@ -332,11 +320,6 @@ def _scan_to_the_end(self, table, low, high, **options):
 
 def _scan_forwards(self, table, low, high, *, backwards=False, **options):
     assert backwards is not None
-    return self._block.scan(table, low, high, **options)
-
-
-def _scan_unlimited(self, table, low, high, *, limit=None, **options):
-    assert limit != 0
     return self._block.scan(table, low, high, **options)
 
 
@@ -373,33 +356,12 @@ def _first_revisions(self, low, high, limit):
     return rows
 
 
-def _heads_without_end(self, low, high, limit):
-    assert high != 0
-    return self._block.scan_heads(low, None, limit)
-
-
-def _heads_without_limit(self, low, high, limit):
-    assert limit >= 0
-    return self._block.scan_heads(low, high, 1 << 32)
-
-
-def _set_no_moments(self, table, key, **values):
-    if table != "moments":
-        Recorder.set(self, table, key, **values)
-
-
-wrong("never changes a moment", set=_set_no_moments)
 wrong("heads are first revisions", scan_heads=_first_revisions)
-wrong("heads of all names", scan_heads=_heads_without_end)
-wrong("heads without a limit", scan_heads=_heads_without_limit)
 wrong("forgets what revisions grew from", add=_add_without_parent)
 wrong("adds without conditions", add=_add_unconditionally)
-wrong("ignores if_exists", add=_add_without_if_exists)
-wrong("ignores if_absent", add=_add_without_if_absent)
 wrong("adds over what is there", add=_add_over)
 wrong("scans past the end", scan=_scan_to_the_end)
 wrong("scans forwards only", scan=_scan_forwards)
-wrong("scans without a limit", scan=_scan_unlimited)
 wrong("finds one row", find=_find_first)
 wrong("removes the first range only", remove_each=_remove_each_first)
 
@@ -409,31 +371,6 @@ def _get_in_order(self, table, key, columns=None):
         columns = tuple(sorted(columns, key=TABLES[table].column_names.index))
 
     return self._block.get(table, key, columns)
-
-
-def _scan_in_order(self, table, low, high, *, columns=None, **options):
-    if columns is not None:
-        columns = tuple(sorted(columns, key=TABLES[table].column_names.index))
-
-    return self._block.scan(table, low, high, columns=columns, **options)
-
-
-def _get_no_nulls(self, table, key, columns=None):
-    row = self._block.get(table, key, columns)
-    return None if row is None or set(row) == {None} else row
-
-
-def _scan_one_page(self, table, low, high, **options):
-    return self._block.scan(table, low, high, **options)[:1_000]
-
-
-def _remove_each_page(self, table, ranges):
-    return Recorder.remove_each(self, table, ranges[:1_000])
-
-
-def _remove_between(self, table, low, high):
-    is_open = low is None and high is not None
-    return 0 if is_open else Recorder.remove(self, table, low, high)
 
 
 def _add_converted(kind, convert, start=1, end=None):
@@ -454,17 +391,8 @@ def _add_converted(kind, convert, start=1, end=None):
 
 
 wrong("gets columns in the table's order", get=_get_in_order)
-wrong("scans columns in the table's order", scan=_scan_in_order)
-wrong("takes rows of NULL for none", get=_get_no_nulls)
-wrong("scans a page of rows", scan=_scan_one_page)
-wrong("removes a page of ranges", remove_each=_remove_each_page)
-wrong("removes nothing before a key", remove=_remove_between)
-wrong("takes empty texts for NULL", add=_add_converted(str, lambda text: text or None))
 wrong("trims texts", add=_add_converted(str, str.rstrip))
-wrong("composes texts", add=_add_converted(str, partial(unicodedata.normalize, "NFC")))
-wrong("cuts texts off", add=_add_converted(str, lambda text: text[:255]))
 wrong("cuts keys off", add=_add_converted(str, lambda text: text[:255], 0, 1))
-wrong("cuts longest keys", add=_add_converted(str, lambda text: text[:499], 0, 1))
 wrong("cuts bytes off", add=_add_converted(bytes, lambda data: data[:65_535]))
 
 

@@ -104,24 +104,3 @@ class TestKeeping:
         last: Any = loaded[99]
         parts: list[Any] = [*first.content, *last.content]
         assert parts[0].data is parts[2].data
-
-    def test_collected_with_the_last(self, backend):
-        """
-        Content is collected when no message shows it any more, not before; and it comes
-        back when a writer saves a state that still has it.
-        """
-        shown = UserMessage([ImagePart(data=b"x" * LARGE)])
-        state = Aggregator.new(messages=[shown])
-        store = Store(backend)
-        store.save("one", state)
-        store.save("two", Aggregator.new(messages=[UserMessage("a"), shown]))
-        store.delete("one")
-
-        assert 0 == store.collect_garbage().blobs
-
-        store.delete("two")
-        assert 1 == store.collect_garbage().blobs
-        assert [] == blobs(backend)
-        store.save("one", state)
-        assert state == Store(backend).load("one")
-        assert () == store.verify()

@@ -318,47 +318,6 @@ class TestEveryRow:
 
         assert CHAT == store.load("chat", at=1)
 
-    @pytest.mark.parametrize(
-        ("change", "where", "label"),
-        [
-            (
-                lambda rows, one, _: rows.remove("labels", one, one + b"\0"),
-                "revisions",
-                "kept",
-            ),
-            (
-                lambda rows, one, two: rows.set("labels", one, revision=two),
-                "labels",
-                "kept",
-            ),
-            (
-                lambda rows, one, two: rows.add("labels", [(one + b"x", two)]),
-                "labels",
-                "keptx",
-            ),
-        ],
-        ids=["removed", "moved", "added"],
-    )
-    def test_labels(self, change, where, label):
-        """
-        A label that was removed, moved or added behind the store is found.
-        """
-        backend = MemoryBackend()
-        store = Store(backend)
-        store.save("chat", CHAT, label="kept")
-        store.save("chat", CHAT.add_user_prompt("more"), label="more")
-        with backend.writing() as rows:
-            (one, _), (_, two) = rows.scan("labels", None, None)
-            change(rows, one, two)
-
-        fresh = Store(backend)
-
-        found = {damage.where: damage.id for damage in fresh.verify()}
-        assert where in found
-        assert label == found.get("labels", label)
-        with pytest.raises(StoreError):
-            fresh.load("chat", at=label)
-
     @pytest.mark.parametrize("table", ["starts", "branches"])
     def test_nothing_is_saved_elsewhere(self, table):
         """
@@ -502,25 +461,6 @@ class TestErased:
 
         assert "changes" in {damage.where for damage in fresh.verify()}
 
-    def test_is_there_again(self):
-        """
-        What was erased and was put back behind the store is found.
-        """
-        backend = MemoryBackend()
-        store = Store(backend)
-        store.save("chat", CHAT)
-        with backend.reading() as rows:
-            ((place, _, body, content, _),) = rows.scan("entries", None, None)
-
-        store.erase(CHAT.entries[0].id, reason="asked for")
-        with backend.writing() as rows:
-            rows.set("entries", place, body=body, content=content)
-
-        (damage,) = store.verify()
-
-        assert ("entries", CHAT.entries[0].id) == (damage.where, damage.id)
-        assert "erased" in damage.what
-
 
 class TestFile:
     def test_bytes(self, tmp_path):
@@ -611,25 +551,6 @@ class TestFile:
 
             assert ("a", "b", "c") == store.names()
 
-    def test_cut_off(self, tmp_path):
-        """
-        A file that lost its end says so wherever it was cut.
-        """
-        path = tmp_path / "chats.db"
-        with open_store(f"sqlite:///{path}") as store:
-            states = lived_in(store)
-
-        data = path.read_bytes()
-        for size in (50, 100, 4095, 4096, 8192, len(data) // 2, len(data) - 1):
-            path.write_bytes(data[:size])
-            with refused_as_damage(), open_store(f"sqlite:///{path}") as store:
-                check_reported(states, store)
-                there = {head.name for head in states} == {*store.names()}
-                assert store.verify() or there, size
-
-            for beside in tmp_path.glob("chats.db-*"):
-                beside.unlink()
-
     def test_only_a_start(self, tmp_path):
         """
         A file of which only the first bytes are left is not made a new one.
@@ -695,21 +616,6 @@ class TestLoad:
         why = f"{what} of the timeline of 'chat' is missing or damaged"
         with pytest.raises(StoreError, match=why):
             Store(backend).load_timeline("chat")
-
-    def test_erasure_of_what_is_no_tombstone(self):
-        """
-        An entry that says that it was erased, and was not, is damage, not a receipt.
-        """
-        backend = MemoryBackend()
-        store = Store(backend)
-        store.save("chat", CHAT.add_user_prompt("more"))
-        entry = store.load("chat").entries[1].id
-        with backend.writing() as rows:
-            row = rows.scan("entries", None, None)[1]
-            rows.set("entries", row[0], content=b"x" * 16)
-
-        with pytest.raises(StoreError, match="is not a tombstone"):
-            Store(backend).erase(entry, reason="asked for")
 
     def test_hostile_numbers(self):
         """

@@ -20,7 +20,7 @@ from conversation_state import (
     ToolCall,
     UserMessage,
 )
-from conversation_state.errors import NotSavedError, StaleHeadError, StoreError
+from conversation_state.errors import StoreError
 from conversation_state.parts import AudioPart, FilePart, ImagePart, TextPart
 from conversation_state.store import ERASED, open_store
 from conversation_state.store.backends._sqlite_block import SqliteBlock
@@ -208,28 +208,6 @@ class TestErase:
             states = [moment.state for moment in store.load_timeline("chat").moments]
 
         assert "secret" not in {each.text for state in states for each in state}
-
-    def test_collected_is_gone(self, url, tmp_path):
-        """
-        What was deleted is gone from the files after a collection with vacuum,
-        which makes them small.
-        """
-        large = (SECRETS[0] * 40_000).encode()
-        with open_store(url) as store:
-            store.save("kept", CHAT)
-            state = CHAT.add(UserMessage([ImagePart(data=large)]))
-            store.save("chat", state.add_user_prompt(SECRETS[1]))
-            store.delete("chat")
-            collected = store.collect_garbage(vacuum=True)
-
-            assert (2, 1) == (collected.entries, collected.blobs)
-            assert len(large) < collected.size
-            for secret in SECRETS:
-                assert not is_there(tmp_path, secret)
-
-            assert CHAT == store.load("kept")
-
-        assert 100_000 > (tmp_path / "chats.db").stat().st_size
 
 
 class TestRemains:
@@ -494,17 +472,3 @@ class TestCollect:
 
             with store._core.backend.reading() as rows:
                 assert 3 == len(rows.scan("entries", None, None))
-
-    def test_errors_stay(self, url):
-        """
-        A name that is gone is gone also after collecting, and a new one is new.
-        """
-        with open_store(url) as store:
-            head = store.save("chat", CHAT)
-            store.delete("chat")
-            store.collect_garbage(vacuum=True)
-            with pytest.raises(NotSavedError):
-                store.load("chat")
-
-            with pytest.raises(StaleHeadError):
-                store.save("chat", CHAT, expecting=head)

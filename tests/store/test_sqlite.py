@@ -187,17 +187,6 @@ class TestFile:
 
         assert least < pages < most
 
-    def test_closed(self, url):
-        """
-        A store that was closed says so, and may be closed again.
-        """
-        store = open_store(url)
-        store.close()
-        store.close()
-        for verb in (lambda: store.load("chat"), lambda: store.save("chat", CHAT)):
-            with pytest.raises(StoreError, match="was closed"):
-                verb()
-
     def test_not_pickled(self, url):
         """
         A store is not sent anywhere: its URL is.
@@ -302,24 +291,6 @@ class TestErrors:
             open_store(url)
 
         assert before == path.read_bytes()
-
-    def test_damaged(self, url, tmp_path):
-        """
-        A page of noise is an error that says so, from load and from verify.
-        """
-        with open_store(url) as store:
-            store.save("chat", Aggregator.new(messages=[UserMessage("x" * 500)] * 200))
-
-        path = tmp_path / "chats.db"
-        data = bytearray(path.read_bytes())
-        middle = len(data) // 2 // 4096 * 4096
-        data[middle : middle + 4096] = b"\xa5" * 4096
-        path.write_bytes(data)
-        with open_store(url) as store:
-            with pytest.raises(StoreError, match="damaged"):
-                store.load("chat")
-
-            assert "medium" in {damage.where for damage in store.verify()}
 
     def test_busy(self, tmp_path):
         """

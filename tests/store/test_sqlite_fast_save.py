@@ -171,20 +171,6 @@ class TestFirst:
             assert before == [other.history(name) for name in other.names()]
             assert () == other.verify()
 
-    def test_erased(self, url):
-        """
-        What another writer erased does not come back from a store that still has it.
-        """
-        with open_store(url) as store, open_store(url) as other:
-            store.save("chat", CHAT)
-            # Under another name, so that its row conflicts with none.
-            other.save("copy", Aggregator.new().add_user_prompt("Hm.").join(MORE))
-            other.erase(MORE.entries[-1].id, reason="asked for")
-            store.save("chat", MORE)
-
-            assert "" == store.load("chat")[-1].text
-            assert () == store.verify()
-
 
 class TestTrouble:
     @pytest.mark.parametrize("at", range(4))
@@ -229,17 +215,6 @@ class TestTrouble:
             assert not failing.in_transaction
             assert CHAT == store.load("chat")
             assert 2 == store.save("chat", more).revision
-
-    def test_nothing_to_write(self, url):
-        """
-        A block that writes nothing begins nothing.
-        """
-        with open_store(url) as store:
-            statements_run = statements(store)
-            with store._core.backend.writing():
-                pass
-
-            assert [] == statements_run
 
     def test_first_alone(self, url):
         """

@@ -140,18 +140,6 @@ class TestStep:
         (note,) = caught.value.__notes__
         assert "the usage of the step was not saved" in note
 
-    def test_store_fails_after_the_step(self, store):
-        """
-        What can't be saved is an error, not a step that was done.
-        """
-
-        def work(state):
-            store.close()
-            return state.add_assistant_message("At noon.")
-
-        with pytest.raises(StoreError, match="closed"):
-            store.step("chat", "answer", work)
-
     @pytest.mark.parametrize("is_saved", [False, True])
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
     def test_interrupted_while_it_is_saved(self, store, monkeypatch, error, is_saved):
@@ -264,42 +252,6 @@ class TestStep:
         assert ["noted", "new"] == keys(newest)
         assert (1 if fails else 2) == len(newest)
 
-    def test_another_usage_in_the_same_step_elsewhere(self, store):
-        """
-        Where another process did the same step meanwhile, and recorded another
-        usage under a key, an error says so; the step is done.
-        """
-
-        def work(state):
-            store.step("chat", "answer", lambda _: ANSWERED)
-            return state.add_usage(Usage(8), key="answer")
-
-        with pytest.raises(InvalidUsageError, match="ledger has Usage\\(7\\)"):
-            store.step("chat", "answer", work)
-
-        assert ANSWERED == store.step("chat", "answer", work)
-
-    def test_interrupted_with_two_usages_under_one_key(self, store, monkeypatch):
-        """
-        An interrupt stays one, and says which usage is not in the ledger.
-        """
-
-        def interrupt(*_, **__):
-            monkeypatch.undo()
-            raise KeyboardInterrupt
-
-        def work(state):
-            save_progress(state.add_usage(Usage(5), key="answer"))
-            return ANSWERED
-
-        monkeypatch.setattr(store._core, "write", interrupt)
-        with pytest.raises(KeyboardInterrupt) as caught:
-            store.step("chat", "answer", work)
-
-        (note,) = caught.value.__notes__
-        assert "the key 'answer' with Usage(5)" in note
-        assert ANSWERED == store.load("chat", at="answer")
-
     def test_closed_coroutine(self, store):
         """
         A coroutine that is closed in the middle of a step leaves the usage it recorded
@@ -319,6 +271,21 @@ class TestStep:
         running.close()
 
         assert ["noted"] == keys(store.load("chat"))
+
+    def test_another_usage_in_the_same_step_elsewhere(self, store):
+        """
+        Where another process did the same step meanwhile, and recorded another
+        usage under a key, an error says so; the step is done.
+        """
+
+        def work(state):
+            store.step("chat", "answer", lambda _: ANSWERED)
+            return state.add_usage(Usage(8), key="answer")
+
+        with pytest.raises(InvalidUsageError, match="ledger has Usage\\(7\\)"):
+            store.step("chat", "answer", work)
+
+        assert ANSWERED == store.step("chat", "answer", work)
 
 
 class TestAsync:
@@ -340,25 +307,6 @@ class TestAsync:
 
         assert [CHAT] == calls
         assert ANSWERED == store.step("chat", "answer", lambda _: CHAT)
-
-    async def test_fails(self, store):
-        """
-        The usage that a step had recorded when it failed is in the ledger, and the step
-        can be tried again.
-        """
-
-        async def work(state):
-            save_progress(NOTED)
-            await anyio.lowlevel.checkpoint()
-            raise TimeoutError("no answer")
-
-        with pytest.raises(TimeoutError, match="no answer"):
-            await store.astep("chat", "answer", work)
-
-        assert (CHAT.messages, ["noted"]) == (
-            store.load("chat").messages,
-            keys(store.load("chat")),
-        )
 
     async def test_error_is_freed(self, store):
         """

@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator, AssistantMessage, Timeline, _waiting
-from conversation_state._waiting import add_async_twins
 from conversation_state.adapters import openai_chat
 from conversation_state.errors import (
     MissingExtraError,
@@ -40,8 +39,6 @@ from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.laws import equal_values_hash_alike
 from conversation_state.testing.stores import RecordingBackend
 from conversation_state.testing.strategies import heads, messages, receipts, windows
-from conversation_state.usage import Usage
-from tests.processes import run_script
 from tests.recorded import is_large
 
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
@@ -51,23 +48,6 @@ CHAT = Aggregator.new().add_user_prompt("When is the next train?")
 def store():
     with open_store("memory:") as store:
         yield store
-
-
-class TestRollback:
-    def test_beside_others(self):
-        """
-        It goes back from what another writer saved since, whose usage stays.
-        """
-        backend = MemoryBackend()
-        store, other = Store(backend), Store(backend)
-        store.save("chat", CHAT)
-        store.save("chat", CHAT.add_user_prompt("more"))
-        late = other.load("chat").add_usage(Usage(5), key="late")
-        other.save("chat", late)
-        head = store.rollback("chat", 1)
-
-        assert (4, 1, 1) == (head.revision, head.length, head.ledger_length)
-        assert late == store.load("chat", at=3)
 
 
 class TestUpdate:
@@ -129,16 +109,6 @@ class TestUpdate:
             ours.update("chat", fail)
         assert 3 == len(calls)
 
-    def test_unchanged(self, opened):
-        """
-        What returns its argument gets the newest state, and saves nothing.
-        """
-        ours, theirs = opened
-        theirs.update("chat", lambda state: state.add_assistant_message("b"))
-
-        assert 2 == len(ours.update("chat", lambda state: state))
-        assert 2 == ours.latest("chat").revision
-
     def test_not_saved(self, opened, monkeypatch):
         """
         An update whose save may or may not have happened is not repeated.
@@ -175,23 +145,6 @@ class TestRemembered:
             store.save("chat", other, expecting=head)
 
             assert other == Store(store._core.backend).load("chat")
-            assert () == store.verify()
-
-    def test_erased_elsewhere(self):
-        """
-        An entry that was erased under another name does not come back where a head
-        is continued by a state that still has it.
-        """
-        secret = CHAT.add_user_prompt("secret")
-        with open_store("memory:") as store:
-            store.save("other", secret)
-            store.erase(secret.entries[-1].id, reason="asked")
-            mine = CHAT.add_user_prompt("by bus?")
-            store.save("chat", mine)
-            store.save("chat", mine.join(secret))
-            loaded = Store(store._core.backend).load("chat")
-
-            assert ["by bus?", ""] == [message.text for message in loaded][-2:]
             assert () == store.verify()
 
     def test_tombstone(self):
@@ -269,40 +222,6 @@ class TestTwins:
 
         assert {f"a{name}" for name in verbs - twins} == twins
 
-    @pytest.mark.anyio
-    async def test_calls_what_a_subclass_overrides(self):
-        """
-        The twin of a method that a subclass overrides calls that one.
-        """
-
-        class Loud(Store):
-            def names(self, *, prefix=""):
-                return (*super().names(prefix=prefix), "loud")
-
-        async with Loud(MemoryBackend()) as store:
-            assert ("loud",) == await store.anames()
-
-    @pytest.mark.anyio
-    async def test_by_name(self):
-        """
-        A class gets twins by the names of its methods, with a runner of its own.
-        """
-
-        async def run(function):
-            return ["run", function()]
-
-        @add_async_twins("double", run=run)
-        class Host:
-            def double(self, number):
-                """
-                Twice *number*.
-                """
-                return 2 * number
-
-        made: Any = Host  # the twin is added at run time
-        assert ["run", 6] == await made().adouble(3)
-        assert (inspect.getdoc(made.adouble) or "").endswith("Twice *number*.")
-
 
 class TestAsync:
     pytestmark = pytest.mark.anyio
@@ -375,19 +294,6 @@ class TestAsync:
 
         texts = {message.text for message in await store.aload("chat")}
         assert {str(who) for who in range(8)} == texts
-
-    async def test_update_needs_a_start(self, store):
-        """
-        As its twin does.
-        """
-
-        async def same(state):
-            return state
-
-        with pytest.raises(NotSavedError):
-            await store.aupdate("chat", same)
-
-        assert CHAT == await store.aupdate("chat", same, start=CHAT)
 
     async def test_update_that_never_ends(self, store, monkeypatch):
         """
@@ -651,36 +557,6 @@ class TestMemory:
         assert again == store.latest("chat")
         assert longer == store.load("chat", at=1)
 
-    def test_erased_is_not_remembered(self, store):
-        """
-        A window and a state at a revision never have content that others erased.
-        """
-        other = Store(store._core.backend)
-        store.save("chat", CHAT)
-        other.erase(CHAT.entries[-1].id, reason="asked to")
-
-        assert "" == store.load("chat", last=1).messages[-1].text
-        assert "" == store.load("chat", at=1)[-1].text
-
-    def test_empty(self, store):
-        """
-        A store that keeps nothing has no names, and nothing to release.
-        """
-        assert () == store.names() == store.verify()
-        assert Collected(0, 0, 0, 0, 0, 0) == store.collect_garbage()
-
-    def test_front_is_light(self):
-        """
-        Opening no file needs no sqlite3, and nothing an event loop.
-        """
-        script = (
-            "import sys, conversation_state.store as s; s.open_store('memory:'); "
-            "print({'sqlite3', 'anyio', 'asyncio', 'cattrs'} & {*sys.modules})"
-        )
-        done = run_script(script)
-
-        assert "set()" == done.strip()
-
 
 class TestRealConversations:
     def test_every_state_of_each(self, recordings, tmp_path):
@@ -710,21 +586,6 @@ class TestRealConversations:
                     assert states[revision - 1] == store.load(name, at=revision)
 
             assert () == store.verify()
-
-
-def test_parent_of_a_branch():
-    """
-    Of several revisions that a state may have grown from, the newest is its parent.
-    """
-    with open_store("memory:") as store:
-        question = Aggregator.new().add_user_prompt("a")
-        store.save("chat", question)
-        store.save("chat", question.add_assistant_message("b"))
-        again = store.rollback("chat", 1)
-        other = store.save("chat", question.add_assistant_message("c"))
-        last = store.save("chat", question.add_user_prompt("d"), expecting=other)
-
-    assert [1, 3, 3] == [head.parent for head in (again, other, last)]
 
 
 def test_parent_where_two_branches_have_the_same_rows():

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
@@ -401,15 +400,6 @@ class TestTaken:
         with open_store(url) as store:
             assert MORE == store.load("chat")
 
-    def test_empty(self, url, path):
-        """
-        An empty file is a new store.
-        """
-        path.touch()
-        with open_store(url) as store:
-            store.save("chat", CHAT)
-            assert CHAT == store.load("chat")
-
     def test_held(self, url, path):
         """
         Where another process holds the file for long, opening, reading and
@@ -427,36 +417,6 @@ class TestTaken:
         other.close()
         with open_store(f"{url}?timeout_s=0") as store:
             store.save("chat", CHAT)
-
-    def test_held_while_it_is_made(self, url, path, monkeypatch):
-        """
-        Two that make one file at one moment both get it: SQLite refuses the
-        second at once, however long it would wait.
-        """
-        path.touch()
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="timeout_s"):
-            open_store(f"{url}?timeout_s=0")
-
-        waits = []
-        sleep = time.sleep
-
-        def let_go(seconds):
-            waits.append(seconds)
-            if len(waits) == 2:
-                other.execute("ROLLBACK")
-
-            sleep(seconds)
-
-        monkeypatch.setattr(time, "sleep", let_go)
-        with open_store(url) as store:
-            store.save("chat", CHAT)
-
-        other.close()
-        assert 2 == len(waits)
-        with open_store(url) as store:
-            assert CHAT == store.load("chat")
 
     def test_other_programs(self, url, path):
         """

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from conversation_state import Aggregator
-from conversation_state.errors import NotSavedError, StoreError
+from conversation_state.errors import StoreError
 from conversation_state.store import open_store
 from conversation_state.store.backends import _sqlite_connection as _connection
 from conversation_state.store.records import WriteGroup, reading
@@ -287,42 +287,3 @@ class TestSave:
         assert [CHAT, theirs] == seen
         assert "Thanks." == store.load("chat")[-1].text
         assert 3 == len(store.load("chat"))
-
-    def test_replaced_in_memory(self, store, tmp_path):
-        """
-        The same for a state that does not continue the remembered one.
-        """
-        group = WriteGroup(store)
-        group.write(lambda writer: writer.save("chat", CHAT))
-        with open_store(f"sqlite:///{tmp_path / 'chats.db'}") as other:
-            other.save("chat", CHAT.add_assistant_message("At noon."))
-
-        seen = []
-
-        def replace(writer):
-            seen.append(len(writer.recall("chat")))
-            writer.save("chat", CHAT.fork(at=0))
-
-        group.write(replace)
-
-        assert [1, 2] == seen
-        assert 0 == len(store.load("chat"))
-
-    def test_deleted(self, store, tmp_path):
-        """
-        A name that another program deleted has no state, and a new one may be
-        saved.
-        """
-        group = WriteGroup(store)
-        group.write(lambda writer: writer.save("chat", CHAT))
-        with open_store(f"sqlite:///{tmp_path / 'chats.db'}") as other:
-            other.delete("chat")
-
-        with reading(store) as rows:
-            assert rows.state("chat") is None
-        with pytest.raises(NotSavedError):
-            store.load("chat")
-
-        group.write(lambda writer: writer.save("chat", CHAT))
-
-        assert 1 == store.latest("chat").revision

@@ -33,6 +33,7 @@ from conversation_state.testing.stores._fixtures import (
     read_rows,
 )
 from conversation_state.testing.strategies import aggregators
+from conversation_state.timeline import Timeline
 
 SECRET = "correct-horse-battery-staple"  # noqa: S105 - to be found in files
 
@@ -292,6 +293,7 @@ def _store_steps() -> list[Callable[[Store], object]]:
     states = append_turns(CONVERSATION, 3)
     with_image = states[-1].add(UserMessage([ImagePart(data=LARGE)]))
     fork = states[0].fork().add_user_prompt("fork")
+    timeline = Timeline.begin(states[0]).commit(states[1]).commit(states[2])
     return [
         lambda store: store.save("chat", states[0]),
         lambda store: store.save("chat", states[1], label="kept"),
@@ -302,6 +304,8 @@ def _store_steps() -> list[Callable[[Store], object]]:
         lambda store: store.erase(states[1].entries[1].id, reason="asked"),
         lambda store: store.label("chat", "last", at=2),
         lambda store: store.step("chat", "step", lambda _: states[2]),
+        lambda store: store.save_timeline("tree", timeline),
+        lambda store: store.save_timeline("tree", timeline.undo().commit(fork)),
         lambda store: store.delete("chat"),
         lambda store: store.collect_garbage(),
         lambda store: store.save("chat", with_image),

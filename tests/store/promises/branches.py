@@ -23,26 +23,6 @@ class BranchPromises(StoreCase):
     Each revision has the number of the one it grew from.
     """
 
-    def test_grows_from_the_head(self, store):
-        """
-        A save grows from the head, in any store and with *expecting* or without; the
-        head that the save returns has the same parent.
-        """
-        states = append_turns(CONVERSATION, 5)
-        other = self.other(store, remembered=0)
-        heads = [store.save("chat", states[0])]
-        for at, state in enumerate(states[1:]):
-            saving = other if at % 2 else store
-            expecting = heads[-1] if at % 3 else None
-            heads.append(saving.save("chat", state, expecting=expecting))
-
-        assert [None, 1, 2, 3, 4] == [head.parent for head in heads]
-        assert [None, 1, 2, 3, 4] == list_parents(store) == list_parents(other)
-        assert 2 == store.latest("chat", at=3).parent
-        assert heads[-1] == store.save("chat", states[-1], label="again")._replace(
-            labels=()
-        )
-
     def test_rollback_begins_a_branch(self, reopen):
         """
         The revisions before a rollback are a branch: they can be listed and restored,
@@ -66,20 +46,6 @@ class BranchPromises(StoreCase):
         assert states[3].entries == store.load("chat").entries
         assert "another way" == store.load("chat", at=6)[-1].text
         assert () == store.verify()
-
-    def test_rollback_of_a_rollback(self, store):
-        """
-        A rollback grows from the revision that was requested, not from another one with
-        the same messages.
-        """
-        usage = CONVERSATION.add_usage(Usage(7), key="first usage")
-        store.save("chat", CONVERSATION, label="first")
-        store.save("chat", usage.add_user_prompt("more"))
-        store.rollback("chat", "first")
-        store.save("chat", store.load("chat").add_user_prompt("on"))
-        store.rollback("chat", 1)
-
-        assert [None, 1, 1, 3, 1] == list_parents(store)
 
     def test_replaced_heads(self, store):
         """
@@ -111,22 +77,6 @@ class BranchPromises(StoreCase):
         store.save("chat", Aggregator.new().add_user_prompt("three"), expecting=3)
 
         assert [None, 1, 1, None] == list_parents(store)
-
-    def test_first_revision_has_no_parent(self, store):
-        """
-        The first revision of a name has no parent, also if the name was deleted before.
-        """
-        for state in append_turns(CONVERSATION, 3):
-            store.save("chat", state)
-
-        assert store.fork("chat", "fork").parent is None
-        assert 1 == store.save("fork", store.load("fork").fork()).parent
-
-        store.delete("chat")
-        store.save("chat", CONVERSATION)
-
-        assert [None] == list_parents(store)
-        assert () == store.verify()
 
     def test_message_tree(self, store):
         """

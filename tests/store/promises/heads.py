@@ -87,25 +87,6 @@ class HeadPromises(StoreCase):
         assert 1 == len(store.history("chat"))
         assert () == store.verify()
 
-    def test_all_go_on(self, store):
-        """
-        A state that was saved with others is continued by its new rows, alone or with
-        them.
-        """
-        states = {"one": CONVERSATION, "two": CONVERSATION.fork()}
-        for _ in range(3):
-            store.save_all(states)
-            states = {
-                name: state.add_user_prompt("?") for name, state in states.items()
-            }
-
-        store.save("one", states["one"])
-
-        assert states["one"] == self.other(store).load("one")
-        assert len(CONVERSATION) + 2 == len(self.other(store).load("two"))
-        assert [4, 3] == [store.latest(name).revision for name in ("one", "two")]
-        assert () == store.verify()
-
     def test_all_of_nothing(self, store):
         """
         Saving no states returns no heads; the head of a name that is not saved is an
@@ -171,19 +152,6 @@ class HeadPromises(StoreCase):
         assert len(CONVERSATION) == len(other.load("fork"))
         with pytest.raises(NotSavedError):
             store.label("none", "kept", expecting=0)
-
-    def test_stale_cache(self, store):
-        """
-        A store with an old head in memory saves on top of the new head.
-        """
-        store.save("chat", CONVERSATION)
-        other = self.other(store)
-        news = other.load("chat").add_user_prompt("news")
-        other.save("chat", news)
-        store.save("chat", news.add_user_prompt("more"))
-
-        assert [3, 2, 1] == [head.revision for head in store.history("chat")]
-        assert 3 == len(other.load("chat"))
 
     def test_reads_what_is_new(self, store, watched):
         """

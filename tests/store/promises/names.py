@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError, StaleHeadError
 from conversation_state.timeline import Timeline
 from conversation_state.usage import Usage
@@ -173,22 +172,6 @@ class NamePromises(StoreCase):
         with pytest.raises(NotSavedError, match="kept"):
             store.load("chat", at="kept")
 
-    def test_removed_label(self, store):
-        """
-        A label that is removed is gone, and no other one.
-        """
-        store.save("chat", CONVERSATION, label="first")
-        store.label("chat", "second")
-
-        assert ("second",) == store.unlabel("chat", "first").labels
-        for verb in (store.unlabel, lambda *given: store.load(given[0], at=given[1])):
-            with pytest.raises(NotSavedError, match="first"):
-                verb("chat", "first")
-
-        assert [("second",)] == list_labels(self.other(store))
-        assert CONVERSATION == store.load("chat", at="second")
-        assert () == store.verify()
-
     def test_rollback(self, store):
         """
         Usage that was recorded since stays in the ledger, and the later revisions stay,
@@ -211,23 +194,6 @@ class NamePromises(StoreCase):
         store.rollback("chat", gone)
 
         assert wrong == store.load("chat")
-        assert () == store.verify()
-
-    def test_rollback_to_what_had_more(self, store):
-        """
-        The ledger of both counts: also entries that the head lacks, and those of
-        another conversation that stood under the name meanwhile.
-        """
-        with_usage = CONVERSATION.add_usage(Usage(1_500), key="first")
-        other = Aggregator.new().add_user_prompt("Hi!").add_usage(Usage(7), key="other")
-        store.save("chat", with_usage)
-        store.save("chat", CONVERSATION, expecting=1)
-        store.save("chat", other, expecting=2)
-        store.rollback("chat", 1)
-
-        back = store.load("chat")
-        assert with_usage.entries == back.entries
-        assert ["first", "other"] == [entry.id for entry in back.ledger]
         assert () == store.verify()
 
     def test_rollback_from(self, store):
@@ -270,15 +236,6 @@ class NamePromises(StoreCase):
         assert fork.messages[start:] == window.messages
         assert fork.entries[start:] == window.entries
         assert store.latest("fork") == window.head
-
-    @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "a" * 501, 7])
-    def test_bad_names(self, store, name):
-        """
-        Invalid names are refused before anything is written.
-        """
-        for verb in (store.load, store.delete, store.history):
-            with pytest.raises(ValueError):
-                verb(name)
 
     def test_bad_arguments(self, store):
         """

@@ -133,19 +133,6 @@ class NotePromises(StoreCase):
         assert {"long", "title"} == {*store.latest("chat").notes}
         assert () == store.verify()
 
-    def test_new_names_have_none(self, store):
-        """
-        A fork has no notes, nor has a name that was deleted and saved again.
-        """
-        store.save("chat", CONVERSATION, notes={"by": "ann"})
-        store.annotate("chat", NOTES)
-        fork = store.fork("chat", "fork")
-        store.delete("chat")
-        store.save("chat", CONVERSATION)
-
-        assert ({}, {}, {}) == (fork.notes, store.notes("fork"), store.notes("chat"))
-        assert {} == store.latest("chat").notes
-
     def test_heads_in_one_call(self, watched, calls):
         """
         For any number of names, the backend is called once.
@@ -221,21 +208,6 @@ class NotePromises(StoreCase):
         store.delete("c")
 
         assert ["a"] == [each.name for each in store.heads()]
-
-    def test_never_changes(self, store):
-        """
-        Changing notes that were given or returned changes nothing in the store.
-        """
-        given: dict[str, Any] = {"tags": ["work"]}
-        store.save("chat", CONVERSATION, notes=given)
-        store.annotate("chat", given)
-        given["tags"].append("home")
-
-        assert {"tags": ("work",)} == {**store.notes("chat")}
-        assert {"tags": ("work",)} == {**store.latest("chat").notes}
-        with pytest.raises(TypeError, match="can't be changed"):
-            store.notes("chat")["tags"] = 1
-        assert isinstance(hash(store.latest("chat")), int)
 
     def test_bad_notes(self, store):
         """

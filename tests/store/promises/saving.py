@@ -7,15 +7,12 @@ from collections import Counter
 import pytest
 
 from conversation_state.messages import UserMessage
-from conversation_state.parts import ImagePart
 from conversation_state.store import Store
 from conversation_state.testing.stores import RecordingBackend
 from conversation_state.usage import Usage
 from tests.store.promises.case import (
     CONVERSATION,
-    LARGE,
     StoreCase,
-    append_turns,
 )
 
 
@@ -23,36 +20,6 @@ class SavingPromises(StoreCase):
     """
     What is saved is loaded, and only what is new is written.
     """
-
-    def test_every_state_is_restorable(self, store):
-        """
-        Saved after every message, each state comes back by its number.
-        """
-        states = append_turns(CONVERSATION, 70)
-        heads = [store.save("chat", state) for state in states]
-        other = self.other(store)
-
-        assert list(range(1, 71)) == [head.revision for head in heads]
-        for head, state in zip(heads, states, strict=True):
-            assert state == other.load("chat", at=head.revision)
-            assert (len(state), len(state.ledger)) == (head.length, head.ledger_length)
-            assert state.id == head.state_id
-
-    def test_identities_come_back(self, store):
-        """
-        A loaded state joins the saved one without adding anything.
-        """
-        fork = (
-            CONVERSATION.fork()
-            .add_assistant_message("At noon.")
-            .add_usage(Usage(1), key="a")
-        )
-        store.save("chat", fork)
-        loaded = self.other(store).load("chat")
-
-        assert fork is fork.join(loaded)
-        assert (fork.parent_id, fork.root_id) == (loaded.parent_id, loaded.root_id)
-        assert (fork.init_len, fork.usage) == (loaded.init_len, loaded.usage)
 
     @pytest.mark.parametrize(
         "key",
@@ -139,62 +106,3 @@ class SavingPromises(StoreCase):
         assert (watched.load("chat").id, 101) == (fork.parent_id, fork.init_len)
         assert watched.load("chat").messages == fork.messages
         assert () == watched.verify()
-
-    def test_going_back_and_on(self, store):
-        """
-        A name that goes back to an earlier state and on from there keeps both
-        futures.
-        """
-        states = append_turns(CONVERSATION, 40)
-        for state in states:
-            store.save("chat", state)
-
-        back = states[10]
-        head = store.save("chat", back, expecting=store.latest("chat"))
-        on = append_turns(back, 40)
-        for state in on:
-            store.save("chat", state)
-
-        other = self.other(store)
-        assert on[-1] == other.load("chat")
-        assert states[-1] == other.load("chat", at=40)
-        assert back == other.load("chat", at=head)
-        assert states[-1].join(on[-1]) == other.load("chat", at=40).join(
-            other.load("chat")
-        )
-        assert () == store.verify()
-
-    def test_verify_names_the_entry(self, store):
-        """
-        Each change that was made without the store is found, and nothing else is
-        reported.
-        """
-        shown = UserMessage([ImagePart(data=LARGE)])
-        state = append_turns(CONVERSATION, 10)[-1].add(shown)
-        store.save("chat", state)
-        backend = store._core.backend
-        with backend.reading() as rows:
-            entries = rows.scan("entries", None, None)
-            (blob,) = rows.scan("blobs", None, None, columns=("digest",))
-
-        def find(change):
-            with backend.writing() as rows:
-                change(rows)
-
-            return {(damage.where, damage.id) for damage in store.verify()}
-
-        place, _, body, *_ = entries[3]
-        changed = body.replace(b"sa", b"pa")
-
-        assert {("entries", state.entries[3].id)} == find(
-            lambda rows: rows.set("entries", place, body=changed)
-        )
-        assert set() == find(lambda rows: rows.set("entries", place, body=body))
-        assert {("blobs", blob[0].hex()), ("entries", state.entries[-1].id)} == find(
-            lambda rows: rows.set("blobs", blob[0], data=b"other")
-        )
-        assert set() == find(lambda rows: rows.set("blobs", blob[0], data=LARGE))
-        assert ["entries"] == [
-            where
-            for where, _ in find(lambda rows: rows.remove("entries", place, place + 1))
-        ]

@@ -188,16 +188,6 @@ class StepPromises(StoreCase):
         assert is_back == ("chat" in self.other(store))
         assert not is_back or new == self.other(store).load("chat")
 
-    def test_step_that_adds_nothing(self, store):
-        """
-        A step may return what it was given: then the newest revision has its label.
-        """
-        head = store.save("chat", CONVERSATION)
-
-        assert CONVERSATION == store.step("chat", "first", lambda state: state)
-        latest = store.latest("chat")
-        assert (head.revision, ("first",)) == (latest.revision, latest.labels)
-
     def test_step_that_makes_no_state(self, store):
         """
         A result that is not a state is refused, and the usage that was recorded before

@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from conversation_state.errors import NotSavedError, StaleHeadError
-from conversation_state.store import ERASED, Store
-from conversation_state.testing.stores import (
-    InjectedError,
-    failing,
-)
+from conversation_state.store import ERASED
 from conversation_state.testing.strategies import timelines
 from conversation_state.timeline import Timeline
 from conversation_state.tree import MessageTree
@@ -195,27 +191,6 @@ class TimelinePromises(StoreCase):
         assert 8 == head.revision
         assert () == store.verify()
 
-    def test_of_a_history(self, store):
-        """
-        A name that was saved by other verbs has its history as a timeline, which can
-        be gone on with.
-        """
-        for text in ("one", "two"):
-            store.save(
-                "chat",
-                CONVERSATION.add_user_prompt(text),
-                expecting=None if text == "one" else 1,
-            )
-
-        timeline = store.load_timeline("chat")
-
-        assert ["one", "two"] == [each.state[-1].text for each in timeline.moments]
-
-        store.save_timeline("chat", timeline)
-
-        assert timeline == self.other(store).load_timeline("chat")
-        assert 2 == len(store.history("chat"))
-
     def test_erased_and_deleted(self, store):
         """
         What is erased is a tombstone in every moment; of a name that is deleted and
@@ -253,30 +228,6 @@ class TimelinePromises(StoreCase):
 
         with pytest.raises(NotSavedError):
             store.load_timeline("chat")
-
-    def test_erased_stays_erased(self, store):
-        """
-        A timeline that still has what was erased, and is saved once more, does not
-        bring it back, here or elsewhere.
-        """
-        secret = CONVERSATION.add_user_prompt("secret")
-        timeline = Timeline.begin(CONVERSATION).commit(secret)
-        store.save_timeline("chat", timeline)
-        store.erase(secret.entries[-1].id, reason="asked for")
-        for text in ("one", "two"):
-            timeline = timeline.commit(secret.add_user_prompt(text))
-            store.save_timeline("chat", timeline)
-            for each in (store, self.other(store, remembered=0)):
-                texts = {
-                    message.text
-                    for moment in each.load_timeline("chat").moments
-                    for message in moment.state
-                }
-
-                assert "secret" not in texts
-                assert {"", "one"} <= texts
-
-        assert () == store.verify()
 
     def test_shorter_than_its_parent(self, store):
         """
@@ -373,33 +324,6 @@ class TimelinePromises(StoreCase):
             typed = each.load_timeline("typed").commit(two, group="g")
 
             assert (2, 3) == (len(filtered.moments), len(typed.moments))
-
-    def test_failure_at_any_call(self, store):
-        """
-        After a failure at any call while a timeline is saved, the name has the timeline
-        before or the new one; and it can be saved again.
-        """
-        before = grow_timeline(3)
-        after = before.undo().commit(CONVERSATION.add_user_prompt("on")).undo()
-        other = self.other(store, remembered=0)
-        at, is_done = 0, False
-        while not is_done:
-            # A new name each time, because the last attempt may have been saved.
-            name = f"chat {at}"
-            head = store.save_timeline(name, before)
-            broken = Store(failing(store._core.backend, at))
-            try:
-                broken.save_timeline(name, after, expecting=head)
-                is_done = True
-            except InjectedError:
-                at += 1
-
-            assert other.load_timeline(name) in (before, after)
-            store.save_timeline(name, after, expecting=store.latest(name))
-            assert after == other.load_timeline(name)
-
-        assert at > 5
-        assert () == store.verify()
 
     def test_bad_timelines(self, store):
         """
