@@ -10,6 +10,7 @@ away.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import attrs
@@ -29,7 +30,7 @@ from conversation_state.store._log import (
     tombstone_digest,
     unpack_id,
 )
-from conversation_state.store._transaction import Core, Transaction
+from conversation_state.store._transaction import ATTEMPTS, Core, Transaction
 from conversation_state.store._values import Collected, Receipt, now, time_of
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.schema import SHIFT, Branch, Change, Use, make_sealed
@@ -40,27 +41,28 @@ Ranges = list[tuple[Any, Any]]
 
 
 def collect_garbage(core: Core, *, vacuum: bool) -> Collected:
-    # Called again after a conflict, to find the rows again: `Core.write` would try to
-    # remove the same ones.
-    def collect(_attempt: int) -> Collected:
-        # In a transaction that blocks no writer.
-        with core.read() as transaction:
-            found = _find_garbage(transaction)
+    for _ in range(ATTEMPTS):
+        # After a conflict it is found again: `Core.write` would try to remove the same
+        # rows.
+        with suppress(ConflictError):
+            # In a transaction that blocks no writer.
+            with core.read() as transaction:
+                found = _find_garbage(transaction)
 
-        collected = Collected(0, 0, 0, 0, 0, 0)
-        if found.sizes or found.origins or found.blobs:
-            with Transaction(core, core.backend.writing()) as transaction:
-                collected = _remove_garbage(transaction, found)
+            collected = Collected(0, 0, 0, 0, 0, 0)
+            if found.sizes or found.origins or found.blobs:
+                with Transaction(core, core.backend.writing()) as transaction:
+                    collected = _remove_garbage(transaction, found)
 
-            core.forget()
+                core.forget()
 
-        if vacuum:
-            core.backend.vacuum()
-            return collected
+            if vacuum:
+                core.backend.vacuum()
+                return collected
 
-        return attrs.evolve(collected, remains=_scrub_files(core))
+            return attrs.evolve(collected, remains=_scrub_files(core))
 
-    return core.retry(collect)
+    raise core.make_conflict_error()
 
 
 def _scrub_files(core: Core) -> str:

@@ -253,7 +253,7 @@ class RevisionVerbs(ReadingVerbs):
             extras = Extras(parent=earlier.head.revision)
             return save_within(transaction, name, state, newest.head, extras)
 
-        return self._core.write(go_back, name=name)
+        return self._core.write(go_back)
 
     arollback = async_twin(rollback)
 

@@ -52,7 +52,6 @@ from conversation_state.store._write_rows import (
     set_columns,
     write_log,
 )
-from conversation_state.store.backend import ConflictError
 from conversation_state.store.schema import (
     SHIFT,
     Name,
@@ -80,40 +79,15 @@ def save(
     if extras.label != "":
         check_name(extras.label, "label")
 
-    # The number is read once, before anything is recalled, so that an erasure that
-    # comes later makes the fast path a conflict.
-    changes = core.changes
-    old = core.recall(name, changes)
-    if old is not None and is_expected(old.head, expecting):
-        new = _make_append(core, old, state, extras)
-        if new is not None:
-            transaction = Transaction(core, core.backend.writing())
-            transaction.changes = changes
-            try:
-                # Only the block is entered: the transaction around it takes another
-                # microsecond.
-                with transaction.block as transaction.tables:
-                    _write_append(transaction, old, new, extras.label)
-            except ConflictError:
-                pass
-            else:
-                core.remember(new.head, changes)
-                return new.head.head
-
-        # Another save was probably first: look without blocking writers.
-        if expecting is not None:
-            with core.read() as transaction:
-                transaction.find_head(name, expecting)
-
     # Outside of the transaction, so that no other writer waits for it.
-    if _find_nearest(core.recall_all(changes), state) is None:
+    old = core.recall(name, core.changes)
+    if (old is None or old.state._origin.root != state._origin.root) and _find_nearest(
+        core.recall_all(core.changes), state
+    ) is None:
         ENTRIES.digest(state.entries)
         LEDGER.digest(state.ledger)
 
-    return core.write(
-        lambda transaction: _save_checked(transaction, name, state, expecting, extras),
-        name=name,
-    )
+    return core.write(save_within, name, state, expecting, extras)
 
 
 def save_all(
@@ -353,7 +327,6 @@ def _add_extras(
         # an error of the caller and no damage.
         transaction.reports_damage = False
         check_notes(head.notes)
-        transaction.reports_damage = True
 
     return add_label(transaction, name, old, extras.label) if extras.label else head
 

@@ -160,7 +160,7 @@ class PipelineStep:
             save_within(transaction, self._name, state, head, Extras(self._label))
             return state, self._describe_conflicts(state, [made, *progress])
 
-        saved, conflicts = self._core.write(save_first, name=self._name)
+        saved, conflicts = self._core.write(save_first)
         if conflicts:
             raise InvalidUsageError(
                 f"{conflicts}. All other usage is saved, and the step is done"
@@ -186,7 +186,7 @@ class PipelineStep:
             return
 
         try:
-            if conflicts := self._core.write(save_ledger, name=self._name):
+            if conflicts := self._core.write(save_ledger):
                 _add_notes(error, conflicts)
         except StoreError as failure:
             # The step's own error is what the caller looks for.

@@ -84,10 +84,7 @@ def save_timeline(
             f"{_MAX_MOMENTS:,}, or of None for all moments"
         )
 
-    return core.write(
-        lambda transaction: _save_within(transaction, text, timeline, expecting),
-        name=text,
-    )
+    return core.write(_save_within, text, timeline, expecting)
 
 
 def _save_within(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from struct import error as struct_error
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 from conversation_state._persistent.maps import PMap
 from conversation_state._wording import shorten_repr
@@ -42,6 +42,7 @@ from conversation_state.store.schema import (
 from conversation_state.timeline import Timeline
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 # The most attempts of a transaction after conflicts, and names in which a similar one
 # is looked for.
@@ -131,44 +132,32 @@ class Core:
 
     def write(
         self,
-        work: Callable[[Transaction], T],
-        *,
-        name: str | None = None,
-        reports_damage: bool = True,
+        work: Callable[Concatenate[Transaction, P], T],
+        *arguments: P.args,
+        **options: P.kwargs,
     ) -> T:
         """
-        The result of *work*, whose changes all happen, or none if it raises.
+        The result of *work* with a transaction and the arguments: its changes all
+        happen, or none if it raises.
 
-        It is called again, in a new transaction, after a conflict. If it changes only
-        *name*, what is remembered of others outlasts that.
+        It is called again, in a new transaction, after a conflict. The retry trusts no
+        remembered rows, because these may have caused the conflict: two names may
+        continue one branch.
         """
-
-        def attempt(number: int) -> T:
-            # The retry trusts no remembered rows, because these may have caused the
-            # conflict: two names may continue one branch.
-            with Transaction(
-                self,
-                self.backend.writing(),
-                trusts_memory=not number,
-                reports_damage=reports_damage,
-            ) as transaction:
-                return work(transaction)
-
-        return self.retry(attempt, name=name)
-
-    def retry(self, attempt: Callable[[int], T], *, name: str | None = None) -> T:
-        """
-        The result of *attempt*, which is called again after a `ConflictError`, with
-        the number of its calls before.
-        """
-        for number in range(ATTEMPTS):
+        trusts_memory = True
+        for _ in range(ATTEMPTS):
             try:
-                return attempt(number)
+                with Transaction(self, self.backend.writing()) as transaction:
+                    transaction.trusts_memory = trusts_memory
+                    return work(transaction, *arguments, **options)
             except ConflictError:
-                self.forget(name)
+                trusts_memory = False
 
+        raise self.make_conflict_error()
+
+    def make_conflict_error(self) -> StoreError:
         what = f"gave up after {ATTEMPTS} conflicting writes"
-        raise StoreError(self.url, f"{what}; retry, or reduce concurrent writers")
+        return StoreError(self.url, f"{what}; retry, or reduce concurrent writers")
 
     def recall(self, name: str, changes: int) -> RememberedHead | None:
         """
@@ -231,20 +220,16 @@ class Transaction:
         changes: How many changes to existing rows are known.
     """
 
+    __slots__ = (
+        *("_is_caught_up", "_learned", "block", "changes", "core", "reports_damage"),
+        *("tables", "trusts_memory", "url"),
+    )
     tables: Any
 
-    def __init__(
-        self,
-        core: Core,
-        block: Any,
-        *,
-        trusts_memory: bool = True,
-        reports_damage: bool = True,
-    ) -> None:
+    def __init__(self, core: Core, block: Any) -> None:
         self.core = core
         self.block = block
-        self.trusts_memory = trusts_memory
-        self.reports_damage = reports_damage
+        self.trusts_memory = self.reports_damage = True
         self.url = core.url
         self.changes = core.changes
         self._is_caught_up = False

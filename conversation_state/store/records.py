@@ -112,6 +112,8 @@ class Reader:
         self._tx: Reading = transaction.tables
         transaction.catch_up()
         self.seen = transaction.changes
+        # The caller's own code runs in the transaction from here on: see `_run_verb`.
+        transaction.reports_damage = False
 
     def _run_verb(self, verb: Callable[..., T], *arguments: Any) -> T:
         # Errors of reading rows are a StoreError; those of the caller's own code, in
@@ -349,8 +351,7 @@ def reading(store: Store) -> Iterator[Reader]:
     """
     A block that reads the records and states of a store.
     """
-    core = store._core
-    with Transaction(core, core.backend.reading(), reports_damage=False) as transaction:
+    with store._core.read() as transaction:
         yield Reader(transaction)
 
 
@@ -365,9 +366,7 @@ def write(store: Store, work: Callable[[Writer], T]) -> T:
         StoreError:
             If the store can't be written. Nothing was.
     """
-    return store._core.write(
-        lambda transaction: work(Writer(transaction)), reports_damage=False
-    )
+    return store._core.write(lambda transaction: work(Writer(transaction)))
 
 
 class _WriteJob(Generic[T]):

@@ -461,6 +461,25 @@ class TestErased:
 
         assert "changes" in {damage.where for damage in fresh.verify()}
 
+    def test_is_there_again(self):
+        """
+        What was erased and was put back behind the store is found.
+        """
+        backend = MemoryBackend()
+        store = Store(backend)
+        store.save("chat", CHAT)
+        with backend.reading() as rows:
+            ((place, _, body, content, _),) = rows.scan("entries", None, None)
+
+        store.erase(CHAT.entries[0].id, reason="asked for")
+        with backend.writing() as rows:
+            rows.set("entries", place, body=body, content=content)
+
+        (damage,) = store.verify()
+
+        assert ("entries", CHAT.entries[0].id) == (damage.where, damage.id)
+        assert "erased" in damage.what
+
 
 class TestFile:
     def test_bytes(self, tmp_path):

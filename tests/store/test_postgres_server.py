@@ -606,7 +606,7 @@ class TestAddress:
             ("postgresql://host/db?host=other", "host is given before the ?"),
             ("postgresql://me:hush@host/?password=x", "password is given before"),
             ("postgresql://me:hush%00@host/db", "can't be read"),
-            ("postgresql://host/db?sslcert=a%00b", "sslcert has U+0000"),
+            ("postgresql://host/db?sslcert=a%00b", "no value has U+0000"),
             ("postgresql://host/db\0more", "can't be read"),
             ("postgresql://me:hush%@host/db", "such as @ : / ? # %"),
             ("postgresql://host/db?password=hush%ff", "can't be read"),

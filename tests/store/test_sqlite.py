@@ -217,7 +217,7 @@ class TestErrors:
             ("sqlite://chats.db", "three slashes"),
             ("sqlite:///", "names no file"),
             ("sqlite:///:memory:", "memory:"),
-            ("sqlite:///chats.db?sync=full", "sync=full"),
+            ("sqlite:///chats.db?sync=full", "unknown option 'sync'"),
             ("sqlite:///chats.db?synchronous=off", "synchronous=off"),
             ("sqlite:///chats.db?timeout_s=-1", "timeout_s=-1"),
             ("sqlite:///no/such/folder/chats.db", "its folder is there"),

@@ -1,16 +1,96 @@
 """
-Backends: what keeps the rows of a store, in memory, in a file or on a server.
+Backends: what keeps the rows of a store, in memory, in a file or on a server; and from
+a URL to one of them.
 
-What lives here: modules for each, from a URL to one of them, the SQL that they have in
-common, and what keeps threads and forked processes apart. What does not: the protocol
-that they keep, and the tables (`conversation_state.store.backend`).
+What lives here: modules for each, the SQL that they have in common, and what keeps
+threads and forked processes apart. What does not: the protocol that they keep, and the
+tables (`conversation_state.store.backend`).
 """
 
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from urllib.parse import quote
+
+from conversation_state._wording import describe_type
+from conversation_state.errors import MissingExtraError, StoreError
+from conversation_state.store.backend import Backend
 from conversation_state.store.backends._blocks import (
     OneAtATime,
     check_process,
     renew_in_children,
 )
-from conversation_state.store.backends._urls import open_backend
+from conversation_state.store.backends.memory import MemoryBackend
 
 __all__ = ["OneAtATime", "check_process", "open_backend", "renew_in_children"]
+
+
+def open_backend(url: str | os.PathLike[str]) -> Backend:
+    """
+    What keeps the rows of the store at *url*; see `open_store`.
+    """
+    address = os.fspath(url) if isinstance(url, os.PathLike) else url
+    if not isinstance(address, str):
+        raise TypeError(
+            f"url: expected a str like sqlite:///chats.db, got {describe_type(url)}"
+        )
+
+    # Without either it is more likely a scheme: memory, postgres.
+    looks_like_path = ":" not in address and ("." in address or "/" in address)
+    if isinstance(url, os.PathLike) or looks_like_path:
+        # A path that is not UTF-8 is refused below, as one in a URL is.
+        address = f"sqlite:///{quote(address, errors='surrogatepass')}"
+
+    scheme, colon, _ = address.partition(":")
+    make = _SCHEMES.get(scheme) if colon else None
+    if make is None:
+        known = (
+            "chats.db or another path, sqlite:///chats.db, memory:, "
+            "postgresql+psycopg://user@host/database"
+        )
+        # Not the url itself: it may hold a password.
+        raise StoreError(
+            f"{scheme[:40]!r}", f"invalid URL of a store; expected one of {known}"
+        )
+
+    return make(address)
+
+
+def _open_memory(url: str) -> Backend:
+    if url != "memory:":
+        raise StoreError(url, "a store in memory has no path; use memory: alone")
+
+    return MemoryBackend()
+
+
+def _open_sqlite(url: str) -> Backend:
+    # The import is here, so that other stores need no sqlite3.
+    from conversation_state.store.backends._sqlite import (  # noqa: PLC0415 - see above
+        SqliteBackend,
+    )
+
+    return SqliteBackend.of(url)
+
+
+def _open_postgres(url: str) -> Backend:
+    try:
+        from conversation_state.store.backends._postgres import (  # noqa: PLC0415 - an extra
+            PostgresBackend,
+        )
+        from conversation_state.store.backends._postgres_server import (  # noqa: PLC0415 - an extra
+            Address,
+        )
+    except ImportError as error:
+        raise MissingExtraError("a store in PostgreSQL", "postgres") from error
+
+    return PostgresBackend(Address.of(url))
+
+
+_SCHEMES: dict[str, Callable[[str], Backend]] = {
+    "memory": _open_memory,
+    "postgres": _open_postgres,
+    "postgresql": _open_postgres,
+    "postgresql+psycopg": _open_postgres,
+    "sqlite": _open_sqlite,
+}

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from typing import Any, NamedTuple, Self
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
 import psycopg
 from psycopg import pq
@@ -16,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from conversation_state.errors import StoreError, UnknownOutcomeError
 from conversation_state.store.backend import ConflictError
+from conversation_state.store.backends._sql import Options, is_seconds, parse_options
 
 _SCHEMA = "conversation_state"
 _URL_FORM = "postgresql+psycopg://user:password@host/database"
@@ -23,25 +23,18 @@ _UNREADABLE = (
     f"this URL can't be read; expected {_URL_FORM}, where characters such as "
     "@ : / ? # % in a password or a name are written as % and two digits"
 )
-_LONGEST_S = 86_400
-
-
-def _is_seconds(text: str) -> bool:
-    try:
-        return 0 < float(text) <= _LONGEST_S
-    except ValueError:
-        return False
-
-
 # Options of ours, and a check for each; all other options are passed to libpq.
-_OWN_OPTIONS: dict[str, tuple[Callable[[str], Any], str]] = {
+_OWN_OPTIONS: Options = {
     # Other names need quotation marks in every statement.
     "schema": (
         re.compile(r"[a-z_][a-z0-9_]{0,62}").fullmatch,
         "1 to 63 of a-z, 0-9 and _, and no digit at the start",
     ),
     "pool_size": (re.compile(r"[1-9][0-9]{0,3}").fullmatch, "1 to 9999"),
-    "timeout_s": (_is_seconds, "seconds, more than 0"),
+    "timeout_s": (
+        lambda text: is_seconds(text) and float(text) > 0,
+        "seconds, more than 0",
+    ),
     "synchronous_commit": (
         {"on", "off", "local", "remote_write", "remote_apply"}.__contains__,
         "on, off, local, remote_write or remote_apply",
@@ -201,42 +194,12 @@ def _parse_options(prefix: str, query: str) -> dict[str, str]:
     if "@" in query or "#" in query:
         raise StoreError(prefix, _UNREADABLE)
 
-    try:
-        parameters = parse_qsl(
-            query, keep_blank_values=True, strict_parsing=bool(query), errors="strict"
-        )
-    except ValueError:
-        raise StoreError(prefix, _UNREADABLE) from None
-
-    given = dict(parameters)
-    for name in given:
-        if [each for each, _ in parameters].count(name) > 1:
-            raise StoreError(
-                prefix, f"the option {name[:40]!r} is given twice; give each once"
-            )
-
     # Asked of libpq, whose options depend on its version.
     servers = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
-    for name, value in given.items():
-        check = _OWN_OPTIONS.get(name)
-        if "\0" in value:
-            # libpq would end the value there.
-            raise StoreError(
-                prefix, f"{name} has U+0000 (%00) in it, which no value can have"
-            )
-
-        if check is None and name not in servers:
-            raise StoreError(
-                prefix,
-                f"unknown option {name[:40]!r}; valid options are "
-                f"{', '.join(_OWN_OPTIONS)}, and those of libpq (sslmode, host, "
-                "application_name, ...)",
-            )
-
-        if check is not None and not check[0](value):
-            raise StoreError(
-                prefix, f"invalid option {name}={value[:40]}; expected {check[1]}"
-            )
+    given = parse_options(prefix, query, _OWN_OPTIONS, servers)
+    if any("\0" in value for value in given.values()):
+        # libpq would end the value there.
+        raise StoreError(prefix, f"{_UNREADABLE}; and no value has U+0000 in it")
 
     return given
 

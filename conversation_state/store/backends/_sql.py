@@ -8,13 +8,15 @@ keys are given by us. What servers write differently is a `Dialect`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
+from urllib.parse import parse_qsl
 
 import attrs
 
 from conversation_state._wording import shorten_repr
+from conversation_state.errors import StoreError
 from conversation_state.store.backend import Key, Row
 from conversation_state.store.backends._blocks import SequentialBlock
 from conversation_state.store.schema import SHIFT, TABLES, Column
@@ -37,6 +39,53 @@ def numbers_problem(rows: int, last: object, *there: object) -> list[str]:
 
     what = f"the last number given is {shorten_repr(last, 40)}, but {most} is in use"
     return [f"{what}; set the column last of the table numbers to that"]
+
+
+# Options of URLs by their names: a check of the value, and what it expects.
+Options = Mapping[str, tuple[Callable[[str], Any], str]]
+
+# SQLite takes milliseconds, in 32 bits.
+_LONGEST_S = 86_400
+
+
+def is_seconds(text: str) -> bool:
+    try:
+        return 0 <= float(text) <= _LONGEST_S
+    except ValueError:
+        return False
+
+
+def parse_options(
+    url: str, query: str, options: Options, others: Collection[str] = ()
+) -> dict[str, str]:
+    """
+    What stands after the ? of a URL, of which errors cite the values that are checked
+    and no others.
+    """
+    try:
+        pairs = parse_qsl(
+            query, keep_blank_values=True, strict_parsing=bool(query), errors="strict"
+        )
+    except ValueError:
+        what = "the options can't be read; expected name=value, with & between two"
+        raise StoreError(url, what) from None
+
+    given = dict(pairs)
+    if len(given) < len(pairs):
+        raise StoreError(url, "an option is given twice; give each once")
+
+    for name, value in given.items():
+        if name in options:
+            is_valid, expected = options[name]
+            if not is_valid(value):
+                what = f"invalid option {name}={value[:40]}; expected {expected}"
+                raise StoreError(url, what)
+        elif name not in others:
+            known = ", ".join(options) + " and those of libpq" * bool(others)
+            what = f"unknown option {name[:40]!r}; valid options are {known}"
+            raise StoreError(url, what)
+
+    return given
 
 
 class Step(NamedTuple):

@@ -18,7 +18,8 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from threading import get_ident
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
+from urllib.parse import unquote
 from weakref import finalize
 
 from conversation_state.errors import StoreError
@@ -27,7 +28,14 @@ from conversation_state.store.backends._blocks import (
     check_process,
     renew_in_children,
 )
-from conversation_state.store.backends._sql import NUMBERS, STEPS, numbers_problem
+from conversation_state.store.backends._sql import (
+    NUMBERS,
+    STEPS,
+    Options,
+    is_seconds,
+    numbers_problem,
+    parse_options,
+)
 from conversation_state.store.backends._sqlite_block import (
     SQLITE,
     SqliteBlock,
@@ -65,6 +73,13 @@ class SqliteOptions(NamedTuple):
     synchronous: str = "normal"
     timeout_s: float = 30.0
     mode: str = "rw"
+
+
+_OPTIONS: Options = {
+    "synchronous": ({"normal", "full"}.__contains__, "normal or full"),
+    "timeout_s": (is_seconds, "seconds"),
+    "mode": ({"ro", "rw"}.__contains__, "ro or rw"),
+}
 
 
 # SQLite stores these statements verbatim, so `problems` compares them: SQLite itself
@@ -126,6 +141,36 @@ class SqliteBackend:
         self._identity = connection.file_id = there.st_dev, there.st_ino
         self._check_links(there)
         self.release(connection)
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        """
+        The file at a URL.
+        """
+        path, _, query = url.partition(":")[2].partition("?")
+        if not path.startswith("///"):
+            raise StoreError(
+                url,
+                "a file's URL has three slashes, sqlite:///chats.db, or four for a "
+                "full path, sqlite:////srv/chats.db",
+            )
+
+        try:
+            path = unquote(path[3:], errors="strict")
+        except UnicodeDecodeError:
+            # Decoding with replacements would open another file.
+            what = "the path holds bytes after a % that are no UTF-8"
+            raise StoreError(url, what) from None
+
+        if path in {"", ":memory:"} or "\0" in path:
+            what = "this names no file; a store that is in memory has the URL memory:"
+            raise StoreError(url, what)
+
+        given: dict[str, Any] = parse_options(url, query, _OPTIONS)
+        if "timeout_s" in given:
+            given["timeout_s"] = float(given["timeout_s"])
+
+        return cls(path, SqliteOptions(**given), url=url)
 
     def _open_pool(self) -> None:
         self._idle: deque[Connection] = deque()

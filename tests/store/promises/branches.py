@@ -117,3 +117,17 @@ class BranchPromises(StoreCase):
         tree = store.message_tree("chat")
 
         assert {"first", "second"} == {entry.id for entry in tree.present.ledger}
+
+    def test_rollback_of_a_rollback(self, store):
+        """
+        A rollback grows from the revision that was requested, not from another one with
+        the same messages.
+        """
+        usage = CONVERSATION.add_usage(Usage(7), key="first usage")
+        store.save("chat", CONVERSATION, label="first")
+        store.save("chat", usage.add_user_prompt("more"))
+        store.rollback("chat", "first")
+        store.save("chat", store.load("chat").add_user_prompt("on"))
+        store.rollback("chat", 1)
+
+        assert [None, 1, 1, 3, 1] == list_parents(store)

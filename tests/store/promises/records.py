@@ -216,6 +216,20 @@ class RecordPromises(StoreCase):
         with pytest.raises(StoreError):
             _has_record(self.other(store))
 
+    def test_other_messages(self, store):
+        """
+        Other messages in the place of those that a record held are not read as its
+        messages, even if they are valid.
+        """
+        state = append_turns(CONVERSATION, 3)[2]
+        held = write(store, lambda rows: rows.save("chat", state).entries)
+        others = held._replace(digest=bytes(len(held.digest)))
+        write(store, lambda rows: rows.put(b"k", b"v", others))
+
+        assert ["records"] == [damage.where for damage in store.verify()]
+        with pytest.raises(StoreError, match="other entries than it did"):
+            _has_record(self.other(store))
+
 
 def _save_record(store, state):
     write(store, lambda rows: rows.put(b"k", b"v", rows.save("chat", state).entries))

@@ -349,3 +349,27 @@ class TimelinePromises(StoreCase):
         store.save_timeline("chat", most)
 
         assert most == self.other(store).load_timeline("chat")
+
+    def test_erased_stays_erased(self, store):
+        """
+        A timeline that still has what was erased, and is saved once more, does not
+        bring it back, here or elsewhere.
+        """
+        secret = CONVERSATION.add_user_prompt("secret")
+        timeline = Timeline.begin(CONVERSATION).commit(secret)
+        store.save_timeline("chat", timeline)
+        store.erase(secret.entries[-1].id, reason="asked for")
+        for text in ("one", "two"):
+            timeline = timeline.commit(secret.add_user_prompt(text))
+            store.save_timeline("chat", timeline)
+            for each in (store, self.other(store, remembered=0)):
+                texts = {
+                    message.text
+                    for moment in each.load_timeline("chat").moments
+                    for message in moment.state
+                }
+
+                assert "secret" not in texts
+                assert {"", "one"} <= texts
+
+        assert () == store.verify()
