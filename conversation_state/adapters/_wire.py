@@ -124,20 +124,20 @@ class DuplicateKeyError(ValueError):
     """
 
 
-def parse_arguments(text: str, *, unique_keys: bool = True) -> Any:
+def parse_arguments(text: str) -> Any:
     """
     The JSON value of *text*, such as the arguments of a call.
 
     Raises:
         DuplicateKeyError:
-            If an object has a key twice, with *unique_keys*.
+            If an object has a key twice.
 
         ValueError:
             If it is not JSON, is nested too deep, or holds a number that is not
             finite.
     """
     try:
-        return _DECODERS[unique_keys].decode(text)
+        return _DECODER.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 
@@ -170,16 +170,13 @@ def parse_finite(digits: str) -> float:
     return number
 
 
-# By *unique_keys*. `json.loads` with options makes a decoder for each text, which takes
-# as long as decoding the arguments of most calls.
-_DECODERS = {
-    unique_keys: json.JSONDecoder(
-        object_pairs_hook=make_unique_object if unique_keys else None,
-        parse_constant=_refuse_constant,
-        parse_float=parse_finite,
-    )
-    for unique_keys in (False, True)
-}
+# `json.loads` with options makes a decoder for each text, which takes as long as
+# decoding the arguments of most calls.
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=make_unique_object,
+    parse_constant=_refuse_constant,
+    parse_float=parse_finite,
+)
 
 
 def read_object_text(node: ObjectReader, key: str) -> str:

@@ -50,13 +50,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from conversation_state._canonical import dump as as_bytes
+from conversation_state._canonical import load_exactly
 from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.adapters._export import Export, Lost, PayloadWriter
-from conversation_state.adapters._wire import (
-    encode_base64,
-    parse_arguments,
-    parse_data_url,
-)
+from conversation_state.adapters._wire import encode_base64, parse_data_url
+from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -353,24 +351,17 @@ def _read_arguments(arguments: str) -> Any:
     can hold.
     """
     try:
-        value = parse_arguments(arguments, unique_keys=False)
-    except ValueError:
+        value = load_exactly(arguments)
+    except DecodeError:
         return arguments
 
     return value if _can_be_held(value) else arguments
 
 
 def _can_be_held(value: Any, depth: int = 0) -> bool:
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return False
-
     if isinstance(value, int):
         return _MIN_INT <= value <= _MAX_INT
 
-    # A float needs no check: `parse_arguments` refuses those that are not finite.
     if not isinstance(value, (dict, list)):
         return True
 

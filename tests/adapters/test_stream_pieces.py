@@ -83,31 +83,6 @@ class TestTake:
         assert made.take(other) is None
         assert made.take(event()) is not None
 
-    @pytest.mark.parametrize("error", [LookupError, RecursionError, TypeError])
-    def test_checks_that_fail(self, error):
-        """
-        Nor is an event that a check can't read.
-        """
-
-        def check(_):
-            raise error
-
-        made = PieceTemplate()
-        made.remember(event(), PATH, SurrogateBuffer(), make_text_chunk, check=check)
-
-        assert made.take(event("b")) is None
-
-    def test_half_a_character_waits(self):
-        """
-        Nor is anything while half of a character waits.
-        """
-        made, cut = template()
-        cut.next("\ud83d")
-
-        assert made.take(event()) is None
-        cut.next("\ude00")
-        assert made.take(event()) is not None
-
     @pytest.mark.parametrize("value", [[], {}])
     def test_objects(self, value):
         """
@@ -123,16 +98,6 @@ class TestTake:
         made.remember(event(id=value), PATH, cut, make_text_chunk)
         assert made.take(event(id=value)) is None
         assert made.take(event(id=type(value)())) is None
-
-    def test_forgets(self):
-        """
-        Nothing is expected before an event is remembered, and after `forget`.
-        """
-        made, _ = template()
-        made.forget()
-
-        assert made.take(event()) is None
-        assert PieceTemplate().take(event()) is None
 
 
 class TestChunks:

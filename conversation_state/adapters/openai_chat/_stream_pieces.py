@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 
 import attrs
 
+from conversation_state._canonical import load_exactly
 from conversation_state.adapters._notes import with_notes, without_empty
 from conversation_state.adapters._reading import (
     ObjectReader,
@@ -23,8 +24,9 @@ from conversation_state.adapters._streaming import (
     add_to,
     call_chunks,
 )
-from conversation_state.adapters._wire import decode_base64, parse_arguments
+from conversation_state.adapters._wire import decode_base64
 from conversation_state.adapters.openai_chat._blocks import SOURCE
+from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage
 from conversation_state.parts import AudioPart
 from conversation_state.tools import ToolCall
@@ -62,8 +64,8 @@ class _ChatCall:
             return False
 
         try:
-            parse_arguments("".join(self.pieces), unique_keys=False)
-        except ValueError:
+            load_exactly("".join(self.pieces))
+        except DecodeError:
             return False
 
         return True
