@@ -104,16 +104,10 @@ def load_chunks(
     The chunks that the *events* of a stream bring, as they come; `concat` them.
 
     Together they hold what `load` returns for the whole response, except for nulls
-    and the padding called ``obfuscation``. Lazy: an event is read when its chunk is
-    asked for.
-
-    The last chunk has the metadata of the whole response: the reason to
-    finish, the latest usage, the model, and notes. A stream that breaks off
-    ends with ``interrupted``, also if *events* raise, or if this function
-    does.
+    and the padding called ``obfuscation``; audio is a part at the end.
 
     A call keeps the provider's index, or gets the next one if that is taken or
-    missing. A call without an id gets a made-up one. *events* are not closed.
+    missing. A call without an id gets a made-up one.
 
     Args:
         events: The data of the server-sent events, as plain JSON values. The

@@ -33,12 +33,8 @@ def dump(messages: Iterable[Message]) -> Export:
     """
     *messages* as a request has them: ``{"messages": [...]}``.
 
-    Messages that were loaded from this format are written as they were. Content
-    that the format can't represent is in `Export.lost`: reasoning, except in the
-    dialect it came in; media where the format takes none; `ToolMessage.is_error`;
-    content specific to another provider; mended texts. Neither sent nor listed as
-    lost are timestamps, run and turn ids, `AssistantMessage.response`, positions
-    (*index*) and the caller's own metadata.
+    Lost are reasoning, except in the dialect it came in; media where the format takes
+    none; and `ToolMessage.is_error`.
 
     Raises:
         InvalidMessageError:
@@ -217,11 +213,6 @@ def dump_tools(
 ) -> Export:
     """
     *tools* and *choice* as the keys ``tools`` and ``tool_choice`` of a request.
-
-    A request is ``{**dump(messages).payload, **dump_tools(tools).payload, "model":
-    …}``; without tools there are no keys. Listed in `Export.lost`, and left out,
-    are tools whose name is refused or used twice, and keywords that OpenAI refuses
-    at the top of a schema (``anyOf``, ``enum``, …).
 
     Args:
         tools: What the model may call.

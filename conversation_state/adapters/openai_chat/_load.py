@@ -80,10 +80,7 @@ def load(payload: Any) -> tuple[Message, ...]:
     message for each choice, and the first has the usage: these are alternatives,
     not a conversation.
 
-    Nothing is lost: what our model can't represent is kept as an unknown part
-    or message, or in notes (see this package). Half of a surrogate pair
-    becomes U+FFFD, and a note has its path. A call without an id gets one made
-    from its position, and so does its result.
+    A call without an id gets one made from its position, and so does its result.
 
     Raises:
         DecodeError:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import attrs
 
@@ -316,6 +316,12 @@ class AudioAssembler:
         return AudioPart(data=b"".join(decoded), metadata=metadata), {}
 
 
+class _Pieces(list[str]):
+    """
+    A text that comes in pieces: appending each to a text would copy the text.
+    """
+
+
 class IndexedLists:
     """
     Lists whose items come in pieces, most with the index of the item they are of.
@@ -328,9 +334,8 @@ class IndexedLists:
 
     def __init__(self) -> None:
         self._lists: dict[str, list[Any]] = {}
-        self._at: dict[tuple[str, int], dict[str, Any]] = {}
-        # `rest` joins the pieces: appending each to a text would copy the text.
-        self._pieces: list[tuple[dict[str, Any], str, list[str]]] = []
+        # The last item of each list with an index, and without one.
+        self._last: dict[tuple[str, object], dict[str, Any]] = {}
 
     def add(self, key: str, pieces: Sequence[Any], texts: frozenset[str]) -> None:
         """
@@ -344,72 +349,60 @@ class IndexedLists:
                 continue
 
             at: Any = piece.get("index")
-            has_index = at.__class__ is int
-            item = (
-                self._at.get((key, at)) if has_index else _find_unsigned(items, texts)
-            )
-            if not _is_more_of(item, piece):
-                item = {}
+            place = (key, at if at.__class__ is int else None)
+            item = self._last.get(place)
+            if item is None or not _is_more_of(item, piece, texts):
+                item = self._last[place] = {}
                 items.append(item)
 
-            if has_index:
-                self._at[key, at] = item
-            elif piece.get("signature"):
-                # Some providers repeat the whole text in the last piece, with its
-                # signature.
-                for name in texts & item.keys() & piece.keys():
-                    if (
-                        isinstance(item[name], list)
-                        and "".join(item[name]) == piece[name]
-                    ):
-                        item[name].clear()
-
-            self._add_to_item(item, piece, texts)
-
-    def _add_to_item(
-        self, item: dict[str, Any], piece: Mapping[str, Any], texts: frozenset[str]
-    ) -> None:
-        for key, value in piece.items():
-            if key in texts and isinstance(value, str):
-                if not isinstance(item.get(key), list):
-                    item[key] = []
-                    self._pieces.append((item, key, item[key]))
-
-                item[key].append(value)
-            elif value is not None or key not in item:
-                item[key] = value
+            _add_to_item(item, piece, texts)
 
     def rest(self) -> dict[str, Any]:
         """
         The lists, as far as they were received.
         """
-        for item, key, pieces in self._pieces:
-            item[key] = "".join(pieces)
-
-        self._pieces = []
-        return self._lists
-
-
-def _find_unsigned(
-    items: Sequence[Any], texts: frozenset[str]
-) -> dict[str, Any] | None:
-    """
-    The last of *items*, if it has one of the keys *texts* and no signature yet.
-    """
-    last = items[-1] if items else None
-    if not isinstance(last, dict) or texts.isdisjoint(last) or last.get("signature"):
-        return None
-
-    return last
+        return {
+            key: [_join_texts(item) if is_map(item) else item for item in items]
+            for key, items in self._lists.items()
+        }
 
 
 def _is_more_of(
-    item: dict[str, Any] | None, piece: Mapping[str, Any]
-) -> TypeGuard[dict[str, Any]]:
+    item: Mapping[str, Any], piece: Mapping[str, Any], texts: frozenset[str]
+) -> bool:
     """
-    Whether *piece* can belong to *item*: neither their ids nor their types differ.
+    Whether *piece* can belong to *item*: neither their ids nor their types differ. If
+    they have no index, the item has one of the keys *texts* and no signature yet.
     """
-    return item is not None and not any(
+    if piece.get("index").__class__ is not int and (
+        texts.isdisjoint(item) or item.get("signature")
+    ):
+        return False
+
+    return not any(
         None not in (item.get(key), piece.get(key)) and item[key] != piece[key]
         for key in ("id", "type")
     )
+
+
+def _add_to_item(
+    item: dict[str, Any], piece: Mapping[str, Any], texts: frozenset[str]
+) -> None:
+    is_end = piece.get("signature") and piece.get("index") is None
+    for key, value in piece.items():
+        before = item.get(key)
+        if key not in texts or not isinstance(value, str):
+            if value is not None or key not in item:
+                item[key] = value
+        elif not isinstance(before, _Pieces):
+            item[key] = _Pieces([value])
+        # LiteLLM may repeat the whole text in the last piece, with its signature.
+        elif not is_end or "".join(before) != value:
+            before.append(value)
+
+
+def _join_texts(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: "".join(value) if isinstance(value, _Pieces) else value
+        for key, value in item.items()
+    }
