@@ -18,6 +18,7 @@ from conversation_state._persistent import EMPTY_MAP
 from conversation_state._wording import format_count, shorten_repr
 from conversation_state.adapters._notes import RESERVED, own_of, with_notes
 from conversation_state.errors import DecodeError, Problem
+from conversation_state.messages import UnknownMessage
 from conversation_state.parts import UnknownPart
 
 # Ten levels less than a frozen value may have, because notes wrap what is kept.
@@ -406,6 +407,16 @@ class ObjectReader:
         raw = self.reading.json(self.raw, self.path)
         metadata = self.metadata(source)
         return UnknownPart(raw, source=source, index=index, metadata=metadata)
+
+    def as_unknown_message(self, source: str, mended_before: int) -> UnknownMessage:
+        """
+        As `as_unknown`, as a message; with what was mended in it since there were
+        *mended_before* texts, and without what was noted in an attempt to read it.
+        """
+        fresh = self.__class__(self.reading, self.raw, self.path)
+        raw = self.reading.json(self.raw, self.path)
+        note_mended(fresh, mended_before)
+        return UnknownMessage(raw, source=source, metadata=fresh.metadata(source))
 
     def metadata(
         self, source: str, own: Mapping[str, Any] = EMPTY_MAP

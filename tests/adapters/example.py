@@ -1,30 +1,43 @@
 """
-The smallest whole adapter: a made-up format of chats, with stickers.
+A whole adapter of a made-up format, to begin a new one from.
 
-What to begin a new adapter from. A message is ``{"role": …, "content": …}``; a content
-is a text or a list of blocks, ``{"kind": "text", "text": …}`` or ``{"kind": "sticker",
-"code": …}``; an assistant's has ``tool_calls``, and a tool's the ``tool_call_id``.
+A request is ``{"turns": [...]}``, a turn ``{"role": …, "blocks": [...]}``; roles are
+``user``, ``model``, ``system`` and ``tools``. A block is one of::
+
+    {"kind": "text", "text": "Hi!"}
+    {"kind": "call", "id": "c1", "name": "tide", "input": {"at": "Oban"}}
+    {"kind": "result", "id": "c1", "text": "6:40", "failed": false}
+    {"kind": "sticker", "code": "wave"}
+
+A response is ``{"turn": {...}, "id": …, "model": …, "stop": …, "counts": {"input": 9,
+"output": 3}}``.
 
 A sticker is no part of ours: it becomes an `UnknownPart`, which `dump` writes as it
-was, and which other formats list as lost. Notes in metadata (see
-`conversation_state.adapters._notes`), which `dump` reads:
+was, and which other formats list as lost. A turn of the tools is a message for each of
+its results. Notes in metadata, beside those of all formats (see
+`conversation_state.adapters._notes`):
 
-keys
-    Keys that no field of ours holds: unknown ones, and those that are null or empty.
+turn
+    Keys of a turn of the tools, on its first result.
 
-made_id
-    The id that was made up for a call, or for its result, that had none.
+joined
+    That a result stood in one turn with the one before.
 
-mended
-    Where half of a surrogate pair stood.
+The streams of this format are in `tests.adapters.example_stream`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from conversation_state.adapters._export import Export, PayloadWriter, merge_kept_keys
+from conversation_state.adapters._export import (
+    Export,
+    PayloadWriter,
+    cannot_contain,
+    in_order,
+    merge_kept_keys,
+)
 from conversation_state.adapters._notes import map_of
 from conversation_state.adapters._reading import (
     DocumentReader,
@@ -33,11 +46,22 @@ from conversation_state.adapters._reading import (
     is_map,
     note_mended,
 )
-from conversation_state.adapters._wire import MessageLoader
-from conversation_state.errors import InvalidUsageError
+from conversation_state.adapters._usage import (
+    Counted,
+    find_usage_block,
+    read_usage_block,
+    split_counts,
+    usage_in,
+)
+from conversation_state.adapters._wire import (
+    MessageLoader,
+    parse_object,
+    read_object_text,
+)
 from conversation_state.messages import (
     AssistantMessage,
     Message,
+    ResponseMeta,
     SystemMessage,
     ToolMessage,
     UnknownMessage,
@@ -47,23 +71,22 @@ from conversation_state.parts import Part, TextPart, UnknownPart
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
-__all__ = ["dump", "load", "load_usage"]
-
 # The name of the format: of its notes, and the source of unknown parts and messages.
 SOURCE = "example"
 
 _CLASSES: Mapping[str, Callable[..., Message]] = {
-    "assistant": AssistantMessage,
+    "model": AssistantMessage,
     "system": SystemMessage,
-    "tool": ToolMessage,
     "user": UserMessage,
 }
+_ROLES = {"assistant": "model", "system": "system", "user": "user"}
 # The keys that fields of ours hold. All others are kept in a note.
-_KEYS = frozenset({"content", "name", "role"})
-_KEYS_OF = {"assistant": _KEYS | {"tool_calls"}, "tool": _KEYS | {"tool_call_id"}}
-_CALL_KEYS = frozenset({"arguments", "id", "name"})
+_TURN_KEYS = frozenset({"blocks", "role"})
 _TEXT_KEYS = frozenset({"kind", "text"})
-_MAX_COUNT = 2**63 - 1
+_CALL_KEYS = frozenset({"id", "input", "kind", "name"})
+_RESULT_KEYS = frozenset({"failed", "id", "kind", "text"})
+_RESPONSE_KEYS = frozenset({"counts", "id", "model", "stop", "turn"})
+_COUNTS = ("input", "output")
 
 
 # Loading
@@ -71,54 +94,54 @@ _MAX_COUNT = 2**63 - 1
 
 def load(payload: Any) -> tuple[Message, ...]:
     """
-    The messages of *payload*: a list of messages, or an object that has one as
-    ``messages``.
+    The messages of *payload*: a request, a list of turns, or a response.
 
     Raises:
         DecodeError:
             If something is invalid; with all that is, each with its path.
     """
-    return ExampleLoader().load(payload, "a list of messages, or an object of one")
+    return ExampleLoader().load(payload, "a request, a list of turns, or a response")
 
 
 def load_usage(payload: Any) -> Usage | None:
     """
-    The ``usage`` of *payload*; None if it has none.
+    The counts of *payload*: a response, an event, or the counts themselves; None if it
+    has none.
 
     Raises:
         DecodeError:
             If a count is negative, or not an integer.
     """
-    read = DocumentReader()
-    usage = None
-    if is_map(payload):
-        node = ObjectReader(read, payload, "$").inside("usage")
-        if node is not None:
-            usage = _read_usage(node)
-    elif payload is not None:
-        read.wrong("$", payload, "an object")
-
-    # Problems are noted on the way, and raised here, all at once.
-    read.finish()
-    return usage
+    return usage_in(payload, _find_counts, _read_counts)
 
 
-def _read_usage(node: ObjectReader) -> Usage | None:
-    counts = _read_count(node, "input"), _read_count(node, "output")
-    try:
-        return Usage(*counts)
-    except InvalidUsageError as error:  # their sum is not a count
-        node.reading.problem(node.path, str(error))
-        return None
+def _find_counts(payload: Mapping[str, Any]) -> tuple[Any, str]:
+    holders = {"$": payload, "$.end": payload.get("end")}
+    return find_usage_block(holders, _COUNTS, "counts")
 
 
-def _read_count(node: ObjectReader, key: str) -> int:
-    count = node.raw.get(key, 0)
-    if type(count) is int and 0 <= count <= _MAX_COUNT:
-        return count
+def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
+    counts, others, left = split_counts(read, block, _COUNTS, path)
+    totals = counts.get("input", 0), counts.get("output", 0), None
+    return totals, ({}, {}), others, left
 
-    node.wrong(key, "a count")
-    return 0
+
+def read_response(node: ObjectReader) -> tuple[ResponseMeta, dict[str, Any]]:
+    """
+    The metadata of the response at *node*, and what no field of ours holds.
+    """
+    usage, left = None, dict[str, Any]()
+    if node.raw.get("counts") is not None:
+        usage, left = read_usage_block(
+            node.reading, node.raw["counts"], f"{node.path}.counts", _read_counts
+        )
+
+    reason, model, response_id = map(node.nullable, ("stop", "model", "id"))
+    rest = node.reading.rest(node.raw, _RESPONSE_KEYS, node.path)
+    if left:
+        rest["counts"] = left
+
+    return ResponseMeta(reason, usage, None, model, response_id), rest
 
 
 class ExampleLoader(MessageLoader):
@@ -126,93 +149,175 @@ class ExampleLoader(MessageLoader):
     One payload while it is read.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Results don't say which tool they are of: the tools of all calls, by id.
+        self._tools: dict[str, str] = {}
+        self._noted = 0  # how many mended texts are in notes
+
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
         """
         The messages of an object.
         """
-        if is_list(payload.get("messages")):
-            return self.history(payload["messages"], "$.messages")
+        node = ObjectReader(self, payload, "$")
+        if ("turns" in payload) is ("turn" in payload):
+            self.refuse_document(payload, "turns", "turn", "turns")
+        elif "turn" in payload:
+            return self._load_response(node)
+        elif is_list(payload["turns"]):
+            return self.history(payload["turns"], "$.turns")
+        else:
+            node.wrong("turns", "a list of turns")
 
-        ObjectReader(self, payload, "$").wrong("messages", "a list of messages")
         return []
 
-    def message(self, raw: Any, path: str, prefix: str) -> Message | None:
+    def history(self, raws: Sequence[Any], path: str) -> list[Message]:
         """
-        One message; None if there was a problem.
+        The messages of a list of turns. Where each item is one message, a format has
+        `message` instead.
+        """
+        turns = [self._load_turn(raw, f"{path}[{at}]") for at, raw in enumerate(raws)]
+        return [message for turn in turns for message in turn]
+
+    def _load_response(self, node: ObjectReader) -> list[Message]:
+        response, rest = read_response(node)
+        turn = node.required("turn")
+        if turn is None or turn.raw.get("role") != "model":
+            if turn is not None:
+                turn.wrong("role", "model")
+
+            return []
+
+        noted = {"response": rest} if rest else {}
+        messages = self._load_turn(turn.raw, turn.path, noted)
+        return [message.replace(response=response) for message in messages]
+
+    def _load_turn(
+        self, raw: Any, path: str, noted: Mapping[str, Any] | None = None
+    ) -> list[Message]:
+        """
+        The messages of one turn; none if there was a problem.
         """
         if not is_map(raw):
             self.wrong(path, raw, "an object")
-            return None
+            return []
 
-        problems, mended = self.count, len(self.mended)
-        node = ObjectReader(self, raw, path)
-        role = node.text("role")
-        message = None
-        if role in _CLASSES:
-            message = self._load_known(node, role, prefix, mended)
-
-        if message is None and self.count == problems:
-            # Without what was noted above: it is kept as a whole.
-            node = ObjectReader(self, raw, path)
-            raw = self.json(raw, path)
-            note_mended(node, mended)
-            metadata = node.metadata(SOURCE)
-            message = UnknownMessage(raw, source=SOURCE, metadata=metadata)
-
-        return message if self.count == problems else None
-
-    def _load_known(
-        self, node: ObjectReader, role: str, prefix: str, mended: int
-    ) -> Message | None:
-        """
-        A message of a known *role*; None if that may not have this content.
-        """
         problems = self.count
-        node.keep(_KEYS_OF.get(role, _KEYS))
-        content = _read_content(node)
-        fields: dict[str, Any] = {"name": node.optional("name")}
-        if role == "assistant":
-            fields["tool_calls"] = self.read_calls(node, prefix, _read_call)
-        elif role == "tool":
-            call_id = node.optional("tool_call_id")
-            fields["tool_call_id"] = self.resolve_call(node, call_id, "", prefix)
+        node = ObjectReader(self, raw, path)
+        node.notes.update(noted or {})
+        role = node.text("role")
+        messages: list[Message] = []
+        if role in {*_CLASSES, "tools"}:
+            if not is_list(raw.get("blocks")):
+                node.wrong("blocks", "a list of blocks")
+            elif role == "tools":
+                messages = self._load_results(node)
+            else:
+                messages = self._load_blocks(node, role)
 
-        if self.count > problems or (role == "system" and not _is_text(content)):
-            return None
+        # A list that had problems only is empty, too.
+        if self.count == problems and not messages:
+            messages = [node.as_unknown_message(SOURCE, self._noted)]
 
-        note_mended(node, mended)
-        return _CLASSES[role](content, **fields, metadata=node.metadata(SOURCE))
+        self._noted = len(self.mended)
+        return messages if self.count == problems else []
+
+    def _load_blocks(self, node: ObjectReader, role: str) -> list[Message]:
+        """
+        The message of a turn; none if *role* may not have these blocks.
+        """
+        parts: list[Part] = []
+        calls: list[ToolCall] = []
+        for at, block in enumerate(node.objects("blocks")):
+            # Our messages have parts and calls apart; *index* orders them in `dump`.
+            index = at if role == "model" else None
+            kind = block.text("kind")
+            if kind == "text":
+                parts.append(read_text(block, block.text("text"), index))
+            elif kind == "call" and role == "model":
+                arguments = ""
+                if block.required("input") is not None:
+                    arguments = read_object_text(block, "input")
+
+                calls.append(read_call(block, arguments, at))
+            else:
+                parts.append(block.as_unknown(SOURCE, index))
+
+        if role == "system" and not all(isinstance(part, TextPart) for part in parts):
+            return []
+
+        self._tools |= {call.id: call.name for call in calls}
+        fields = {"tool_calls": calls} if calls else {}
+        node.keep(_TURN_KEYS)
+        metadata = self._make_metadata(node, node.path)
+        return [_CLASSES[role](parts, **fields, metadata=metadata)]
+
+    def _load_results(self, node: ObjectReader) -> list[Message]:
+        """
+        The messages of a turn of the tools; none if it has other blocks, or no blocks.
+        """
+        blocks = list(node.objects("blocks"))
+        if not all(block.raw.get("kind") == "result" for block in blocks):
+            return []
+
+        rest = self.rest(node.raw, _TURN_KEYS, node.path) if blocks else {}
+        messages: list[Message] = []
+        for at, block in enumerate(blocks):
+            if at:
+                block.notes["joined"] = True
+            elif rest:
+                block.notes["turn"] = rest
+
+            messages += self._load_result(block, node.path)
+
+        return messages
+
+    def _load_result(self, block: ObjectReader, turn: str) -> list[Message]:
+        problems = self.count
+        call_id, text = block.text("id"), block.text("text")
+        # A ToolMessage without an id is an InvalidMessageError, and no DecodeError.
+        if block.raw.get("id") == "":
+            block.wrong("id", "the id of a call")
+
+        failed = block.raw.get("failed")
+        if failed is not True and "failed" in block.raw:
+            block.keys["failed"] = failed
+            if failed is not None and failed is not False:
+                block.wrong("failed", "true or false")
+
+        block.keep(_RESULT_KEYS)
+        if self.count > problems:
+            return []
+
+        result = ToolMessage(
+            text,
+            tool_call_id=call_id,
+            tool_name=self._tools.get(call_id, ""),
+            is_error=failed is True,
+            metadata=self._make_metadata(block, turn),
+        )
+        return [result]
+
+    def _make_metadata(self, node: ObjectReader, turn: str) -> Mapping[str, Any]:
+        """
+        The notes of a message; what was mended in its turn since the message before
+        is this one's.
+        """
+        note_mended(node, self._noted, turn)
+        self._noted = len(self.mended)
+        return node.metadata(SOURCE)
 
 
-def _is_text(content: str | list[Part]) -> bool:
-    return isinstance(content, str) or all(isinstance(p, TextPart) for p in content)
+def read_text(block: ObjectReader, text: str, index: int | None) -> TextPart:
+    block.keep(_TEXT_KEYS)
+    return TextPart(text, index=index, metadata=block.metadata(SOURCE))
 
 
-def _read_content(node: ObjectReader) -> str | list[Part]:
-    if not is_list(node.raw.get("content")):
-        return node.optional("content")
-
-    parts: list[Part] = []
-    for block in node.objects("content"):
-        if block.raw.get("kind") == "text":
-            block.keep(_TEXT_KEYS)
-            text = block.text("text")
-            parts.append(TextPart(text, metadata=block.metadata(SOURCE)))
-        else:
-            raw = block.reading.json(block.raw, block.path)
-            parts.append(UnknownPart(raw, source=SOURCE))
-
-    return parts
-
-
-def _read_call(node: ObjectReader, made_id: str) -> ToolCall:
-    node.keep(_CALL_KEYS)
-    call_id = node.optional("id")
-    if not call_id:
-        call_id = node.notes["made_id"] = made_id
-
-    name, arguments = node.text("name"), node.optional("arguments")
-    return ToolCall(call_id, name, arguments, metadata=node.metadata(SOURCE))
+def read_call(block: ObjectReader, arguments: str, index: int) -> ToolCall:
+    block.keep(_CALL_KEYS)
+    call_id, name = block.text("id"), block.text("name")
+    metadata = block.metadata(SOURCE)
+    return ToolCall(call_id, name, arguments, index=index, metadata=metadata)
 
 
 # Dumping
@@ -220,79 +325,106 @@ def _read_call(node: ObjectReader, made_id: str) -> ToolCall:
 
 def dump(messages: Iterable[Message]) -> Export:
     """
-    *messages* in this format: ``{"messages": [...]}``.
+    *messages* in this format: ``{"turns": [...]}``.
 
     Raises:
         InvalidMessageError:
             If one of them is not a message.
     """
-    write = PayloadWriter(SOURCE)
-    raws = [_write_message(write, *each) for each in write.each(messages)]
-    return write.export({"messages": [raw for raw in raws if raw is not None]})
+    write = ExampleWriter()
+    for message, path in write.each(messages):
+        write.add(message, path)
+
+    return write.export({"turns": write.turns})
 
 
-def _write_message(
-    write: PayloadWriter, message: Message, path: str
-) -> dict[str, Any] | None:
-    notes = write.notes_on(message, path)
-    if isinstance(message, UnknownMessage):
-        verbatim: dict[str, Any] | None
-        verbatim = write.unknown(message.raw, message.source, path, "role")
-        return verbatim
+class ExampleWriter(PayloadWriter):
+    """
+    The turns of one payload while they are written.
+    """
 
-    raw: dict[str, Any] = {"role": message.role}
-    if message.name:
-        raw["name"] = message.name
+    def __init__(self) -> None:
+        super().__init__(SOURCE)
+        self.turns: list[dict[str, Any]] = []
+        self._results: list[dict[str, Any]] | None = None  # of the last turn
+        self._tools: dict[str, str] = {}  # of all calls, by id
 
-    raw["content"] = _write_content(write, message, path)
-    if isinstance(message, AssistantMessage) and message.tool_calls:
-        raw["tool_calls"] = [
-            _write_call(write, call, f"{path}.tool_calls[{at}]")
-            for at, call in enumerate(message.tool_calls)
+    def add(self, message: Message, path: str) -> None:
+        """
+        Write *message* as a turn, or as a block of the last one.
+        """
+        notes = self.notes_without_name(message, path)
+        if isinstance(message, ToolMessage):
+            self._add_result(message, path, notes)
+            return
+
+        self._results = None
+        if isinstance(message, UnknownMessage):
+            turn = self.unknown(message.raw, message.source, path, "role")
+        else:
+            blocks = self._write_blocks(message, path)
+            turn = {"role": _ROLES[message.role], "blocks": blocks}
+            merge_kept_keys(map_of(notes, "keys"), turn)
+
+        if turn is not None:
+            self.turns.append(turn)
+
+    def _add_result(
+        self, message: ToolMessage, path: str, notes: Mapping[str, Any]
+    ) -> None:
+        for at, part in enumerate(message.parts):
+            self.notes(part, f"{path}.parts[{at}]")
+            if not isinstance(part, TextPart):
+                why = cannot_contain("tool", part.kind)
+                self.lose(f"{path}.parts[{at}]", part.kind, why)
+
+        self.lose_tool_name(message, path, self._tools.get(message.tool_call_id, ""))
+        call_id = message.tool_call_id
+        block: dict[str, Any] = {"kind": "result", "id": call_id, "text": message.text}
+        if message.is_error:
+            block["failed"] = True
+
+        merge_kept_keys(map_of(notes, "keys"), block)
+        if self._results is None or notes.get("joined") is not True:
+            self._results = []
+            turn = {"role": "tools", "blocks": self._results}
+            self.turns.append(merge_kept_keys(map_of(notes, "turn"), turn))
+
+        self._results.append(block)
+
+    def _write_blocks(self, message: Any, path: str) -> list[dict[str, Any]]:
+        blocks = [
+            self._write_call(value, where)
+            if isinstance(value, ToolCall)
+            else self._write_part(value, where)
+            for where, value in in_order(message.parts, message.tool_calls, path)
         ]
-    elif isinstance(message, ToolMessage):
-        if message.tool_call_id != notes.get("made_id"):
-            raw["tool_call_id"] = message.tool_call_id
+        return [block for block in blocks if block is not None]
 
-        if message.tool_name:
-            write.lose(path, "tool_name", "results have no name of a tool")
+    def _write_part(self, part: Part, path: str) -> dict[str, Any] | None:
+        notes = self.notes(part, path)
+        if isinstance(part, UnknownPart):
+            verbatim: dict[str, Any] | None
+            verbatim = self.unknown(part.raw, part.source, path, "kind")
+            return verbatim
 
-        write.lose_error_flag(message, path)
+        if not isinstance(part, TextPart):
+            self.lose(path, part.kind, "the format has texts and stickers only")
+            return None
 
-    return merge_kept_keys(map_of(notes, "keys"), raw)
+        block = {"kind": "text", "text": part.text}
+        return merge_kept_keys(map_of(notes, "keys"), block)
 
+    def _write_call(self, call: ToolCall, path: str) -> dict[str, Any]:
+        notes = self.notes(call, path)
+        if call.type != "function":
+            self.lose(path, "type", "all calls are of functions")
 
-def _write_content(write: PayloadWriter, message: Any, path: str) -> Any:
-    if isinstance(message.content, str):
-        return message.content
+        self._tools[call.id] = call.name
+        # Our arguments are a text, as the model wrote it, valid or not.
+        value, why = parse_object(call.arguments or "{}")
+        if why:
+            self.lose(path, "arguments", why)
 
-    blocks = [
-        _write_part(write, part, f"{path}.parts[{at}]")
-        for at, part in enumerate(message.content)
-    ]
-    return [block for block in blocks if block is not None]
-
-
-def _write_part(write: PayloadWriter, part: Part, path: str) -> Any:
-    notes = write.notes(part, path)
-    if isinstance(part, UnknownPart):
-        return write.unknown(part.raw, part.source, path, "kind")
-
-    if not isinstance(part, TextPart):
-        write.lose(path, part.kind, "the format has texts and stickers only")
-        return None
-
-    block = {"kind": "text", "text": part.text}
-    return merge_kept_keys(map_of(notes, "keys"), block)
-
-
-def _write_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any]:
-    notes = write.notes(call, path)
-    if call.type != "function":
-        write.lose(path, "type", "all calls are of functions")
-
-    raw = {"id": call.id, "name": call.name, "arguments": call.arguments}
-    if call.id == notes.get("made_id"):
-        del raw["id"]
-
-    return merge_kept_keys(map_of(notes, "keys"), raw)
+        block = {"kind": "call", "id": call.id, "name": call.name, "input": value or {}}
+        return merge_kept_keys(map_of(notes, "keys"), block)

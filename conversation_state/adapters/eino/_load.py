@@ -32,7 +32,7 @@ from conversation_state.adapters.eino._response import (
     read_counts,
     read_response,
 )
-from conversation_state.messages import Message, UnknownMessage
+from conversation_state.messages import Message
 from conversation_state.parts import Part, ReasoningPart, TextPart
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
@@ -117,13 +117,8 @@ class EinoLoader(MessageLoader):
         if role in MESSAGE_CLASSES:
             message = self._load_known(node, role, prefix, mended_before)
 
-        # The node may have notes of the attempt to read it, which was given up.
         if message is None and self.count == problems:
-            fresh = ObjectReader(self, raw, path)
-            kept = self.json(raw, path)
-            note_mended(fresh, mended_before)
-            metadata = fresh.metadata(SOURCE)
-            message = UnknownMessage(kept, source=SOURCE, metadata=metadata)
+            message = node.as_unknown_message(SOURCE, mended_before)
 
         return message if self.count == problems else None
 

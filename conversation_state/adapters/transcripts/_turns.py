@@ -17,7 +17,7 @@ from conversation_state.adapters._reading import (
     note_mended,
 )
 from conversation_state.adapters._wire import MESSAGE_CLASSES, MessageLoader
-from conversation_state.messages import Message, UnknownMessage
+from conversation_state.messages import Message
 from conversation_state.parts import (
     ImagePart,
     Part,
@@ -123,13 +123,8 @@ class TranscriptTurn:
             return None
 
         found = None if self.role == _CALLS else self._load_known()
-        # The node has notes of an attempt to read it, which belong to no message now.
         if found is None and self._is_valid():
-            fresh = ObjectReader(self.read, self.node.raw, self.node.path)
-            raw = self.read.json(fresh.raw, fresh.path)
-            note_mended(fresh, self.mended_before)
-            metadata = fresh.metadata(SOURCE)
-            return UnknownMessage(raw, source=SOURCE, metadata=metadata)
+            return self.node.as_unknown_message(SOURCE, self.mended_before)
 
         return found if self._is_valid() else None
 
