@@ -77,6 +77,30 @@ class TestLists:
             "docs/providers.md has to say what these formats are and what they keep"
         )
 
+    def test_toolbox(self):
+        """
+        What the page about new adapters says to call is in the file that it says.
+        """
+        page = (DOCS / "new-adapter.md").read_text(encoding="utf-8")
+        rows = re.findall(
+            r"^\| [^|]+ \| (`[\w`, ]+`) \| (`[\w.`, ]+`) \|", page, re.MULTILINE
+        )
+        folder = Path(adapters.__path__[0])
+        missing = []
+        for called, files in rows:
+            code = "".join(
+                (folder / file).read_text(encoding="utf-8")
+                for file in files.replace("`", "").split(", ")
+            )
+            missing += [
+                name
+                for name in called.replace("`", "").split(", ")
+                if not re.search(rf"(?:\bdef|\bclass|^) ?{name}\b", code, re.MULTILINE)
+            ]
+
+        assert len(rows) > 30
+        assert [] == missing
+
     def test_formats(self):
         """
         `FORMATS` names each source of notes: only these are kept apart from
