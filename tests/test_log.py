@@ -71,28 +71,8 @@ class TestNew:
         assert_same(range(size), Log(list(range(size))))
         assert_same(range(size), Log(n for n in range(size)))
 
-    def test_of_a_log(self):
-        """
-        A log of a log is equal to it.
-        """
-        log = Log(range(40))
-
-        assert log == Log(log)
-        assert_same(range(40), Log(log))
-        assert_same(range(41), Log(log).append(40))
-
 
 class TestAppend:
-    @pytest.mark.parametrize("size", [*SIZES, *LARGE])
-    def test_next_version(self, make, size):
-        """
-        The next version has one item more, and this one is as it was.
-        """
-        log = make(range(size))
-
-        assert_same(range(size + 1), log.append(size))
-        assert_same(range(size), log)
-
     @pytest.mark.parametrize("size", [*SIZES, *LARGE])
     def test_branches(self, make, size):
         """
@@ -114,14 +94,6 @@ class TestAppend:
         versions = versions_of(range(1100))
 
         assert [list(range(n)) for n in range(1101)] == [*map(list, versions)]
-
-    def test_not_an_item_of_an_item(self):
-        """
-        Items are kept as they are, None and logs among them.
-        """
-        inner = Log([1])
-
-        assert_same([None, inner, ()], grown([None, inner, ()]))
 
 
 class TestExtend:
@@ -150,14 +122,6 @@ class TestExtend:
         assert log is log.extend([])
         assert log is log.extend(iter(()))
         assert log is log.extend(Log())
-
-    def test_by_itself(self):
-        """
-        A log can be extended by itself.
-        """
-        log = Log(range(40))
-
-        assert_same([*range(40), *range(40)], log.extend(log))
 
 
 class TestTake:
@@ -192,22 +156,6 @@ class TestTake:
         assert log is log.take(size)
         assert log is log.take(size + 1)
 
-    @pytest.mark.parametrize("count", [0, -1, -40])
-    def test_nothing(self, count):
-        """
-        Asked for none or less, it gives an empty log.
-        """
-        assert_same([], Log(range(40)).take(count))
-
-    def test_twice(self):
-        """
-        Taking from what was taken is taking from the whole.
-        """
-        log = grown(range(100))
-
-        assert log.take(70).take(40) == log.take(40)
-        assert_same(range(40), log.take(70).take(40))
-
 
 class TestIndex:
     @pytest.mark.parametrize("size", [*SIZES, *LARGE])
@@ -232,18 +180,6 @@ class TestIndex:
 
             items = "1 item" if size == 1 else f"{size:,} items"
             assert f"position {at} of a log of {items}" == str(raised.value)
-
-    def test_by_what_is_an_index(self):
-        """
-        Whatever has an ``__index__`` is a position; nothing else is.
-        """
-        log = Log("ab")
-
-        assert "b" == log[True]
-        with pytest.raises(TypeError):
-            log[1.0]  # type: ignore[call-overload]
-        with pytest.raises(TypeError):
-            log["1"]  # type: ignore[call-overload]
 
 
 class TestSlice:
@@ -287,45 +223,8 @@ class TestIterate:
             if start >= 0:
                 assert list(range(start, size)) == list(log.iterate(start))
 
-    def test_does_not_see_later_versions(self):
-        """
-        An iterator goes on over what it was made for.
-        """
-        log = grown(range(33))
-        items = iter(log)
-        next(items)
-        log.append("more")
-
-        assert list(range(1, 33)) == list(items)
-
-    def test_like_a_sequence(self):
-        """
-        What a Sequence can do: membership, count, index.
-        """
-        log = grown("banana")
-
-        assert "n" in log
-        assert "x" not in log
-        assert 3 == log.count("a")
-        assert 2 == log.index("n")
-
 
 class TestCommonPrefix:
-    @pytest.mark.parametrize("size", [*SIZES, *LARGE])
-    def test_with_a_branch(self, make, size):
-        """
-        Branches have in common what was there when they parted.
-        """
-        log = make(range(size))
-        one = log.extend(["one"] * 40)
-        two = log.extend(["two"] * 1100)
-
-        assert size == one.common_prefix(two)
-        assert size == two.common_prefix(one)
-        assert size == log.common_prefix(two)
-        assert size == two.common_prefix(log)
-        assert size + 40 == one.common_prefix(one)
-
     @pytest.mark.parametrize("parted", [0, 1, 31, 32, 33, 1023, 1024, 1056, 1057])
     def test_of_equal_items(self, parted):
         """
@@ -467,44 +366,6 @@ class TestFold:
         assert expected == [log.fold(step, 5, key="k") for log in versions]
         assert expected[::-1] == [log.fold(step, 5, key="k") for log in versions[::-1]]
 
-    def test_while_it_grows(self):
-        """
-        Folded after every append, or after some, it is right every time.
-        """
-        for every in (1, 2, 3, 31, 32, 33):
-            log: Log[int] = Log()
-            for n in range(200):
-                log = log.append(n)
-                if not n % every:
-                    assert reduce(step, range(n + 1), 5) == log.fold(step, 5, key="k")
-
-    @pytest.mark.parametrize("size", [1, 31, 32, 33, 64, 1056])
-    def test_of_branches(self, size):
-        """
-        What one branch remembers is no other branch's.
-        """
-        log = grown(range(size))
-        log.fold(step, 5, key="k")
-        one = log.extend([1] * 40)
-        two = log.extend([2] * 40)
-
-        assert reduce(step, one, 5) == one.fold(step, 5, key="k")
-        assert reduce(step, two, 5) == two.fold(step, 5, key="k")
-        assert reduce(step, log, 5) == log.fold(step, 5, key="k")
-
-    def test_keys(self):
-        """
-        Each key has its own fold, also when there are more than are remembered.
-        """
-        log = grown(range(100))
-        for turn in range(3):
-            for key in range(7):
-                expected = reduce(step, log, key)
-
-                assert expected == log.fold(step, key, key=("key", key)), turn
-
-            log = log.append(turn)
-
     def test_remembers(self):
         """
         The next version costs a step for each new item, an older version or a
@@ -626,21 +487,6 @@ class TestEqual:
         assert hash(Log(range(size))) == hash(grown(range(size)))
         assert Log(range(size)) != Log(range(size + 1))
         assert Log([*range(size), 1]) != Log([*range(size), 2])
-
-    def test_to_nothing_else(self):
-        """
-        A log is not a list and no tuple.
-        """
-        assert Log([1]) != [1]
-        assert Log([1]) != (1,)
-        assert Log() != ()
-
-    def test_hash_of_items(self):
-        """
-        A log of what can't be hashed can't be hashed.
-        """
-        with pytest.raises(TypeError):
-            hash(Log([[]]))
 
 
 class TestPickle:

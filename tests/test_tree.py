@@ -51,16 +51,6 @@ class TestOf:
         assert (last(SEA), last(HILLS)) == tree.leaves
         assert 3 == len(tree)
 
-    def test_edited_prompt(self):
-        """
-        First messages are siblings, too.
-        """
-        edited = SEA.before(last(ASKED)).add_user_prompt("When?")
-        tree = MessageTree.of(SEA, edited)
-
-        assert (1, (last(ASKED), last(edited))) == tree.siblings(last(edited))
-        assert tree.node(last(edited)).parent is None
-
     def test_of_a_timeline(self):
         """
         All moments of a timeline; the present one is shown.
@@ -97,13 +87,6 @@ class TestOf:
         """
         with pytest.raises(error, match=problem):
             Tree.of(*given)
-
-    def test_made_by_of(self):
-        """
-        The error of the class names the function that makes its values.
-        """
-        with pytest.raises(TypeError, match=r"MessageTree\.of"):
-            Tree()
 
     @given(timelines())
     def test_any_timeline(self, timeline):
@@ -187,16 +170,6 @@ class TestMoving:
         assert tree.add(timeline) is tree
         assert tree.add(SEA, tree.shown) is tree
 
-    def test_going_on(self):
-        """
-        The state that is shown goes on like any other.
-        """
-        tree = MessageTree.of(SEA, HILLS).switch(last(SEA))
-        more = tree.present.add_user_prompt("And back?")
-
-        assert texts(SEA) == texts(more)[:-1]
-        assert (0, (last(more),)) == tree.add(more).siblings(last(more))
-
     def test_joined_again(self):
         """
         A joined state that is there already changes nothing, in which order ever.
@@ -227,18 +200,6 @@ class TestMoving:
         assert last(ASKED) == tree.node(last(other)).parent
         assert texts(both) == texts(tree.present)
         assert texts(other) == texts(tree.add(other).present)
-
-    def test_goes_on_behind_a_join(self):
-        """
-        What was added to a joined state is there, behind messages that were there.
-        """
-        other = ASKED.fork().add_assistant_message("Uphill.")
-        more = SEA.join(other).add_user_prompt("Which way?")
-        tree = MessageTree.of(SEA, other, more)
-
-        assert last(other) == tree.node(last(more)).parent
-        assert texts(more) == texts(tree.present)
-        assert last(more) in tree.leaves
 
     @pytest.mark.parametrize("verb", ["switch", "path", "siblings", "node"])
     def test_unknown(self, verb):
@@ -287,16 +248,6 @@ class TestBill:
         message_trees_add_up(tree)
         assert Usage(11) == tree.path(last(one)).total_usage
         assert Usage(12) == tree.path(last(two)).total_usage
-
-    def test_usage_that_came_later(self):
-        """
-        A ledger may grow without a message.
-        """
-        tree = MessageTree.of(SEA)
-        paid = tree.add(SEA.add_usage(Usage(7)))
-
-        assert Usage(17) == paid.present.total_usage
-        assert paid != tree
 
     @pytest.mark.parametrize("is_branch", [False, True])
     def test_usage_costs_what_is_new(self, is_branch):
