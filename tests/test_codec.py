@@ -68,14 +68,18 @@ from conversation_state.templates import Placeholder, Template
 from conversation_state.testing.strategies import (
     aggregators,
     checkpoints,
+    documents,
     json_values,
     ledger_entries,
+    message_trees,
     messages,
     parts,
+    templates,
     texts,
     timelines,
     timestamps,
     tool_calls,
+    tool_infos,
     turns,
     usages,
 )
@@ -97,6 +101,10 @@ values = st.one_of(
     turns(),
     checkpoints(),
     timelines(),
+    message_trees(),
+    tool_infos(),
+    documents(),
+    templates(),
 )
 
 
