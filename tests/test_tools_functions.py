@@ -252,107 +252,69 @@ STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
 NUMBER = {"type": "number"}
 
-# A type, its schema, values it takes and values it does not.
-KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
-    (int, INTEGER, [0, -5], ["1", 1.5, True, None]),
-    (float, NUMBER, [0, 1.5], ["1", True]),
-    (str, STRING, ["", "a"], [1, None]),
-    (bool, {"type": "boolean"}, [True], [1, "true"]),
-    (None, NULL, [None], [0, ""]),
-    (Any, {}, [None, 1, []], []),
-    (Number, INTEGER, [1], ["1"]),
-    (Word, STRING, ["a"], [1]),
-    (Either, {"anyOf": [INTEGER, STRING]}, [1, "a"], [None]),
-    (T, {}, [1], []),
-    (int | None, {"anyOf": [INTEGER, NULL]}, [1, None], ["a"]),
-    (Optional[str], {"anyOf": [STRING, NULL]}, ["a", None], [1]),  # noqa: UP045 - both
-    (int | float, NUMBER, [1, 1.5], ["a"]),
-    (
-        str | datetime,
-        {"anyOf": [STRING, {"type": "string", "format": "date-time"}]},
-        ["a"],
-        [1],
-    ),
-    (
-        list[int] | list[str],
-        {"anyOf": [array(INTEGER), array(STRING)]},
-        [[1], ["a"]],
-        [[1, "a"]],
-    ),
-    (Literal["b", "a"], {"type": "string", "enum": ["b", "a"]}, ["a"], ["c", 1]),
+# A type and its schema. What values that takes is a law, below.
+KINDS: list[tuple[Any, Any]] = [
+    (int, INTEGER),
+    (float, NUMBER),
+    (str, STRING),
+    (bool, {"type": "boolean"}),
+    (None, NULL),
+    (Any, {}),
+    (Number, INTEGER),
+    (Word, STRING),
+    (Either, {"anyOf": [INTEGER, STRING]}),
+    (T, {}),
+    (int | None, {"anyOf": [INTEGER, NULL]}),
+    (Optional[str], {"anyOf": [STRING, NULL]}),  # noqa: UP045 - both
+    (int | float, NUMBER),
+    (str | datetime, {"anyOf": [STRING, {"type": "string", "format": "date-time"}]}),
+    (list[int] | list[str], {"anyOf": [array(INTEGER), array(STRING)]}),
+    (Literal["b", "a"], {"type": "string", "enum": ["b", "a"]}),
     (
         Literal[2, True, "a", None],  # noqa: PYI061 - null among others
         {"enum": [2, True, "a", None]},
-        [None, True],
-        [1],
     ),
-    (Literal[Comfort.FIRST], {"type": "string", "enum": ["first"]}, ["first"], ["x"]),
-    (Comfort, COMFORT, ["first"], ["FIRST", 1]),
-    (Colour, {"type": "string", "enum": ["r", "g"]}, ["r"], ["b"]),
-    (Size, {"type": "integer", "enum": [1, 9]}, [9], [2, "1"]),
-    (Odd, {"enum": ["a", 2.5, None]}, ["a", 2.5, None], ["b"]),
-    (list, array(), [[], [1]], [{}]),
-    (list[int], array(INTEGER), [[1]], [["a"], 1]),
-    (deque[int], array(INTEGER), [[1]], [["a"]]),
-    (Sequence[int], array(INTEGER), [[1]], [["a"]]),
-    (tuple[int, ...], array(INTEGER), [[], [1, 2]], [["a"]]),
+    (Literal[Comfort.FIRST], {"type": "string", "enum": ["first"]}),
+    (Comfort, COMFORT),
+    (Colour, {"type": "string", "enum": ["r", "g"]}),
+    (Size, {"type": "integer", "enum": [1, 9]}),
+    (Odd, {"enum": ["a", 2.5, None]}),
+    (list, array()),
+    (list[int], array(INTEGER)),
+    (deque[int], array(INTEGER)),
+    (Sequence[int], array(INTEGER)),
+    (tuple[int, ...], array(INTEGER)),
     (
         tuple[int, str],
         array(prefixItems=[INTEGER, STRING], items=False, minItems=2, maxItems=2),
-        [[1, "a"]],
-        [[1], [1, "a", 2], ["a", 1]],
     ),
-    (tuple[()], array(items=False, maxItems=0), [[]], [[1]]),
-    (set[int], array(INTEGER, uniqueItems=True), [[1, 2]], [[1, 1]]),
-    (AbstractSet[str], array(STRING, uniqueItems=True), [["a"]], [["a", "a"]]),
-    (dict, {"type": "object"}, [{}, {"a": 1}], [[]]),
-    (
-        dict[str, int],
-        {"type": "object", "additionalProperties": INTEGER},
-        [{"a": 1}],
-        [{"a": "b"}],
-    ),
-    (Mapping[str, Any], {"type": "object"}, [{"a": "b"}], [[]]),
-    (Register[int], {"type": "object"}, [{"a": 1}], [[]]),
-    (
-        Counter,
-        {"type": "object", "additionalProperties": INTEGER},
-        [{"a": 1}],
-        [{"a": "b"}],
-    ),
-    (
-        dict[int, Any],
-        {"type": "object", "propertyNames": {"pattern": "^-?[0-9]+$"}},
-        [{"-1": 1}],
-        [{"a": 1}],
-    ),
-    (
-        dict[Colour, Any],
-        {"type": "object", "propertyNames": {"enum": ["r", "g"]}},
-        [{"r": 1}],
-        [{"b": 1}],
-    ),
-    (datetime, {"type": "string", "format": "date-time"}, ["2025-01-01T00:00Z"], [1]),
-    (date, {"type": "string", "format": "date"}, ["2025-01-01"], [1]),
-    (time, {"type": "string", "format": "time"}, ["12:30"], [1]),
-    (timedelta, {"type": "string", "format": "duration"}, ["P1D"], [1]),
-    (UUID, {"type": "string", "format": "uuid"}, [str(UUID(int=1))], [1]),
-    (Decimal, {"type": "string", "format": "decimal"}, ["0.10"], [1]),
-    (PurePosixPath, STRING, ["/tmp"], [1]),
-    (Annotated[int, "how many"], {**INTEGER, "description": "how many"}, [1], ["a"]),
+    (tuple[()], array(items=False, maxItems=0)),
+    (set[int], array(INTEGER, uniqueItems=True)),
+    (AbstractSet[str], array(STRING, uniqueItems=True)),
+    (dict, {"type": "object"}),
+    (dict[str, int], {"type": "object", "additionalProperties": INTEGER}),
+    (Mapping[str, Any], {"type": "object"}),
+    (Register[int], {"type": "object"}),
+    (Counter, {"type": "object", "additionalProperties": INTEGER}),
+    (dict[int, Any], {"type": "object", "propertyNames": {"pattern": "^-?[0-9]+$"}}),
+    (dict[Colour, Any], {"type": "object", "propertyNames": {"enum": ["r", "g"]}}),
+    (datetime, {"type": "string", "format": "date-time"}),
+    (date, {"type": "string", "format": "date"}),
+    (time, {"type": "string", "format": "time"}),
+    (timedelta, {"type": "string", "format": "duration"}),
+    (UUID, {"type": "string", "format": "uuid"}),
+    (Decimal, {"type": "string", "format": "decimal"}),
+    (PurePosixPath, STRING),
+    (Annotated[int, "how many"], {**INTEGER, "description": "how many"}),
     (
         Annotated[int, msgspec.Meta(ge=1, le=9, description="how many")],
         {**INTEGER, "minimum": 1, "maximum": 9, "description": "how many"},
-        [1, 9],
-        [0, 10],
     ),
     (
         list[Annotated[str, msgspec.Meta(pattern="^a", max_length=2)]],
         array({**STRING, "pattern": "^a", "maxLength": 2}),
-        [["ab"]],
-        [["b"], ["abc"]],
     ),
-    (Place, PLACE, [{"lat": 1}, {"lat": 1, "hint": "a"}], [{}, {"lat": 1, "made": 1}]),
+    (Place, PLACE),
     (
         Leg,
         closed(
@@ -365,8 +327,6 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
             "end",
             "start",
         ),
-        [{"start": {"lat": 1}, "end": "a", "seats": 2}],
-        [{"start": {"lat": 1}, "end": "a", "cost": 2}, {"end": "a"}],
     ),
     (
         Place | Range,
@@ -385,8 +345,6 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
                 ),
             ]
         },
-        [[1], [1, 2], {"lat": 1}],
-        [[], [1, 2, 3]],
     ),
     (
         More,
@@ -400,15 +358,8 @@ KINDS: list[tuple[Any, Any, list[Any], list[Any]]] = [
             "deep",
             "speed",
         ),
-        [{"speed": 1, "deep": True}],
-        [{"deep": True}, {"speed": 1}],
     ),
-    (
-        Record,
-        closed({"number": INTEGER, "places": array(PLACE)}, "number"),
-        [{"number": 1, "places": [{"lat": 1}]}],
-        [{"number": "a"}],
-    ),
+    (Record, closed({"number": INTEGER, "places": array(PLACE)}, "number")),
 ]
 
 
@@ -437,12 +388,10 @@ class TestKinds:
     What types are in JSON.
     """
 
-    @pytest.mark.parametrize(
-        ("kind", "schema", "right", "wrong"), KINDS, ids=[repr(k[0]) for k in KINDS]
-    )
-    def test_schema(self, kind, schema, right, wrong):
+    @pytest.mark.parametrize(("kind", "schema"), KINDS, ids=[repr(k[0]) for k in KINDS])
+    def test_schema(self, kind, schema):
         """
-        Each has a schema that takes its values, and no others.
+        Each has a schema of its own.
         """
         whole = of_kind(kind)
 
@@ -456,8 +405,7 @@ class TestKinds:
         assert json.dumps(schema, sort_keys=True) == json.dumps(
             whole["properties"]["x"], sort_keys=True
         )
-        assert [] == [value for value in right if not takes(whole, {"x": value})]
-        assert [] == [value for value in wrong if takes(whole, {"x": value})]
+        Draft202012Validator.check_schema(whole)
 
     @pytest.mark.parametrize(
         ("kind", "shown"),
@@ -1201,6 +1149,8 @@ SCALARS: Any = st.sampled_from(
             st.fixed_dictionaries({"lat": st.integers()}, optional={"hint": texts()}),
         ),
         (Any, json_values()),
+        (More, st.just({"speed": 1, "deep": True})),
+        (dict[Colour, Any], st.dictionaries(st.sampled_from("rg"), json_values())),
     ]
 )
 
