@@ -598,6 +598,25 @@ class TestWatch:
         assert 3 == cell.swap(one_more)
         assert [1, 2, 3] == changes == tried
 
+    def test_several_interrupts(self):
+        """
+        The first of several is raised, after all watchers were called.
+        """
+        cell, changes = Cell(0), []
+        for number in range(4):
+
+            def interrupted(_old, _new, number=number):
+                raise KeyboardInterrupt(number)
+
+            cell.watch(interrupted)
+
+        cell.watch(lambda _, new: changes.append(new))
+        with pytest.raises(KeyboardInterrupt) as raised:
+            cell.swap(one_more)
+
+        assert (0,) == raised.value.args
+        assert [1] == changes
+
     @pytest.mark.parametrize(
         ("name", "wrong"), [("callback", None), ("callback", 3), ("on_error", 3)]
     )
