@@ -1466,7 +1466,7 @@ class TestWrongSubjects:
         What has no methods of a session is called none, and what it lacks is named.
         """
         with pytest.raises(BrokenLawsError, match=r"expected a session.*add_items"):
-            check_session(lambda _: None, settings=FEW)
+            check_session(lambda _: None, settings=FEW)  # type: ignore[arg-type, return-value]
 
 
 # Examples as code

@@ -1138,7 +1138,7 @@ class TestArguments:
         A text is not a message.
         """
         with pytest.raises(TypeError, match="expected a Message"):
-            parse("5", int)  # type: ignore[arg-type]
+            parse("5", int)  # type: ignore[call-overload]
 
 
 class TestStructure:

@@ -429,7 +429,13 @@ class TestErrors:
 
 
 class TestValues:
-    @given(heads() | windows() | receipts() | st.from_type(Collected | Damage))
+    @given(
+        heads()
+        | windows()
+        | receipts()
+        | st.from_type(Collected)
+        | st.from_type(Damage)
+    )
     def test_values(self, value):
         """
         What stores return are values: equal copies hash alike, and they pickle.
