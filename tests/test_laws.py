@@ -253,7 +253,7 @@ class TestLaws:
         """
         state = Aggregator.new(messages=[UserMessage("a")])
         with (
-            pytest.raises(AssertionError, match="a state changed"),
+            pytest.raises(AssertionError, match="was changed"),
             laws.unchanged(state),
         ):
             monkeypatch.setattr(state, "_log", state.add_user_prompt("b")._log)

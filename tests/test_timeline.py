@@ -25,7 +25,7 @@ from conversation_state.testing.laws import (
     nothing_committed_is_lost,
     redo_then_undo_is_the_identity,
     timelines_add_up,
-    timelines_unchanged,
+    unchanged,
     undo_then_redo_is_the_identity,
 )
 from conversation_state.testing.strategies import aggregators, moments, timelines
@@ -661,7 +661,7 @@ def test_old_timelines_are_unchanged(timeline, other, state, data):
     Whatever is done with a timeline, it stays what it was.
     """
     moment = data.draw(st.sampled_from(timeline.moments))
-    with timelines_unchanged(timeline, other):
+    with unchanged(timeline, other):
         timeline.undo().commit(state, "new", group="typing").commit(1, group="typing")
         timeline.goto(moment).commit(state).undo().redo()
         timeline.with_filter(lambda a, b: False).goto(moment).commit(state)
@@ -760,7 +760,7 @@ class TestLaws:
         with pytest.raises(AssertionError, match=problem):
             law(given)
 
-    def test_timelines_unchanged(self, monkeypatch):
+    def test_unchanged(self, monkeypatch):
         """
         A timeline that changes is noticed.
         """
@@ -768,7 +768,7 @@ class TestLaws:
 
         with (
             pytest.raises(AssertionError, match="was changed"),
-            timelines_unchanged(timeline),
+            unchanged(timeline),
         ):
             monkeypatch.setattr(timeline, "_moment", timeline.undo().moment)
 

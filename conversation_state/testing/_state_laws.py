@@ -13,6 +13,7 @@ from conversation_state.aggregator import Aggregator, Turn, join
 from conversation_state.diffing import Diff, Divergence, diff
 from conversation_state.messages import Message
 from conversation_state.testing._comparison import unpickled
+from conversation_state.timeline import Timeline
 from conversation_state.usage import Usage
 
 
@@ -178,17 +179,18 @@ def checkpoints_restore(state: Aggregator, later: Iterable[Message]) -> None:
 
 
 @contextmanager
-def unchanged(*states: Aggregator) -> Generator[None, None, None]:
+def unchanged(*values: Aggregator | Timeline[Any]) -> Generator[None, None, None]:
     """
-    A context in which *states* do not change, down to the identity of every message.
+    A context in which states and timelines do not change, down to the identity of every
+    message or state.
     """
-    before = [_comparable_state(state) for state in states]
+    before = [_list_facts(value) for value in values]
     yield
-    # Equality is enough for properties that are computed at each access. Messages are
-    # also compared by identity: replacing one by an equal one is a change, too.
-    for state, expected in zip(states, before, strict=True):
-        now = _comparable_state(state)
-        assert now == expected, f"a state changed: {expected} became {now}"
+    # Equality is enough for properties that are computed at each access. What is held
+    # is also compared by identity: replacing it by an equal one is a change, too.
+    for value, expected in zip(values, before, strict=True):
+        now = _list_facts(value)
+        assert now == expected, f"{value!r} was changed: {expected}, now {now}"
         assert all(
             ours is theirs for ours, theirs in zip(now[-1], expected[-1], strict=True)
         )
@@ -202,16 +204,23 @@ def read_origin(state: Aggregator) -> tuple[object, ...]:
     return (*ids, state.init_len, state.init_ledger_len)
 
 
-def _comparable_state(state: Aggregator) -> tuple[Any, ...]:
-    return (
-        read_origin(state),
-        state.usage,
-        state.total_usage,
-        tuple(state.ledger),
-        hash(state),
-        tuple(state.entries),
-        tuple(state),
-    )
+def _list_facts(value: Aggregator | Timeline[Any]) -> tuple[Any, ...]:
+    """
+    What can be asked of it, and at the end what it holds.
+    """
+    if isinstance(value, Timeline):
+        # Compared field by field: a moment that was changed in place is equal to
+        # itself.
+        moments = [
+            (each.number, each.label, each.group, each.parent) for each in value.moments
+        ]
+        ways = [value.goto(each).redo().moment.number for each in value.moments]
+        states = [each.state for each in value.moments]
+        return moments, value.moment.number, ways, value.limit, states
+
+    totals = value.usage, value.total_usage
+    entries = tuple(value.entries), tuple(value.ledger)
+    return read_origin(value), totals, hash(value), entries, tuple(value)
 
 
 def _merge_orders(ours: Iterable[Any], theirs: Iterable[Any]) -> list[Any]:

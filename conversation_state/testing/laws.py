@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Protocol, Self, TypeVar
 
@@ -75,7 +74,6 @@ __all__ = [
     "replacing_nothing_changes_nothing",
     "states_add_up",
     "timelines_add_up",
-    "timelines_unchanged",
     "turns_bring_what_was_added",
     "unchanged",
     "undo_then_redo_is_the_identity",
@@ -379,27 +377,6 @@ def goto_changes_no_moments(timeline: Timeline[Any], number: int) -> None:
     assert back.present is timeline.present, "came back to something else"
     assert back.path == timeline.path, "came back another way"
     assert back.goto(number) == there, "going again goes elsewhere"
-
-
-@contextmanager
-def timelines_unchanged(*timelines: Timeline[Any]) -> Generator[None, None, None]:
-    """
-    A context in which *timelines* do not change.
-    """
-    before = [_comparable_state(timeline) for timeline in timelines]
-    yield
-    for timeline, expected in zip(timelines, before, strict=True):
-        assert _comparable_state(timeline) == expected, f"{timeline!r} was changed"
-
-
-def _comparable_state(timeline: Timeline[Any]) -> tuple[Any, ...]:
-    ways = [timeline.goto(moment).redo().moment.number for moment in timeline.moments]
-    # Compared field by field: a moment that was changed in place is equal to itself.
-    moments = [
-        (each.number, each.state, each.label, each.group, each.parent)
-        for each in timeline.moments
-    ]
-    return moments, timeline.moment.number, ways, timeline.limit
 
 
 def message_trees_add_up(tree: MessageTree) -> None:

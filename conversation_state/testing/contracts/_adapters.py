@@ -159,7 +159,7 @@ class AdapterContract(Contract):
         export = self.adapter.dump(list(messages))
         return _format_json(export.payload), list(export.lost)
 
-    @law(messages="conversations", is_first=True)
+    @law(messages="conversations")
     def test_dumps_every_conversation(self, messages: tuple[Message, ...]) -> None:
         """
         All messages become plain JSON values, in a result that has a *payload* and

@@ -60,7 +60,6 @@ class Law:
     check: Callable[..., Any]
     # A strategy for each argument, or the name of the contract's attribute that has it.
     examples: dict[str, SearchStrategy[Any] | str]
-    is_first: bool = False
     is_extra: bool = False
 
     def make_test(self) -> Callable[[Any], None]:
@@ -153,9 +152,7 @@ def _note_example(error: BaseException, drawn: dict[str, Any]) -> None:
         error.add_note(f"With:\n\n{format_example(drawn)}\n")
 
 
-def law(
-    *, is_first: bool = False, is_extra: bool = False, **examples: Any
-) -> Callable[[F], F]:
+def law(*, is_extra: bool = False, **examples: Any) -> Callable[[F], F]:
     """
     A decorator for the methods of a `Contract` that are laws.
 
@@ -163,8 +160,6 @@ def law(
     attributes of the contract which are strategies; it may be async.
 
     Args:
-        is_first: If this one is broken, the others are not run.
-
         is_extra: It is only checked if *also* has its name.
 
         **examples: What the arguments of the method are drawn from.
@@ -173,7 +168,7 @@ def law(
     def mark(method: F) -> F:
         name = method.__name__.removeprefix("test_").replace("_", " ")
         marked: Any = method
-        marked.law = Law(name, method, examples, is_first, is_extra)
+        marked.law = Law(name, method, examples, is_extra)
         return method
 
     return mark
@@ -269,7 +264,8 @@ def run_laws(
     contract: Contract, settings: Settings | None = None
 ) -> tuple[LawResult, ...]:
     """
-    What comes of each law of *contract*, in order.
+    What comes of each law of *contract*, in order. If the first one is broken, the
+    others are not run.
 
     Args:
         contract: The contract, with its subject.
@@ -282,14 +278,12 @@ def run_laws(
     """
     contract._check_names()
     results: list[LawResult] = []
-    is_stopped = False
     for each in contract.laws.values():
         promise = read_promise(each.check)
-        if is_stopped:
+        if results and results[0].is_broken:
             results.append(LawResult(each.name, promise, NOT_RUN))
         elif contract._is_checked(each):
             results.append(_run_law(each, contract, settings or Settings()))
-            is_stopped = each.is_first and results[-1].is_broken
         elif not each.is_extra:
             results.append(LawResult(each.name, promise, DECLARED))
 

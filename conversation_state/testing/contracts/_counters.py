@@ -93,7 +93,7 @@ class CounterContract(Contract):
     counter: TokenCounter
     messages: SearchStrategy[Message] = rarely(messages(), _ODD)
 
-    @law(message="messages", is_first=True)
+    @law(message="messages")
     def test_counts_every_message(self, message: Message) -> None:
         """
         Of every message comes an integer, 0 or more.

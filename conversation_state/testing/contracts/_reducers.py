@@ -45,7 +45,7 @@ class ReducerContract(Contract):
     def _observe_result(self, state: Aggregator) -> tuple[Any, ...]:
         return compare_content(self.reducer(state), state)
 
-    @law(state="states", is_first=True)
+    @law(state="states")
     def test_takes_every_state(self, state: Aggregator) -> None:
         """
         Of every state comes a state.

@@ -137,7 +137,7 @@ class SessionContract(Contract):
         """
         return f"session-{uuid4()}"
 
-    @law(is_first=True)
+    @law()
     async def test_begins_empty(self) -> None:
         """
         A new session has no items, none to remove, and can be cleared.

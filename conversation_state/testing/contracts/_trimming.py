@@ -78,7 +78,7 @@ class TrimmingStepContract(Contract):
     def _observe_result(self, view: TrimContext) -> tuple[Any, ...]:
         return _make_comparable(self._apply_step(view))
 
-    @law(view="views", is_first=True)
+    @law(view="views")
     def test_takes_every_view(self, view: TrimContext) -> None:
         """
         Of every view comes a view, or one of the errors with which steps refuse one:
@@ -310,7 +310,7 @@ class SummariserContract(Contract):
     def _observe_result(self, messages: tuple[Message, ...]) -> list[Message]:
         return compare_messages([self._make_message(messages)])
 
-    @law(messages="conversations", is_first=True)
+    @law(messages="conversations")
     def test_takes_every_conversation(self, messages: tuple[Message, ...]) -> None:
         """
         Of all messages comes a text or a message.

@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import SearchStrategy
 
 from conversation_state.documents import Document
 from conversation_state.templates import Placeholder, Template
-from conversation_state.testing._drawing import once, optional, rarely
+from conversation_state.testing._drawing import build_class, once, optional, rarely
 from conversation_state.testing.strategies._messages import messages
 from conversation_state.testing.strategies._values import (
     json_values,
@@ -38,38 +38,28 @@ def _parameter_names() -> SearchStrategy[str]:
     return st.sampled_from(["city", "when", "type"]) | texts(min_size=1, max_size=6)
 
 
-@st.composite
-def _scalar_schemas(draw: DrawFn, required: SearchStrategy[bool]) -> Parameter:
-    kind = draw(st.sampled_from(list(_VALUES)))
-    values = st.lists(_VALUES[kind], max_size=3, unique=True)
-    enum = draw(rarely(st.just([]), values))
-    return Parameter(kind, draw(texts(max_size=8)), draw(required), enum)
-
-
-@st.composite
-def _nested_schemas(
-    draw: DrawFn, required: SearchStrategy[bool], levels: int
-) -> Parameter:
-    description, needed = draw(texts(max_size=8)), draw(required)
-    if draw(st.booleans()):
-        # Items have no name, so `required` can't list them.
-        inner = _parameter_schemas(st.just(value=False), levels - 1)
-        items = draw(st.none() | inner)
-        return Parameter("array", description, needed, items=items)
-
-    inner = st.dictionaries(
-        _parameter_names(), _parameter_schemas(st.booleans(), levels - 1), max_size=3
-    )
-    return Parameter("object", description, needed, properties=draw(inner))
-
-
 def _parameter_schemas(
     required: SearchStrategy[bool], levels: int
-) -> SearchStrategy[Any]:
-    if not levels:
-        return _scalar_schemas(required)
+) -> SearchStrategy[Parameter]:
+    common = {"description": texts(max_size=8), "required": required}
+    scalars: list[SearchStrategy[Parameter]] = []
+    for kind, values in _VALUES.items():
+        enum = rarely(st.just([]), st.lists(values, max_size=3, unique=True))
+        scalars.append(build_class(Parameter, type=st.just(kind), enum=enum, **common))
 
-    return rarely(_scalar_schemas(required), _nested_schemas(required, levels))
+    if not levels:
+        return st.one_of(scalars)
+
+    # Items have no name, so `required` can't list them.
+    items = _parameter_schemas(st.just(value=False), levels - 1)
+    inner = _parameter_schemas(st.booleans(), levels - 1)
+    properties = st.dictionaries(_parameter_names(), inner, max_size=3)
+    array, record = st.just("array"), st.just("object")
+    return rarely(
+        st.one_of(scalars),
+        build_class(Parameter, type=array, items=st.none() | items, **common),
+        build_class(Parameter, type=record, properties=properties, **common),
+    )
 
 
 @once
