@@ -2,7 +2,6 @@
 Streams of Chat Completions: chunks that concatenate to the message.
 """
 
-import base64
 from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
@@ -15,7 +14,6 @@ from conversation_state.adapters.openai_chat import dump, load_chunks
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import LogProb
-from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.testing.strategies import texts
 from conversation_state.usage import Usage
 from tests import recorded
@@ -87,6 +85,32 @@ THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
 USED = {"prompt_tokens": 1, "completion_tokens": 2}
 
 
+ASKED = {"index": 0, "type": "search", "arguments": "{}", "output": None}
+FOUND = {**ASKED, "output": "3.14", "search_results": {"results": []}}
+COMPUTED = {"index": 1, "type": "python", "arguments": "{}", "output": "4"}
+DETAIL = {"type": "reasoning.text", "index": 0, "format": "anthropic"}
+SUMMARY = {"type": "reasoning.summary", "index": 0, "id": None}
+SIGNED = {"extra_content": {"google": {"thought_signature": "x"}}}
+HIDDEN = {"type": "redacted_thinking", "data": "c2ln"}
+
+
+def hidden(index, **fields):
+    """
+    An encrypted detail of a thought.
+    """
+    return {"type": "reasoning.encrypted", "index": index, **fields}
+
+
+def thinking(*pieces):
+    """
+    Blocks of thoughts: texts, each with its signature.
+    """
+    return [
+        {"type": "thinking", "thinking": text, "signature": signature}
+        for text, signature in pieces
+    ]
+
+
 class TestText:
     """
     Pieces of a text are one text, and so are those of a thought or a refusal.
@@ -95,10 +119,6 @@ class TestText:
     @table(
         "deltas, parts",
         {
-            "an empty piece adds nothing": (
-                [{"content": piece} for piece in ("", "Hel", "lo", None)],
-                [("text", "Hello")],
-            ),
             "text beyond ASCII may be cut between characters and within": (
                 [
                     {"content": x}
@@ -110,11 +130,7 @@ class TestText:
                 [{"content": piece} for piece in ("a\ud83d", "b", "\ud83d")],
                 [("text", "a\ufffdb\ufffd")],
             ),
-            "a refusal after a text": (
-                [{"content": "a"}, {"refusal": "I "}, {"refusal": "won't"}],
-                [("text", "a"), ("refusal", "I won't")],
-            ),
-            "also if the text came with a thought": (
+            "a thought after a text is another one, also if they come together": (
                 [
                     {"reasoning": "a"},
                     {"reasoning": "b"},
@@ -128,13 +144,13 @@ class TestText:
                 [{"reasoning": x, "reasoning_content": x} for x in "ab"],
                 [("reasoning", "ab")],
             ),
-            "Mistral's blocks of thoughts and texts, one an event": (
-                [{"content": [x]} for x in (THINKING, THINKING, text("a"), text("b"))],
+            "Mistral's blocks, several in an event, or none, or a plain text": (
+                [{"content": x} for x in ([THINKING], [THINKING, text("a")], [], "b")],
                 [("reasoning", "hmhm"), ("text", "ab")],
             ),
-            "several blocks in an event, or none, or a plain text": (
-                [{"content": x} for x in ([], [THINKING, text("a")], [], "b")],
-                [("reasoning", "hm"), ("text", "ab")],
+            "two texts in every event, of which one is the same again": (
+                [{"content": x, "refusal": "no"} for x in "ab"],
+                [("text", "a"), ("refusal", "no"), ("text", "b"), ("refusal", "no")],
             ),
         },
     )
@@ -146,52 +162,8 @@ class TestText:
 
         assert parts == [(part.kind, part.text) for part in message.parts]
 
-    @pytest.mark.parametrize("between", [{}, {"role": "assistant"}])
-    def test_two_texts_in_every_event(self, between):
-        """
-        Of events that bring two pieces, both are read, also if one is the same again.
-        """
-        message = collected(*[event(content=x, **between, refusal="no") for x in "ab"])
-
-        assert ("ab", "nono") == (message.text, message.refusal)
-
-    @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
-    def test_key_of_thoughts(self, key):
-        """
-        Thoughts may stand under either key, and go back under the same one.
-        """
-        events = [
-            event(**{key: "h"}),
-            event(**{key: "m", "channel": "analysis"}),
-            event(**{key: "."}),
-            event(content="a", **{key: None}),
-            event(content="b"),
-        ]
-        noted = {"conversation_state": {"openai_chat": {"under": {key: True}}}}
-
-        assert (ReasoningPart("hm.", metadata=noted), TextPart("ab")) == collected(
-            *events
-        ).content
-        assert {"role": "assistant", key: "hm.", "content": "ab"} == sent(*events)
-
-
-BROKEN = [
-    event(content=[text("a\ud800")]),
-    *calling(
-        call(0, "{\ud83d", id="a\ud800", name="f\ud800"),
-        call(0, "\ude00"),
-        call(0, "\ud800}"),
-    ),
-]
-
-
-class TestMended:
-    """
-    Half of a surrogate pair is mended, and the key that it was under is noted.
-    """
-
     @table(
-        "events, paths",
+        "events, keys",
         {
             "in a text": ([event(content="a\ud83d"), event(content="b")], ["content"]),
             "in a text that both halves came for": (
@@ -199,142 +171,216 @@ class TestMended:
                 [],
             ),
             "in a block, and in all of a call": (
-                BROKEN,
+                [
+                    event(content=[text("a\ud800")]),
+                    *calling(
+                        call(0, "{\ud83d", id="a\ud800", name="f\ud800"),
+                        call(0, "\ude00"),
+                        call(0, "\ud800}"),
+                    ),
+                ],
                 ["content", "tool_calls"],
             ),
         },
     )
-    def test_paths(self, events, paths):
+    def test_mended(self, events, keys):
         """
-        What is mended is listed when the message is sent.
+        Half of a surrogate pair is mended, and the key that it was under is listed when
+        the message is sent.
         """
-        message = collected(*events)
+        export = dump([collected(*events)])
 
-        assert paths == sorted(notes(message).get("mended", ()))
-        assert paths == sorted(lost.what for lost in dump([message]).lost)
-
-    def test_sent(self):
-        """
-        A mended message is sent without halves.
-        """
-        message = sent(*BROKEN)
-
-        assert [text("a\ufffd")] == message["content"]
-        assert ["a\ufffd", "f\ufffd", "{😀\ufffd}"] == [
-            message["tool_calls"][0]["id"],
-            *message["tool_calls"][0]["function"].values(),
-        ]
+        assert keys == sorted(lost.what for lost in export.lost)
+        assert str(export.payload).encode()
 
 
-ASKED = {"index": 0, "type": "search", "arguments": "{}", "output": None}
-FOUND = {**ASKED, "output": "3.14", "search_results": {"results": []}}
-COMPUTED = {"index": 1, "type": "python", "arguments": "{}", "output": "4"}
-DETAIL = {"type": "reasoning.text", "index": 0, "format": "anthropic"}
-SUMMARY = {"type": "reasoning.summary", "index": 0, "id": None}
-
-
-def hidden(index, **fields):
+class TestSent:
     """
-    An encrypted detail of a thought.
-    """
-    return {"type": "reasoning.encrypted", "index": index, **fields}
-
-
-class TestIndexedLists:
-    """
-    Lists that a dialect adds come in pieces, and go back whole.
+    What is sent back of the message that deltas make.
     """
 
     @table(
-        "key, pieces, items",
+        "deltas, message",
         {
+            **{
+                f"thoughts go back under {key}": (
+                    [
+                        {key: "h"},
+                        {key: "m", "channel": "analysis"},
+                        {"content": "a", key: None},
+                    ],
+                    {key: "hm", "content": "a"},
+                )
+                for key in ("reasoning", "reasoning_content")
+            },
+            "custom tools have an input that is not JSON": (
+                [
+                    {
+                        "tool_calls": [
+                            {
+                                "index": 0,
+                                "id": "a",
+                                "type": "custom",
+                                "custom": {"name": "f", "input": "x"},
+                            }
+                        ]
+                    },
+                    {"tool_calls": [{"index": 0, "custom": {"input": "y"}}]},
+                ],
+                {
+                    "content": None,
+                    "tool_calls": [
+                        {
+                            "id": "a",
+                            "type": "custom",
+                            "custom": {"name": "f", "input": "xy"},
+                        }
+                    ],
+                },
+            ),
+            "what a provider adds to a call or its function is kept with it, once": (
+                [
+                    {
+                        "tool_calls": [
+                            {
+                                "index": 0,
+                                "id": "a",
+                                **SIGNED,
+                                "function": {"name": "f", "strict": True},
+                            }
+                        ]
+                    },
+                    {"tool_calls": [call(0, "{}", **SIGNED)]},
+                ],
+                {
+                    "content": None,
+                    "tool_calls": [
+                        {
+                            "id": "a",
+                            "type": "function",
+                            **SIGNED,
+                            "function": {
+                                "name": "f",
+                                "arguments": "{}",
+                                "strict": True,
+                            },
+                        }
+                    ],
+                },
+            ),
+            "an id that was made up is not": (
+                [{"tool_calls": [call(0, "{}", name="f")]}],
+                {
+                    "content": None,
+                    "tool_calls": [
+                        {
+                            "type": "function",
+                            "function": {"name": "f", "arguments": "{}"},
+                        }
+                    ],
+                },
+            ),
+            "the format before tool_calls": (
+                [
+                    {"function_call": {"name": "f", "arguments": "", "x": 1}},
+                    {"function_call": {"arguments": "{}"}},
+                ],
+                {
+                    "content": None,
+                    "function_call": {"name": "f", "arguments": "{}", "x": 1},
+                },
+            ),
+            "what is repeated with every piece is kept once, and lists are joined": (
+                [
+                    {"content": x, "annotations": [{"a": 1}], "served": {"by": "x"}}
+                    for x in "ab"
+                ],
+                {
+                    "content": "ab",
+                    "annotations": [{"a": 1}, {"a": 1}],
+                    "served": {"by": "x"},
+                },
+            ),
             "a tool that Groq ran is one tool, though two events have it": (
-                "executed_tools",
-                [ASKED, FOUND, COMPUTED],
-                [FOUND, COMPUTED],
+                [
+                    {"executed_tools": [ASKED, {"type": "a"}, 3]},
+                    {"executed_tools": [FOUND], "content": "x"},
+                    {"executed_tools": [COMPUTED, {"type": "a"}]},
+                    {"executed_tools": {"type": "b"}},
+                    {"executed_tools": None},
+                ],
+                {
+                    "content": "x",
+                    "executed_tools": [
+                        *(FOUND, {"type": "a"}, 3, COMPUTED),
+                        *({"type": "a"}, {"type": "b"}),
+                    ],
+                },
             ),
             "OpenRouter's details of a thought are joined, with their signature": (
-                "reasoning_details",
                 [
-                    {**DETAIL, "text": "H"},
-                    {**DETAIL, "text": "m."},
-                    {**DETAIL, "signature": "c2ln", "id": None},
-                    {**DETAIL, "signature": None},
+                    {"reasoning_details": [{**DETAIL, **piece}]}
+                    for piece in (
+                        {"text": "H"},
+                        {"text": "m."},
+                        {"signature": "c2ln", "id": None},
+                        {"signature": None},
+                    )
                 ],
-                [{**DETAIL, "text": "Hm.", "signature": "c2ln", "id": None}],
+                {
+                    "reasoning_details": [
+                        {**DETAIL, "text": "Hm.", "signature": "c2ln", "id": None}
+                    ]
+                },
             ),
             **{
                 f"details of another type or id are several, {which}": (
-                    "reasoning_details",
                     [
-                        {**SUMMARY, "summary": "H"},
-                        {**SUMMARY, "summary": "m."},
-                        hidden(index, id="rs_1", data="c2ln"),
-                        hidden(index, id="rs_2", data="bmVk"),
+                        {"reasoning_details": [{**SUMMARY, "summary": "H"}]},
+                        {"reasoning_details": [{**SUMMARY, "summary": "m."}]},
+                        {"reasoning_details": [hidden(index, id="rs_1", data="a")]},
+                        {"reasoning_details": [hidden(index, id="rs_2", data="b")]},
                     ],
-                    [
-                        {**SUMMARY, "summary": "Hm."},
-                        hidden(index, id="rs_1", data="c2ln"),
-                        hidden(index, id="rs_2", data="bmVk"),
-                    ],
+                    {
+                        "reasoning_details": [
+                            {**SUMMARY, "summary": "Hm."},
+                            hidden(index, id="rs_1", data="a"),
+                            hidden(index, id="rs_2", data="b"),
+                        ]
+                    },
                 )
                 for index, which in enumerate(["of one index", "of two indexes"])
             },
-            "what has no index is an item of its own": (
-                "executed_tools",
-                [{"type": "a"}, 3, {"type": "a"}],
-                [{"type": "a"}, 3, {"type": "a"}],
-            ),
+            **{
+                f"LiteLLM's thoughts end with a signature, {how}": (
+                    [
+                        *[
+                            {"thinking_blocks": [block]}
+                            for block in thinking(
+                                *(("H", ""), ("m.", ""), (again, "s")),
+                                *(("Aha!", ""), (None, "t")),
+                            )
+                        ],
+                        *[{"thinking_blocks": [HIDDEN]}] * 2,
+                    ],
+                    {
+                        "thinking_blocks": [
+                            *thinking(("Hm.", "s"), ("Aha!", "t")),
+                            *(HIDDEN, HIDDEN),
+                        ]
+                    },
+                )
+                for again, how in (("", "alone"), ("Hm.", "with the text again"))
+            },
         },
     )
-    def test_pieces(self, key, pieces, items):
+    def test_message(self, deltas, message):
         """
-        One piece an event, and events with a text between them.
+        The message, without its role.
         """
-        first, *rest = [event(**{key: [piece]}) for piece in pieces]
+        written = sent(*[event(**delta) for delta in deltas])
 
-        message = sent(first, event(content="a"), *rest, event(**{key: None}))
-
-        assert {"role": "assistant", "content": "a", key: items} == message
-
-    @pytest.mark.parametrize("again", ["", "Hm."])
-    def test_blocks_of_thoughts(self, again):
-        """
-        LiteLLM's thoughts have no index: a text ends with its signature, which may come
-        with the whole text again.
-        """
-        pieces = [("H", ""), ("m.", ""), (again, "s"), ("Aha!", ""), (None, "t")]
-        hidden = {"type": "redacted_thinking", "data": "c2ln"}
-        blocks = [
-            {"type": "thinking", "thinking": text, "signature": signature}
-            for text, signature in pieces
-        ]
-        message = sent(
-            *[event(thinking_blocks=[block]) for block in [*blocks, hidden, hidden]]
-        )
-
-        assert [
-            {"type": "thinking", "thinking": "Hm.", "signature": "s"},
-            {"type": "thinking", "thinking": "Aha!", "signature": "t"},
-            hidden,
-            hidden,
-        ] == message["thinking_blocks"]
-
-    def test_several_in_an_event(self):
-        """
-        An event may have several items, beside a piece of a text, and one may stand
-        in no list.
-        """
-        message = sent(
-            event(executed_tools=[ASKED, {"type": "a"}, 3]),
-            event(executed_tools=[COMPUTED], content="x"),
-            event(executed_tools={"type": "b"}, content="y"),
-        )
-
-        assert "xy" == message["content"]
-        assert [ASKED, {"type": "a"}, 3, COMPUTED, {"type": "b"}] == (
-            message["executed_tools"]
-        )
+        assert {"role": "assistant", "content": "", **message} == written
 
 
 # An id that is made up, where the call has the index.
@@ -450,170 +496,92 @@ class TestCalls:
             for each in collected(*events).tool_calls
         ]
 
-    def test_custom(self):
-        """
-        Custom tools have an input that is not JSON.
-        """
-        head = {"index": 0, "id": "a", "type": "custom"}
-        events = calling(
-            {**head, "custom": {"name": "f", "input": "x"}},
-            {"index": 0, "custom": {"input": "y"}},
-        )
-        (found,) = collected(*events).tool_calls
-
-        assert ("custom", "f", "xy") == (found.type, found.name, found.arguments)
-
-    def test_made_up_ids(self):
-        """
-        An id that is made up is noted, and not sent, as those that `load` makes.
-        """
-        events = calling(call(0, "{}", name="f"), call(0, "{}", name="g"))
-        calls = collected(*events).tool_calls
-
-        assert [each.id for each in calls] == [notes(each)["made_id"] for each in calls]
-        assert not any("id" in each for each in sent(*events)["tool_calls"])
-
     def test_deep_arguments(self):
         """
-        Arguments are not parsed, however deep they are.
+        However deep arguments are, they are joined.
         """
         pieces = [call(0, "[" * 100_000, name="f"), call(0, "]", name="f")]
         calls = collected(*calling(*pieces)).tool_calls
 
         assert [100_001] == [len(each.arguments) for each in calls]
 
-    def test_function_call(self):
+    def test_legacy_calls(self):
         """
-        The format before `tool_calls`, where another name is another call, too.
+        Another name is another call, too, before `tool_calls`.
         """
-        one = event(function_call={"name": "f", "arguments": "", "x": 1})
-        more = event(function_call={"arguments": "{}"})
-        other = event(function_call={"name": "g", "arguments": "2"})
+        calls = [{"name": "f", "arguments": "{}"}, {"name": "g", "arguments": "2"}]
+        merged = collected(*[event(function_call=each) for each in calls])
 
-        assert {"name": "f", "arguments": "{}", "x": 1} == (
-            sent(one, more)["function_call"]
-        )
         assert [("f", "{}"), ("g", "2")] == [
-            (each.name, each.arguments)
-            for each in collected(one, more, other).tool_calls
-        ]
-
-    def test_extras(self):
-        """
-        What a provider adds to a call, or to its function, is kept with it, once.
-        """
-        signed = {"extra_content": {"google": {"thought_signature": "x"}}}
-        pieces = [
-            call(0, "{", id="a", name="f", **signed),
-            call(0, "}", **signed),
-            call(1, "{}", id="b", name="f", **signed),
-        ]
-        pieces[0]["function"]["strict"] = True
-        calls = collected(*calling(*pieces)).tool_calls
-
-        assert [{**signed, "function": {"strict": True}}, signed] == [
-            notes(each)["keys"] for each in calls
+            (each.name, each.arguments) for each in merged.tool_calls
         ]
 
 
 class TestAudio:
-    def test_pieces(self):
-        """
-        Data is decoded however it is cut; the transcript is noted.
-        """
-        text = base64.b64encode(b"RIFF-data!").decode()
-        message = collected(
-            event(audio={"id": "audio_1"}),
-            event(audio={"transcript": "Hel"}),
-            event(audio={"data": text[:5], "transcript": "l"}),
-            event(audio={"id": "audio_1", "data": text[5:], "transcript": "o"}),
-            event(audio={"expires_at": 5}),
-        )
-        (part,) = message.parts
-
-        assert (b"RIFF-data!", "") == (part.data, part.media_type)
-        assert "Hello" == notes(part)["keys"]["transcript"]
-        assert {"id": "audio_1"} == dump([message]).payload["messages"][0]["audio"]
-
     @table(
         "pieces, data",
         {
-            "without padding": (["eHg"], b"xx"),
-            "cut": (["eH", "g"], b"xx"),
+            "cut, without padding": (["eH", "g"], b"xx"),
             "with a new line": (["eH\ng="], b"xx"),
-            "also if they come together": (["eHg=eA=="], b"xxx"),
+            "pieces that were encoded each by itself": (["eHg=", "eA=="], b"xxx"),
+            "broken off within a byte": (["eHg=", "e"], b"xx"),
+            "not base64": (["eHg=", "??"], None),
+            "none": ([], None),
         },
     )
-    def test_padding(self, pieces, data):
+    def test_data(self, pieces, data):
         """
-        Base64 is read as encoders and networks leave it.
+        Base64 is read as encoders and networks leave it; what can't be is kept as it
+        is, and so is a transcript without data.
         """
-        message = collected(*[event(audio={"data": piece}) for piece in pieces])
+        deltas = [{"transcript": "Hel"}, {"transcript": "lo", "id": "audio_1"}]
+        deltas += [{"data": piece, "id": "audio_1"} for piece in pieces]
+        message = collected(*[event(audio=delta) for delta in deltas])
+        (written,) = dump([message]).payload["messages"]
+        kept = {"id": "audio_1", "transcript": "Hello"}
 
-        assert [data] == [part.data for part in message.parts]
-
-    def test_invalid(self):
-        """
-        Of what breaks off all whole bytes are there; what is no base64 is kept as it
-        is.
-        """
-        broken, invalid = (
-            collected(*[event(audio={"data": piece}) for piece in pieces])
-            for pieces in (["eHg=", "e"], ["eHg=", "??"])
-        )
-
-        assert [b"xx"] == [part.data for part in broken.parts]
-        assert {"audio": {"data": "eHg=??"}} == notes(invalid)["keys"]
-
-    def test_transcript_alone(self):
-        """
-        Without data there is no part, and nothing is lost.
-        """
-        message = collected(event(audio={"transcript": "Hello"}))
-
-        assert "" == message.content
-        assert {"audio": {"transcript": "Hello"}} == notes(message)["keys"]
+        assert ([] if data is None else [data]) == [part.data for part in message.parts]
+        if data is None:
+            encoded = {"data": "".join(pieces)} if pieces else {}
+            assert {**kept, **encoded} == written["audio"]
+        else:
+            assert kept == notes(message.parts[0])["keys"]
+            assert {"id": "audio_1"} == written["audio"]
 
 
 class TestResponse:
-    def test_usage_once(self):
-        """
-        With the provider's last numbers, also smaller ones.
-        """
-        used = [
-            {**event(content=text), "usage": {"prompt_tokens": 9, "total_tokens": n}}
-            for text, n in [("a", 20), ("b", 12)]
-        ]
-        chunks = list(load_chunks([*used, event(content="c")]))
-        usages = [chunk.response.usage for chunk in chunks if chunk.response]
-
-        assert [Usage(9, 0, 12)] == usages
-
     @table(
-        "events",
+        "events, usage",
         {
-            "in an event of its own": [
-                event(content="a"),
-                {"choices": [], "usage": USED},
-            ],
-            "before an empty usage, which says nothing": [
-                {**event(content="a"), "usage": used} for used in (USED, {})
-            ],
+            "with the provider's last numbers, also smaller ones": (
+                [
+                    {**event(content="a"), "usage": {**USED, "total_tokens": 20}},
+                    {**event(content="b"), "usage": {**USED, "total_tokens": 12}},
+                    event(content="c"),
+                ],
+                Usage(1, 2, 12),
+            ),
+            "in an event of its own": (
+                [event(content="a"), {"choices": [], "usage": USED}],
+                Usage(1, 2),
+            ),
+            "before an empty one, which says nothing": (
+                [{**event(content="a"), "usage": used} for used in (USED, {})],
+                Usage(1, 2),
+            ),
         },
     )
-    def test_usage(self, events):
+    def test_usage(self, events, usage):
         """
-        Where the usage may stand.
+        The usage comes once, with the first of several answers.
         """
-        assert Usage(1, 2) == collected(*events).response.usage
+        usages = [
+            chunk.response.usage for chunk in load_chunks(events) if chunk.response
+        ]
+        other: Any = concat(load_chunks(events, choice=1))
 
-    def test_usage_is_of_the_first_answer(self):
-        """
-        Of several answers only the first has what all of them cost.
-        """
-        message: Any = concat(load_chunks([{"choices": [], "usage": USED}], choice=1))
-
-        assert message.response.usage is None
+        assert [usage] == usages
+        assert other.response.usage is None
 
     @pytest.mark.parametrize("key", ["content", "refusal"])
     def test_logprobs(self, key):
@@ -634,47 +602,30 @@ class TestResponse:
 
     def test_notes(self):
         """
-        What has no field is noted, without padding and nulls.
+        What has no field is noted, without padding and nulls; maps are merged.
         """
-        events = [
-            {**event(content="a"), "system_fingerprint": "fp", "obfuscation": "xx"},
-            {**event(content="b"), "system_fingerprint": None, "obfuscation": "x"},
-            {**event(), "moderation": {"flagged": False}},
+        fields: list[Any] = [
+            {
+                "system_fingerprint": "fp",
+                "obfuscation": "xx",
+                "timings": {"a": 1, "b": 2},
+            },
+            {
+                "system_fingerprint": None,
+                "obfuscation": "x",
+                "timings": {"a": 3, "c": 4},
+            },
         ]
+        events = [{**event(content="a"), **each} for each in fields]
         events[1]["choices"][0]["content_filter"] = {"hate": False}
         message = collected(*events)
 
         assert ("chatcmpl-1", "gpt-4o") == (message.response.id, message.response.model)
-        assert {"system_fingerprint": "fp", "moderation": {"flagged": False}} == notes(
-            message
-        )["response"]
+        assert {
+            "system_fingerprint": "fp",
+            "timings": {"a": 3, "b": 2, "c": 4},
+        } == notes(message)["response"]
         assert {"content_filter": {"hate": False}} == notes(message)["choice"]
-
-    def test_maps_of_several_events(self):
-        """
-        Unknown maps of several events are one map.
-        """
-        message = collected(
-            {**event(content="a"), "timings": {"queue": 1, "load": 2}},
-            {**event(content="b"), "timings": {"queue": 3, "total": 4}},
-        )
-
-        assert {"queue": 3, "load": 2, "total": 4} == (
-            notes(message)["response"]["timings"]
-        )
-
-    def test_keys_of_deltas(self):
-        """
-        What a dialect adds to a message is sent back to it: what is repeated with every
-        piece is kept once, and lists come in pieces.
-        """
-        events = [
-            event(content=text, annotations=[{"url": "x"}], served={"by": "x"})
-            for text in "ab"
-        ]
-
-        assert {"by": "x"} == sent(*events)["served"]
-        assert [{"url": "x"}, {"url": "x"}] == sent(*events)["annotations"]
 
     def test_choices(self):
         """
@@ -816,13 +767,11 @@ def responses_and_events(draw):
     """
     message = {"role": "assistant", "content": draw(st.none() | texts())}
     events = [event(role="assistant")]
-    thought = draw(texts())
-    if thought:
-        message["reasoning_content"] = thought
-        events += [event(reasoning_content=p) for p in draw(split_text(thought))]
-
-    if message["content"]:
-        events += [event(content=p) for p in draw(split_text(message["content"]))]
+    for key in ("reasoning_content", "content", "refusal"):
+        words = draw(texts()) if key != "content" else message["content"]
+        if words:
+            message[key] = words
+            events += [event(**{key: p}) for p in draw(split_text(words))]
 
     calls = []
     pieces = []
