@@ -428,18 +428,7 @@ def check_adapter(
 
     Calls *adapter* about four thousand times.
 
-    Args:
-        adapter: A module or an object with `dump` and `load`, as those of
-            `conversation_state.adapters`.
-
-        without: The laws that do not hold and need not: ``["dump undoes load"]``,
-            for example.
-
-        conversations: The messages it dumps; any by default.
-
-        normalise: Takes a message and returns it as the format can represent it.
-
-        settings: Hypothesis' settings; those of the active profile by default.
+    The options are the attributes of the class, and Hypothesis' settings.
 
     Raises:
         BrokenLawsError:

@@ -170,15 +170,9 @@ def check_counter(
 
     Calls *counter* about two thousand times.
 
-    Args:
-        counter: The counter.
-
-        without: The laws that do not hold and need not: ``["is additive"]``, for
-            example. Trimming needs only non-negative integers that stay the same.
-
-        messages: The messages that it counts; any by default.
-
-        settings: Hypothesis' settings; those of the active profile by default.
+    Trimming needs only non-negative integers that stay the same: a scale of your own is
+    checked ``without=["is additive"]``. The options are the attributes of the class,
+    and Hypothesis' settings.
 
     Raises:
         BrokenLawsError:

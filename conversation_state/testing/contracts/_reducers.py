@@ -200,18 +200,9 @@ def check_reducer(
 
     Calls *reducer* about two thousand times.
 
-    Args:
-        reducer: The function. What it calls that is not pure, a model say, should be
-            replaced by something that is.
-
-        without: The laws that do not hold and need not: ``["keeps messages"]``
-            for one that removes messages.
-
-        also: Further laws that hold: ``["is idempotent"]``.
-
-        states: The states that it takes; any by default.
-
-        settings: Hypothesis' settings; those of the active profile by default.
+    What *reducer* calls that is not pure, a model say, should be replaced by something
+    that is. One that removes messages is checked ``without=["keeps messages"]``.
+    The options are the attributes of the class, and Hypothesis' settings.
 
     Raises:
         BrokenLawsError:

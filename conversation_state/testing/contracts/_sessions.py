@@ -331,16 +331,8 @@ def check_session(
 
     Makes about a thousand sessions, each example's in an event loop of its own.
 
-    Args:
-        make: Takes an id, a text, and returns its session; called again with the same
-            id, one with the same items.
-
-        without: The laws that do not hold and need not: ``["is opened again"]``
-            for one that is only in memory.
-
-        items: Lists of items to add; by default of messages with role and content.
-
-        settings: Hypothesis' settings; those of the active profile by default.
+    A session that is only in memory is checked ``without=["is opened again"]``. The
+    options are the attributes of the class, and Hypothesis' settings.
 
     Raises:
         BrokenLawsError:

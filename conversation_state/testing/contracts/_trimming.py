@@ -251,18 +251,10 @@ def check_trimming_step(
 
     Calls *step* about two thousand times.
 
-    Args:
-        step: The step, async or not. A model that it asks should be replaced by a
-            function.
-
-        without: The laws that do not hold and need not:
-            ``["keeps the newest"]`` for one that removes what failed.
-
-        also: Further laws that hold: ``["fits the budget", "is idempotent"]``.
-
-        views: The views that it takes; any by default.
-
-        settings: Hypothesis' settings; those of the active profile by default.
+    A model that *step* asks should be replaced by a function. One that removes what
+    failed is checked ``without=["keeps the newest"]``, and further laws on request:
+    ``also=["fits the budget", "is idempotent"]``. The options are the attributes of
+    the class, and Hypothesis' settings.
 
     Raises:
         BrokenLawsError:
@@ -419,19 +411,8 @@ def check_summariser(
     Calls *summarise* about two thousand times, so give it a function in the place of
     its model.
 
-    Args:
-        summarise: The function, async or not.
-
-        without: The laws that do not hold and need not: ``["is deterministic",
-            "same on copies"]`` for one that asks a model.
-
-        max_tokens: How many tokens a summary may have; None if there is no limit.
-
-        counter: What counts these tokens.
-
-        conversations: What it summarises; any conversation by default.
-
-        settings: Hypothesis' settings; those of the active profile by default.
+    One that asks a model is checked ``without=["is deterministic", "same on copies"]``.
+    The options are the attributes of the class, and Hypothesis' settings.
 
     Raises:
         BrokenLawsError:
