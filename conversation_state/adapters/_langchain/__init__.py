@@ -27,18 +27,17 @@ fields
     Other fields: the pieces of calls in a chunk, newer fields of a class, and
     undeclared ones.
 
-reason, model, usage, zeros
+reason, model, usage
     The keys of the finish reason and of the model, if not the first ones in
-    `REASONS` and `MODELS`; the counts if a `Usage` can't represent them, or the
-    names of those that are zero.
+    `REASONS` and `MODELS`; the counts if they are not those that a `Usage` becomes.
 
 shape, keys, raw, aside
-    The shape of a part's block; its other keys; the whole block if its shape does
-    not restore it; a mark that it was in the ``additional_kwargs``.
+    The shape of a part's block; its other keys, or those of a call; the whole block
+    or call if that does not restore it; a mark that it was in the
+    ``additional_kwargs``.
 
-block, invalid, without
-    The block that repeats a call, and its position; the keys of a call that
-    could not be parsed; keys that are missing.
+block
+    The block that repeats a call, and its position.
 
 signed
     A mark that LangChain had the signature. The signer is the provider of the

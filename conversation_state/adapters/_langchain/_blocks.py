@@ -9,6 +9,7 @@ of it if no shape restores it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -26,10 +27,10 @@ from conversation_state.adapters._langchain._values import (
     SOURCE,
     decode_value,
     encode_value,
+    keep_notes,
     text_or_empty,
 )
 from conversation_state.adapters._notes import (
-    RESERVED,
     formats_of,
     has_own,
     map_of,
@@ -280,12 +281,8 @@ def _add_notes(
     if not notes:
         return part
 
-    metadata: Any = {RESERVED: {**signer, SOURCE: notes}}
-    try:
-        return found.kind(**found.fields, metadata=metadata)
-    except InvalidPartError:
-        metadata[RESERVED][SOURCE] = {**encode_value(read, notes, path), "odd": True}
-        return found.kind(**found.fields, metadata=metadata)
+    make = partial(found.kind, **found.fields)
+    return keep_notes(make, read, notes, path, signer)
 
 
 def mended_text(read: DocumentReader, text: str, path: str) -> str:

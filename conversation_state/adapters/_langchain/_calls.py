@@ -6,12 +6,12 @@ content that repeat them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from json import JSONDecoder, JSONEncoder, dumps, loads
 from typing import Any
 
 import attrs
 
-from conversation_state._wording import shorten_repr
 from conversation_state.adapters._export import PayloadWriter
 from conversation_state.adapters._langchain._blocks import (
     extra_keys,
@@ -21,19 +21,17 @@ from conversation_state.adapters._langchain._blocks import (
 )
 from conversation_state.adapters._langchain._values import (
     CALL_BLOCKS,
-    SOURCE,
     CallBlock,
-    encode_value,
+    keep_notes,
     text_or_empty,
 )
-from conversation_state.adapters._notes import has_own, map_of, with_notes
+from conversation_state.adapters._notes import has_own, map_of
 from conversation_state.adapters._reading import DocumentReader, mended
 from conversation_state.adapters._wire import make_unique_object, parse_finite
-from conversation_state.errors import InvalidMessageError
 from conversation_state.tools import ToolCall
 
-_VALID = frozenset({"args", "id", "name", "type"})
-_MAX_DEPTH = 100
+# What a call that LangChain could not parse has besides the keys of others.
+_INVALID: Mapping[str, Any] = {"type": "invalid_tool_call", "error": None}
 # Made once, because `dumps` and `loads` with options make a new encoder or decoder for
 # each text.
 _encoded = JSONEncoder(ensure_ascii=False).encode
@@ -113,95 +111,77 @@ class MessageCalls:
         self._blocks[at] = notes
         return True
 
-    def make_calls(self) -> list[ToolCall]:
-        return [self._make_call(at, raw) for at, raw in enumerate(self._raws)]
-
-    def _make_call(self, at: int, raw: dict[str, Any]) -> ToolCall:
-        path = f"{self._path}.tool_calls[{at}]"
-        notes: dict[str, Any] = {}
-        index = None
-        if at in self._blocks:
-            notes["block"] = self._blocks[at]
-            # A call without an index is behind all parts. Only a call that has parts
-            # behind it needs an index.
-            index = notes["block"]["at"] if self.is_between else None
-
-        if raw.keys() != _VALID or not isinstance(raw["id"], str):
-            notes["keys"] = {
-                key: value
-                for key, value in raw.items()
-                if key not in _VALID or value is None
-            }
-            if "type" not in raw:
-                notes["without"] = ["type"]
-
-        arguments = self._texts.get(at)
-        if arguments is None:
-            arguments = _dump_arguments(self._read, raw["args"], path)
-
-        # The depth can't exceed the number of opening brackets, so most arguments
-        # need no walk.
-        if arguments.count("{") + arguments.count("[") > _MAX_DEPTH:
-            _check_json(self._read, raw["args"], f"{path}.args")
-
-        call = self._build_call(raw, arguments, notes, path)
-        return call if index is None else attrs.evolve(call, index=index)
-
-    def make_invalid_calls(self, calls: Any) -> list[ToolCall]:
+    def make_calls(self, invalid: Any) -> list[ToolCall]:
         """
-        The calls that LangChain could not parse. They are calls of ours, too: the
-        model made them, and its next request has to contain them.
+        The calls, then the *invalid* ones, which LangChain could not parse. They are
+        calls of ours, too: the model made them, and its next request has to contain
+        them.
         """
-        made = []
-        for at, raw in enumerate(calls):
+        made = [self._make_call(at, raw) for at, raw in enumerate(self._raws)]
+        for at, raw in enumerate(invalid):
             path = f"{self._path}.invalid_tool_calls[{at}]"
             if not isinstance(raw, dict):
                 self._read.wrong(path, raw, "a dict")
                 continue
 
-            texts = [text_or_empty(raw.get(key)) for key in ("id", "name", "args")]
-            base = _invalid_call(*texts)
-            differs = {key: raw[key] for key in raw if base.get(key, raw) != raw[key]}
-            notes: dict[str, Any] = {"invalid": differs}
-            if "error" not in raw or "type" not in raw:
-                notes["without"] = sorted({"error", "type"} - raw.keys())
-
-            made.append(self._build_call(raw, texts[-1], notes, path))
+            arguments = text_or_empty(raw.get("args"))
+            is_valid = isinstance(_parse_arguments(arguments), dict)
+            base = {"type": "tool_call"} if is_valid else _INVALID
+            made.append(self._build_call(raw, arguments, base, path))
 
         return made
 
+    def _make_call(self, at: int, raw: dict[str, Any]) -> ToolCall:
+        path = f"{self._path}.tool_calls[{at}]"
+        arguments = self._texts.get(at)
+        if arguments is None:
+            arguments = _dump_arguments(self._read, raw["args"], path)
+
+        block = self._blocks.get(at)
+        call = self._build_call(raw, arguments, {"type": "tool_call"}, path, block)
+        # A call without an index is behind all parts. Only a call that has parts
+        # behind it needs an index.
+        if block is None or not self.is_between:
+            return call
+
+        return attrs.evolve(call, index=block["at"])
+
+    # The call for *raw*, which `write_call` would write with the values of *base*.
     def _build_call(
-        self, raw: dict[str, Any], arguments: str, notes: dict[str, Any], path: str
+        self,
+        raw: dict[str, Any],
+        arguments: str,
+        base: Mapping[str, Any],
+        path: str,
+        block: dict[str, Any] | None = None,
     ) -> ToolCall:
+        call_id, name = text_or_empty(raw.get("id")), text_or_empty(raw.get("name"))
+        notes: dict[str, Any] = {} if block is None else {"block": block}
+        # The arguments are in the call, unless they are neither valid nor a text.
+        given = {**raw}
+        if isinstance(raw.get("args"), (dict, str)):
+            del given["args"]
+
+        rest = extra_keys(given, {"id": call_id, "name": name, **base})
+        if rest is None or "args" in rest:
+            notes["raw"] = given
+        elif rest:
+            notes["keys"] = rest
+
         texts = (
-            mended_text(self._read, text_or_empty(raw.get("id")), f"{path}.id"),
-            mended_text(self._read, text_or_empty(raw.get("name")), f"{path}.name"),
+            mended_text(self._read, call_id, f"{path}.id"),
+            mended_text(self._read, name, f"{path}.name"),
             mended_text(self._read, arguments, f"{path}.args"),
         )
         if not notes:
             return ToolCall(*texts)
 
-        metadata = with_notes(SOURCE, notes)
-        try:
-            return ToolCall(*texts, metadata=metadata)
-        except InvalidMessageError:
-            kept = encode_value(self._read, notes, path)
-            metadata = with_notes(SOURCE, {**kept, "odd": True})
-            return ToolCall(*texts, metadata=metadata)
+        return keep_notes(partial(ToolCall, *texts), self._read, notes, path)
 
 
+# The arguments in *text*; None if it is not JSON, has a key twice, or a number that
+# would be infinite.
 def _parse_arguments(text: str) -> Any:
-    try:
-        return loads(text or "{}")
-    except (ValueError, RecursionError):
-        return None
-
-
-def _parse_unchanged(text: str) -> Any:
-    """
-    As `_parse_arguments`, but also None for an object with a key twice, and for a
-    number that would be infinite.
-    """
     try:
         return _decode_unchanged(text or "{}")
     except (ValueError, RecursionError):
@@ -212,10 +192,10 @@ def _parse_unchanged(text: str) -> Any:
 def _dump_arguments(read: DocumentReader, args: dict[str, Any], path: str) -> str:
     try:
         text = _encoded(args)
-        # JSON changes keys that are numbers to texts, which `_check_json` reports.
-        # NaN is not equal to itself either, but is valid, so that is not an error here.
-        if loads(text) != args:
-            _check_json(read, args, f"{path}.args")
+        # JSON changes keys that are numbers to texts. NaN is not equal to itself
+        # either, but is valid.
+        if loads(text) != args and not _has_text_keys(args):
+            read.problem(f"{path}.args", "has a key that is not text, as in JSON")
 
         # A lone surrogate is kept as an escape, because a store can't write it as a
         # character.
@@ -225,38 +205,11 @@ def _dump_arguments(read: DocumentReader, args: dict[str, Any], path: str) -> st
         return ""
 
 
-def _check_json(read: DocumentReader, value: Any, path: str, depth: int = 0) -> None:
-    """
-    Report keys in *value* that JSON would change, and nesting that is deeper than
-    every Python parses.
-    """
-    inside: list[tuple[str, Any]] = []
+def _has_text_keys(value: Any) -> bool:
     if isinstance(value, dict):
-        for key in value:
-            if not isinstance(key, str):
-                what = f"has the key {shorten_repr(key)}; keys of JSON are text"
-                read.problem(path, what)
+        return all(isinstance(key, str) and _has_text_keys(value[key]) for key in value)
 
-        inside = [(f"{path}.{key}", value[key]) for key in value]
-    elif isinstance(value, (list, tuple)):
-        inside = [(f"{path}[{at}]", item) for at, item in enumerate(value)]
-
-    if inside and depth == _MAX_DEPTH:
-        read.problem(path, f"is nested more than {_MAX_DEPTH} levels deep")
-        return
-
-    for where, item in inside:
-        _check_json(read, item, where, depth + 1)
-
-
-def _invalid_call(call_id: str, name: str, args: str) -> dict[str, Any]:
-    return {
-        "type": "invalid_tool_call",
-        "id": call_id,
-        "name": name,
-        "args": args,
-        "error": None,
-    }
+    return not isinstance(value, (list, tuple)) or all(map(_has_text_keys, value))
 
 
 def _call_block(
@@ -286,21 +239,28 @@ def write_call(
     if has_own(call.metadata):
         write.lose(path, "metadata", "not supported on a call")
 
-    # LangChain itself has parsed the text of such a block, so a key that is there
-    # twice must not make the call invalid.
-    parse = _parse_arguments if "block" in notes else _parse_unchanged
-    args = None if "invalid" in notes else parse(call.arguments)
-    if not isinstance(args, dict):
-        raw = _invalid_call(call.id, call.name, call.arguments)
-        merge_keys(raw, map_of(notes, "invalid"))
+    args = _parse_arguments(call.arguments)
+    kept = notes.get("raw")
+    # The kept call is used only if it still has the id and the name of the call, which
+    # a user may have changed.
+    if isinstance(kept, dict) and (call.id, call.name) == (
+        text_or_empty(kept.get("id")),
+        text_or_empty(kept.get("name")),
+    ):
+        if kept.get("type") == _INVALID["type"]:
+            text = call.arguments or kept.get("args", "")
+            return {**kept, "args": text}, notes
+
+        if isinstance(args, dict):
+            return {**kept, "args": args}, notes
+
+    raw: dict[str, Any] = {"name": call.name, "args": args, "id": call.id}
+    if isinstance(args, dict):
+        raw["type"] = "tool_call"
     else:
-        raw = {"name": call.name, "args": args, "id": call.id, "type": "tool_call"}
-        merge_keys(raw, map_of(notes, "keys"))
+        raw |= {"args": call.arguments, **_INVALID}
 
-    for key in notes.get("without", ()):
-        raw.pop(key, None)
-
-    return raw, notes
+    return merge_keys(raw, map_of(notes, "keys")), notes
 
 
 def dump_call_block(
@@ -311,7 +271,7 @@ def dump_call_block(
     content, or None.
     """
     noted = notes.get("block")
-    if not isinstance(noted, dict) or raw.get("type") == "invalid_tool_call":
+    if not isinstance(noted, dict) or raw.get("type") == _INVALID["type"]:
         return None
 
     shape, at = CALL_BLOCKS.get(str(noted.get("block"))), noted.get("at")

@@ -5,6 +5,7 @@ From LangChain's messages to ours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from conversation_state.adapters._langchain._blocks import mended_text, read_block
@@ -16,6 +17,7 @@ from conversation_state.adapters._langchain._values import (
     SOURCE,
     class_names,
     encode_value,
+    keep_notes,
     make_message,
     message_classes,
 )
@@ -170,12 +172,7 @@ def _load_known(
     if not notes:
         return kind(**fields)
 
-    try:
-        return kind(**fields, metadata=with_notes(SOURCE, notes))
-    except InvalidMessageError:
-        # The fields were valid without metadata, so a value in the notes is not JSON.
-        odd = {**encode_value(read, notes, path), "odd": True}
-        return kind(**fields, metadata=with_notes(SOURCE, odd))
+    return keep_notes(partial(kind, **fields), read, notes, path)
 
 
 def _report_class(read: DocumentReader, message: Any, path: str) -> None:

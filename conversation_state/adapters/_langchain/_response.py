@@ -5,7 +5,7 @@ LangChain's ``usage_metadata``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -70,10 +70,7 @@ def load_response(
         if not content:
             notes["empty"] = True
 
-    made = calls.make_calls()
-    if raw.get("invalid_tool_calls"):
-        made += calls.make_invalid_calls(raw["invalid_tool_calls"])
-
+    made = calls.make_calls(raw.get("invalid_tool_calls") or ())
     if made:
         fields["tool_calls"] = made
 
@@ -177,11 +174,8 @@ def _load_meta(
     counts = raw.get("usage_metadata")
     if counts is not None:
         usage = _read_usage(counts)
-        zeros = _find_zeros(counts)
-        if usage is None or _write_usage(usage, zeros) != counts:
+        if usage is None or _write_usage(usage) != counts:
             notes["usage"] = counts
-        elif zeros:
-            notes["zeros"] = zeros
 
     if usage is None and not reason and not model and not own_id:
         return None
@@ -251,7 +245,7 @@ def put_response(
     if kept is not None and _read_usage(kept) == usage:
         fields["usage_metadata"] = kept
     elif usage is not None:
-        kept = fields["usage_metadata"] = _write_usage(usage, notes.get("zeros", ()))
+        kept = fields["usage_metadata"] = _write_usage(usage)
 
     if usage is not None:
         _lose_usage(write, usage, kept, f"{where}.usage")
@@ -314,21 +308,8 @@ def _read_cache_writes(within: Mapping[str, Any]) -> dict[str, Any]:
     return {_WRITTEN: total, **parts} if written in [0, total] else {_WRITTEN: written}
 
 
-# The paths of zeros in *raw*: empty breakdowns, and zero counts in them.
-def _find_zeros(raw: Mapping[str, Any]) -> list[str]:
-    found = []
-    for key in ("input_token_details", "output_token_details"):
-        counts = raw.get(key)
-        if isinstance(counts, dict):
-            found += [f"{key}.{name}" for name, count in counts.items() if count == 0]
-            if not counts:
-                found.append(key)
-
-    return found
-
-
-# *usage* as LangChain's. Zeros are left out, except for those of *zeros*.
-def _write_usage(usage: Usage, zeros: Sequence[str] = ()) -> dict[str, Any]:
+# *usage* as LangChain's, without zeros.
+def _write_usage(usage: Usage) -> dict[str, Any]:
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     within = {
         "audio": prompt.audio_tokens,
@@ -353,12 +334,6 @@ def _write_usage(usage: Usage, zeros: Sequence[str] = ()) -> dict[str, Any]:
         used = {name: count for name, count in counts.items() if count}
         if used:
             raw[key] = used
-
-    for where in zeros:
-        key, _, name = where.partition(".")
-        details = raw.setdefault(key, {})
-        if name:
-            details.setdefault(name, 0)
 
     return raw
 

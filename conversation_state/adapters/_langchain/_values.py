@@ -14,10 +14,18 @@ import base64
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from conversation_state._persistent import EMPTY_MAP
+from conversation_state.adapters._notes import RESERVED
 from conversation_state.adapters._reading import DocumentReader
-from conversation_state.errors import MissingExtraError
+from conversation_state.errors import (
+    InvalidMessageError,
+    InvalidPartError,
+    MissingExtraError,
+)
+
+T = TypeVar("T")
 
 # The name of the notes of this format, and the source of unknown parts.
 SOURCE = "langchain"
@@ -176,6 +184,24 @@ def encode_value(read: DocumentReader, value: Any, path: str, depth: int = 0) ->
         ]
 
     return _encode_object(read, value, path, depth)
+
+
+def keep_notes(
+    make: Callable[..., T],
+    read: DocumentReader,
+    notes: Mapping[str, Any],
+    path: str,
+    others: Mapping[str, Any] = EMPTY_MAP,
+) -> T:
+    """
+    What *make* makes with metadata that holds *notes*, and those of *others*. Values
+    that JSON can't represent are encoded, and a mark says so.
+    """
+    try:
+        return make(metadata={RESERVED: {**others, SOURCE: notes}})
+    except (InvalidMessageError, InvalidPartError):
+        kept = {**encode_value(read, notes, path), "odd": True}
+        return make(metadata={RESERVED: {**others, SOURCE: kept}})
 
 
 def _encode_object(read: DocumentReader, value: Any, path: str, depth: int) -> Any:
