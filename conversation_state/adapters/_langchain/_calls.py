@@ -162,11 +162,11 @@ class MessageCalls:
         if isinstance(raw.get("args"), (dict, str)):
             del given["args"]
 
-        rest = extra_keys(given, {"id": call_id, "name": name, **base})
-        if rest is None or "args" in rest:
-            notes["raw"] = given
-        elif rest:
-            notes["keys"] = rest
+        plain = {"id": call_id, "name": name, **base}
+        if given != plain:
+            rest = extra_keys(given, plain)
+            is_whole = rest is None or "args" in rest
+            notes |= {"raw": given} if is_whole else {"keys": rest}
 
         texts = (
             mended_text(self._read, call_id, f"{path}.id"),

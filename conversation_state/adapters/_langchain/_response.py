@@ -340,7 +340,7 @@ def _write_usage(usage: Usage) -> dict[str, Any]:
 
 # List the counts of *usage*, at *path*, that are not in *raw*, LangChain's.
 def _lose_usage(write: PayloadWriter, usage: Usage, raw: Any, path: str) -> None:
-    kept = _read_usage(raw)
+    kept = _read_usage(raw) if usage.extra else None
     for name in sorted(usage.extra):
         if kept is None or name not in kept.extra:
             write.lose(path, name, "is no count that LangChain keeps")
