@@ -7,8 +7,8 @@ eino's messages, as Go services hand them over in JSON.
     messages = load(payload)              # or a list of messages, or one
     usage = load_usage(message)
 
-What is dumped has the keys that eino writes, in its order: those it leaves out where
-they are empty are left out. What it wrote is loaded and dumped again as it was, and
+What is dumped has the keys that eino writes: those it leaves out where they are empty
+are left out. What it wrote is loaded and dumped again as it was, and
 the chunks of a stream of its, loaded as a list, are chunks for `concat`.
 
 ``extra`` and our metadata are the same thing: of messages, parts and calls. The
@@ -16,22 +16,18 @@ the chunks of a stream of its, loaded as a list, are chunks for `concat`.
 Beside the notes of all formats (see `conversation_state.adapters._notes`) there are
 these:
 
-under
-    The key that parts stood under, if not the one `dump` would take:
-    ``multi_content`` (the format before the others), or a list where a text
-    would do. That of a ``reasoning_content`` next to a list.
-
 extra
     What in ``extra`` has the name of an adapter.
 
-base64data, slot, logprobs, signed
-    How the original differed from what `dump` would write: unusual base64,
-    ``uri`` for ``url``, what no `LogProb` holds; whether eino had the signature.
+signed
+    That eino had the signature.
 
 No id is made up for a piece of a streamed call, which has an index. What eino can't
 represent is in `Export.lost`: run and turn ids, times, `ToolMessage.is_error`, the
 model, a refusal (which is sent as a text), ... In other words, and not lost:
-one plain text part is a text, and an empty list of parts is left out.
+one plain text part is a text, and a thought without a signature before all else is
+``reasoning_content``, in a list as without; ``multi_content``, the format before the
+other lists, is one of these; an empty list of parts, and a null, is left out.
 
 Source:
     The JSON of eino's schema package. Roles are not checked there: a message

@@ -4,45 +4,39 @@ From our messages to eino's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from conversation_state.adapters._export import (
     Export,
     PayloadWriter,
-    is_plain,
     merge_kept_keys,
-    ordered,
 )
-from conversation_state.adapters._notes import (
-    list_of,
-    map_of,
-    notes_of,
-    own_of,
-    write_extra,
-)
+from conversation_state.adapters._notes import map_of, own_of, write_extra
+from conversation_state.adapters.eino._load import DETAILS
 from conversation_state.adapters.eino._parts import (
-    CALL,
     LISTS,
-    MESSAGE,
     OLD,
     REASONING,
     SOURCE,
-    as_text,
-    can_be_old,
-    in_order,
     write_part,
 )
-from conversation_state.adapters.eino._response import write_response
 from conversation_state.messages import (
     AssistantMessage,
+    LogProb,
     Message,
+    ResponseMeta,
     SystemMessage,
     ToolMessage,
     UnknownMessage,
 )
-from conversation_state.parts import Part, ReasoningPart
 from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
+
+# What is passed over next to a list, and would be read in its place.
+_BESIDE_LISTS = frozenset({"content", OLD})
+# Integers that a float holds exactly, and that Go writes as integers.
+_EXACT = 2**53
 
 
 def dump(messages: Iterable[Message]) -> Export:
@@ -82,15 +76,17 @@ def _write_message(
         beside = {"name": bool(message.name), "metadata": own}
         why = "the message is sent verbatim, without this field"
         write.lose_each(path, beside, why)
-        return ordered(verbatim, MESSAGE)
+        return verbatim  # type: ignore[no-any-return]
 
     raw: dict[str, Any] = {"role": message.role, "content": ""}
-    keys = _put_content(write, message, path, notes, raw)
+    keys = map_of(notes, "keys")
+    has_beside = not _BESIDE_LISTS.isdisjoint(keys)
+    is_listed = _put_content(write, message, path, raw, has_beside=has_beside)
     if message.name:
         raw["name"] = message.name
 
     if isinstance(message, AssistantMessage):
-        raw |= _write_answer(write, message, path, notes)
+        raw |= _write_answer(write, message, path)
     elif isinstance(message, ToolMessage):
         if message.tool_call_id != notes.get("made_id"):
             raw["tool_call_id"] = message.tool_call_id
@@ -104,17 +100,14 @@ def _write_message(
     if extra:
         raw["extra"] = extra
 
-    raw = merge_kept_keys(keys, raw)
-    # Kept keys are sorted, as all metadata is, and Go writes them in another order.
-    old = raw.get(OLD)
-    if isinstance(old, list) and OLD in keys:
-        raw[OLD] = [in_order(one, OLD) for one in old if isinstance(one, dict)]
+    if has_beside and not is_listed:
+        keys = {key: keys[key] for key in keys if key not in _BESIDE_LISTS}
 
-    return ordered(raw, MESSAGE)
+    return merge_kept_keys(keys, raw)
 
 
 def _write_answer(
-    write: PayloadWriter, message: AssistantMessage, path: str, notes: Mapping[str, Any]
+    write: PayloadWriter, message: AssistantMessage, path: str
 ) -> dict[str, Any]:
     raw: dict[str, Any] = {}
     calls = [
@@ -125,8 +118,8 @@ def _write_answer(
         raw["tool_calls"] = calls
 
     if message.response is not None:
-        where, kept = f"{path}.response", notes.get("logprobs")
-        raw["response_meta"] = write_response(write, message.response, where, kept)
+        where = f"{path}.response"
+        raw["response_meta"] = _write_response(write, message.response, where)
 
     return raw
 
@@ -135,119 +128,59 @@ def _put_content(
     write: PayloadWriter,
     message: Any,
     path: str,
-    notes: Mapping[str, Any],
     raw: dict[str, Any],
-) -> Mapping[str, Any]:
-    """
-    Put the content of *message* into *raw*; the keys that may be put next to it.
-    """
-    keys = map_of(notes, "keys")
-    listed = not isinstance(message.content, str)
-    if not listed:
-        raw["content"] = message.content
-    else:
-        listed = _put_parts(write, message, path, notes, raw)
-
-    # What was next to a list would be read in its place.
-    beside = () if listed else ("content", OLD)
-    # A reasoning_content that repeats the thoughts of a list goes back while it does.
-    if message.reasoning != keys.get(REASONING):
-        beside = (*beside, REASONING)
-
-    return {key: keys[key] for key in keys if key not in beside or not keys[key]}
-
-
-def _put_parts(
-    write: PayloadWriter,
-    message: Any,
-    path: str,
-    notes: Mapping[str, Any],
-    raw: dict[str, Any],
+    *,
+    has_beside: bool,
 ) -> bool:
     """
-    Put the parts of *message* into *raw*; whether it takes a list.
+    Put the content of *message* into *raw*; whether it takes a list, as it does if
+    it *has_beside* it what belongs there.
     """
-    parts: list[tuple[Part, str]] = [
-        (part, f"{path}.parts[{at}]") for at, part in enumerate(message.content)
-    ]
-    aside = _is_beside_list(message.content)
-    under = _list_for(message, message.content[aside:], notes)
-    if not under:
-        _put_text(write, message, path, parts, raw)
+    if isinstance(message.content, str):
+        raw["content"] = message.content
         return False
 
-    if aside:
-        _lose_index(write, *parts.pop(0))
-        raw[REASONING] = message.content[0].text
-
-    found = [write_part(write, part, where, under) for part, where in parts]
-    found = [part for part in found if part is not None]
-    if found:
-        raw[under] = found
-
-    return bool(found)
-
-
-def _is_beside_list(parts: tuple[Part, ...]) -> bool:
-    """
-    Whether the first of *parts* was next to their list, and can be so again.
-    """
-    first = parts[0] if parts else None
-    return (
-        isinstance(first, ReasoningPart)
-        and bool(first.text)
-        and not first.signature
-        and notes_of(first.metadata, SOURCE).get("under") == REASONING
-        and is_plain(first)
-    )
-
-
-def _list_for(message: Any, rest: tuple[Part, ...], notes: Mapping[str, Any]) -> str:
-    """
-    The key of the list that the *rest* of the parts of *message* goes to; "" if
-    all of them need none.
-    """
-    under = notes.get("under")
-    # The list that it was loaded from, while that can hold what is there by now.
-    if under == OLD and all(can_be_old(part) for part in rest):
-        return OLD
-
-    own = LISTS[message.role]
-    if under in {own, OLD}:
-        return own
-
+    parts = [(part, f"{path}.parts[{at}]") for at, part in enumerate(message.content)]
     if isinstance(message, SystemMessage):
-        return ""
-
-    return "" if as_text(message.content) is not None else own
-
-
-def _put_text(
-    write: PayloadWriter,
-    message: Any,
-    path: str,
-    parts: list[tuple[Part, str]],
-    raw: dict[str, Any],
-) -> None:
-    for part, where in parts:
-        _lose_index(write, part, where)
-        why = "the message is a single text, without metadata of parts"
-        write.lose_each(where, {"metadata": bool(own_of(part.metadata))}, why)
-
-    if isinstance(message, SystemMessage):
-        why = "the parts of a system message are joined to one text"
+        why = "a system message is a single text in eino"
         write.lose_each(path, {"parts": len(parts) > 1}, why)
+        for part, where in parts:
+            write.notes(part, where)
+            fields = {"index": part.index, "metadata": own_of(part.metadata) or None}
+            write.lose_each(
+                where, {key: fields[key] is not None for key in fields}, why
+            )
 
-    raw["content"] = message.text
-    if message.reasoning:
-        raw[REASONING] = message.reasoning
+        raw["content"] = message.text
+        return False
+
+    found = [write_part(write, part, where, message.role) for part, where in parts]
+    listed = [part for part in found if part is not None]
+    # A thought that comes first, and a text alone, need no list.
+    if listed and listed[0].get("type") == "reasoning":
+        text = _find_only(listed[0].get("reasoning"), {"text"})
+        if text and listed[0].keys() == {"reasoning", "type"}:
+            raw[REASONING] = text
+            listed.pop(0)
+
+    if len(listed) == 1 and listed[0].get("type") == "text" and not has_beside:
+        text = _find_only(listed[0], {"text", "type"})
+        if text:
+            raw["content"] = text
+            listed = []
+
+    if listed:
+        raw[LISTS[message.role]] = listed
+
+    return bool(listed)
 
 
-def _lose_index(write: PayloadWriter, part: Part, path: str) -> None:
-    # Asked for the keys of other formats, which it lists as lost.
-    write.notes(part, path)
-    if part.index is not None:
-        write.lose(path, "index", "the message is a single text, without positions")
+def _find_only(raw: Any, keys: set[str]) -> str:
+    """
+    The text of *raw*, an object with these *keys* and no others; else "".
+    """
+    is_plain = isinstance(raw, dict) and raw.keys() == keys
+    return raw["text"] if is_plain and isinstance(raw["text"], str) else ""
 
 
 def _write_tool_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any]:
@@ -258,9 +191,6 @@ def _write_tool_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[st
 
     raw["id"] = "" if call.id == notes.get("made_id") else call.id
     raw["type"] = call.type
-    if call.type == "function" and "type" in list_of(notes, "without"):
-        raw["type"] = ""
-
     why = "an empty type means a function in eino"
     write.lose_each(path, {"type": not call.type}, why)
     body = {"name": call.name, "arguments": call.arguments}
@@ -269,4 +199,69 @@ def _write_tool_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[st
     if extra:
         raw["extra"] = extra
 
-    return ordered(merge_kept_keys(map_of(notes, "keys"), raw), CALL)
+    return merge_kept_keys(map_of(notes, "keys"), raw)
+
+
+def _write_response(
+    write: PayloadWriter, response: ResponseMeta, path: str
+) -> dict[str, Any]:
+    newer = dict.fromkeys(sorted(response.unknown), True)
+    others = {"id": bool(response.id), "model": bool(response.model), **newer}
+    write.lose_each(path, others, "response_meta has no field for it")
+    raw: dict[str, Any] = {}
+    if response.finish_reason:
+        raw["finish_reason"] = response.finish_reason
+
+    if response.usage is not None:
+        raw["usage"] = _write_usage(write, response.usage, f"{path}.usage")
+
+    if response.logprobs is not None:
+        # A list that was never made is null in Go.
+        listed = [_write_logprob(one) for one in response.logprobs]
+        raw["logprobs"] = {"content": listed or None}
+
+    return raw
+
+
+def _write_usage(write: PayloadWriter, usage: Usage, path: str) -> dict[str, Any]:
+    prompt, written = usage.prompt_tokens_details, usage.completion_tokens_details
+    others = {
+        "prompt audio_tokens": prompt.audio_tokens,
+        "accepted_prediction_tokens": written.accepted_prediction_tokens,
+        "completion audio_tokens": written.audio_tokens,
+        "rejected_prediction_tokens": written.rejected_prediction_tokens,
+        **{name: usage.extra[name] for name in sorted(usage.extra)},
+    }
+    why = "eino has no separate count for it"
+    write.lose_each(path, {name: count > 0 for name, count in others.items()}, why)
+    reasoning, cached = written.reasoning_tokens, prompt.cached_tokens
+    details = [
+        {"cached_tokens": cached},
+        {"reasoning_tokens": reasoning} if reasoning else {},
+    ]
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+        **dict(
+            zip(DETAILS, [details[0], details[1] if reasoning else {}], strict=True)
+        ),
+    }
+
+
+def _write_logprob(one: LogProb, *, top: bool = True) -> dict[str, Any]:
+    chance: float = one.logprob
+    # Go writes whole numbers without ".0"; -0.0 would lose its sign as an integer.
+    if chance.is_integer() and abs(chance) <= _EXACT and str(chance) != "-0.0":
+        chance = int(chance)
+
+    raw: dict[str, Any] = {"token": one.token, "logprob": chance}
+    if one.bytes is not None:
+        raw["bytes"] = [*one.bytes]
+
+    if top:
+        raw["top_logprobs"] = [
+            _write_logprob(other, top=False) for other in one.top
+        ] or None
+
+    return raw

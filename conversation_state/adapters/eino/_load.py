@@ -7,32 +7,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conversation_state.adapters._notes import with_notes
+from conversation_state.adapters._openai import read_logprob_list
 from conversation_state.adapters._reading import (
+    DocumentReader,
     ObjectReader,
     is_list,
     is_map,
     note_mended,
     read_extra,
 )
-from conversation_state.adapters._usage import find_usage_block, usage_in
+from conversation_state.adapters._usage import (
+    Counted,
+    find_usage_block,
+    read_usage_block,
+    split_counts,
+    usage_in,
+)
 from conversation_state.adapters._wire import MESSAGE_CLASSES, MessageLoader
 from conversation_state.adapters.eino._parts import (
-    CALL,
     LISTS,
     OLD,
     REASONING,
     SOURCE,
-    as_text,
-    read_old_parts,
     read_parts,
 )
-from conversation_state.adapters.eino._response import (
-    COUNTS,
-    read_counts,
-    read_response,
-)
-from conversation_state.messages import Message
+from conversation_state.messages import LogProb, Message, ResponseMeta
 from conversation_state.parts import Part, ReasoningPart, TextPart
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
@@ -45,8 +44,15 @@ _KNOWN = {
     "tool": _SPOKEN | {LISTS["tool"], "tool_call_id", "tool_name"},
     "user": _SPOKEN | {LISTS["user"]},
 }
-_CALL = frozenset(CALL)
+_CALL = frozenset({"extra", "function", "id", "index", "type"})
 _FUNCTION = frozenset({"arguments", "name"})
+_RESPONSE = frozenset({"finish_reason", "logprobs", "usage"})
+_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+# The breakdowns, and the count that each of them has.
+DETAILS = {
+    "prompt_token_details": "cached_tokens",
+    "completion_token_details": "reasoning_tokens",
+}
 _MAX_INT = 2**63 - 1
 
 
@@ -77,12 +83,12 @@ def load_usage(payload: Any) -> Usage | None:
     Usage(9, 2)
     """
     expected = "a message, or its response_meta"
-    return usage_in(payload, _find_usage, read_counts, expected)
+    return usage_in(payload, _find_usage, _read_counts, expected)
 
 
 def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     holders = {"$.response_meta": payload.get("response_meta"), "$": payload}
-    return find_usage_block(holders, COUNTS)
+    return find_usage_block(holders, _COUNTS)
 
 
 class EinoLoader(MessageLoader):
@@ -137,21 +143,22 @@ class EinoLoader(MessageLoader):
         if parts and content:
             node.keys["content"] = content
 
-        fields: dict[str, Any] = {"name": node.optional("name")}
+        content = parts or content
+        fields: dict[str, Any] = {"name": node.nullable("name")}
         if role == "assistant":
             fields["tool_calls"] = self.read_calls(node, prefix, _read_tool_call)
-            fields["response"] = read_response(node)
-            content = _add_reasoning(node, content, parts)
-        elif parts:
-            content = parts
-
-        if role == "tool":
-            name = fields["tool_name"] = node.optional("tool_name")
-            call_id = node.optional("tool_call_id")
+            node.keys.pop("tool_calls", None)
+            fields["response"] = _read_response(node)
+            content = _add_reasoning(node, content)
+        elif role == "tool":
+            name = fields["tool_name"] = node.nullable("tool_name")
+            call_id = node.nullable("tool_call_id")
             fields["tool_call_id"] = self.resolve_call(node, call_id, name, prefix)
 
-        # A `SystemMessage` holds texts only; eino checks neither roles nor their parts.
-        is_odd = role == "system" and not all(isinstance(p, TextPart) for p in parts)
+        # A `SystemMessage` holds texts only, and is written as one; eino checks neither
+        # roles nor their parts.
+        is_text = all(isinstance(part, TextPart) for part in parts)
+        is_odd = role == "system" and (not is_text or "content" in node.keys)
         if is_odd or self.count > problems:
             return None
 
@@ -166,17 +173,16 @@ def _read_tool_call(node: ObjectReader, made: str) -> ToolCall:
     name = arguments = ""
     body = node.inside("function")
     if body is not None:
-        name, arguments = body.optional("name"), body.optional("arguments")
+        name, arguments = body.nullable("name"), body.nullable("arguments")
         node.keep_within("function", body, _FUNCTION)
 
-    kind = node.nullable("type")
-    if not kind:
-        # eino documents "function", and leaves it empty.
-        node.notes["without"] = ["type"]
+    index: Any = node.raw.get("index")
+    if index is not None and (index.__class__ is not int or not 0 <= index <= _MAX_INT):
+        node.wrong("index", "an integer from 0 to 2**63 - 1, or null")
+        index = None
 
     # Pieces of a streamed call come with an index, and the id with the first of them:
     # ids made up for the others would differ, and the pieces could not be joined.
-    index = _read_index(node)
     call_id = node.nullable("id")
     if not call_id and index is None:
         call_id = node.notes["made_id"] = made
@@ -186,77 +192,84 @@ def _read_tool_call(node: ObjectReader, made: str) -> ToolCall:
         name,
         arguments,
         index=index,
-        type=kind or "function",
+        # eino documents "function", and leaves it empty.
+        type=node.nullable("type") or "function",
         metadata=node.metadata(SOURCE, extra),
     )
 
 
-def _read_index(node: ObjectReader) -> int | None:
-    given = node.raw.get("index")
-    if given is None:
-        if "index" in node.raw:
-            node.keys["index"] = None
-
-        return None
-
-    # Go takes negative ones, and a `ToolCall` does not.
-    if given.__class__ is not int or not -_MAX_INT - 1 <= given <= _MAX_INT:
-        node.wrong("index", "an integer of 64 bits, or null")
-    elif given >= 0:
-        return int(given)
-    else:
-        node.keys["index"] = given
-
-    return None
-
-
 def _read_listed_parts(node: ObjectReader, role: str) -> list[Part]:
-    new = LISTS[role]
-    for key in (new, OLD):
-        given = node.raw.get(key)
-        if given is not None and not is_list(given):
-            node.wrong(key, "a list or null")
-        elif key in node.raw and not given:
-            node.keys[key] = given
+    parts = read_parts(node, LISTS[role], role)
+    if not parts:
+        return read_parts(node, OLD, role)
 
-    parts: list[Part] = []
-    if is_list(node.raw.get(new)):
-        parts = read_parts(node, new)
-        # Without a note, texts that need no list would be written as the content.
-        if parts and (role == "system" or as_text(parts)):
-            node.notes["under"] = new
-
-    if is_list(node.raw.get(OLD)) and node.raw[OLD]:
-        if parts:
-            old = node.raw[OLD]
-            node.keys[OLD] = node.reading.json(old, f"{node.path}.{OLD}")
-        else:
-            parts = read_old_parts(node, OLD)
-            node.notes["under"] = OLD
+    if node.raw.get(OLD):
+        node.keys[OLD] = node.reading.json(node.raw[OLD], f"{node.path}.{OLD}")
 
     return parts
 
 
-def _add_reasoning(
-    node: ObjectReader, content: str | list[Part], parts: list[Part]
-) -> str | list[Part]:
+def _add_reasoning(node: ObjectReader, content: str | list[Part]) -> str | list[Part]:
     """
-    The content of an assistant: its thoughts, and then the *parts*, or the
-    *content* without parts.
+    The content of an assistant, after its thoughts.
     """
-    text = node.optional(REASONING)
-    if not text:
-        return parts or content
+    text = node.nullable(REASONING)
+    if isinstance(content, str):
+        parts: list[Part] = [TextPart(content)] if content else []
+        return [ReasoningPart(text), *parts] if text else content
 
-    if not parts:
-        parts = [TextPart(content)] if isinstance(content, str) and content else []
-        return [ReasoningPart(text), *parts]
+    # Some models fill in both; it was thought once.
+    again = [part.text for part in content if isinstance(part, ReasoningPart)]
+    return (
+        [ReasoningPart(text), *content] if text not in {"", "".join(again)} else content
+    )
 
-    again = [part.text for part in parts if isinstance(part, ReasoningPart)]
-    if text == "".join(again):
-        # Some models fill in both; it was thought once.
-        node.keys[REASONING] = text
-        return parts
 
-    metadata = with_notes(SOURCE, {"under": REASONING})
-    return [ReasoningPart(text, metadata=metadata), *parts]
+def _read_response(message: ObjectReader) -> ResponseMeta | None:
+    node = message.inside("response_meta")
+    if node is None:
+        return None
+
+    usage, given = None, node.raw.get("usage")
+    if given is not None:
+        path = f"{node.path}.usage"
+        usage, left = read_usage_block(node.reading, given, path, _read_counts)
+        if left:
+            node.keys["usage"] = left
+
+    reason, logprobs = node.nullable("finish_reason"), _read_logprobs(node)
+    message.keep_within("response_meta", node, _RESPONSE)
+    return ResponseMeta(reason, usage, logprobs)
+
+
+def _read_counts(read: DocumentReader, raw: Mapping[Any, Any], path: str) -> Counted:
+    counts, others, left = split_counts(read, raw, _COUNTS, path)
+    # Unknown counts stay where they are: as categories of `Usage.extra` they could not
+    # go back, because eino's usage has no field for these.
+    left |= others
+    block = ObjectReader(read, raw, path)
+    details: list[dict[str, int]] = []
+    for key, name in DETAILS.items():
+        left.pop(key, None)
+        inside = block.inside(key)
+        within = {} if inside is None else inside.raw
+        found, others, rest = split_counts(read, within, (name,), f"{path}.{key}")
+        details.append(found)
+        if rest or others:
+            left[key] = rest | others
+
+    prompt, completion, total = map(counts.get, _COUNTS)
+    return (prompt or 0, completion or 0, total), details, {}, left
+
+
+def _read_logprobs(node: ObjectReader) -> tuple[LogProb, ...] | None:
+    inside = node.inside("logprobs")
+    if inside is None:
+        return None
+
+    content = inside.raw.get("content")
+    if content is not None and not is_list(content):
+        inside.wrong("content", "a list or null")
+
+    listed = content if is_list(content) else ()
+    return read_logprob_list(node.reading, listed, f"{inside.path}.content")
