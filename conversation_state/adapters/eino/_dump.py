@@ -143,7 +143,6 @@ def _put_content(
     parts = [(part, f"{path}.parts[{at}]") for at, part in enumerate(message.content)]
     if isinstance(message, SystemMessage):
         why = "a system message is a single text in eino"
-        write.lose_each(path, {"parts": len(parts) > 1}, why)
         for part, where in parts:
             write.notes(part, where)
             fields = {"index": part.index, "metadata": own_of(part.metadata) or None}
@@ -151,6 +150,7 @@ def _put_content(
                 where, {key: fields[key] is not None for key in fields}, why
             )
 
+        write.lose_each(path, {"parts": len(parts) > 1}, why)
         raw["content"] = message.text
         return False
 
