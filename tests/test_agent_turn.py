@@ -1,6 +1,7 @@
 """
 A whole turn of an agent, from the question to the saved answer and its bill, with
-each provider's protocol: over plain HTTP, and with the official clients.
+each provider's protocol, over plain HTTP. With the official clients it is a page of the
+documentation, which takes the responses from here.
 """
 
 import json
@@ -255,68 +256,6 @@ def over_http(path, with_model, server, adapter, payload, *, is_streamed):
         return adapter.load(json.load(response))
 
 
-def read_answer(adapter, answer, *, is_streamed):
-    """
-    The messages of what a client of an SDK returned.
-    """
-    if is_streamed:
-        chunks = adapter.load_chunks(each.to_dict(mode="json") for each in answer)
-        return (concat(chunks),)
-
-    return adapter.load(answer.to_dict(mode="json"))
-
-
-def by_openai_chat(server, adapter, payload, *, is_streamed):
-    openai = pytest.importorskip("openai")
-    with openai.OpenAI(api_key="none", base_url=server.url, max_retries=0) as client:
-        answer = client.chat.completions.create(
-            model=MODEL, stream=is_streamed, **payload
-        )
-        return read_answer(adapter, answer, is_streamed=is_streamed)
-
-
-def by_openai_responses(server, adapter, payload, *, is_streamed):
-    openai = pytest.importorskip("openai")
-    with openai.OpenAI(api_key="none", base_url=server.url, max_retries=0) as client:
-        answer = client.responses.create(model=MODEL, stream=is_streamed, **payload)
-        return read_answer(adapter, answer, is_streamed=is_streamed)
-
-
-def by_anthropic(server, adapter, payload, *, is_streamed):
-    sdk = pytest.importorskip("anthropic")
-    with sdk.Anthropic(api_key="none", base_url=server.url, max_retries=0) as client:
-        answer = client.messages.create(
-            model=MODEL, max_tokens=100, stream=is_streamed, **payload
-        )
-        return read_answer(adapter, answer, is_streamed=is_streamed)
-
-
-def by_google(server, adapter, payload, *, is_streamed):
-    genai = pytest.importorskip("google.genai")
-    options = genai.types.HttpOptions(base_url=server.url)
-    client = genai.Client(api_key="none", http_options=options)
-    contents = payload.pop("contents")
-    config = genai.types.GenerateContentConfig(**payload)
-    generate = client.models.generate_content
-    if is_streamed:
-        generate = client.models.generate_content_stream
-
-    try:
-        answer = generate(model=MODEL, contents=contents, config=config)
-        dump = partial(
-            genai.types.GenerateContentResponse.model_dump,
-            mode="json",
-            by_alias=True,
-            exclude_none=True,
-        )
-        if is_streamed:
-            return (concat(adapter.load_chunks(map(dump, answer))),)
-
-        return adapter.load(dump(answer))
-    finally:
-        client.close()
-
-
 STREAM = f"/models/{MODEL}:streamGenerateContent?alt=sse"
 TURNS: dict[str, tuple[Any, Any, Any, Any]] = {
     "chat": (
@@ -343,15 +282,6 @@ TURNS: dict[str, tuple[Any, Any, Any, Any]] = {
         lambda response: [response],
         partial(over_http, STREAM, {}),
     ),
-    "openai-chat": (openai_chat, CHAT, chat_stream, by_openai_chat),
-    "openai-responses": (
-        openai_responses,
-        RESPONSES,
-        responses_stream,
-        by_openai_responses,
-    ),
-    "anthropic-sdk": (anthropic, ANTHROPIC, anthropic_stream, by_anthropic),
-    "google-genai": (gemini, GEMINI, lambda response: [response], by_google),
 }
 
 
