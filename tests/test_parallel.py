@@ -45,6 +45,7 @@ from conversation_state.parallel import (
     FanOut,
     _fan_out,
     _runs,
+    collect_progress,
     save_progress,
 )
 from conversation_state.testing import laws
@@ -547,6 +548,22 @@ class TestKeep:
 
         assert ["Go!"] == texts(done.state)
         assert 30 == tokens(done.state)
+
+    def test_collected_inside_of_a_step(self):
+        """
+        What code in the step collects is its own; what is saved afterwards is the
+        step's again.
+        """
+
+        def step(state):
+            with collect_progress(state) as list_collected:
+                inner = save_progress(state.add_usage(Usage(3)))
+
+            assert [inner] == list_collected()
+            save_progress(state.add_usage(Usage(500)))
+            return state
+
+        assert 10 + 500 == tokens(fan_out(CHAT, [step]).state)
 
     def test_another_conversation(self):
         """

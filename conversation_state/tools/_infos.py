@@ -21,10 +21,8 @@ from conversation_state._persistent import (
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import InvalidToolError, MissingExtraError
 from conversation_state.tools._parameters import (
-    KEYWORDS,
     MAX_PARAMETER_LEVELS,
     Parameter,
-    find_contradiction,
     freeze_parameters,
     parameters_schema,
 )
@@ -61,6 +59,20 @@ class ToolChoice(StrEnum):
     FORBIDDEN = "forbidden"
     ALLOWED = "allowed"
     FORCED = "forced"
+
+
+# The keywords that can describe an object. Any of them distinguishes a schema from
+# a mapping of names to something that is not a Parameter.
+_KEYWORDS = frozenset(
+    {
+        *("type", "const", "enum", "$ref", "$dynamicRef", "$recursiveRef"),
+        *("allOf", "anyOf", "oneOf", "not", "if", "then", "else"),
+        *("properties", "patternProperties", "additionalProperties"),
+        *("unevaluatedProperties", "propertyNames", "required"),
+        *("minProperties", "maxProperties", "dependentRequired"),
+        *("dependentSchemas", "dependencies"),
+    }
+)
 
 
 def is_schema(parameters: Mapping[str, Any]) -> bool:
@@ -252,17 +264,20 @@ def _freeze_tool_parameters(given: Any) -> Mapping[str, Any]:
         )
 
     # Most likely the properties alone, without the object around them.
-    if KEYWORDS.isdisjoint(given):
-        frozen = EMPTY_MAP
-        contradiction = 'has no "type"'
+    if _KEYWORDS.isdisjoint(given):
+        frozen, problem = EMPTY_MAP, 'has no "type"'
     else:
         what = f"{owner}.{field}"
         frozen = freeze_map(given, what, InvalidToolError, keep_order=True)
-        contradiction = find_contradiction(frozen)
+        # No more than its own type: a search through references and conditions would be
+        # half of a validator, and the provider has a whole one.
+        kind = frozen.get("type", "object")
+        is_object = kind == "object" or (isinstance(kind, tuple) and "object" in kind)
+        problem = "" if is_object else f'has "type": {shorten_repr(thaw(kind))}'
 
-    if contradiction:
+    if problem:
         raise InvalidToolError(
-            f"{contradiction}; a tool takes an object, so a JSON Schema describes one, "
+            f"{problem}; a tool takes an object, so a JSON Schema describes one, "
             '{"type": "object", "properties": {...}} for example, and anything else is '
             "a mapping of names to Parameter",
             owner,

@@ -19,7 +19,6 @@ from conversation_state._persistent import (
     final,
     freeze,
     make_map,
-    thaw,
 )
 from conversation_state._wording import shorten_repr, with_article
 from conversation_state.errors import InvalidToolError
@@ -263,47 +262,6 @@ def _parameter_schema(parameter: Parameter) -> Mapping[str, Any]:
         schema["items"] = _parameter_schema(parameter.items)
 
     return make_map(schema, JsonMap)
-
-
-# The keywords that can describe an object. Any of them distinguishes a schema from
-# a mapping of names to something that is not a Parameter.
-KEYWORDS = frozenset(
-    {
-        *("type", "const", "enum", "$ref", "$dynamicRef", "$recursiveRef"),
-        *("allOf", "anyOf", "oneOf", "not", "if", "then", "else"),
-        *("properties", "patternProperties", "additionalProperties"),
-        *("unevaluatedProperties", "propertyNames", "required"),
-        *("minProperties", "maxProperties", "dependentRequired"),
-        *("dependentSchemas", "dependencies"),
-    }
-)
-
-
-def find_contradiction(schema: Mapping[str, Any]) -> str:
-    """
-    Why no object can match *schema* by its own type, constant or choice of values; ""
-    if one may, as far as these say.
-
-    What is behind references and combinations is taken for possible.
-
-    Source:
-        JSON Schema 2020-12. Pydantic writes a recursive model as ``$ref`` with
-        ``$defs`` and no ``type`` of its own; others write ``allOf``.
-    """
-    # No more than its own words: a search through references, combinations and
-    # conditions would be half of a validator, and the provider has a whole one.
-    kind = schema.get("type", "object")
-    if kind != "object" and not (isinstance(kind, tuple) and "object" in kind):
-        return f'has "type": {shorten_repr(thaw(kind))}'
-
-    if "const" in schema and not isinstance(schema["const"], Mapping):
-        return f'has "const": {shorten_repr(thaw(schema["const"]))}'
-
-    values = schema.get("enum")
-    if isinstance(values, tuple) and not any(isinstance(v, Mapping) for v in values):
-        return f'has "enum": {shorten_repr(thaw(values))}'
-
-    return ""
 
 
 def _allows_null(schema: Mapping[str, Any]) -> bool:
