@@ -338,18 +338,6 @@ class TestOnce:
         assert by_encoding(TINY.encode_ordinary) != by_tiktoken("gpt-4o", files=folder)
         assert by_encoding(TINY.encode_ordinary) != by_characters
 
-    def test_shows_what_it_counts_with(self, folder):
-        """
-        The repr makes the counter again.
-        """
-        counter = by_tiktoken("gpt-4o", files=folder)
-
-        path = str(folder / "o200k_base.tiktoken")
-        assert f"by_tiktoken('o200k_base', files={path!r})" == repr(counter)
-        assert f"by_encoding({TINY.encode_ordinary!r})" == repr(
-            by_encoding(TINY.encode_ordinary)
-        )
-
 
 def test_importing_the_room_loads_no_extra():
     """

@@ -10,7 +10,7 @@ import math
 import pickle
 import re
 import sys
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime, time, timedelta
@@ -295,7 +295,6 @@ KINDS: list[tuple[Any, Any]] = [
     (dict[str, int], {"type": "object", "additionalProperties": INTEGER}),
     (Mapping[str, Any], {"type": "object"}),
     (Register[int], {"type": "object"}),
-    (Counter, {"type": "object", "additionalProperties": INTEGER}),
     (dict[int, Any], {"type": "object", "propertyNames": {"pattern": "^-?[0-9]+$"}}),
     (dict[Colour, Any], {"type": "object", "propertyNames": {"enum": ["r", "g"]}}),
     (datetime, {"type": "string", "format": "date-time"}),

@@ -80,9 +80,6 @@ class VocabularyFile(NamedTuple):
     def __call__(self, text: str) -> list[int]:
         return _read_vocabulary(self).encode_ordinary(text)
 
-    def counter_repr(self) -> str:
-        return f"by_tiktoken({self.name!r}, files={self.path!r})"
-
 
 @lru_cache(maxsize=32)
 def _load_counter(file: VocabularyFile) -> EncodingCounter:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections import Counter, abc, deque
+from collections import abc, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import InitVar
 from datetime import date, datetime, time, timedelta
@@ -353,9 +353,6 @@ class SchemaWriter:
 
     def _write_map(self, base: type, args: tuple[Any, ...], at: str) -> Schema:
         schema: Schema = {"type": "object"}
-        if issubclass(base, Counter):
-            args = (*(args or (Any,)), int)
-
         try:
             key, value = args or (Any, Any)
         except ValueError:
