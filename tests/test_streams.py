@@ -1025,6 +1025,10 @@ class TestMerge:
         assert results.index(Ok(1)) < results.index(SourceEnd("x"))
         assert results.index(SourceEnd("x")) < results.index(SourceEnd("in"))
         assert results.index(Ok(3)) < results.index(SourceEnd("b"))
+        named = merge_named({"x": Stream.of([1]), "y": Stream.of([2, 3])})
+        among_others = [*merge(named, Stream.of([4])).results()]
+        assert among_others.index(SourceEnd("x")) < among_others.index(Ok(3))
+        assert Ok(3) == among_others[among_others.index(SourceEnd("y")) - 1]
 
 
 class TestClose:
