@@ -57,6 +57,7 @@ from conversation_state.testing import (
 from conversation_state.testing._code import USUAL_TIME
 from conversation_state.testing.contracts import (
     AdapterContract,
+    Contract,
     CounterContract,
     ReducerContract,
     SessionContract,
@@ -131,16 +132,6 @@ def change_leaves(value, change):
 
 def bools_to_integers(value):
     return int(value) if isinstance(value, bool) else value
-
-
-def named(faults):
-    """
-    The parameters of a test: what is wrong, the fault, and the laws it breaks.
-    """
-    return pytest.mark.parametrize(
-        ("fault", "laws"),
-        [pytest.param(fault, laws, id=what) for what, (fault, laws) in faults.items()],
-    )
 
 
 # Reducers
@@ -295,13 +286,6 @@ class TestCheckReducer:
             return state.rollback(max(len(state) - 1, 0))
 
         check_reducer(remove_newest, without=["keeps messages"])
-
-    @named(REDUCERS)
-    def test_faults(self, fault, laws):
-        """
-        Each fault breaks the law that forbids it, whatever else it breaks.
-        """
-        assert breaks(check_reducer, fault, laws, ReducerContract)
 
     def test_not_idempotent(self):
         """
@@ -605,13 +589,6 @@ class TestCheckCounter:
         """
         check_counter(counter, settings=FEW)
 
-    @named(COUNTERS)
-    def test_faults(self, fault, laws):
-        """
-        Each fault breaks the law that forbids it, whatever else it breaks.
-        """
-        assert breaks(check_counter, fault, laws, CounterContract)
-
     def test_declared(self):
         """
         A counter of messages is declared not to count what is sent.
@@ -721,13 +698,6 @@ class TestCheckTrimmingStep:
         The steps of this library break no law that is not declared.
         """
         check_trimming_step(step, settings=FEW, **options)
-
-    @named(STEPS)
-    def test_faults(self, fault, laws):
-        """
-        Each fault breaks the law that forbids it, whatever else it breaks.
-        """
-        assert breaks(check_trimming_step, fault, laws, TrimmingStepContract)
 
     def test_repaired(self):
         """
@@ -852,13 +822,6 @@ class TestCheckSummariser:
         its usage, too.
         """
         check_summariser(subject, max_tokens=30, settings=FEW)
-
-    @named(SUMMARISERS)
-    def test_faults(self, fault, laws):
-        """
-        Each fault breaks the law that forbids it, whatever else it breaks.
-        """
-        assert breaks(check_summariser, fault, laws, SummariserContract, max_tokens=30)
 
     def test_in_a_loop(self):
         """
@@ -1185,13 +1148,6 @@ class TestCheckAdapter:
         assert not breaks(check_adapter, adapter, laws, AdapterContract)
         assert {"version": 1} == adapter.head
 
-    @named(ADAPTERS)
-    def test_faults(self, fault, laws):
-        """
-        Each fault breaks the law that forbids it, whatever else it breaks.
-        """
-        assert breaks(check_adapter, fault, laws, AdapterContract)
-
 
 # Sessions
 
@@ -1367,13 +1323,6 @@ class TestCheckSession:
         """
         check_session(opened(kind), settings=FEW)
 
-    @named(SESSIONS)
-    def test_faults(self, fault, laws):
-        """
-        Each fault breaks the law that forbids it, whatever else it breaks.
-        """
-        assert breaks(check_session, opened(fault), laws, SessionContract)
-
     def test_kept(self):
         """
         Sessions that are kept can be checked in each run: no id comes twice.
@@ -1413,6 +1362,38 @@ class TestCheckSession:
             settings=FEW,
             without=["is opened again"],
         )
+
+
+# Faults
+
+
+FAULTS: dict[Any, tuple[type[Contract], dict[str, Any], dict[str, Any]]] = {
+    check_adapter: (AdapterContract, ADAPTERS, {}),
+    check_counter: (CounterContract, COUNTERS, {}),
+    check_reducer: (ReducerContract, REDUCERS, {}),
+    check_session: (SessionContract, SESSIONS, {}),
+    check_summariser: (SummariserContract, SUMMARISERS, {"max_tokens": 30}),
+    check_trimming_step: (TrimmingStepContract, STEPS, {}),
+}
+
+
+@pytest.mark.parametrize(
+    ("check", "what"),
+    [
+        pytest.param(check, what, id=f"{contract.subject} {what}")
+        for check, (contract, faults, _) in FAULTS.items()
+        for what in faults
+    ],
+)
+def test_faults(check, what):
+    """
+    Each fault breaks the law that forbids it, whatever else it breaks.
+    """
+    contract, faults, options = FAULTS[check]
+    fault, laws = faults[what]
+    subject = opened(fault) if contract is SessionContract else fault
+
+    assert breaks(check, subject, laws, contract, **options)
 
 
 # What can't be checked

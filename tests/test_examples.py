@@ -454,24 +454,6 @@ class TestTerminalChat:
         assert [] == undone
         assert ["user: hi", "assistant: Well"] == redone
 
-    def test_bill(self, chat):
-        """
-        The usage of an abandoned branch counts, and counts once.
-        """
-
-        async def scenario(app, pilot):
-            await send(app, pilot, "sea")
-            await pilot.press("ctrl+z")
-            await settled(app, pilot)
-            await send(app, pilot, "hills")
-            here = app.timeline.present.total_usage
-            return here, MessageTree.of(app.timeline).total_usage
-
-        here, everywhere = driven(chat.Chat(), scenario)
-
-        assert here.completion_tokens == 8
-        assert everywhere.completion_tokens == 16
-
     def test_keeps_the_tree(self, chat, tmp_path):
         """
         What was undone before the program ended can be redone after.

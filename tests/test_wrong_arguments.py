@@ -67,10 +67,13 @@ WRONG = [
     *(LONG, LONG.encode(), [LONG], (LONG,) * 3, {LONG: object()}, {"key": LONG}),
     *({LONG: {LONG: 0.5j}}, {LONG: 1.5}, 10**5_000, -(10**5_000), float("nan")),
     *(IsLongInRepr(), {"key": IsLongInRepr()}, RaisesInRepr(), [RaisesInRepr()]),
+    *(None, 5, "a text", [], [5], {}, {"key": 1}, object(), b"bytes", True, 1.5, -1),
+    *(Ellipsis, lambda: None, UserMessage("Hi"), Aggregator.new()),
 ]
 # By `rebuild` and the like, adapters and backends make values of checked data.
 UNCHECKED = re.compile(
-    r"(Aggregator|Timeline|Turn)\.rebuild|(Cost|Diff|Divergence(\.of)?|LogProb|.*_tombstone|"
+    r"(Aggregator|Timeline|Turn)\.rebuild|Aggregator\.equals|"
+    r"(Cost|Diff|Divergence(\.of)?|LogProb|.*_tombstone|"
     r"find_erasure|encode_ledger_entry|response_key|union_total|is_schema|"
     r"structurer?|parse|escape_invisible|format_.*|quote_word|"
     r"read_history|History.of_timeline)\("
@@ -79,10 +82,6 @@ UNCHECKED = re.compile(
 PYTHONS_WORDS = re.compile(
     "has no attribute|object is not|not supported between|unhashable|unsupported"
 )
-OTHER_TYPES = [
-    *(None, 5, "a text", [], [5], {}, {"key": 1}, object(), b"bytes", True, 1.5, -1),
-    *(Ellipsis, lambda: None, UserMessage("Hi"), Aggregator.new()),
-]
 STATE = Aggregator.new().add_user_prompt("Hi").add(AssistantMessage("Hello"))
 BUDGET = TokenBudget(context_window=800)
 RIGHT = {
@@ -141,9 +140,9 @@ def is_needed(parameter):
     return parameter.default is parameter.empty and not is_optional
 
 
-def describe_long_error(error):
+def describe_problem(call, error):
     """
-    What is wrong with the length of an error, or "".
+    What is wrong with the error of a call, or "".
     """
     text = str(error)
     if len(text) > MAX_CHARACTERS:
@@ -152,32 +151,27 @@ def describe_long_error(error):
     if WORDS in text:
         return "raised by the repr of the argument"
 
-    return "raised by Python" if "Exceeds the limit" in text else ""
+    is_vague = PYTHONS_WORDS.search(text) and not UNCHECKED.match(call)
+    return text if is_vague or "Exceeds the limit" in text else ""
 
 
-def describe_vague_error(error):
+def find_wrong_errors(functions):
     """
-    What is vague in an error, or "".
-    """
-    return str(error) if PYTHONS_WORDS.search(str(error)) else ""
-
-
-def find_wrong_errors(functions, values, describe):
-    """
-    The calls of *functions* whose errors *describe* finds fault with.
+    The calls of *functions* with wrong arguments whose errors are wrong.
     """
     wrong = {}
     for name, function in functions.items():
-        for parameter, call in iterate_calls(function, values):
+        for parameter, call in iterate_calls(function, WRONG):
             if (name.rpartition(".")[2], parameter) in PASSES_ON:
                 continue
 
+            shown = f"{name}({parameter}=...)"
             try:
                 made = call()
             except Exception as error:  # noqa: BLE001 - whatever it is, its text is read
-                problem = describe(error)
+                problem = describe_problem(shown, error)
                 if problem:
-                    wrong[f"{name}({parameter}=...)"] = problem
+                    wrong[shown] = problem
             else:
                 if inspect.iscoroutine(made):
                     made.close()
@@ -232,9 +226,10 @@ def list_verbs(store):
     return {name: methods[name] for name in methods if not name.endswith("close")}
 
 
-class TestLength:
+class TestErrors:
     """
-    An error has at most a line of what is wrong, and is not replaced by another one.
+    An error has at most a line of what is wrong, is not replaced by another one, and
+    names what was expected.
     """
 
     @pytest.mark.parametrize("module", MODULES)
@@ -242,62 +237,20 @@ class TestLength:
         """
         Of functions and classes.
         """
-        found = find_wrong_errors(list_public(module), WRONG, describe_long_error)
-
-        assert {} == found
+        assert {} == find_wrong_errors(list_public(module))
 
     @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
     def test_methods(self, value):
         """
         Of methods.
         """
-        found = find_wrong_errors(list_methods(value), WRONG, describe_long_error)
-
-        assert {} == found
+        assert {} == find_wrong_errors(list_methods(value))
 
     def test_store(self, store):
         """
         Of a store.
         """
-        found = find_wrong_errors(list_verbs(store), WRONG, describe_long_error)
-
-        assert {} == found
-
-
-class TestOtherTypes:
-    """
-    A value of another type is named, and what was expected in its place.
-    """
-
-    def check(self, functions):
-        """
-        Compare with none the vague errors of *functions*.
-        """
-        found = find_wrong_errors(functions, OTHER_TYPES, describe_vague_error)
-
-        assert {} == {
-            call: text for call, text in found.items() if not UNCHECKED.match(call)
-        }
-
-    @pytest.mark.parametrize("module", MODULES)
-    def test_functions(self, module):
-        """
-        Of functions and classes.
-        """
-        self.check(list_public(module))
-
-    @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-    def test_methods(self, value):
-        """
-        Of methods.
-        """
-        self.check(list_methods(value))
-
-    def test_store(self, store):
-        """
-        Of a store.
-        """
-        self.check(list_verbs(store))
+        assert {} == find_wrong_errors(list_verbs(store))
 
 
 LIST: Any = [STATE, STATE.fork()]
