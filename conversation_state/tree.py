@@ -328,7 +328,7 @@ class MessageTree:
             return state
 
         # By a join, so that the state keeps its id and where it was forked.
-        bill = Aggregator.rebuild_from_logs(
+        bill = Aggregator.rebuild(
             id=state.id,
             parent_id=None,
             root_id=None,

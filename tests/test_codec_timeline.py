@@ -785,7 +785,7 @@ class TestHostile:
 
 class TestRebuild:
     """
-    `Aggregator.rebuild_from_logs`, which decoding timelines ends in.
+    `Aggregator.rebuild`, which decoding timelines ends in.
     """
 
     def test_is_rebuild(self):
@@ -804,7 +804,7 @@ class TestRebuild:
         }
         listed = Aggregator.rebuild(**given, entries=entries, ledger=ledger)
         logs = listed.entries, listed.ledger
-        shared = Aggregator.rebuild_from_logs(**given, entries=logs[0], ledger=logs[1])
+        shared = Aggregator.rebuild(**given, entries=logs[0], ledger=logs[1])
 
         assert listed == shared
         assert listed.usage == shared.usage

@@ -277,7 +277,7 @@ def keep_ledger(state: Aggregator, before: Aggregator | None) -> Aggregator:
 
 
 def _rebuild_state(state: Aggregator, entries: Log[Entry], ledger: Any) -> Aggregator:
-    return Aggregator.rebuild_from_logs(
+    return Aggregator.rebuild(
         id=state.id,
         parent_id=state.parent_id,
         root_id=state.root_id,

@@ -1,19 +1,17 @@
 """
 Entries: messages and recorded usages, each with its identity; the ordered union of
-entries by identity, which is what joining is; and checks of what states are made of.
+entries by identity, which is what joining is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
-from conversation_state._persistent import Log, View, check_text, check_time, final
-from conversation_state._wording import describe_value, shorten_repr
-from conversation_state.errors import InvalidMessageError, InvalidUsageError
+from conversation_state._persistent import Log, View, final
+from conversation_state._wording import describe_value
 from conversation_state.messages import AssistantMessage, Message, ResponseMeta
 from conversation_state.pickling import Maker
 from conversation_state.usage import Usage
@@ -266,80 +264,6 @@ class Union:
         new = [entry for entry in entries if entry[0] not in ids]
         ids.update(map(id_of, new))
         self.log = self.log.extend(new)
-
-
-# Checks of what states are made of, and how their errors describe it
-
-
-def check_entries(entries: Sequence[Entry]) -> None:
-    # At C speed if they are all messages with an identity.
-    if {*map(type, entries)} <= {Entry}:
-        kinds = {*map(type, map(message_of, entries))}
-        if all(issubclass(kind, Message) for kind in kinds):
-            return
-
-    for at, entry in enumerate(entries):
-        if not isinstance(entry, Entry):
-            raise TypeError(
-                f"entries[{at}]: expected an Entry, got {describe_value(entry)}"
-            )
-
-        message: object = entry.message
-        if not isinstance(message, Message):
-            raise InvalidMessageError(
-                f"entries[{at}]: expected a Message, got {describe_value(message)}"
-            )
-
-
-def check_ledger(ledger: Sequence[LedgerEntry]) -> None:
-    for at, entry in enumerate(ledger):
-        if not isinstance(entry, LedgerEntry):
-            raise TypeError(
-                f"ledger[{at}]: expected a LedgerEntry, got {describe_value(entry)}"
-            )
-
-        if not isinstance(entry.usage, Usage):
-            raise InvalidUsageError(
-                f"ledger[{at}]: expected a Usage, got {describe_value(entry.usage)}"
-            )
-
-        check_text(entry.model, f"ledger[{at}].model", InvalidUsageError)
-        if check_time(entry.at, partial(_time_error, at)) is not entry.at:
-            # Refused, not converted as in `add_usage`: entries are taken as they are,
-            # and the codec writes an offset, so this one would not equal its own copy.
-            problem = (
-                f"is {shorten_repr(entry.at)}, in a zone without a fixed offset; "
-                "time.astimezone(timezone.utc) has one"
-            )
-            raise _time_error(at, problem)
-
-
-def _time_error(at: int, problem: str) -> InvalidUsageError:
-    return InvalidUsageError(f"ledger[{at}].at {problem}")
-
-
-def check_identities(name: str, items: Sequence[Entry] | Sequence[LedgerEntry]) -> None:
-    ids = set(map(id_of, items))
-    if len(ids) != len(items):
-        raise ValueError(f"{name} holds an identity more than once")
-
-    # Subclasses of str are refused, because decoding would return plain texts.
-    if not {*map(type, ids)} <= {str}:
-        raise ValueError(f"{name} holds an identity that is not text")
-
-
-def check_fork_point(
-    init_len: int, messages: int, init_ledger_len: int, ledger_entries: int
-) -> None:
-    for name, at, most in (
-        ("init_len", init_len, messages),
-        ("init_ledger_len", init_ledger_len, ledger_entries),
-    ):
-        if not 0 <= at <= most:
-            shown = shorten_repr(at)
-            raise ValueError(
-                f"{name} is {shown}; expected 0 to {most}, the entries there are"
-            )
 
 
 def describe_mismatch(verb: str, expected: str, given: object) -> str:

@@ -25,10 +25,6 @@ from conversation_state.aggregator._entries import (
     LedgerEntry,
     Messages,
     Union,
-    check_entries,
-    check_fork_point,
-    check_identities,
-    check_ledger,
     describe_mismatch,
 )
 from conversation_state.aggregator._growing import GrowingState
@@ -113,51 +109,11 @@ class Aggregator(GrowingState):
         ledger: Sequence[LedgerEntry],
     ) -> Aggregator:
         """
-        A state made of all its fields, for decoders and loaders. O(n).
+        A state made of all its fields, for decoders and loaders.
 
-        Raises:
-            ValueError:
-                If a fork point lies outside of what there is, or an identity
-                occurs twice or is not text.
-
-            TypeError, InvalidMessageError, InvalidUsageError:
-                If *entries* or *ledger* holds something else than entries, messages
-                and usages, or the ledger adds up to more than 2**63 - 1 tokens.
-        """
-        for given in (id, parent_id or id, root_id or id):
-            number_of_uuid(given)
-
-        check_entries(entries)
-        check_ledger(ledger)
-        check_identities("entries", entries)
-        check_identities("ledger", ledger)
-        return cls.rebuild_from_logs(
-            id=id,
-            parent_id=parent_id,
-            root_id=root_id,
-            init_len=init_len,
-            init_ledger_len=init_ledger_len,
-            entries=EMPTY_LOG.extend(entries),
-            ledger=EMPTY_LEDGER.entries.extend(ledger),
-        )
-
-    @classmethod
-    def rebuild_from_logs(
-        cls,
-        *,
-        id: UUID,
-        parent_id: UUID | None,
-        root_id: UUID | None,
-        init_len: int,
-        init_ledger_len: int,
-        entries: Log[Entry],
-        ledger: Log[LedgerEntry],
-    ) -> Aggregator:
-        """
-        A state made of all its fields, whose logs other states may share.
-
-        O(log n), and O(the ledger entries since a state of that ledger was made
-        here before). Does not check that each identity is there once.
+        O(log n) if *entries* and *ledger* are logs, which other states may share, and
+        O(the ledger entries since a state of that ledger was made here before). Checks
+        neither that they hold entries, nor that each identity is there once.
 
         Raises:
             ValueError:
@@ -166,17 +122,27 @@ class Aggregator(GrowingState):
             InvalidUsageError:
                 If the ledger adds up to more than 2**63 - 1 tokens.
         """
-        check_fork_point(init_len, len(entries), init_ledger_len, len(ledger))
+        log, ledger_log = EMPTY_LOG.extend(entries), EMPTY_LEDGER.entries.extend(ledger)
+        for name, at, most in (
+            ("init_len", init_len, len(log)),
+            ("init_ledger_len", init_ledger_len, len(ledger_log)),
+        ):
+            if not 0 <= at <= most:
+                shown = shorten_repr(at)
+                raise ValueError(
+                    f"{name} is {shown}; expected 0 to {most}, the entries there are"
+                )
+
         inherited = NOTHING
         if init_ledger_len:
-            inherited = Ledger.of(ledger.take(init_ledger_len)).total
+            inherited = Ledger.of(ledger_log.take(init_ledger_len)).total
 
         parent = None if parent_id is None else parent_id.int
         # Some formats, such as Bubo's, name a parent but no root.
         first = id.int if parent is None else parent
         root = first if root_id is None else root_id.int
         origin = StateOrigin(id.int, parent, root, init_len, init_ledger_len, inherited)
-        return _make_state(origin, Ledger.of(ledger), entries)
+        return _make_state(origin, Ledger.of(ledger_log), log)
 
     def fork(self, *, at: int | None = None) -> Aggregator:
         """

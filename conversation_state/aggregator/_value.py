@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex, overload
 
 import attrs
 
-from conversation_state._identity import make_uuid, number_of_uuid
+from conversation_state._identity import make_uuid
 from conversation_state._lazy import draw_fragment
 from conversation_state._persistent import Log, final
 from conversation_state._wording import (
@@ -25,9 +25,6 @@ from conversation_state.aggregator._entries import (
     Ledger,
     LedgerEntry,
     Messages,
-    check_entries,
-    check_identities,
-    check_ledger,
     describe_mismatch,
     id_of,
     message_of,
@@ -98,25 +95,18 @@ class Turn:
         ledger: Sequence[LedgerEntry],
     ) -> Turn:
         """
-        A turn made of all its fields, for decoders. O(n).
+        A turn made of all its fields, for decoders. O(n). Checks neither that *entries*
+        and *ledger* hold entries, nor that each identity is there once.
 
         Raises:
-            ValueError:
-                If an identity occurs twice or is not text.
-
-            TypeError, InvalidMessageError, InvalidUsageError:
-                If *entries* or *ledger* holds something else, or the ledger adds up
-                to too much, as for `Aggregator.rebuild`.
+            InvalidUsageError:
+                If the ledger adds up to more than 2**63 - 1 tokens.
         """
-        check_entries(entries)
-        check_ledger(ledger)
-        parent = None if parent_id is None else number_of_uuid(parent_id)
-        turn = cls(number_of_uuid(id), parent, Log(entries), Log(ledger))
+        parent = None if parent_id is None else parent_id.int
+        turn = cls(id.int, parent, Log(entries), Log(ledger))
         # Computed to raise here, because a total that is too large would otherwise be
         # found only when the turn is joined.
         _ = turn.usage
-        check_identities("entries", entries)
-        check_identities("ledger", ledger)
         return turn
 
     @property
@@ -344,7 +334,7 @@ class StateValue:
             and self._log == other._log
         )
 
-    def equals(self, other: Self, known: set[tuple[int, int]]) -> bool:
+    def _equals(self, other: Self, known: set[tuple[int, int]]) -> bool:
         """
         Whether *other* is equal, for comparing many states of one conversation with
         copies of them; *known* is what `Log.equals` has found so far.

@@ -203,7 +203,7 @@ ORIGIN_FIELDS: dict[str, Read] = {
 }
 ORIGIN = ("id", "root_id", "init_len", "init_ledger_len")
 _AGGREGATOR = strict_shape(
-    Aggregator.rebuild_from_logs,
+    Aggregator.rebuild,
     *(*ORIGIN, *CONTENT_FIELDS),
     **ORIGIN_FIELDS,
     **CONTENT_FIELDS,
@@ -287,16 +287,10 @@ def make_state(
     What *make* makes; None, and a problem, if the ledger's total is too large.
     """
     entries, ledger = logs
-    before = reader.problems.count
     try:
         return make(**{"parent_id": None, **origin}, entries=entries, ledger=ledger)
     except InvalidUsageError as error:
         return reader.problems.add((path, "ledger"), str(error))
-    except ValueError:  # an identity that is there twice
-        if not before:
-            raise
-
-    return None
 
 
 def check_unique(
@@ -371,7 +365,7 @@ def read_usual_state(reader: CodecReader, data: Any) -> Aggregator:
     ):
         raise Doubt
 
-    return Aggregator.rebuild_from_logs(
+    return Aggregator.rebuild(
         id=parse_uuid(data["id"]),
         parent_id=None if parent_id is None else parse_uuid(parent_id),
         root_id=parse_uuid(data["root_id"]),

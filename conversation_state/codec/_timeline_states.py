@@ -121,7 +121,7 @@ class _StatesReader:
         self.added["after"].append((whole, ids, (path, "entry_ids"), ""))
         self.added["ledger_after"].append((bill, bill_ids, (path, "ledger"), "id"))
         made: Aggregator | None = make_state(
-            reader, Aggregator.rebuild_from_logs, given, path, logs
+            reader, Aggregator.rebuild, given, path, logs
         )
         return made
 

@@ -127,7 +127,7 @@ def read_state(
         raise transaction.damage_error(what)
 
     head = revision.head(name.name, origin.state_id)
-    state = Aggregator.rebuild_from_logs(
+    state = Aggregator.rebuild(
         id=origin.state_id,
         parent_id=None if origin.parent is None else UUID(bytes=origin.parent),
         root_id=UUID(bytes=origin.root),

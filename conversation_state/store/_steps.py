@@ -308,7 +308,7 @@ def _keep_recorded(before: Aggregator, made: Aggregator) -> Aggregator:
     # No method of a state replaces a ledger entry, so the ledger is built again.
     if recorded:
         ledger = [recorded.get(entry.id, entry) for entry in made.ledger]
-        made = Aggregator.rebuild_from_logs(
+        made = Aggregator.rebuild(
             id=made.id,
             parent_id=made.parent_id,
             root_id=made.root_id,

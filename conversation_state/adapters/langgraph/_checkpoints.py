@@ -220,7 +220,7 @@ class CheckpointReader:
 
         id, parent, root, init_len, init_ledger_len = unpack(origin)
         rows = self.thread.rows
-        return Aggregator.rebuild_from_logs(
+        return Aggregator.rebuild(
             id=UUID(bytes=id),
             parent_id=UUID(bytes=parent) if parent else None,
             root_id=UUID(bytes=root),
