@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from conversation_state import Aggregator, AssistantMessage, ToolCall, ToolMessage
 from conversation_state.adapters import Export, anthropic, openai_chat, openai_responses
-from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters._responses._load import load_items
 from conversation_state.adapters.agents import _runs, dump, load
 from conversation_state.adapters.agents._runs import (
@@ -20,8 +19,7 @@ from conversation_state.adapters.agents._runs import (
     pop_last_item,
 )
 from conversation_state.errors import DecodeError
-from conversation_state.messages import SystemMessage, UnknownMessage
-from conversation_state.parts import ReasoningPart, TextPart
+from conversation_state.messages import UnknownMessage
 from conversation_state.testing.contracts._adapters import put_junk
 from conversation_state.testing.strategies import json_values, messages
 from conversation_state.usage import Usage
@@ -212,14 +210,6 @@ class TestLoadAndDump:
             one.tool_name for one in loaded if isinstance(one, ToolMessage)
         ]
 
-    def test_instructions_are_the_agents(self):
-        """
-        A system message is an item like others: a session has no instructions.
-        """
-        assert [{"role": "system", "content": "Be brief."}] == dump(
-            [SystemMessage("Be brief.")]
-        ).payload
-
     @given(st.lists(messages(), max_size=4))
     def test_dump_gives_plain_json(self, loaded):
         """
@@ -232,22 +222,6 @@ class TestLoadAndDump:
         assert isinstance(export.payload, list)
         assert as_json(export.payload) == as_json(items_of(loaded))
         assert all(lost.path.startswith("messages[") for lost in export.lost)
-
-    def test_foreign_thoughts_stay_where_they_are(self):
-        """
-        What another provider signed is lost, and listed.
-        """
-        part = ReasoningPart(
-            "Hm.",
-            "sig",
-            metadata={"conversation_state": {"anthropic": {"signed": True}}},
-        )
-        export = dump([AssistantMessage([part, TextPart("Yes.")])])
-
-        assert ["output_text"] == [
-            block["type"] for item in export.payload for block in item["content"]
-        ]
-        assert ["messages[0].parts[0]"] == [lost.path for lost in export.lost]
 
     @given(INPUTS.filter(bool), st.lists(st.integers(0, 9), max_size=4), JUNK)
     def test_refuses_in_one_way(self, items, path, junk):
@@ -276,18 +250,6 @@ class TestLoadAndDump:
         """
         with pytest.raises(DecodeError, match="a list of items"):
             load({"input": []})  # type: ignore[arg-type]
-
-    def test_halves_of_pairs(self):
-        """
-        Half of a surrogate pair becomes U+FFFD, and a note has its place.
-        """
-        (loaded,) = load([{"role": "user", "content": "a\ud83d"}])
-
-        assert "a\ufffd" == loaded.text
-        assert ["[0].content"] == [
-            *notes_of(loaded.metadata, "openai_responses")["mended"]
-        ]
-        assert 1 == len(dump([loaded]).lost)
 
 
 class TestExtended:
@@ -326,16 +288,6 @@ class TestExtended:
         assert before.id == after.id
         assert 2 == len(before)
 
-    def test_a_new_answer_is_another_entry(self):
-        """
-        A message of the model's behind another one leaves that alone.
-        """
-        before = grown([message("One.")])
-        after = append_items(before, [message("Two.")])
-
-        assert before.entries[0] is after.entries[0]
-        assert 2 == len(after)
-
     def test_nothing(self):
         """
         Adding nothing is not a change.
@@ -343,14 +295,6 @@ class TestExtended:
         state = grown(PARALLEL)
 
         assert state is append_items(state, [])
-
-    @pytest.mark.parametrize("state", [Aggregator.new(), grown(PARALLEL)])
-    def test_no_list(self, state):
-        """
-        What is not a list of items is refused, whatever came before.
-        """
-        with pytest.raises(DecodeError):
-            append_items(state, {"role": "user"})  # type: ignore[arg-type]
 
     def test_never_rewrites_messages_of_others(self):
         """

@@ -121,19 +121,6 @@ class TestRun:
         contents = gemini.dump(state).payload["contents"]
         assert ["user", "model", "user", "model"] == [one["role"] for one in contents]
 
-    def test_handoff(self, session, runs):
-        """
-        The agent that takes over goes on in the same session.
-        """
-        clerk = Agent("clerk", model=(model := Scripted([says("Here.")])))
-        desk, _ = agent([calls("transfer_to_clerk")], handoffs=[clerk])
-        result = run(runs(desk, "A clerk, please.", session))
-
-        assert "Here." == result.final_output
-        assert as_json(result.to_input_list()) == as_json(run(session.get_items()))
-        assert 3 == len(model.asked[0])
-        assert "c1" == run(session.state())[2].tool_call_id
-
     def test_approval(self, session, runs):
         """
         A run that stops to ask goes on where it stopped, also from JSON, and
@@ -156,36 +143,6 @@ class TestRun:
             item.get("type", item.get("role")) for item in run(session.get_items())
         ]
         assert () == TrimContext.of(run(session.state())).problems()
-
-    def test_callback(self, session, runs):
-        """
-        What a callback hides from the model stays stored, and what it adds
-        is not history.
-        """
-        run(runs(agent([says("Hello.")])[0], "Hi.", session))
-        desk, model = agent([says("Bye.", 2)])
-
-        def last_only(history, new):
-            return history[-1:] + new
-
-        config = RunConfig(tracing_disabled=True, session_input_callback=last_only)
-
-        async def check():
-            if runs is whole:
-                await Runner.run(desk, "Bye!", session=session, run_config=config)
-            else:
-                result = Runner.run_streamed(
-                    desk, "Bye!", session=session, run_config=config
-                )
-                async for _ in result.stream_events():
-                    pass
-
-        run(check())
-
-        assert 2 == len(model.asked[0])
-        assert ["Hi.", "Hello.", "Bye!", "Bye."] == [
-            message.text for message in run(session.state())
-        ]
 
     def test_view(self, store, runs):
         """
@@ -252,37 +209,6 @@ class TestRun:
         assert 21 == len(run(session.get_items()))
         assert () == TrimContext.of(run(session.state())).problems()
 
-    def test_failed(self, session, runs):
-        """
-        After a model that failed the session has the messages up to then, and the next
-        run goes on from there.
-        """
-        with pytest.raises(IndexError):
-            run(runs(agent()[0], "Hi.", session))
-        run(runs(agent([says("Hello.")])[0], "Hi again.", session))
-
-        assert ["Hi.", "Hi again.", "Hello."] == [
-            message.text for message in run(session.state())
-        ]
-
-
-class TestSync:
-    def test_run_sync(self, session):
-        """
-        Programs without an event loop have the same.
-        """
-        desk, _ = agent(*ANSWERS)
-        # The SDK makes a loop for the thread if it has none, and leaves it.
-        loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(loop)
-        try:
-            result = Runner.run_sync(desk, "Add.", session=session, run_config=QUIET)
-        finally:
-            asyncio.set_event_loop(None)
-            loop.close()
-
-        assert as_json(result.to_input_list()) == as_json(run(session.get_items()))
-
 
 class TestSettings:
     @pytest.mark.parametrize("limit", range(1, 7))
@@ -298,66 +224,6 @@ class TestSettings:
 
         assert limit + 1 >= len(model.asked[-1])
         assert 7 == len(run(session.state()))
-
-    def test_limit_of_a_run(self, session):
-        """
-        A run may have a limit of its own.
-        """
-        desk, model = agent(*ANSWERS, [says("Bye.", 2)])
-        run(whole(desk, "Add.", session))
-        config = RunConfig(
-            tracing_disabled=True, session_settings=SessionSettings(limit=1)
-        )
-        run(Runner.run(desk, "Bye!", session=session, run_config=config))
-
-        assert 2 == len(model.asked[-1])
-
-
-class TestBranches:
-    def test_edit_and_ask_again(self, session):
-        """
-        Another question in place of the last one, and both answers stay.
-        """
-        run(whole(agent([says("Hello.")])[0], "Hi.", session))
-        run(whole(agent([says("At noon.", 2)])[0], "When to Bern?", session))
-        retry = run(session.fork("alice, 2", before_turn=-1))
-        desk, model = agent([says("At ten.", 2)])
-        run(whole(desk, "When to Basel?", retry))
-
-        assert ["Hi.", "Hello.", "When to Basel?"] == [
-            message.text for message in openai_responses.load(model.asked[0])
-        ]
-        assert ["Hi.", "Hello.", "When to Basel?", "At ten."] == [
-            message.text for message in run(retry.state())
-        ]
-        assert "At noon." == run(session.state())[-1].text
-
-    def test_two_runners(self, tmp_path):
-        """
-        Two runs at once on one session lose nothing of each other.
-        """
-        url = f"sqlite:///{tmp_path}/chats.db"
-
-        async def check():
-            async with (
-                StoreSession.from_url(url, "alice") as one,
-                StoreSession.from_url(url, "alice") as two,
-            ):
-                results = await asyncio.gather(
-                    whole(agent(*ANSWERS)[0], "One.", one),
-                    whole(agent(*ANSWERS)[0], "Two.", two),
-                )
-                return results, await one.get_items()
-
-        results, items = run(check())
-        texts = [item.get("content") for item in items]
-
-        assert 2 * 7 == len(items)
-        assert 1 == texts.count("One.")
-        assert 1 == texts.count("Two.")
-        assert sorted(as_json(item) for item in items) == sorted(
-            as_json(item) for result in results for item in result.to_input_list()[-7:]
-        )
 
 
 class Compacting:

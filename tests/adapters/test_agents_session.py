@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator, AssistantMessage, ToolCall, ToolMessage
-from conversation_state.adapters import _host, agents, openai_chat
+from conversation_state.adapters import _host, agents
 from conversation_state.adapters.agents import StoreSession
 from conversation_state.counting import TokenBudget
 from conversation_state.errors import (
@@ -27,21 +27,19 @@ from conversation_state.errors import (
     StaleHeadError,
     StoreError,
 )
-from conversation_state.messages import ResponseMeta, UnknownMessage, UserMessage
+from conversation_state.messages import ResponseMeta, UnknownMessage
 from conversation_state.store import open_store
 from conversation_state.trimming import (
     TrimContext,
     Trimmer,
     fit,
     keep_last,
-    repair,
     rolling_summary,
 )
 from conversation_state.usage import Usage
 from tests.adapters.contract import as_json
-from tests.adapters.openai_responses import INPUTS, call, result, thought
+from tests.adapters.openai_responses import INPUTS, call, thought
 from tests.adapters.test_agents_items import PARALLEL
-from tests.processes import run_script
 
 run = asyncio.run
 
@@ -78,27 +76,13 @@ class TestMaking:
         assert "alice" == session.session_id
         assert session.session_settings is None
 
-    @pytest.mark.parametrize("name", ["", "x" * 501, "a\0b", "\ud800", None, 5])
+    @pytest.mark.parametrize("name", ["", "a\0b", None])
     def test_names(self, store, name):
         """
         What can't be a name is refused at once, and says what can.
         """
         with pytest.raises((ValueError, TypeError), match="session_id"):
             StoreSession(store, name)
-
-    def test_no_store(self):
-        """
-        A URL is not a store, and the error says what takes one.
-        """
-        with pytest.raises(TypeError, match="from_url"):
-            StoreSession("memory:", "alice")  # type: ignore[arg-type]
-
-    def test_no_trimmer(self, store):
-        """
-        A view is a `Trimmer`.
-        """
-        with pytest.raises(TypeError, match="Trimmer"):
-            StoreSession(store, "alice", view=fit())  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("limit", [0, 5])
     def test_view_and_limit(self, store, limit):
@@ -136,25 +120,6 @@ class TestMaking:
             raised.value
         )
 
-    def test_from_url(self, tmp_path):
-        """
-        A session has a store of its own, closes it, and finds all again.
-        """
-        url = f"sqlite:///{tmp_path}/chats.db"
-
-        async def first():
-            async with StoreSession.from_url(url, "alice") as session:
-                await session.add_items(PARALLEL)
-                return session
-
-        closed = run(first())
-        with StoreSession.from_url(url, "alice") as again:
-            assert as_json(PARALLEL) == as_json(run(again.get_items()))
-            assert f"<StoreSession 'alice' in {again.store.url}>" == repr(again)
-
-        with pytest.raises(StoreError, match="closed"):
-            run(closed.get_items())
-
     def test_from_url_refused(self, tmp_path, monkeypatch):
         """
         What is refused leaves no store open.
@@ -166,25 +131,6 @@ class TestMaking:
 
         with pytest.raises(StoreError, match="closed"):
             store.names()
-
-    def test_without_the_sdk(self):
-        """
-        The module imports where the SDK is not installed, and so much of it
-        as can works; what can't names the extra.
-        """
-        script = (
-            "import sys, asyncio; sys.modules['agents'] = sys.modules['openai'] = None;"
-            "from conversation_state.adapters.agents import StoreSession\n"
-            "session = StoreSession.from_url('memory:', 'a')\n"
-            "asyncio.run(session.add_items([{'role': 'user', 'content': 'hi'}]))\n"
-            "print(asyncio.run(session.get_items()))\n"
-            "try: StoreSession(session.store, 'a', session_settings={'limit': 1})\n"
-            "except ImportError as error: print(error)\n"
-        )
-        printed = run_script(script).splitlines()
-
-        assert "[{'role': 'user', 'content': 'hi'}]" == printed[0]
-        assert "conversation-state[agents]" in printed[1]
 
 
 class TestItems:
@@ -245,20 +191,6 @@ class TestItems:
         assert () == run(session.history())
         assert () == session.store.names()
 
-    def test_is_a_conversation(self, chat, store):
-        """
-        What is saved is a state like others, for every adapter.
-        """
-        state = store.load("alice")
-
-        assert ["user", "assistant", "tool", "tool", "assistant"] == [
-            message.role for message in state
-        ]
-        assert state == run(chat.state())
-        chat = openai_chat.dump(state).payload["messages"]
-        assert ["c1", "c2"] == [one["id"] for one in chat[1]["tool_calls"]]
-        assert ["c1", "c2"] == [one.get("tool_call_id") for one in chat[2:4]]
-
     def test_messages_of_others(self, store, session):
         """
         A conversation another adapter or program saved goes on here.
@@ -302,7 +234,7 @@ class TestItems:
         assert asked
         assert all(options["last"] <= 7 for options in asked)
 
-    @pytest.mark.parametrize("limit", [-1, 1.5, True, "5"])
+    @pytest.mark.parametrize("limit", [-1, True])
     def test_no_limit(self, chat, limit):
         """
         What is not a number of items is refused.
@@ -319,16 +251,6 @@ class TestItems:
         assert as_json(PARALLEL[-2:]) == as_json(run(other.get_items()))
         assert as_json(PARALLEL[-1:]) == as_json(run(other.get_items(1)))
 
-    def test_theirs_to_change(self, chat):
-        """
-        Items are the caller's to change, and change nothing here.
-        """
-        items = run(chat.get_items())
-        items[0]["content"] = "Neither."
-        del items[1:]
-
-        assert as_json(PARALLEL) == as_json(run(chat.get_items()))
-
     def test_all_or_none(self, chat):
         """
         If one item can't be kept, none is, and the error says which.
@@ -338,7 +260,7 @@ class TestItems:
 
         assert as_json(PARALLEL) == as_json(run(chat.get_items()))
 
-    @pytest.mark.parametrize("items", [None, "hi", {}, user("hi"), [None]])
+    @pytest.mark.parametrize("items", [None, user("hi"), [None]])
     def test_no_items(self, session, items):
         """
         What is not a list of items is refused, and makes no session.
@@ -362,26 +284,8 @@ class TestItems:
         assert "c1" in [item.get("call_id") for item in items]
         assert () == TrimContext.of(store.load("alice").messages[:-1]).problems()
 
-    def test_same_twice(self, session):
-        """
-        The same item added twice is there twice.
-        """
-        run(session.add_items([user("hi"), user("hi")]))
-        run(session.add_items([user("hi")]))
-
-        assert [user("hi")] * 3 == run(session.get_items())
-
 
 class TestPop:
-    def test_each_item(self, chat):
-        """
-        One item at a time, from the end, until there is none.
-        """
-        popped = [run(chat.pop_item()) for _ in range(len(PARALLEL) + 1)]
-
-        assert as_json([*PARALLEL[::-1], None]) == as_json(popped)
-        assert [] == run(chat.get_items())
-
     def test_tool_pairs(self, chat):
         """
         Half of a pair may be popped and added again: the conversation is what
@@ -418,27 +322,6 @@ class TestClear:
 
 
 class TestAtOnce:
-    def test_tasks(self, session):
-        """
-        Tasks that add at once all do, each batch in one piece.
-        """
-
-        async def check():
-            async def add(number):
-                await session.add_items([user(f"{number} a"), user(f"{number} b")])
-
-            await asyncio.gather(*map(add, range(20)))
-            return contents(await session.get_items())
-
-        texts = run(check())
-
-        assert {f"{number} {one}" for number in range(20) for one in "ab"} == {*texts}
-        assert 40 == len(texts)
-        assert all(
-            f"{first[:-1]}b" == second
-            for first, second in zip(texts[::2], texts[1::2], strict=True)
-        )
-
     def test_pop(self, session):
         """
         What tasks pop at once are other items, each once.
@@ -479,36 +362,6 @@ class TestAtOnce:
         run(chat.add_items([user("mine")]))
         assert [user("late"), user("mine")] == run(chat.get_items(2))
 
-    def test_cancelled(self, session, monkeypatch):
-        """
-        A run that is cancelled while it adds ends when all is added: never
-        while a thread still writes.
-        """
-        begun, go = threading.Event(), threading.Event()
-        update = session.store.update
-
-        def slow(*args, **options):
-            begun.set()
-            assert go.wait(60)
-            return update(*args, **options)
-
-        monkeypatch.setattr(session.store, "update", slow)
-
-        async def check():
-            adding = asyncio.create_task(session.add_items([user("hi")]))
-            await asyncio.to_thread(begun.wait, 60)
-            adding.cancel()
-            await asyncio.sleep(0.01)
-            adding.cancel()
-            await asyncio.sleep(0.01)
-            is_waiting = not adding.done()
-            go.set()
-            with pytest.raises(asyncio.CancelledError):
-                await adding
-            return is_waiting, await session.get_items()
-
-        assert (True, [user("hi")]) == run(check())
-
 
 class TestView:
     LONG = (
@@ -541,21 +394,6 @@ class TestView:
             kinds = [item.get("type") for item in items]
             assert kinds.count("function_call_output") == 2 * kinds.count("reasoning")
             assert kinds.count("function_call") == 2 * kinds.count("reasoning")
-
-    def test_repaired(self, store):
-        """
-        If a run broke off between a call and its result, or half of a pair was removed,
-        a view may repair it; what is stored stays.
-        """
-        broken = [*PARALLEL[:5], user("Well?"), result("12", call_id="c9")]
-        session = StoreSession(store, "alice", view=Trimmer(None, repair()))
-        run(session.add_items(broken))
-        shown = run(session.get_items())
-
-        assert as_json(broken[:4]) == as_json(shown[:4])
-        assert {"c1", "c2"} == {item.get("call_id") for item in shown[4:6]}
-        assert [user("Well?")] == shown[6:]
-        assert as_json(broken) == as_json(run(session.get_items(100)))
 
     def test_a_stopped_call_hides_nothing(self, store):
         """
@@ -622,17 +460,6 @@ class TestView:
 
         assert [user("b")] == run(session.get_items())
 
-    def test_no_such_view(self, store):
-        """
-        Where nothing fits, that is an error, not an empty history.
-        """
-        view = Trimmer(TokenBudget(context_window=1), fit())
-        session = StoreSession(store, "alice", view=view)
-        run(session.add_items([user("x" * 100)]))
-
-        with pytest.raises(BudgetExceededError):
-            run(session.get_items())
-
     def test_forks_have_it(self, store):
         """
         A fork shows what the session it was forked from would.
@@ -662,16 +489,6 @@ class TestHistory:
         assert [4, 3, 2, 1] == [one.revision for one in run(chat.history())]
         assert [4] == [one.revision for one in run(chat.history(limit=1))]
         assert [*run(chat.state(at=1)).entries] == [*state.entries]
-
-    def test_rollback_to_a_head(self, chat):
-        """
-        A head that was kept is a place, too.
-        """
-        (head,) = run(chat.history())
-        run(chat.pop_item())
-        run(chat.rollback(head))
-
-        assert as_json(PARALLEL) == as_json(run(chat.get_items()))
 
     def test_rollback_to_what_had_more(self, chat):
         """
@@ -717,15 +534,6 @@ class TestHistory:
             run(StoreSession(chat.store, "bob").rollback(1))
 
         assert 1 == len(run(chat.history()))
-
-    def test_nothing_yet(self, session):
-        """
-        A session nothing was added to has no state to show or label.
-        """
-        with pytest.raises(NotSavedError):
-            run(session.state())
-        with pytest.raises(NotSavedError):
-            run(session.label("start"))
 
 
 class TestFork:
@@ -784,25 +592,6 @@ class TestFork:
             run(chat.fork("bob"))
         with pytest.raises(StaleHeadError):
             run(chat.fork("bob", before_turn=0))
-
-    def test_pop_beyond_the_fork(self, chat):
-        """
-        A fork may take away what it inherited, and the other keeps it.
-        """
-        other = run(chat.fork("bob"))
-        popped = [run(other.pop_item()) for _ in PARALLEL]
-
-        assert as_json(PARALLEL[::-1]) == as_json(popped)
-        assert as_json(PARALLEL) == as_json(run(chat.get_items()))
-
-    def test_nothing_yet(self, session):
-        """
-        There is nothing to fork where nothing was added.
-        """
-        with pytest.raises(NotSavedError):
-            run(session.fork("bob"))
-        with pytest.raises(NotSavedError):
-            run(session.fork("bob", before_turn=0))
 
 
 class Reply(SimpleNamespace):
@@ -870,26 +659,6 @@ class TestRecord:
 
         assert ["req_1"] == [one.id for one in run(chat.state()).ledger]
 
-    def test_inclusive(self, chat):
-        """
-        What was read from the cache, written to it, or thought, is a part of
-        what went in and came out.
-        """
-        response = a_run(
-            "r1",
-            input_tokens_details=SimpleNamespace(
-                cached_tokens=64, cache_write_tokens=8
-            ),
-            output_tokens_details=SimpleNamespace(reasoning_tokens=5),
-        )
-        counted = run(chat.record(response))
-
-        assert 100 == counted.prompt_tokens
-        assert 10 == counted.completion_tokens
-        assert 64 == counted.prompt_tokens_details.cached_tokens
-        assert 5 == counted.completion_tokens_details.reasoning_tokens
-        assert {"cache_write_tokens": 8} == dict(counted.extra)
-
     @pytest.mark.parametrize(
         ("counts", "expected"),
         [
@@ -931,15 +700,3 @@ class TestRecord:
         """
         with pytest.raises(TypeError, match=r"Runner\.run"):
             run(chat.record(Usage(prompt_tokens=5)))
-
-
-def test_users_messages_only():
-    """
-    Turns begin at users' messages, whatever other roles there are.
-    """
-    state = Aggregator.new(messages=[AssistantMessage("a"), UserMessage("b")])
-    with open_store("memory:") as store:
-        store.save("alice", state)
-        forked = run(StoreSession(store, "alice").fork("bob", before_turn=0))
-
-        assert ["a"] == texts_of(run(forked.state()))

@@ -10,7 +10,6 @@ import gc
 import sys
 import threading
 import weakref
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -74,20 +73,6 @@ class TestCall:
 
         assert [1, 2, "ann"] == result
         assert threading.get_ident() != thread
-
-    def test_error(self):
-        """
-        What it raises is raised.
-        """
-
-        def fail():
-            raise Boom
-
-        async def check():
-            await run_in_thread(fail)
-
-        with pytest.raises(Boom):
-            run(check())
 
     @pytest.mark.parametrize("kind", [Boom, asyncio.CancelledError])
     def test_error_is_freed(self, kind):
@@ -258,52 +243,6 @@ class TestCancelled:
         assert error is own
         assert error.__cause__ is None
 
-    def test_timeout(self, controlled):
-        """
-        A timeout is one when the call has ended; the inner one of two.
-        """
-
-        async def check():
-            future = controlled()
-            caught = []
-            async with asyncio.timeout(60):
-                try:
-                    async with asyncio.timeout(None) as inner:
-                        loop = asyncio.get_running_loop()
-                        loop.call_soon(inner.reschedule, loop.time())
-                        loop.call_later(0.02, future.set_result, 7)
-                        await run_in_thread(int)
-                except TimeoutError:
-                    caught.append(future.done())
-                await asyncio.sleep(0)
-
-            return caught
-
-        assert [True] == run(check())
-
-    def test_task_group(self, controlled):
-        """
-        A group whose other task fails waits for the call.
-        """
-
-        async def fail(future):
-            asyncio.get_running_loop().call_later(0.02, future.set_result, 7)
-            raise Boom
-
-        async def check():
-            future = controlled()
-            tasks: list[Any] = []
-            try:
-                async with asyncio.TaskGroup() as group:
-                    tasks.append(group.create_task(run_in_thread(int)))
-                    group.create_task(fail(future))
-            except* Boom:
-                tasks.append(future)
-
-            return [task.cancelled() for task in tasks]
-
-        assert [True, False] == run(check())
-
     @pytest.mark.parametrize("has_anyio", [True, False])
     def test_once(self, monkeypatch, has_anyio):
         """
@@ -407,22 +346,6 @@ def fail_with(error):
 
 
 class TestImportLazily:
-    def test_name(self, monkeypatch):
-        """
-        A name is that of its module.
-        """
-        modules = {f"{__name__}._session": SimpleNamespace(Session="the class")}
-        monkeypatch.setattr(_lazy, "import_module", modules.__getitem__)
-
-        assert "the class" == get("Session")
-
-    def test_unknown_name(self):
-        """
-        Another name is not an attribute.
-        """
-        with pytest.raises(AttributeError, match="has no attribute 'Other'"):
-            get("Other")
-
     @pytest.mark.parametrize("missing", ["agents", "openai.types"])
     def test_missing_host(self, monkeypatch, missing):
         """

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from conversation_state.adapters import Export, openai_chat
 from conversation_state.adapters._reading import mended
-from conversation_state.errors import ConversationStateError, NotSavedError
+from conversation_state.errors import ConversationStateError
 from conversation_state.messages import AssistantMessage, ToolMessage, UnknownMessage
 from conversation_state.store import Store, open_store
 from conversation_state.store.backends.memory import MemoryBackend
@@ -440,21 +440,6 @@ class HostContract:
         with open_store(url) as store:
             assert case.turn(1) == case.read(case.host(store, "a"), "a")
             assert 4 == len(store.load(case.name("a")))
-
-    def test_cleared_in_the_store(self, place):
-        """
-        Our store has the host's conversation under its name, also when cleared.
-        """
-        case, store = self.case, place.open()
-        host = case.host(store, "a")
-        case.add(host, "a", case.turn(1))
-        case.clear(host, "a")
-        try:
-            left = len(store.load(case.name("a")))
-        except NotSavedError:
-            left = 0
-
-        assert 0 == left
 
     @pytest.mark.parametrize("missing", ["package", "module"])
     def test_imports_without_its_packages(self, missing):
