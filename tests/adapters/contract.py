@@ -11,6 +11,7 @@ import copy
 import json
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Any, ClassVar
 
 import attrs
@@ -31,7 +32,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import TextPart
-from conversation_state.testing.contracts._adapters import OtherValue, put_junk
+from conversation_state.testing.contracts._adapters import put_junk, swap_texts
 from conversation_state.testing.strategies import json_values, messages
 from conversation_state.tools import ToolCall
 from tests.adapters.crossing import places
@@ -115,10 +116,9 @@ def empty_all(value: Any) -> None:
 
 
 # What JSON has and no field of ours: too large, too deep, halves of pairs,
-# what is not JSON at all, and what is valid in another place of the document.
+# and what is not JSON at all.
 JUNK = st.one_of(
     json_values(),
-    st.builds(OtherValue, st.integers(0, 9)),
     st.sampled_from(
         [
             "\ud800",
@@ -295,8 +295,24 @@ class FormatContract:
         """
         document = copy.deepcopy(data.draw(self.documents | self.responses))
         path = data.draw(st.lists(st.integers(0, 9), max_size=7))
-        wrong = put_junk(document, path, data.draw(JUNK))
+        self.check_refusal(put_junk(document, path, data.draw(JUNK)))
 
+    @given(data=st.data())
+    def test_refuses_in_one_way_what_is_valid_elsewhere(self, data):
+        """
+        The same if a text is another one that has this key, such as the role.
+        """
+        given = self.documents | self.responses
+        documents = copy.deepcopy(data.draw(st.lists(given, min_size=3, max_size=3)))
+
+        for document in documents:
+            for wrong in islice(swap_texts(document, documents), 20):
+                self.check_refusal(wrong)
+
+    def check_refusal(self, wrong: Any) -> None:
+        """
+        Check that *wrong* is a conversation, or refused with paths.
+        """
         for read in (self.adapter.load, self.adapter.load_usage):
             refused = refusal(read, wrong)
             assert refused is None or refused.problems
