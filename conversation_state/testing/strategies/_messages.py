@@ -186,18 +186,9 @@ def parts(*, role: str = "assistant") -> SearchStrategy[Part]:
 
 
 @once
-def tool_calls(
-    *, ids: SearchStrategy[str] | None = None, names: SearchStrategy[str] | None = None
-) -> SearchStrategy[ToolCall]:
+def tool_calls() -> SearchStrategy[ToolCall]:
     """
-    Calls, whose arguments are JSON or any other text.
-
-    Args:
-        ids: Where ids come from; by default any text, "" included.
-
-        names: Where names come from; likewise.
-
-    Shrink to empty texts.
+    Calls, whose arguments are JSON or any other text; shrink to empty texts.
     """
     arguments = (
         st.sampled_from(["", "{}", '{"city": "Bern"}', '{"city": "Be']) | texts()
@@ -211,26 +202,26 @@ def tool_calls(
     return build_class(
         ToolCall,
         fields,
-        id=texts(max_size=12) if ids is None else ids,
-        name=texts(max_size=12) if names is None else names,
+        id=texts(max_size=12),
+        name=texts(max_size=12),
         arguments=arguments,
     )
 
 
 @once
-def log_probs(*, max_top: int = 2) -> SearchStrategy[LogProb]:
+def log_probs() -> SearchStrategy[LogProb]:
     """
-    Log probabilities of tokens, with up to *max_top* likelier ones; shrink to the empty
-    token at 0.
+    Log probabilities of tokens, with up to two likelier ones; shrink to the empty token
+    at 0.
     """
-    tops = st.lists(log_probs(max_top=0), max_size=max_top) if max_top else st.just([])
-    return st.builds(
-        LogProb,
-        texts(max_size=6),
-        st.floats(-9999, 0) | st.floats(allow_nan=False, allow_infinity=False),
-        st.none() | st.binary(max_size=4),
-        tops,
-    )
+
+    def build(tops: SearchStrategy[list[LogProb]]) -> SearchStrategy[LogProb]:
+        numbers = st.floats(-9999, 0) | st.floats(allow_nan=False, allow_infinity=False)
+        return st.builds(
+            LogProb, texts(max_size=6), numbers, st.none() | st.binary(max_size=4), tops
+        )
+
+    return build(st.lists(build(st.just([])), max_size=2))
 
 
 @once

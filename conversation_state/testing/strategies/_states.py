@@ -162,7 +162,7 @@ def aggregators(*, max_steps: int = 6) -> SearchStrategy[Aggregator]:
 
 
 @once
-def turns(*, max_steps: int = 6) -> SearchStrategy[Turn]:
+def turns() -> SearchStrategy[Turn]:
     """
     What was added to a state since its fork; some shipped, and so without it; shrink to
     empty turns of roots.
@@ -171,15 +171,15 @@ def turns(*, max_steps: int = 6) -> SearchStrategy[Turn]:
     def turn(state: Aggregator, ships: bool) -> Turn:
         return unpickled(state.turn) if ships else state.turn
 
-    return st.builds(turn, aggregators(max_steps=max_steps), st.booleans())
+    return st.builds(turn, aggregators(), st.booleans())
 
 
 @once
-def checkpoints(*, max_steps: int = 6) -> SearchStrategy[Checkpoint]:
+def checkpoints() -> SearchStrategy[Checkpoint]:
     """
     Labelled states, under any label; shrink to an empty root without a label.
     """
-    return st.builds(Checkpoint, aggregators(max_steps=max_steps), texts(max_size=8))
+    return st.builds(Checkpoint, aggregators(), texts(max_size=8))
 
 
 # What grew from states
@@ -212,7 +212,7 @@ def _alter_state(draw: DrawFn, state: Aggregator) -> Aggregator:
 
 
 @st.composite
-def _draw_relatives(draw: DrawFn, max_steps: int) -> tuple[Aggregator, Aggregator]:
+def _draw_relatives(draw: DrawFn) -> tuple[Aggregator, Aggregator]:
     message = rarely(st.sampled_from(_EQUAL), messages())
     # As much in common as makes a difference: to blocks of the log, and to
     # what can be moved or erased.
@@ -220,7 +220,7 @@ def _draw_relatives(draw: DrawFn, max_steps: int) -> tuple[Aggregator, Aggregato
         [draw(message)] * draw(st.sampled_from([0, 2, 45]))
     )
     sides = [trunk, trunk]
-    for at in draw(st.lists(st.integers(0, 1), max_size=max_steps)):
+    for at in draw(st.lists(st.integers(0, 1), max_size=8)):
         if len(sides[at]) and draw(st.integers(0, 3)) == 0:
             sides[at] = _alter_state(draw, sides[at])
         else:
@@ -230,31 +230,25 @@ def _draw_relatives(draw: DrawFn, max_steps: int) -> tuple[Aggregator, Aggregato
 
 
 @once
-def relatives(*, max_steps: int = 8) -> SearchStrategy[tuple[Aggregator, Aggregator]]:
+def relatives() -> SearchStrategy[tuple[Aggregator, Aggregator]]:
     """
     Two states that grew from one, or from parts of it: apart, joined, with
     usage under one key; with entries that say the same, and some that were erased or
     moved on one side.
 
-    Args:
-        max_steps: The most verbs it took to part them.
-
     Shrink to fewer steps, and to twice an empty root.
     """
-    return _draw_relatives(max_steps)
+    return _draw_relatives()
 
 
 @once
-def diffs(*, max_steps: int = 8) -> SearchStrategy[Diff]:
+def diffs() -> SearchStrategy[Diff]:
     """
     What two states that grew from one have in common, and what not.
 
-    Args:
-        max_steps: The most verbs it took to part them.
-
     Shrink as `relatives` do, to nothing that differs.
     """
-    return relatives(max_steps=max_steps).map(lambda pair: diff(*pair))
+    return relatives().map(lambda pair: diff(*pair))
 
 
 # Mostly commits, because moves need several moments.
@@ -262,16 +256,14 @@ _TIMELINE_VERBS = ("commit", "commit", "commit", "undo", "redo", "goto", "ship")
 
 
 @st.composite
-def _draw_timeline(
-    draw: DrawFn, states: SearchStrategy[Any] | None, max_steps: int
-) -> Timeline[Any]:
+def _draw_timeline(draw: DrawFn, states: SearchStrategy[Any] | None) -> Timeline[Any]:
     labels = rarely(st.just(""), texts(max_size=6))
     timeline: Timeline[Any] = Timeline.begin(
         draw(aggregators() if states is None else states),
         draw(labels),
         limit=draw(rarely(st.none(), st.integers(1, 5))),
     )
-    for _ in range(draw(st.integers(0, max_steps))):
+    for _ in range(draw(st.integers(0, 10))):
         verb = draw(st.sampled_from(_TIMELINE_VERBS))
         if verb == "commit":
             old = [moment.state for moment in timeline.moments]
@@ -298,7 +290,7 @@ def _draw_timeline(
 
 @once
 def timelines(
-    *, states: SearchStrategy[Any] | None = None, max_steps: int = 10
+    *, states: SearchStrategy[Any] | None = None
 ) -> SearchStrategy[Timeline[Any]]:
     """
     Timelines with a past: branches, moments gone back to, limits that forgot
@@ -308,21 +300,17 @@ def timelines(
         states: What is committed; without, states of a conversation that grow
             from one another, which is what `aggregators` makes and more.
 
-        max_steps: The most verbs it took to get there.
-
     Shrink to one moment without a label, and to fewer verbs.
     """
-    return _draw_timeline(states, max_steps)
+    return _draw_timeline(states)
 
 
 @once
-def moments(
-    *, states: SearchStrategy[Any] | None = None, max_steps: int = 10
-) -> SearchStrategy[Moment[Any]]:
+def moments() -> SearchStrategy[Moment[Any]]:
     """
     Moments of such timelines; shrink to the first of a timeline that has no other.
     """
-    made = timelines(states=states, max_steps=max_steps)
+    made = timelines()
     return made.flatmap(lambda timeline: st.sampled_from(timeline.moments))
 
 

@@ -164,12 +164,12 @@ def placeholders() -> SearchStrategy[Placeholder]:
 
 
 @once
-def templates(*, max_size: int = 3) -> SearchStrategy[Template]:
+def templates() -> SearchStrategy[Template]:
     """
-    Templates of up to *max_size* items, in any syntax; what their messages say need not
+    Templates of up to three items, in any syntax; what their messages say need not
     be right in it; shrink to nothing, in Python's syntax.
     """
-    items = st.lists(messages() | placeholders(), max_size=max_size)
+    items = st.lists(messages() | placeholders(), max_size=3)
     return st.builds(
         lambda items, syntax: Template(*items, syntax=syntax),
         items,

@@ -34,7 +34,6 @@ from conversation_state.testing.strategies._values import (
     metadata,
     texts,
     timestamps,
-    usages,
 )
 from conversation_state.tools import ToolCall
 
@@ -292,7 +291,7 @@ def _build_chunks(draw: DrawFn, role: str, max_size: int) -> tuple[Message, ...]
             fields["tool_calls"] = draw(
                 rarely(st.just([]), st.lists(_call_pieces(), max_size=3))
             )
-            fields["response"] = draw(rarely(st.none(), _build_metadata()))
+            fields["response"] = draw(rarely(st.none(), response_metas()))
         elif role == "tool":
             fields["tool_call_id"] = "call"
             fields["tool_name"] = draw(st.sampled_from(["", "search"]))
@@ -301,17 +300,6 @@ def _build_chunks(draw: DrawFn, role: str, max_size: int) -> tuple[Message, ...]
         chunks.append(kinds[role](**fields))
 
     return tuple(chunks)
-
-
-@once
-def _build_metadata() -> SearchStrategy[Any]:
-    """
-    The metadata of a chunk; counts are small enough to be added.
-    """
-    small = st.none() | usages(max_count=2**40)
-    return st.builds(
-        lambda meta, usage: attrs.evolve(meta, usage=usage), response_metas(), small
-    )
 
 
 @once

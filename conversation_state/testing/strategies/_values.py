@@ -15,7 +15,7 @@ from conversation_state.testing._drawing import Fields, once, rarely
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 # The sum of a thousand million of them is at most 2**63 - 1.
-MAX_COUNT = 2**32
+_COUNTS = st.integers(0, 2**32)
 
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -81,15 +81,15 @@ def json_values(*, max_leaves: int = 6) -> SearchStrategy[Any]:
 
 
 @once
-def metadata(*, max_size: int = 3) -> SearchStrategy[Fields]:
+def metadata() -> SearchStrategy[Fields]:
     """
     What a caller may give as *metadata*: plain dicts of JSON values; shrinks to {}.
     """
-    return st.dictionaries(texts(max_size=6), json_values(), max_size=max_size)
+    return st.dictionaries(texts(max_size=6), json_values(), max_size=3)
 
 
 @once
-def unknown_fields(*, max_size: int = 2) -> SearchStrategy[Fields]:
+def unknown_fields() -> SearchStrategy[Fields]:
     """
     Fields that a newer version may write: names that no field of ours has; shrinks to
     {}.
@@ -97,67 +97,55 @@ def unknown_fields(*, max_size: int = 2) -> SearchStrategy[Fields]:
     names = st.sampled_from(["since_v2", "new", "Content"]) | texts(max_size=6).map(
         "x-{}".format
     )
-    return st.dictionaries(names, json_values(max_leaves=3), max_size=max_size)
+    return st.dictionaries(names, json_values(max_leaves=3), max_size=2)
 
 
 # Usage
 
 
 @once
-def prompt_tokens_details(
-    *, max_count: int = MAX_COUNT
-) -> SearchStrategy[PromptTokensDetails]:
+def prompt_tokens_details() -> SearchStrategy[PromptTokensDetails]:
     """
     Breakdowns of a prompt's tokens; shrink to zeros.
     """
-    counts = st.integers(0, max_count)
-    return st.builds(PromptTokensDetails, audio_tokens=counts, cached_tokens=counts)
+    return st.builds(PromptTokensDetails, audio_tokens=_COUNTS, cached_tokens=_COUNTS)
 
 
 @once
-def completion_tokens_details(
-    *, max_count: int = MAX_COUNT
-) -> SearchStrategy[CompletionTokensDetails]:
+def completion_tokens_details() -> SearchStrategy[CompletionTokensDetails]:
     """
     Breakdowns of a completion's tokens; shrink to zeros.
     """
-    counts = st.integers(0, max_count)
     return st.builds(
         CompletionTokensDetails,
-        accepted_prediction_tokens=counts,
-        audio_tokens=counts,
-        reasoning_tokens=counts,
-        rejected_prediction_tokens=counts,
+        accepted_prediction_tokens=_COUNTS,
+        audio_tokens=_COUNTS,
+        reasoning_tokens=_COUNTS,
+        rejected_prediction_tokens=_COUNTS,
     )
 
 
 @once
-def usages(*, max_count: int = MAX_COUNT) -> SearchStrategy[Usage]:
+def usages() -> SearchStrategy[Usage]:
     """
-    Usages, with totals that are not sums and categories of a provider's own.
-
-    Args:
-        max_count: The largest count; by default so small that a thousand
-            million usages can be added.
+    Usages, with totals that are not sums and categories of a provider's own; so small
+    that a thousand million of them can be added.
 
     Shrink to zeros, totals to the sum, and no categories.
     """
-    counts = st.integers(0, max_count)
     names = st.sampled_from(["cache_write_tokens", "tool_use_prompt_tokens"])
     return st.builds(
         Usage,
         # Half each, because a total that is not drawn is their sum.
-        st.integers(0, max_count // 2),
-        st.integers(0, max_count // 2),
-        st.none() | counts,
-        rarely(
-            st.just(PromptTokensDetails()), prompt_tokens_details(max_count=max_count)
-        ),
+        st.integers(0, 2**31),
+        st.integers(0, 2**31),
+        st.none() | _COUNTS,
+        rarely(st.just(PromptTokensDetails()), prompt_tokens_details()),
         rarely(
             st.just(CompletionTokensDetails()),
-            completion_tokens_details(max_count=max_count),
+            completion_tokens_details(),
         ),
         rarely(
-            st.just({}), st.dictionaries(names | texts(max_size=6), counts, max_size=3)
+            st.just({}), st.dictionaries(names | texts(max_size=6), _COUNTS, max_size=3)
         ),
     )
