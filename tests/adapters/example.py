@@ -215,7 +215,7 @@ class ExampleLoader(MessageLoader):
             else:
                 messages = self._load_blocks(node, role)
 
-        # A list that had problems only is empty, too.
+        # Nothing is wrong with it, and no message of ours can hold it.
         if self.count == problems and not messages:
             messages = [node.as_unknown_message(SOURCE, self._noted)]
 
