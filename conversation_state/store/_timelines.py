@@ -110,11 +110,8 @@ def _save_within(
 
     head, found = _write_moments(transaction, text, timeline, stored, changed, head)
     remembered = transaction.recall(text)
-    if (
-        remembered is not None
-        and remembered.revision.number == head.revision
-        and not _has_erased_moment(transaction.core.erased, timeline, stored.timeline)
-    ):
+    erased = transaction.core.erased
+    if remembered and not _has_erased_moment(erased, timeline, stored.timeline):
         # The timeline is remembered in the form in which any other store loads it.
         plain = timeline.with_filter(None).close_group()
         found = found._replace(timeline=plain)

@@ -144,37 +144,6 @@ class TestErase:
 
             assert () == store.verify()
 
-    def test_does_not_come_back(self, url, tmp_path):
-        """
-        A writer that still has it, here or in another process, saves a tombstone; after
-        a vacuum as well.
-        """
-        state = CHAT.add_user_prompt(SECRETS[0])
-        with open_store(url) as store, open_store(url) as other:
-            other.save("chat", state, label="kept")
-            head = store.latest("chat")
-            store.erase(state.entries[1].id, reason="asked for")
-            store.collect_garbage(vacuum=True)
-            assert head == store.latest("chat", at="kept")
-            for i, saving in enumerate((store, other)):
-                saving.save(f"again {i}", state.fork().add_user_prompt("and?"))
-                saving.save("chat", state.add_user_prompt(f"and {i}?"), expecting=i + 1)
-
-            for name in store.names():
-                store.delete(name)
-
-            store.collect_garbage(vacuum=True)
-            other.save("anew", state)
-
-        with open_store(url) as store:
-            assert ["When is the next train?", ""] == [
-                message.text for message in store.load("anew")
-            ]
-            assert 0 == store.erase(state.entries[1].id, reason="again").rows
-            assert () == store.verify()
-
-        assert not is_there(tmp_path, SECRETS[0])
-
     @pytest.mark.parametrize("verb", ["load", "save"])
     def test_beside_a_timeline(self, url, monkeypatch, verb):
         """

@@ -158,34 +158,6 @@ class TestWorks:
         assert [f"child {i}" for i in range(40)] == [t for t in texts if "child" in t]
         assert [f"parent {i}" for i in range(20)] == [t for t in texts if "parent" in t]
 
-    def test_generations(self, url):
-        """
-        A child's child does so as well, and so does the parent after them.
-        """
-        script = """
-            store = open_store(url)
-            append(store, "chat", "parent")
-
-            def grandchild():
-                append(store, "chat", "grandchild")
-
-            def child():
-                append(store, "chat", "child")
-                assert 0 == in_child(grandchild)
-                append(store, "chat", "child again")
-
-            print(in_child(child))
-            append(store, "chat", "parent again")
-            print(texts(store, "chat"))
-        """
-
-        code, texts = run(script, url)
-
-        assert "0" == code
-        expected = ["parent", "child", "grandchild", "child again", "parent again"]
-        assert str(expected) == texts
-        assert expected == saved(url)
-
     def test_while_a_thread_saves(self, url):
         """
         A child that is forked while other threads of the parent save neither
@@ -231,26 +203,6 @@ class TestWorks:
         for count in counts:
             name, number = count.split()
             assert [f"{i}" for i in range(int(number))] == saved(url, name)
-
-    def test_several_files(self, tmp_path):
-        """
-        Every store of the process is as good in the child.
-        """
-        script = """
-            stores = [open_store(f"{url}/{n}.db") for n in range(3)]
-            for store in stores:
-                append(store, "chat", "parent")
-
-            print(in_child(lambda: [append(s, "chat", "child") for s in stores]))
-            for store in stores:
-                append(store, "chat", "parent again")
-                store.close()
-        """
-        url = f"sqlite:///{tmp_path}"
-
-        assert ["0"] == run(script, url)
-        for n in range(3):
-            assert ["parent", "child", "parent again"] == saved(f"{url}/{n}.db")
 
     def test_memory(self):
         """

@@ -14,12 +14,9 @@ from conversation_state.aggregator import Entry
 from conversation_state.store._log import (
     ENTRIES,
     LEDGER,
-    Segment,
     chain_digest,
     content_digest,
-    count_shared,
     cut_segments,
-    take_newest,
     unpack_id,
 )
 from conversation_state.store._transaction import Core, Transaction
@@ -164,28 +161,6 @@ class TestDigests:
 
                 assert equal == (left == right)
 
-    @given(aggregators(), st.data())
-    def test_any_length(self, state, data):
-        """
-        A past has the digest of a beginning at that beginning's length,
-        wherever it starts to compute.
-        """
-        log = state.entries
-        known = data.draw(st.integers(0, len(log)))
-        past = LogDigests(
-            ENTRIES, log, (known, ENTRIES.digest(Log(list(log.take(known)))))
-        )
-        lengths = data.draw(st.lists(st.integers(0, len(log)), max_size=4))
-        for length in lengths:
-            assert ENTRIES.digest(Log(list(log.take(length)))) == past.at(length)
-
-        start = data.draw(st.integers(0, len(log)))
-        rows = past.rows(start)
-        assert ids(log)[start:] == [row.id.decode() for row in rows]
-        assert [past.at(i) for i in range(start + 1, len(log) + 1)] == [
-            row.digest for row in rows
-        ]
-
     def test_golden(self):
         """
         Digests are the same forever: they are in files.
@@ -220,59 +195,3 @@ class TestDigests:
         at = data.draw(st.integers(0, len(log)))
 
         assert ENTRIES.digest(Log(items[:at])) == ENTRIES.digest(log.take(at))
-
-
-branches = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 5)), max_size=5)
-
-
-def segments_of(steps):
-    made: list[Segment] = []
-    for branch, length in steps:
-        start = made[-1].stop if made else 0
-        if made and made[-1].branch == branch:
-            made[-1] = made[-1]._replace(stop=start + length)
-        else:
-            made.append(Segment(branch, start, start + length))
-
-    return tuple(made)
-
-
-def places(segments):
-    return [(b, p) for b, start, stop in segments for p in range(start, stop)]
-
-
-class TestSegments:
-    @given(branches, st.integers(0, 30))
-    def test_cut(self, steps, length):
-        """
-        A beginning stands where the whole does.
-        """
-        segments = segments_of(steps)
-
-        assert places(segments)[:length] == places(cut_segments(segments, length))
-
-    @given(branches, branches, st.data())
-    def test_shared(self, ours, theirs, data):
-        """
-        What two have in common are the places that are the same, up to the
-        first that is not.
-        """
-        theirs = ours[: data.draw(st.integers(0, len(ours)))] + theirs
-        one, two = segments_of(ours), segments_of(theirs)
-        common = 0
-        for a, b in zip(places(one), places(two), strict=False):
-            if a != b:
-                break
-
-            common += 1
-
-        assert common == count_shared(one, two) == count_shared(two, one)
-
-    @given(st.lists(st.integers()), st.data())
-    def test_newest(self, items, data):
-        """
-        The last few are the last few.
-        """
-        count = data.draw(st.integers(0, len(items)))
-
-        assert items[len(items) - count :] == take_newest(Log(items), count)

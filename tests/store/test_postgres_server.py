@@ -798,16 +798,6 @@ class TestTables:
 
         store.collect_garbage(vacuum=True)
 
-    def test_vacuum_gives_its_connection_back(self, pg_url):
-        """
-        Other threads can use the only connection once the tables were rewritten.
-        """
-        with open_store(f"{pg_url}&timeout_s=5&pool_size=1") as store:
-            store.save("chat", CHAT)
-            store.collect_garbage(vacuum=True)
-            with ThreadPoolExecutor(1) as threads:
-                assert CHAT == threads.submit(store.load, "chat").result(30)
-
     def test_erased_is_in_no_statistics(self, server, schema, store):
         """
         Nothing that was erased, deleted or labelled is readable once a collection

@@ -4,15 +4,12 @@ The store in a file keeps every promise of a store, and those of a file.
 
 import os
 import pickle
-import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import textwrap
 import threading
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +30,6 @@ from conversation_state.store.backends._sqlite import (
 from conversation_state.store.schema import SCHEMA_VERSION
 from conversation_state.testing.stores import StoreMachine
 from tests.store.promises.contract import StorePromises
-from tests.store.writers import update_one_name
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
@@ -361,23 +357,6 @@ class TestMigration:
 
 
 class TestProcesses:
-    def test_no_update_is_lost(self, url):
-        """
-        Processes that update one name, and open the file at one moment, lose
-        nothing of each other.
-        """
-        with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as processes:
-            for each in [
-                processes.submit(update_one_name, url, who, 8) for who in range(3)
-            ]:
-                each.result()
-
-        with open_store(url) as store:
-            texts = [message.text for message in store.load("chat")]
-            assert {f"{who} {i}" for who in range(3) for i in range(8)} == {*texts}
-            assert 24 == len(texts)
-            assert () == store.verify()
-
     def test_opened_again_beside(self, url):
         """
         Opening a file once more, and closing it, leaves alone what the same process has
@@ -399,40 +378,6 @@ class TestProcesses:
             outputs += [subprocess.check_output(ask, cwd=ROOT)]
 
         assert [1, 2] == [int(each) for each in outputs]
-
-    def test_killed(self, url, tmp_path):
-        """
-        Killed at any moment, the store has every save it acknowledged.
-        """
-        script = """
-            import sys
-            from conversation_state import Aggregator
-            from conversation_state.store import open_store
-
-            store, state = open_store(sys.argv[1]), Aggregator.new()
-            while True:
-                state = state.add_user_prompt("x" * 300)
-                print(store.save("chat", state).revision, flush=True)
-        """
-        for after in (1, 7, 40, 90):
-            with subprocess.Popen(
-                [sys.executable, "-c", textwrap.dedent(script), at(tmp_path, "")],
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                text=True,
-            ) as child:
-                assert child.stdout is not None
-                lines = [child.stdout.readline() for _ in range(after)]
-                child.send_signal(signal.SIGKILL)
-                lines += child.stdout.readlines()
-
-            # The last line may have been cut off.
-            acknowledged = [int(line) for line in lines if line.endswith("\n")]
-            with open_store(url) as store:
-                assert acknowledged[-1] <= store.latest("chat").revision
-                assert acknowledged[-1] == len(store.load("chat", at=acknowledged[-1]))
-                assert () == store.verify()
-                store.delete("chat")
 
 
 class TestThreads:

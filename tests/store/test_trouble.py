@@ -123,50 +123,6 @@ class TestFull:
             store.save("chat", LARGE)
             assert LARGE == store.load("chat")
 
-    @pytest.mark.skipif(sys.platform == "win32", reason="Windows limits no file sizes")
-    def test_limit(self, url):
-        """
-        A limit on the size of files is an error like a full disk, of which
-        nothing is left behind; and the same process goes on where it is lifted.
-        """
-        output = child(
-            """
-            import resource, signal, sys
-            from conversation_state import Aggregator, UserMessage
-            from conversation_state.errors import StoreError
-            from conversation_state.store import open_store
-
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            chat = Aggregator.new().add_user_prompt("first")
-            with open_store(sys.argv[1]) as store:
-                store.save("chat", chat)
-                hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-                resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
-                large = chat.extend([UserMessage("x" * 3_000)] * 200)
-                for verb in (
-                    lambda: store.save("chat", large),
-                    lambda: store.save("other", large.fork()),
-                ):
-                    try:
-                        verb()
-                    except StoreError as error:
-                        print(error.problem.split("(")[0])
-
-                    assert chat == store.load("chat"), "another state"
-                    assert () == store.verify(), store.verify()
-
-                resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-                store.save("chat", large)
-                assert large == store.load("chat")
-                assert () == store.verify()
-            """,
-            url,
-        )
-
-        assert 2 == len(output.splitlines())
-        for line in output.splitlines():
-            assert "free some space" in line
-
 
 class TestRights:
     def test_file(self, folder):
@@ -196,36 +152,6 @@ class TestRights:
 
         folder.chmod(0o755)
         open_store(f"sqlite:///{folder}/chats.db").close()
-
-    def test_read_only_as_root(self, url, path):
-        """
-        A store that is read-only refuses every write, whatever the caller calls.
-        """
-        with pytest.raises(StoreError, match="can't be opened"):
-            open_store(f"{url}?mode=ro")
-
-        with open_store(url) as store:
-            store.save("chat", CHAT)
-
-        before = path.read_bytes()
-        with open_store(f"{url}?mode=ro") as store:
-            assert CHAT == store.load("chat")
-            for write in (
-                lambda: store.save("chat", MORE),
-                lambda: store.save("new", CHAT.fork()),
-                lambda: store.fork("chat", "new"),
-                lambda: store.delete("chat"),
-                lambda: store.label("chat", "kept"),
-                lambda: store.erase(CHAT.entries[0].id, reason="asked"),
-                lambda: store.collect_garbage(vacuum=True),
-            ):
-                with pytest.raises(StoreError, match="mode=ro"):
-                    write()
-
-            assert CHAT == store.load("chat")
-            assert () == store.verify()
-
-        assert before == path.read_bytes()
 
     def test_given_back(self, folder):
         """

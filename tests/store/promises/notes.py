@@ -17,34 +17,6 @@ class NotePromises(StoreCase):
     Notes are kept, and change nothing else.
     """
 
-    def test_on_a_name(self, reopen):
-        """
-        Notes on a name are merged key by key, are seen by every store, and stay
-        through saves, labels and rollbacks.
-        """
-        states = append_turns(CONVERSATION, 3)
-        store = reopen(None)
-        store.save("chat", states[0])
-
-        assert {} == store.notes("chat")
-        assert NOTES == store.annotate("chat", NOTES)
-
-        other = self.other(store, remembered=0)
-        other.annotate("chat", {"title": "Bern", "tags": None, "new": False})
-        expected = {"title": "Bern", "user": {"id": 7}, "new": False}
-
-        assert expected == store.notes("chat") == other.notes("chat")
-
-        store.save("chat", states[2])
-        store.label("chat", "kept", at=1)
-        store.rollback("chat", "kept")
-        store = reopen(store)
-
-        assert expected == store.notes("chat")
-        assert [{}, {}, {}] == [head.notes for head in store.history("chat")]
-        assert states[0].entries == store.load("chat").entries
-        assert () == store.verify()
-
     def test_on_a_revision(self, reopen):
         """
         Notes on a revision come with its head, from a save and from later; the

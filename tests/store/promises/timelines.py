@@ -189,6 +189,10 @@ class TimelinePromises(StoreCase):
 
         assert more == self.other(store).load_timeline("chat")
         assert 8 == head.revision
+
+        self.other(store).update("chat", lambda state: state.add_user_prompt("there"))
+
+        assert "there" == store.load_timeline("chat").present[-1].text
         assert () == store.verify()
 
     def test_erased_and_deleted(self, store):
