@@ -225,7 +225,7 @@ def count_shared(ours: Segments, theirs: Segments) -> int:
     """
     common = 0
     for a, b in zip(ours, theirs, strict=False):
-        if a.branch != b.branch or a.start != b.start:
+        if a.branch != b.branch:
             break
 
         # Where these end apart, the next ones start apart.

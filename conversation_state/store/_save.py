@@ -79,11 +79,10 @@ def save(
     if extras.label != "":
         check_name(extras.label, "label")
 
-    # Outside of the transaction, so that no other writer waits for it.
     old = core.recall(name, core.changes)
-    if (old is None or old.state._origin.root != state._origin.root) and _find_nearest(
-        core.recall_all(core.changes), state
-    ) is None:
+    is_near = old is not None and old.state._origin.root == state._origin.root
+    if not is_near and _find_nearest(core.recall_all(core.changes), state) is None:
+        # Outside of the transaction, so that no other writer waits for it.
         ENTRIES.digest(state.entries)
         LEDGER.digest(state.ledger)
 

@@ -51,15 +51,17 @@ _MAX_MOMENTS = (1 << 63) - 1
 # In place of the row of a name without a timeline; that of a real one has been saved
 # at least once.
 _NO_TIMELINE = TimelineRow(0, 0, 0, 0, 0, 0, 0, b"")
+_NO_MOMENT: tuple[MomentRow | None, bytes] = None, b""
 
 
 class _Stored(NamedTuple):
     """
-    What is there under a name: the rows of a timeline and its moments, and the digests
-    of their states, by number.
+    What is there under a name: the rows of a timeline and its moments.
 
     Attributes:
         row: The timeline's row; `_NO_TIMELINE` if the name has no timeline.
+
+        moments: The row of each moment and the digest of its state, by number.
 
         others: The revisions that other verbs saved since the timeline was saved last,
             by the digests of their states.
@@ -68,8 +70,7 @@ class _Stored(NamedTuple):
     """
 
     row: TimelineRow
-    moments: PMap[int, MomentRow]
-    digests: Mapping[int, bytes]
+    moments: PMap[int, tuple[MomentRow, bytes]]
     others: Mapping[bytes, int]
     timeline: States | None
 
@@ -92,7 +93,7 @@ def _save_within(
 ) -> Head:
     transaction.catch_up()
     name, newest, head = transaction.find_head(text, expecting)
-    stored = _Stored(_NO_TIMELINE, pmap(), {}, {}, None)
+    stored = _Stored(_NO_TIMELINE, pmap(), {}, None)
     if name is not None and newest is not None:
         stored = _find_stored(transaction, name, newest)
 
@@ -145,7 +146,7 @@ def _write_moments(  # noqa: PLR0917 - what was found, and what to write
     text: str,
     timeline: States,
     stored: _Stored,
-    changed: Mapping[int, bytes | None],
+    changed: Mapping[int, bytes],
     head: Head | None,
 ) -> tuple[Head, RememberedTimeline]:
     """
@@ -161,11 +162,11 @@ def _write_moments(  # noqa: PLR0917 - what was found, and what to write
         if number in revisions:
             return revisions[number]
 
-        row = None if number is None else stored.moments.get(number)
-        return -1 if row is None else row.revision
+        found = None if number is None else stored.moments.get(number)
+        return -1 if found is None else found[0].revision
 
     for number, digest in changed.items():
-        if digest is None:
+        if digest == stored.moments.get(number, _NO_MOMENT)[1]:
             continue  # only its label
 
         moment = timeline.moments[number - first]
@@ -188,8 +189,9 @@ def _write_moments(  # noqa: PLR0917 - what was found, and what to write
             moment = timeline.moments[number - first]
             redo = timeline._redo_targets.get(number)
             row = _make_row(low, moment, find_revision(number), redo)
-            put_row(tx, "moments", moments.get(number), row)
-            moments = moments.set(number, row)
+            before, old_digest = moments.get(number, _NO_MOMENT)
+            put_row(tx, "moments", before, row)
+            moments = moments.set(number, (row, changed.get(number, old_digest)))
 
     moments = _drop_moments(tx, timeline, stored.row, moments, low)
     old = stored.row
@@ -209,9 +211,9 @@ def _drop_moments(
     tx: Writing,
     timeline: States,
     old: TimelineRow,
-    moments: PMap[int, MomentRow],
+    moments: PMap[int, tuple[MomentRow, bytes]],
     low: int,
-) -> PMap[int, MomentRow]:
+) -> PMap[int, tuple[MomentRow, bytes]]:
     """
     Remove the moments that were forgotten, or that are not in this timeline.
     """
@@ -234,7 +236,7 @@ def _list_moved(timeline: States, stored: _Stored) -> set[int]:
     if stored.timeline is not None and stored.timeline._redo_targets is redo:
         return set()
 
-    before = {k: row.redo - 1 for k, row in stored.moments.items() if row.redo}
+    before = {k: row.redo - 1 for k, (row, _) in stored.moments.items() if row.redo}
     moved = {k for k in {*redo, *before} if redo.get(k) != before.get(k)}
     first = timeline.moments[0].number
     return moved & {*range(first, first + len(timeline.moments))}
@@ -257,25 +259,23 @@ def _make_row(
 def _find_stored(transaction: Transaction, name: Name, newest: Revision) -> _Stored:
     row, known = _recall_timeline(transaction, name, newest)
     if known is not None:
-        return _Stored(row, known.moments, {}, {}, known.timeline)
+        return _Stored(row, known.moments, {}, known.timeline)
 
-    moments = {each.number: each for each in _read_moments(transaction, name, row)}
+    moments = _read_moments(transaction, name, row)
     revisions = {each.number: each for each in transaction.iterate_revisions(name)}
     return _Stored(
         row,
-        pmap(moments),
-        {k: revisions[each.revision].digest for k, each in moments.items()},
+        _with_digests(moments, revisions),
         {each.digest: k for k, each in revisions.items() if k > row.revision},
         None,
     )
 
 
-def _list_changed(timeline: States, stored: _Stored) -> dict[int, bytes | None]:
+def _list_changed(timeline: States, stored: _Stored) -> dict[int, bytes]:
     """
-    The moments to write, by number, each with the digest of its state; None in place
-    of that if the state is what is saved.
+    The moments to write, by number, each with the digest of its state.
     """
-    changed: dict[int, bytes | None] = {}
+    changed: dict[int, bytes] = {}
     known = stored.timeline
     # What two logs share is the same in both.
     same = 0
@@ -284,35 +284,23 @@ def _list_changed(timeline: States, stored: _Stored) -> dict[int, bytes | None]:
 
     first = timeline.moments[0].number
     for moment in timeline.moments[max(same - first, 0) :]:
-        number = moment.number
-        row = stored.moments.get(number)
-        old = None
-        if known is not None and row is not None:
-            old = known.moments[number - known.moments[0].number]
-            if old is moment:
-                continue
-
-        digest = None
-        if old is None or old.state is not moment.state:
-            digest = _compute_digest(moment.state)
-            before = stored.digests.get(number)
-            # The digests of what is remembered are not in `stored`; they are kept with
-            # the logs.
-            if old is not None:
-                before = _compute_digest(old.state)
-
-            if digest == before:
-                digest = None
-
+        row, before = stored.moments.get(moment.number, _NO_MOMENT)
+        digest = _compute_digest(moment.state)
         redo = row.redo - 1 if row and row.redo else None
         if (
-            digest is not None
-            or row is None
-            or row != _make_row(row.moment - number, moment, row.revision, redo)
+            row is None
+            or digest != before
+            or row != _make_row(row.moment - moment.number, moment, row.revision, redo)
         ):
-            changed[number] = digest
+            changed[moment.number] = digest
 
     return changed
+
+
+def _with_digests(
+    moments: list[MomentRow], revisions: Mapping[int, Revision]
+) -> PMap[int, tuple[MomentRow, bytes]]:
+    return pmap({m.number: (m, revisions[m.revision].digest) for m in moments})
 
 
 def _compute_digest(state: object) -> bytes:
@@ -326,9 +314,7 @@ def _compute_digest(state: object) -> bytes:
     return state_digest(entries, ledger, Origin.of(state).digest())
 
 
-def _holds_all(
-    timeline: States, stored: _Stored, changed: Mapping[int, bytes | None]
-) -> bool:
+def _holds_all(timeline: States, stored: _Stored, changed: Mapping[int, bytes]) -> bool:
     """
     Whether a timeline has every moment and revision that is saved, but for those
     that it has forgotten.
@@ -343,7 +329,7 @@ def _holds_all(
 
     # A revision that was not saved as part of a timeline is loaded as the moment with
     # the next number.
-    digests = {*changed.values(), *stored.digests.values()}
+    digests = {*changed.values(), *[digest for _, digest in stored.moments.values()]}
     return all(
         digest in digests or end + revision - row.revision - 1 < first
         for digest, revision in stored.others.items()
@@ -388,8 +374,7 @@ def load_timeline(transaction: Transaction, text: str) -> States:
             limit=row.max_moments or None,
         )
         if row.revision == newest.number:
-            found = pmap({each.number: each for each in moments})
-            known = RememberedTimeline(row, timeline, found)
+            known = RememberedTimeline(row, timeline, _with_digests(moments, revisions))
             # After an undo the head is another revision than its moment's.
             head = read_state(transaction, name, newest, [states[row.present]])
             transaction.remember(head._replace(timeline=known))

@@ -65,13 +65,13 @@ UNREADABLE = (
 
 class RememberedTimeline(NamedTuple):
     """
-    The timeline of a name as this store saw it last, and the rows of it and its
-    moments, by number.
+    The timeline of a name as this store saw it last, its row, and the row and digest of
+    each moment, by number.
     """
 
     row: TimelineRow
     timeline: Timeline[Aggregator]
-    moments: PMap[int, MomentRow]
+    moments: PMap[int, tuple[MomentRow, bytes]]
 
 
 class RememberedHead(NamedTuple):

@@ -222,20 +222,11 @@ class SqliteBlock(SqlBlock):
         Copy the write-ahead log into the file and cut it off; False if others
         were in the way all the time.
         """
-        connection, timeout_s = self._usable_connection, self._backend.timeout_s
-        until = time.monotonic() + timeout_s
+        until = time.monotonic() + self._backend.timeout_s
         while True:
             # SQLite waits for readers and writers by itself, but not for another
             # process that does the same.
-            left_ms = max(0, int((until - time.monotonic()) * 1000))
-            try:
-                connection.execute(f"PRAGMA busy_timeout = {left_ms}").fetchall()
-                found = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                ((is_busy, _, _),) = found.fetchall()
-            finally:
-                timeout_ms = int(timeout_s * 1000)
-                connection.execute(f"PRAGMA busy_timeout = {timeout_ms}").fetchall()
-
+            ((is_busy, _, _),) = self.run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             if not is_busy:
                 return True
 
@@ -357,39 +348,32 @@ def _save_in_one_statement(
     connection.execute(_INSERT, (if_exists, if_absent, *row, *second[1][0]))
 
 
-def _list_columns(table: str) -> list[str]:
-    return [f"{table}_{name}" for name in TABLES[table].column_names]
-
-
-def _key_name(table: str) -> str:
-    return TABLES[table].key.name
+_COLUMNS = {
+    table: [f"{table}_{column}" for column in TABLES[table].column_names]
+    for table in (_REVISIONS, _ENTRIES)
+}
 
 
 def _make_insert(table: str) -> str:
     columns = ", ".join(TABLES[table].column_names)
-    values = ", ".join([f"new.{column}" for column in _list_columns(table)])
+    values = ", ".join([f"new.{column}" for column in _COLUMNS[table]])
     return f"INSERT INTO {table} ({columns}) VALUES ({values})"  # noqa: S608 - of names in `TABLES`
 
 
-_COLUMNS = [
-    "if_exists",
-    "if_absent",
-    *_list_columns(_REVISIONS),
-    *_list_columns(_ENTRIES),
-]
-_INSERT = f"INSERT INTO saves VALUES ({', '.join(['?'] * len(_COLUMNS))})"  # noqa: S608 - of names in `TABLES`
-_EMPTY_COLUMNS = ", ".join([f"0 AS {column}" for column in _COLUMNS])
+_SAVED = ("if_exists", "if_absent", *_COLUMNS[_REVISIONS], *_COLUMNS[_ENTRIES])
+_INSERT = f"INSERT INTO saves VALUES ({', '.join('?' * len(_SAVED))})"  # noqa: S608 - of marks
 _VIEW = (
     # Else SQLite might write a temporary file for the view.
     "PRAGMA temp_store = MEMORY",
-    f"CREATE TEMP VIEW IF NOT EXISTS saves AS SELECT {_EMPTY_COLUMNS}",
+    "CREATE TEMP VIEW IF NOT EXISTS saves AS SELECT "
+    + ", ".join([f"0 AS {column}" for column in _SAVED]),
     f"""
     CREATE TEMP TRIGGER IF NOT EXISTS saved INSTEAD OF INSERT ON saves BEGIN
         SELECT RAISE(ABORT, 'another save was first')
         WHERE NOT EXISTS (
-            SELECT 1 FROM {_REVISIONS} WHERE {_key_name(_REVISIONS)} = new.if_exists
+            SELECT 1 FROM {_REVISIONS} WHERE revision = new.if_exists
         ) OR EXISTS (
-            SELECT 1 FROM {_CHANGES} WHERE {_key_name(_CHANGES)} = new.if_absent
+            SELECT 1 FROM {_CHANGES} WHERE number = new.if_absent
         );
         {_make_insert(_REVISIONS)};
         {_make_insert(_ENTRIES)};
