@@ -283,8 +283,13 @@ def _list_changed(timeline: States, stored: _Stored) -> dict[int, bytes]:
         same = timeline._base + timeline._log.shared_prefix(known._log)
 
     first = timeline.moments[0].number
+    oldest = known.moments[0].number if known else first
     for moment in timeline.moments[max(same - first, 0) :]:
         row, before = stored.moments.get(moment.number, _NO_MOMENT)
+        # A digest takes time, and what two logs share is known block by block.
+        if row and known and known.moments[moment.number - oldest] is moment:
+            continue
+
         digest = _compute_digest(moment.state)
         redo = row.redo - 1 if row and row.redo else None
         if (

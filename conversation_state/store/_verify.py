@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TypeVar
 
 from conversation_state.errors import StoreError
 from conversation_state.store._load import check_content, decode_rows, make_blob_reader
@@ -46,6 +47,7 @@ from conversation_state.store.schema import (
     TimelineRow,
     Use,
     is_sealed,
+    key_range,
     state_digest,
 )
 
@@ -55,6 +57,7 @@ _MAX_POSITIONS = 1 << SHIFT
 _POSITION = _MAX_POSITIONS - 1
 
 Damages = Iterator[Damage]
+R = TypeVar("R")
 
 
 def verify(core: Core) -> tuple[Damage, ...]:
@@ -69,6 +72,7 @@ def verify(core: Core) -> tuple[Damage, ...]:
         _verify_revisions,
         _verify_labels,
         _verify_timelines,
+        _verify_moments,
         _verify_changes,
         _verify_records,
     ):
@@ -181,15 +185,19 @@ def _check_row(
 def _check_each(
     transaction: Transaction,
     table: str,
-    shown: Callable[[Row], str],
-    find_problem: Callable[[Row], str],
+    make: Callable[[Row], R],
+    find_problem: Callable[[R], str],
+    shown: Callable[[R], str],
 ) -> Damages:
     """
-    The damages of a table whose rows are looked at one by one.
+    The damages of a table whose rows are looked at one by one: the seal of each, if it
+    has one, and then what *find_problem* looks at.
     """
-    for row in transaction.iterate_rows(table):
+    for values in transaction.iterate_rows(table):
+        row = make(values)
         try:
-            what = find_problem(row)
+            is_whole = not hasattr(row, "seal") or is_sealed(row)
+            what = find_problem(row) if is_whole else "is not what was written"
         except UNREADABLE as error:
             what = getattr(error, "problem", f"can't be read: {error}")
 
@@ -197,18 +205,16 @@ def _check_each(
             try:
                 yield Damage(table, shown(row), what)
             except UNREADABLE:
-                yield Damage(table, repr(row[0]), what)
+                yield Damage(table, repr(values[0]), what)
 
 
 def _verify_branches(transaction: Transaction) -> Damages:
-    starts = {
-        branch: digest
-        for digest, branch in transaction.iterate_rows("starts", Start._fields)
-    }
+    rows = transaction.iterate_rows("starts", Start._fields)
+    starts = {branch: digest for digest, branch in rows}
     known = {row[0] for row in transaction.iterate_rows("branches", ("branch",))}
 
-    def find_problem(row: Row) -> str:
-        branch, parent, start = Branch._make(row)
+    def find_problem(row: Branch) -> str:
+        branch, parent, start = row
         first = starts.pop(branch, None)
         if not 0 <= parent < branch or not 0 <= start < _MAX_POSITIONS:
             return "begins where nothing can"
@@ -217,19 +223,17 @@ def _verify_branches(transaction: Transaction) -> Damages:
         if bool(parent) != bool(start) or (parent and parent not in known):
             return "what it begins in is not there"
 
-        digests = {
-            transaction.find_digest(kind, branch, start + 1)
-            for kind in (ENTRIES, LEDGER)
-        }
-        digests.discard(None)
+        find = transaction.find_digest
+        digests = {find(kind, branch, start + 1) for kind in (ENTRIES, LEDGER)} - {None}
         if len(digests) != 1:
             return "its first row is not there"
 
         return "" if first in digests else "it can't be found by its first row"
 
-    yield from _check_each(
-        transaction, "branches", lambda row: f"branch {row[0]}", find_problem
-    )
+    def show(row: Branch) -> str:
+        return f"branch {row.branch}"
+
+    yield from _check_each(transaction, "branches", Branch._make, find_problem, show)
     for branch in starts:
         what = "there is a beginning of it, and nothing else"
         yield Damage("branches", f"branch {branch}", what)
@@ -239,22 +243,22 @@ def _verify_origins(transaction: Transaction) -> Damages:
     numbers = set()
 
     def find_problem(row: Row) -> str:
-        number = row[0]
-        numbers.add(number)
+        numbers.add(row[0])
         try:
             first = Origin.of_row(row).first_number()
         except UNREADABLE as error:
             return str(error)
 
         # Those that would have one number have numbers that follow each other.
-        if numbers.issuperset(range(first, number)):
+        if numbers.issuperset(range(first, row[0])):
             return ""
 
         return "describes another state than the one it was written for"
 
-    yield from _check_each(
-        transaction, "origins", lambda row: f"origin {row[0]}", find_problem
-    )
+    def show(row: Row) -> str:
+        return f"origin {row[0]}"
+
+    yield from _check_each(transaction, "origins", tuple, find_problem, show)
 
 
 # Names
@@ -266,18 +270,10 @@ def _read_names(transaction: Transaction) -> dict[int, str]:
 
 
 def _verify_names(transaction: Transaction) -> Damages:
-    counted = Counter(
-        [
-            number >> SHIFT
-            for (number,) in transaction.iterate_rows("revisions", ("revision",))
-        ]
-    )
+    rows = transaction.iterate_rows("revisions", ("revision",))
+    counted = Counter([number >> SHIFT for (number,) in rows])
 
-    def find_problem(row: Row) -> str:
-        name = Name._make(row)
-        if not is_sealed(name):
-            return "is not what something was saved under"
-
+    def find_problem(name: Name) -> str:
         unpack_notes(name.notes)
         last = transaction.find_newest_row(name.number)
         if last is None:
@@ -286,37 +282,37 @@ def _verify_names(transaction: Transaction) -> Damages:
         whole = last[0] == (name.number << SHIFT) + counted[name.number]
         return "" if whole else "some of its revisions are missing"
 
-    yield from _check_each(transaction, "names", lambda row: str(row[0]), find_problem)
+    def show(name: Name) -> str:
+        return str(name.name)
+
+    yield from _check_each(transaction, "names", Name._make, find_problem, show)
 
 
 def _verify_revisions(transaction: Transaction) -> Damages:
     names = _read_names(transaction)
-    label_targets: dict[bytes, int] = dict(
-        transaction.iterate_rows("labels", Label._fields)
-    )
+    targets: dict[bytes, int] = dict(transaction.iterate_rows("labels", Label._fields))
 
-    def show(row: Row) -> str:
-        revision = Revision._make(row)
-        return f"revision {revision.number} of {names.get(row[0] >> SHIFT)!r}"
-
-    def find_problem(row: Row) -> str:
-        if row[0] >> SHIFT not in names:
+    def find_problem(revision: Revision) -> str:
+        if revision.revision >> SHIFT not in names:
             return "has no name"
 
-        revision = Revision._make(row)
         what = _describe_revision_damage(transaction, revision)
         for label in () if what else split_labels(revision.labels):
             key = label_key(revision.revision >> SHIFT, label)
-            if label_targets.get(key) != revision.revision:
+            if targets.get(key) != revision.revision:
                 return f"the label {label!r}, which it was given, does not point to it"
 
         return what
 
-    yield from _check_each(transaction, "revisions", show, find_problem)
+    def show(revision: Revision) -> str:
+        name = names.get(revision.revision >> SHIFT)
+        return f"revision {revision.number} of {name!r}"
+
+    yield from _check_each(transaction, "revisions", Revision._make, find_problem, show)
 
 
 def _describe_revision_damage(transaction: Transaction, revision: Revision) -> str:
-    if not is_sealed(revision) or not 0 <= revision.parent < revision.number:
+    if not 0 <= revision.parent < revision.number:
         return "is not what was written"
 
     for _, branch, length in revision.log_ends:
@@ -337,11 +333,9 @@ def _describe_revision_damage(transaction: Transaction, revision: Revision) -> s
 
 
 def _verify_labels(transaction: Transaction) -> Damages:
-    tx = transaction.tables
-
-    def find_problem(row: Row) -> str:
-        key, place = Label._make(row)
-        found = tx.get("revisions", place, ("labels",))
+    def find_problem(row: Label) -> str:
+        key, place = row
+        found = transaction.tables.get("revisions", place, ("labels",))
         if found is not None and any(
             label_key(place >> SHIFT, label) == key for label in split_labels(found[0])
         ):
@@ -349,89 +343,81 @@ def _verify_labels(transaction: Transaction) -> Damages:
 
         return "points to a revision that was not given it"
 
-    def show(row: Row) -> str:
-        return str(row[0][8:].decode(errors="replace"))
+    def show(row: Label) -> str:
+        return row.label[8:].decode(errors="replace")
 
-    yield from _check_each(transaction, "labels", show, find_problem)
+    yield from _check_each(transaction, "labels", Label._make, find_problem, show)
 
 
 def _verify_timelines(transaction: Transaction) -> Damages:
     tx = transaction.tables
     names = _read_names(transaction)
 
-    def find_problem(row: Row) -> str:
-        found = TimelineRow._make(row)
-        number, oldest, length, present, _, revision, _, _ = found
-        if not is_sealed(found):
-            return "is not what was written"
-
-        low = number << SHIFT
-        if number not in names or tx.get("revisions", low + revision) is None:
+    def find_problem(row: TimelineRow) -> str:
+        low, high = key_range(row.timeline)
+        if row.timeline not in names or tx.get("revisions", low + row.revision) is None:
             return "has no name, or no head"
 
-        rows = transaction.iterate_rows("moments", low=low, high=low + _MAX_POSITIONS)
-        there = list(map(MomentRow._make, rows))
-        if [each.number for each in there] != list(range(oldest, oldest + length)):
+        moments = transaction.iterate_rows("moments", ("moment",), low=low, high=high)
+        there = range(row.oldest, row.oldest + row.length)
+        if [moment - low for (moment,) in moments] != [*there]:
             return "some of its moments are missing, or too many"
 
-        return "" if oldest <= present < oldest + length else "is at no moment"
+        return "" if row.present in there else "is at no moment"
 
-    def find_moment_problem(row: Row) -> str:
-        found = MomentRow._make(row)
-        if not is_sealed(found) or not 0 <= found.parent <= found.number:
+    def show(row: TimelineRow) -> str:
+        return repr(names.get(row.timeline, row.timeline))
+
+    yield from _check_each(
+        transaction, "timelines", TimelineRow._make, find_problem, show
+    )
+
+
+def _verify_moments(transaction: Transaction) -> Damages:
+    tx = transaction.tables
+    names = _read_names(transaction)
+
+    def find_problem(row: MomentRow) -> str:
+        if not 0 <= row.parent <= row.number:
             return "is not what was written"
 
-        name = found.moment >> SHIFT
+        name = row.moment >> SHIFT
         if tx.get("timelines", name) is None:
             return "is of no timeline"
 
-        there = tx.get("revisions", (name << SHIFT) + found.revision)
+        there = tx.get("revisions", (name << SHIFT) + row.revision)
         return "" if there is not None else "its state is missing"
 
-    def show(row: Row) -> str:
-        return repr(names.get(row[0], row[0]))
+    def show(row: MomentRow) -> str:
+        return f"moment {row.number} of {names.get(row.moment >> SHIFT)!r}"
 
-    def show_moment(row: Row) -> str:
-        return f"moment {row[0] & _POSITION} of {names.get(row[0] >> SHIFT)!r}"
-
-    yield from _check_each(transaction, "timelines", show, find_problem)
-    yield from _check_each(transaction, "moments", show_moment, find_moment_problem)
+    yield from _check_each(transaction, "moments", MomentRow._make, find_problem, show)
 
 
 def _verify_changes(transaction: Transaction) -> Damages:
-    last = 0
+    there = {n for (n,) in transaction.iterate_rows("changes", ("number",))}
 
-    def find_problem(row: Row) -> str:
-        nonlocal last
-        before, last = last, row[0]
-        if row[0] != before + 1:
-            return "what should be before it is not there"
+    def find_problem(row: Change) -> str:
+        is_next = row.number == 1 or row.number - 1 in there
+        return "" if is_next else "what should be before it is not there"
 
-        is_whole = is_sealed(Change._make(row))
-        return "" if is_whole else "what was erased, or why, is another"
+    def show(row: Change) -> str:
+        return row.entry.decode(errors="replace") or f"change {row.number}"
 
-    def show(row: Row) -> str:
-        return row[1].decode(errors="replace") or f"change {row[0]}"
-
-    yield from _check_each(transaction, "changes", show, find_problem)
+    yield from _check_each(transaction, "changes", Change._make, find_problem, show)
 
 
 def _verify_records(transaction: Transaction) -> Damages:
-
-    def find_problem(row: Row) -> str:
-        record = RecordRow._make(row)
-        if not is_sealed(record):
-            return "is not what was written"
-
+    def find_problem(record: RecordRow) -> str:
         branch, length, messages = record.branch, record.length, record.messages
         if not branch and not length and not messages:
             return ""
 
-        there = [
-            transaction.find_digest(kind, branch, length) for kind in (ENTRIES, LEDGER)
-        ]
+        find = transaction.find_digest
+        there = [find(kind, branch, length) for kind in (ENTRIES, LEDGER)]
         return "" if messages in there else "what it holds on to is another, or gone"
 
-    yield from _check_each(
-        transaction, "records", lambda row: repr(row[0]), find_problem
-    )
+    def show(record: RecordRow) -> str:
+        return repr(record.key)
+
+    yield from _check_each(transaction, "records", RecordRow._make, find_problem, show)

@@ -165,23 +165,6 @@ class TestStep:
         assert ANSWERED == store.load("chat", at="answer") == store.load("chat")
         assert 2 == len(store.history("chat"))
 
-    def test_store_fails_after_an_interrupt(self, store, monkeypatch):
-        """
-        Where the step can't be saved after an interrupt, the interrupt says so.
-        """
-
-        def interrupt(*_, **__):
-            monkeypatch.undo()
-            store.close()
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(store._core, "write", interrupt)
-        with pytest.raises(KeyboardInterrupt) as caught:
-            store.step("chat", "answer", lambda _: ANSWERED)
-
-        (note,) = caught.value.__notes__
-        assert "what the step made was not saved" in note
-
     def test_nested(self, store):
         """
         A step may run steps, of its own name too, and fan out; the usage of each is
@@ -469,60 +452,6 @@ class TestAsyncio:
             await task
 
         assert ["noted"] == keys(store.load("chat"))
-
-    async def test_cancelled_while_it_is_saved(self, store, monkeypatch):
-        """
-        A task that is cancelled, twice too, ends when the save that began has ended.
-        """
-        begun, may_end = asyncio.Event(), threading.Event()
-        loop = asyncio.get_running_loop()
-        write = store._core.write
-
-        def write_slowly(*args, **options):
-            loop.call_soon_threadsafe(begun.set)
-            may_end.wait()
-            return write(*args, **options)
-
-        monkeypatch.setattr(store._core, "write", write_slowly)
-
-        async def work(state):
-            return ANSWERED
-
-        for save in (
-            store.astep("chat", "answer", work),
-            store.asave("copy", ANSWERED),
-        ):
-            begun.clear()
-            may_end.clear()
-            task = asyncio.create_task(save)
-            await begun.wait()
-            for _ in range(2):
-                task.cancel()
-                for _ in range(5):
-                    await asyncio.sleep(0)
-
-            assert not task.done()
-
-            may_end.set()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-        assert ANSWERED == store.load("chat", at="answer") == store.load("copy")
-
-    async def test_cancelled_before_a_save(self, store):
-        """
-        A save that waits for a thread when its task is cancelled is not done.
-        """
-        async with busy_threads():
-            task = asyncio.create_task(store.asave("copy", ANSWERED))
-            for _ in range(5):
-                await asyncio.sleep(0)
-
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-        assert "copy" not in store
 
     async def test_save_fails_after_a_cancel(self, store):
         """

@@ -142,17 +142,6 @@ class TestRights:
 
         assert before == path.read_bytes()
 
-    def test_folder(self, folder):
-        """
-        A folder in which no file can be created is reported.
-        """
-        folder.chmod(0o555)
-        with pytest.raises(StoreError, match="this user may read and write"):
-            open_store(f"sqlite:///{folder}/chats.db")
-
-        folder.chmod(0o755)
-        open_store(f"sqlite:///{folder}/chats.db").close()
-
     def test_given_back(self, folder):
         """
         When the rights are given back, as the error advises, the same store
