@@ -271,11 +271,8 @@ def read_items(
     transaction: Transaction, kind: Kind, segments: Segments, start: int
 ) -> tuple[list[Any], list[bytes]]:
     """
-    The entries of a log from position *start* on, and the digests at each.
-
-    Raises:
-        StoreError:
-            If one is missing, or is not what was saved; says which.
+    The entries of a log from position *start* on, and the digests at each; a
+    `StoreError` says which is missing, or is not what was saved.
     """
     items: list[Any] = []
     digests: list[bytes] = []
@@ -424,6 +421,9 @@ def latest(transaction: Transaction, text: str, at: At) -> Head:
 
 
 def list_names(transaction: Transaction, prefix: str) -> list[str]:
+    if "\0" in prefix:
+        return []  # no name holds it, and a server refuses it
+
     rows = transaction.iterate_rows("names", ("name",), low=prefix)
     return [name for (name,) in takewhile(lambda row: row[0].startswith(prefix), rows)]
 

@@ -273,14 +273,15 @@ class ReadingVerbs:
         check_text(prefix, "prefix")
         check_text(after, "after")
         check_count(limit, "limit", "how many names to list")
-        with self._core.read() as transaction:
-            # No text holds U+0000, so this comes next.
-            low = max(prefix, f"{after}\x01") if after else prefix
-            high = _find_text_after(prefix)
-            # No backend has to know what a range is that ends before it begins.
-            if high is not None and low >= high:
-                return ()
+        # No name holds U+0000, and a server refuses it: so this comes next.
+        after = after.partition("\0")[0]
+        low = max(prefix, f"{after}\x01") if after else prefix
+        high = _find_text_after(prefix)
+        # No backend has to know what a range is that ends before it begins.
+        if "\0" in prefix or (high is not None and low >= high):
+            return ()
 
+        with self._core.read() as transaction:
             rows = transaction.tables.scan_heads(low, high, min(limit, _MAX_ROWS))
             return tuple([_read_named_head(transaction, row) for row in rows])
 

@@ -730,12 +730,8 @@ class TestTables:
         for name in ("a", "a\x01", "b"):
             store.save(name, CHAT)
 
-        assert () == store.names(prefix="a\0")
-        with store._core.backend.reading() as rows:
-            assert rows.get("names", "a\0") is None
-            names = [name for name, *_ in rows.scan("names", "a\0b", "b\0")]
-
-        assert ["a\x01", "b"] == names
+        assert () == store.names(prefix="a\0") == store.heads(prefix="a\0")
+        assert ["a\x01", "b"] == [each.name for each in store.heads(after="a\0b")]
 
     def test_scrub_skipped(self, server, schema, store):
         """

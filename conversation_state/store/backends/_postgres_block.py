@@ -290,18 +290,6 @@ class PostgresBlock(SqlBlock):
 
     # The protocol of a block
 
-    def get(
-        self, table: str, key: Key, columns: tuple[str, ...] | None = None
-    ) -> Row | None:
-        # The server refuses such a text, and so has no row with it.
-        is_refused = isinstance(key, str) and "\0" in key
-        return None if is_refused else super().get(table, key, columns)
-
-    def scan(
-        self, table: str, low: Key | None, high: Key | None, **options: Any
-    ) -> list[Row]:
-        return super().scan(table, _convert_bound(low), _convert_bound(high), **options)
-
     def scan_each(
         self,
         table: str,
@@ -312,14 +300,8 @@ class PostgresBlock(SqlBlock):
     ) -> list[list[Row]]:
         sql = POSTGRES.scan(table, columns, (True, True, limit is not None, False))
         last = [] if limit is None else [limit]
-        parameters = [
-            [_convert_bound(low), _convert_bound(high), *last] for low, high in ranges
-        ]
+        parameters = [[*ends, *last] for ends in ranges]
         return [cursor.fetchall() for cursor in self._run_for_each(sql, parameters)]
-
-    def scan_heads(self, low: str, high: str | None, limit: int) -> list[Row]:
-        low, high = _convert_bound(low), _convert_bound(high)
-        return super().scan_heads(low, high, limit)
 
     def add(
         self,
@@ -362,15 +344,9 @@ class PostgresBlock(SqlBlock):
         sql = POSTGRES.set(table, tuple(values))
         self._queue.append((sql, (*values.values(), key)))
 
-    def remove(self, table: str, low: Key | None, high: Key | None) -> int:
-        return super().remove(table, _convert_bound(low), _convert_bound(high))
-
     def remove_each(self, table: str, ranges: Sequence[tuple[Key, Key]]) -> int:
         sql = POSTGRES.remove(table, 0, 0)
-        parameters = [
-            [_convert_bound(low), _convert_bound(high)] for low, high in ranges
-        ]
-        return sum([cursor.rowcount for cursor in self._run_for_each(sql, parameters)])
+        return sum([cursor.rowcount for cursor in self._run_for_each(sql, ranges)])
 
 
 def _find_interruption(error: BaseException) -> BaseException | None:
@@ -383,14 +359,3 @@ def _find_interruption(error: BaseException) -> BaseException | None:
         cause = cause.__context__
 
     return cause
-
-
-def _convert_bound(key: Any) -> Any:
-    """
-    The same bound as a text that the server accepts: stored texts have no U+0000,
-    so nothing is between the two.
-    """
-    if isinstance(key, str) and "\0" in key:
-        return key.partition("\0")[0] + "\x01"
-
-    return key

@@ -2,7 +2,6 @@
 Promises about the steps of pipelines.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +11,6 @@ from conversation_state.errors import MirroredNameError, NotSavedError
 from conversation_state.parallel import fan_out, save_progress
 from conversation_state.usage import Usage
 from tests.store.promises.case import CONVERSATION, StoreCase
-
-StepFunction = Callable[[Aggregator], Aggregator]
 
 
 def add_billed(key, calls):
