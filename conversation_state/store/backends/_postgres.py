@@ -229,10 +229,8 @@ class PostgresBackend:
                 is not this user's.
         """
         # A table that autovacuum is working on needs no second vacuum.
-        warnings = [text for text in self._run_vacuum("SKIP_LOCKED") if text]
-        if warnings:
-            what = "a table was not vacuumed; autovacuum does it, or its owner"
-            raise StoreError(self.url, f"{what} ({warnings[0]})")
+        what = "a table was not vacuumed; autovacuum does it, or its owner"
+        self._run_vacuum("SKIP_LOCKED", what)
 
     def vacuum(self) -> None:
         """
@@ -244,18 +242,16 @@ class PostgresBackend:
             StoreError:
                 If this user may not, or others are in the way.
         """
-        # A user without the right gets a warning, and no error.
-        warnings = [text for text in self._run_vacuum("FULL") if text]
-        if warnings:
-            what = "the tables were not rewritten; let their owner do it"
-            raise StoreError(self.url, f"{what} ({warnings[0]})")
+        what = "the tables were not rewritten; let their owner do it"
+        self._run_vacuum("FULL", what)
 
-    def _run_vacuum(self, how: str) -> list[str]:
+    def _run_vacuum(self, how: str, problem: str) -> None:
+        # A user without the right gets a warning, and no error.
         warnings: list[str] = []
 
         def record_warning(notice: errors.Diagnostic) -> None:
-            if notice.severity_nonlocalized == "WARNING":
-                warnings.append(notice.message_primary or "")
+            if notice.severity_nonlocalized == "WARNING" and notice.message_primary:
+                warnings.append(notice.message_primary)
 
         link = self.acquire()
         execute: Callable[..., Any] = link.connection.execute
@@ -270,7 +266,8 @@ class PostgresBackend:
             link.connection.remove_notice_handler(record_warning)
             self.release(link)
 
-        return warnings
+        if warnings:
+            raise StoreError(self.url, f"{problem} ({warnings[0]})")
 
     def problems(self) -> list[str]:
         """
