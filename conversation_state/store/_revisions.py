@@ -88,12 +88,7 @@ class RevisionVerbs(ReadingVerbs):
         check_at(check_name(name), at)
         check_name(label, "label")
         check_expecting(name, expecting)
-
-        def label_expected(transaction: Transaction) -> Head:
-            _check_newest(transaction, name, expecting)
-            return label_revision(transaction, name, label, at)
-
-        return self._core.write(label_expected)
+        return self._core.write(label_revision, name, label, at, expecting)
 
     alabel = async_twin(label)
 
@@ -295,12 +290,7 @@ class RevisionVerbs(ReadingVerbs):
         check_at(check_name(name), at)
         check_name(new_name, "new_name")
         check_expecting(name, expecting)
-
-        def fork_expected(transaction: Transaction) -> Head:
-            _check_newest(transaction, name, expecting)
-            return fork_name(transaction, name, new_name, at)
-
-        return self._core.write(fork_expected)
+        return self._core.write(fork_name, name, new_name, at, expecting)
 
     afork = async_twin(fork)
 
@@ -325,13 +315,7 @@ class RevisionVerbs(ReadingVerbs):
         """
         check_name(name)
         check_expecting(name, expecting)
-
-        def delete_expected(transaction: Transaction) -> None:
-            advice = "Look at the head, and pass it as expecting= to delete it"
-            _check_newest(transaction, name, expecting, advice)
-            delete_name(transaction, name)
-
-        self._core.write(delete_expected)
+        self._core.write(delete_name, name, expecting)
 
     adelete = async_twin(delete)
 
@@ -356,7 +340,14 @@ def _find_annotated(transaction: Transaction, text: str, at: At) -> Name | Revis
     return name if at is None else transaction.get_revision(name, at)
 
 
-def fork_name(transaction: Transaction, text: str, new: str, at: At) -> Head:
+def fork_name(
+    transaction: Transaction,
+    text: str,
+    new: str,
+    at: At,
+    expecting: Head | int | None = None,
+) -> Head:
+    _check_newest(transaction, text, expecting)
     tx = transaction.tables
     old = transaction.get_revision(transaction.get_name(text), at)
     existing = transaction.find_name(new)
@@ -394,13 +385,24 @@ def fork_name(transaction: Transaction, text: str, new: str, at: At) -> Head:
     return revision.head(new, origin.state_id)
 
 
-def label_revision(transaction: Transaction, text: str, label: str, at: At) -> Head:
+def label_revision(
+    transaction: Transaction,
+    text: str,
+    label: str,
+    at: At,
+    expecting: Head | int | None = None,
+) -> Head:
+    _check_newest(transaction, text, expecting)
     name = transaction.get_name(text)
     revision = transaction.get_revision(name, at)
     return add_label(transaction, name, revision, label)
 
 
-def delete_name(transaction: Transaction, text: str) -> None:
+def delete_name(
+    transaction: Transaction, text: str, expecting: Head | int | None = None
+) -> None:
+    advice = "Look at the head, and pass it as expecting= to delete it"
+    _check_newest(transaction, text, expecting, advice)
     tx = transaction.tables
     number = transaction.get_name(text).number
     # Rows of logs and origins stay: other names may need them, and `collect_garbage`

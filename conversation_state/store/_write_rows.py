@@ -1,6 +1,5 @@
 """
-Writing rows: what is not there yet of a log, large content, origins, labels and
-changes.
+Writing rows: what is not there yet of a log, large content, origins and labels.
 """
 
 from __future__ import annotations
