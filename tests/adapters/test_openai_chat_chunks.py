@@ -170,6 +170,10 @@ class TestText:
                 [event(content="a\ud83d"), event(content="\ude00b")],
                 [],
             ),
+            "in arguments": (
+                calling(call(0, "\ud83d", id="a", name="f")),
+                ["tool_calls"],
+            ),
             "in a block, and in all of a call": (
                 [
                     event(content=[text("a\ud800")]),
@@ -264,6 +268,22 @@ class TestSent:
                                 "arguments": "{}",
                                 "strict": True,
                             },
+                        }
+                    ],
+                },
+            ),
+            "an id that comes late is": (
+                [
+                    {"tool_calls": [call(0, "", name="f")]},
+                    {"tool_calls": [call(0, "{}", id="a")]},
+                ],
+                {
+                    "content": None,
+                    "tool_calls": [
+                        {
+                            "id": "a",
+                            "type": "function",
+                            "function": {"name": "f", "arguments": "{}"},
                         }
                     ],
                 },

@@ -282,6 +282,11 @@ class TestLoad:
                 AudioPart(data=b"ID3"),
             ),
             (CHAT, sound("data:;base64,SUQz", format="mp3"), MP3),
+            (
+                CHAT,
+                {"type": "input_audio", "input_audio": "data:audio/mpeg;base64,SUQz"},
+                MP3,
+            ),
             (RESPONSES, image(PNG_URL, file_id=None), PICTURE),
             (RESPONSES, {"type": "output_text", "text": "hi"}, TextPart("hi")),
         ],

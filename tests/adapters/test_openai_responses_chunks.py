@@ -15,7 +15,7 @@ from conversation_state.adapters.openai_responses import dump, load_chunks
 from conversation_state.chunks import concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage, LogProb
-from conversation_state.parts import ReasoningPart, TextPart
+from conversation_state.parts import ReasoningPart, TextPart, UnknownPart
 from conversation_state.testing.strategies import texts
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
@@ -53,6 +53,7 @@ REFUSED = {"type": "refusal", "refusal": "no"}
 CITED = {"type": "url_citation", "url": "https://a.b"}
 HIDDEN = {"type": "hidden", "x": 1}
 SEARCH = {"type": "web_search_call", "id": "ws_1"}
+OTHER = thought(id="rs_2")
 SUMMARY = {"type": "summary_text", "text": "Hm."}
 CONTENT = {"type": "reasoning_text", "text": "Hm."}
 
@@ -100,6 +101,10 @@ class TestWhole:
             [event("output_text.done", text="Hello", output_index=0)],
             [event("content_part.done", part=text("Hello"), output_index=0)],
             [event("content_part.added", part=text("Hello"), output_index=0)],
+            [
+                event("content_part.added", part=text("Hel"), output_index=0),
+                piece("lo"),
+            ],
             [added(message("Hello"))],
             [end(message("Hello"))],
             [added(BEGUN), piece("Hell"), end(message("Hello"))],
@@ -238,6 +243,13 @@ class TestContent:
                 ],
                 [TextPart("x", index=0), TextPart("y", index=1)],
             ),
+            "an item without an end does not divide a text": (
+                [added(SEARCH), added(BEGUN, 1), piece("a", at=1)],
+                [
+                    TextPart("a", index=1),
+                    UnknownPart(SEARCH, source="openai_responses", index=0),
+                ],
+            ),
             "a part behind other items is one with the part before it": (
                 [
                     *(added(BEGUN), piece("a"), added(call(), 1), piece("b", number=1)),
@@ -292,6 +304,14 @@ class TestContent:
                     done(message("cd", id="msg_2"), 1),
                 ],
                 [message("ab", id="msg_1"), message("cd", id="msg_2")],
+            ),
+            "a text that a thought gets late is one with the text before it": (
+                [
+                    *(added(thought()), thinking_piece("Hm."), added(OTHER, 1)),
+                    *(thinking_piece("Ah!", 1), done(thought("Hm.", "So?"), 0)),
+                    *(done(thought("Ah!", id="rs_2"), 1), done(call(), 2)),
+                ],
+                [thought("Hm.So?"), thought("Ah!", id="rs_2"), call()],
             ),
             "a stream that goes on after a pause has no beginning": (
                 [
@@ -368,6 +388,10 @@ class TestContent:
                 [added(call(arguments="")), asked('"\ud83d'), asked('"')],
                 ["output[0]"],
             ),
+            "in an item without an end": (
+                [added({"type": "program", "code": "\ud800"})],
+                ["output[0]"],
+            ),
             "in other keys of ends": (
                 [
                     *(done(message("a"), 0), done(thought("\ud800"), 1)),
@@ -385,7 +409,7 @@ class TestContent:
         merged = collected(*events)
 
         assert paths == sorted(notes(merged)["mended"])
-        assert "\ufffd" in str(merged)
+        assert "\ufffd" in repr(merged)
 
     def test_annotations(self):
         """
@@ -558,19 +582,19 @@ class TestResponse:
 
     def test_logprobs(self):
         """
-        Come with the pieces; where they don't, with the end.
+        Come with the pieces, and are rounded in the end; or with the end alone.
         """
-        tokens = [{"token": each, "logprob": -1.0} for each in "ab"]
-        pieces = [piece(each["token"], logprobs=[each]) for each in tokens]
-        whole = message(text("ab", logprobs=tokens))
-        likely = (LogProb("a", -1.0), LogProb("b", -1.0))
+        pieces = [piece(x, logprobs=[{"token": x, "logprob": -0.1}]) for x in "ab"]
+        rounded = [{"token": x, "logprob": 0.0} for x in "ab"]
+        end = done(message(text("ab", logprobs=rounded)))
 
-        for events in (
-            [*pieces, done(whole)],
-            [piece("a"), piece("b"), done(whole)],
-            [done(whole)],
-            pieces,
+        for events, chance in (
+            ([*pieces, end], -0.1),
+            (pieces, -0.1),
+            ([piece("a"), piece("b"), end], 0.0),
+            ([end], 0.0),
         ):
+            likely = (LogProb("a", chance), LogProb("b", chance))
             assert likely == collected(*events).response.logprobs
 
     def test_notes(self):
