@@ -27,7 +27,7 @@ from conversation_state.adapters._usage import (
     usage_in,
 )
 from conversation_state.adapters.bubo._dump import write_envelopes
-from conversation_state.adapters.bubo._load import NIL, SOURCE, BuboLoader, uuid_of
+from conversation_state.adapters.bubo._load import SOURCE, BuboLoader, uuid_of
 from conversation_state.aggregator import Aggregator, Checkpoint, Entry, LedgerEntry
 from conversation_state.usage import Usage
 
@@ -38,6 +38,7 @@ _BREAKDOWNS = {
     "prompt_tokens_details": PROMPT_DETAILS,
 }
 _NOTHING = Usage()
+_NIL = UUID(int=0)
 
 
 def load_checkpoint(payload: Any) -> Checkpoint:
@@ -63,7 +64,11 @@ def load_checkpoint(payload: Any) -> Checkpoint:
         read.finish()
 
     node = ObjectReader(read, payload, "$")
-    number = _read_id(node)
+    number = uuid_of(payload.get("id"))
+    if number is None:
+        node.wrong("id", "a UUID")
+        number = _NIL
+
     messages = read.load_listed(payload)
     given = payload.get("messages")
     raws = given if is_list(given) else ()
@@ -115,15 +120,6 @@ def _make_identity(number: UUID, at: int, raw: Any) -> str:
     text = json.dumps(DocumentReader().json(raw, "$"), sort_keys=True)
     digest = blake2b(text.encode(), digest_size=12).hexdigest()
     return f"bubo-{number.hex}-{at}-{digest}"
-
-
-def _read_id(node: ObjectReader) -> UUID:
-    given = node.raw.get("id")
-    found = uuid_of(given) if isinstance(given, str) else None
-    if found is None:
-        node.wrong("id", "a UUID")
-
-    return found or NIL
 
 
 def _read_init_len(node: ObjectReader, most: int) -> int:

@@ -14,15 +14,10 @@ from conversation_state.adapters._export import (
     PayloadWriter,
     cannot_contain,
     merge_kept_keys,
-    ordered,
 )
 from conversation_state.adapters._notes import map_of, notes_of, own_of, write_extra
 from conversation_state.adapters._wire import data_url, encode_base64, parse_data_url
 from conversation_state.adapters.bubo._load import (
-    AUDIO,
-    ENVELOPE,
-    NIL,
-    NO_TIME,
     SOURCE,
     format_of,
     media_type_of,
@@ -44,8 +39,6 @@ from conversation_state.parts import (
     UnknownPart,
 )
 from conversation_state.tools import ToolCall
-
-_ORDER = ("type", "content", "refusal", "tool_calls", *ENVELOPE)
 
 
 def dump(messages: Iterable[Message]) -> Export:
@@ -88,31 +81,21 @@ def _write_message(
 
     envelope = _write_envelope(write, message, path, notes)
     first, *rest = [
-        {**payload, **envelope}
-        for payload in _write_payloads(write, message, path, notes)
+        {**payload, **envelope} for payload in _write_payloads(write, message, path)
     ]
     # The keys are of the message that was loaded. Calls that had to be split from it
     # are a message that bubo did not write.
-    keys = map_of(notes, "keys")
-    if first["type"] != "assistant":
-        return [merge_kept_keys(keys, first), *rest]
-
-    # bubo refuses a refusal beside content, even beside null.
-    if "refusal" in first:
-        keys = {key: keys[key] for key in keys if key != "content"}
-
-    # Kept keys are added behind the envelope, where bubo never has its content.
-    return [ordered(merge_kept_keys(keys, first), _ORDER), *rest]
+    return [merge_kept_keys(map_of(notes, "keys"), first), *rest]
 
 
 def _write_payloads(
-    write: PayloadWriter, message: Any, path: str, notes: Mapping[str, Any]
+    write: PayloadWriter, message: Any, path: str
 ) -> list[dict[str, Any]]:
     if isinstance(message, AssistantMessage):
-        return _write_answer(write, message, path, notes)
+        return _write_answer(write, message, path)
 
     if isinstance(message, ToolMessage):
-        return [_write_tool_response(write, message, path, notes)]
+        return [_write_tool_response(write, message, path)]
 
     if isinstance(message, SystemMessage):
         text = _one_text(write, message, path)
@@ -142,7 +125,7 @@ def _write_verbatim(
         "metadata": bool(own_of(message.metadata)),
     }
     write.lose_each(path, beside, "the message is sent verbatim, without this field")
-    return [ordered(raw, ("type",))]
+    return [raw]
 
 
 def _write_envelope(
@@ -150,19 +133,14 @@ def _write_envelope(
 ) -> dict[str, Any]:
     raw: dict[str, Any] = {}
     for key, given in (("run_id", message.run_id), ("turn_id", message.turn_id)):
-        if given == NIL:
-            write.lose(path, key, "the nil UUID means no id in bubo")
-        elif given is not None:
+        if given is not None:
             raw[key] = str(given)
 
     if message.name:
         raw["sender"] = message.name
 
     if message.timestamp is not None:
-        text, why = _write_time(message.timestamp)
-        if text:
-            raw["timestamp"] = text
-
+        raw["timestamp"], why = _write_time(message.timestamp)
         if why:
             write.lose(path, "timestamp", why)
 
@@ -172,22 +150,15 @@ def _write_envelope(
 def _write_time(time: datetime) -> tuple[str, str]:
     """
     *time* as Go writes it, in milliseconds; and why that is not what it was,
-    "" if it is. No text at all if Go would take it for none.
+    "" if it is.
     """
-    minute = timedelta(minutes=1)
-    # Messages' times are aware, with a fixed offset.
-    offset = time.utcoffset() or timedelta()
     why = "times have milliseconds only" if time.microsecond % 1_000 else ""
+    # Messages' times are aware, with a fixed offset.
+    offset, minute = time.utcoffset() or timedelta(), timedelta(minutes=1)
     if offset % minute:
         why = "offsets must be whole minutes"
-        try:
-            # Towards zero: a zone of a whole day is invalid.
-            time = time.astimezone(timezone(int(offset / minute) * minute))
-        except OverflowError:
-            time = NO_TIME
-
-    if time == NO_TIME:
-        return "", "the year 1 means no time in bubo"
+        # Towards zero: a zone of a whole day is invalid.
+        time = time.replace(tzinfo=timezone(int(offset / minute) * minute))
 
     text = time.isoformat(timespec="milliseconds")
     return text.removesuffix("+00:00") + "Z" * text.endswith("+00:00"), why
@@ -238,9 +209,10 @@ def _read_value_notes(
 
 
 def _write_tool_response(
-    write: PayloadWriter, message: ToolMessage, path: str, notes: Mapping[str, Any]
+    write: PayloadWriter, message: ToolMessage, path: str
 ) -> dict[str, Any]:
     text = _one_text(write, message, path)
+    notes = notes_of(message.metadata, SOURCE)
     made = message.tool_call_id == notes.get("made_id")
     call_id, name = "" if made else message.tool_call_id, message.tool_name
     if not message.is_error:
@@ -258,7 +230,7 @@ def _write_tool_response(
 
 
 def _write_answer(
-    write: PayloadWriter, message: AssistantMessage, path: str, notes: Mapping[str, Any]
+    write: PayloadWriter, message: AssistantMessage, path: str
 ) -> list[dict[str, Any]]:
     if message.response is not None:
         write.lose(path, "response", "bubo messages have no response data")
@@ -268,19 +240,17 @@ def _write_answer(
         for at, call in enumerate(message.tool_calls)
     ]
     called = [{"type": "tool_call", "tool_calls": calls}]
-    # The note keeps a message of no calls from becoming an empty answer.
-    if not message.content and (calls or notes.get("type") == "tool_call"):
+    if calls and not message.content:
         return called
 
     answer: dict[str, Any] = {"type": "assistant"}
-    refusal = _find_refusal(message, notes)
-    if refusal is not None:
-        _read_value_notes(write, refusal, f"{path}.parts[0]")
-        answer["refusal"] = refusal.text
-    else:
-        content = _write_parts(write, message, path)
-        if content != "":
-            answer["content"] = content
+    content = _write_parts(write, message, path)
+    # A refusal that is all there is has a key; an empty one is none in bubo.
+    only = content[0] if isinstance(content, list) and len(content) == 1 else {}
+    if only.keys() == {"refusal", "type"} and only["refusal"]:
+        answer = {**only, **answer}
+    elif content != "":
+        answer["content"] = content
 
     if not calls:
         return [answer]
@@ -288,21 +258,6 @@ def _write_answer(
     why = "calls are a separate message in bubo; this message was split"
     write.lose(path, "tool_calls", why)
     return [answer, *called]
-
-
-def _find_refusal(
-    message: AssistantMessage, notes: Mapping[str, Any]
-) -> RefusalPart | None:
-    """
-    The refusal that is all of *message*, if bubo has a key for it.
-    """
-    # An empty refusal is none in bubo, and only a part in a list has notes.
-    part = message.content[0] if len(message.content) == 1 else None
-    if not isinstance(part, RefusalPart) or not part.text:
-        return None
-
-    is_listed = notes.get("list") is True or notes_of(part.metadata, SOURCE)
-    return None if is_listed else part
 
 
 def _write_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any]:
@@ -334,8 +289,7 @@ def _write_part(
     notes = _read_value_notes(write, part, path)
     raw: dict[str, Any] | None = None
     if isinstance(part, UnknownPart):
-        raw = write.unknown(part.raw, part.source, path, "type")
-        return raw and _order_keys(raw)
+        return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
 
     if isinstance(part, TextPart):
         raw = {"type": "text", "text": part.text}
@@ -351,15 +305,6 @@ def _write_part(
         write.lose(path, part.kind, cannot_contain(role, part.kind))
 
     return raw and merge_kept_keys(map_of(notes, "keys"), raw)
-
-
-def _order_keys(raw: dict[str, Any]) -> dict[str, Any]:
-    raw = ordered(raw, ("type",))
-    body = raw.get("input_audio")
-    if isinstance(body, dict):
-        raw["input_audio"] = ordered(body, AUDIO)
-
-    return raw
 
 
 def _write_image(write: PayloadWriter, part: ImagePart, path: str) -> dict[str, Any]:
@@ -379,12 +324,11 @@ def _write_image(write: PayloadWriter, part: ImagePart, path: str) -> dict[str, 
 def _write_audio(
     write: PayloadWriter, part: AudioPart, path: str, data: bytes
 ) -> dict[str, Any]:
-    word: Any = notes_of(part.metadata, SOURCE).get("format")
-    if not isinstance(word, str) or media_type_of(word) != part.media_type:
-        word = format_of(part.media_type)
-
+    word = format_of(part.media_type)
     if part.media_type not in {media_type_of(word), "audio/mp3"}:
         write.lose(path, "media_type", "isn't a media type of audio")
 
-    body = {"data": encode_base64(data), "format": word}
-    return {"type": "audio", "input_audio": body}
+    return {
+        "type": "audio",
+        "input_audio": {"data": encode_base64(data), "format": word},
+    }

@@ -5,13 +5,11 @@ them, and their values.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from conversation_state.adapters._notes import own_of
 from conversation_state.adapters._reading import (
     ObjectReader,
     is_list,
@@ -46,21 +44,6 @@ SOURCE = "bubo"
 
 ENVELOPE = ("run_id", "turn_id", "sender", "timestamp", "meta")
 CALL = ("id", "name", "arguments")
-AUDIO = ("data", "format")
-
-# Go's zero values: bubo omits the fields that have them, so they mean "missing".
-NIL = UUID(int=0)
-NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
-
-_HEX = "[0-9a-fA-F]"
-_UUID = re.compile(rf"{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}|{_HEX}{{32}}")
-# All layouts that bubo reads; `fromisoformat` reads others, too. From Python 3.14 on it
-# takes the hour 24 for the next day, which Go refuses.
-_TIME = re.compile(
-    r"\d{4}-\d\d-\d\d"
-    r"(?:[T ](?!24)\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?",
-    re.ASCII,
-)
 
 _COMMON = frozenset({*ENVELOPE, "type"})
 _RESULT = _COMMON | {"tool_call_id", "tool_name"}
@@ -74,7 +57,7 @@ _MESSAGES: Mapping[str, tuple[Callable[..., Message], frozenset[str]]] = {
     "user": (UserMessage, _COMMON | {"content"}),
 }
 _CALL = frozenset(CALL)
-_AUDIO = frozenset(AUDIO)
+_AUDIO = frozenset({"data", "format"})
 
 
 def load(payload: Any) -> tuple[Message, ...]:
@@ -145,21 +128,18 @@ class BuboLoader(MessageLoader):
         return kind(content, **fields, metadata=node.metadata(SOURCE, extra))
 
     def _read_envelope(self, node: ObjectReader) -> dict[str, Any]:
-        fields: dict[str, Any] = {"name": node.optional("sender")}
+        fields: dict[str, Any] = {"name": node.nullable("sender")}
         for key in ("run_id", "turn_id"):
             given = node.raw.get(key)
-            if given is not None:
-                name = uuid_of(given) if isinstance(given, str) else None
-                fields[key] = None if name == NIL else name
-                if name is None:
-                    node.wrong(key, "a UUID")
+            fields[key] = uuid_of(given)
+            if given is not None and fields[key] is None:
+                node.wrong(key, "a UUID")
 
         # "" would be the year 1970 in Go, and means that there is no time.
         time = node.raw.get("timestamp")
         if time is not None and time != "":
-            found = time_of(time) if isinstance(time, str) else None
-            fields["timestamp"] = None if found == NO_TIME else found
-            if found is None:
+            fields["timestamp"] = time_of(time)
+            if fields["timestamp"] is None:
                 node.wrong("timestamp", "a time, as in 2024-02-29T12:30:05.123Z")
 
         return fields
@@ -169,11 +149,10 @@ class BuboLoader(MessageLoader):
         What ``meta`` has, if it is metadata of ours; any other JSON is noted.
         """
         given = node.raw.get("meta")
-        if is_map(given) and given:
+        if is_map(given):
             return read_extra(node, "meta")
 
-        # Go leaves out no meta but a missing one: null and {} are written back.
-        if "meta" in node.raw:
+        if given is not None:
             node.notes["meta"] = self.json(given, f"{node.path}.meta")
 
         return {}
@@ -204,7 +183,7 @@ class BuboLoader(MessageLoader):
         # Of a retry Go leaves out what is empty, and a response has all of its keys.
         is_retry = kind == "retry"
         content = node.nullable("error") if is_retry else node.text("content")
-        read_text = node.optional if is_retry else node.text
+        read_text = node.nullable if is_retry else node.text
         name, given = read_text("tool_name"), read_text("tool_call_id")
         call_id = self.resolve_call(node, given, name, prefix)
         fields.update(tool_name=name, tool_call_id=call_id, is_error=is_retry)
@@ -212,34 +191,21 @@ class BuboLoader(MessageLoader):
 
     def _read_answer(self, node: ObjectReader) -> str | list[Part]:
         content: str | list[Part] = self._read_content(node, "assistant")
-        given = node.raw.get("content")
         # bubo refuses a message that has both keys, even if one of them is null. Such a
-        # null is read here, and is not kept beside a refusal.
+        # null is read here.
         refusal = node.nullable("refusal")
-        if "content" in node.raw and not given and not is_list(given) and not refusal:
-            node.keys["content"] = given
-
-        if refusal and given is not None:
+        if refusal and node.raw.get("content") is not None:
             what = "has both content and refusal; bubo has one of them"
             self.problem(node.path, what)
-        elif refusal:
-            content = [RefusalPart(refusal)]
-        elif _is_refusal(content):
-            node.notes["list"] = True
 
-        return content
+        return [RefusalPart(refusal)] if refusal else content
 
     def _read_tool_calls(self, node: ObjectReader, prefix: str) -> list[ToolCall]:
         if "tool_calls" not in node.raw:
             node.wrong("tool_calls", "a list, or null")
 
         calls = self.read_calls(node, prefix, _read_call)
-        # bubo writes null for a list without calls, and can't read it again: an empty
-        # list is written instead, which the kept null would replace.
         node.keys.pop("tool_calls", None)
-        if not calls:
-            node.notes["type"] = "tool_call"
-
         return calls
 
     def _read_content(self, node: ObjectReader, role: str) -> str | list[Part]:
@@ -313,11 +279,7 @@ class BuboLoader(MessageLoader):
 
         node.keep(frozenset({"input_audio", "type"}))
         node.keep_within("input_audio", inside, _AUDIO)
-        media_type = media_type_of(word)
-        if format_of(media_type) != word:
-            node.notes["format"] = word
-
-        metadata = node.metadata(SOURCE)
+        media_type, metadata = media_type_of(word), node.metadata(SOURCE)
         return AudioPart(data=data, media_type=media_type, metadata=metadata)
 
 
@@ -330,16 +292,7 @@ def _read_call(node: ObjectReader, made: str) -> ToolCall:
     return ToolCall(call_id, name, arguments, metadata=node.metadata(SOURCE))
 
 
-def _is_refusal(content: str | list[Part]) -> bool:
-    return (
-        len(content) == 1
-        and isinstance(content[0], RefusalPart)
-        and bool(content[0].text)
-        and not own_of(content[0].metadata)
-    )
-
-
-def uuid_of(text: str) -> UUID | None:
+def uuid_of(text: object) -> UUID | None:
     """
     The UUID that *text* is, in one of the forms that Go reads; None if it is
     none.
@@ -347,30 +300,25 @@ def uuid_of(text: str) -> UUID | None:
     >>> uuid_of("urn:uuid:01890a5d-ac96-774b-bcce-b302099a8057")
     UUID('01890a5d-ac96-774b-bcce-b302099a8057')
     """
-    if text[:9].lower() == "urn:uuid:":
-        text = text[9:]
-    elif text.startswith("{") and text.endswith("}"):
-        text = text[1:-1]
-
-    return UUID(text) if _UUID.fullmatch(text) else None
+    try:
+        return UUID(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
-def time_of(text: str) -> datetime | None:
+def time_of(text: object) -> datetime | None:
     """
     The time that *text* is; in UTC without a zone, None if it is invalid.
 
     >>> print(time_of("2024-02-29 12:30:05.5Z"))
     2024-02-29 12:30:05.500000+00:00
     """
-    if not _TIME.fullmatch(text):
-        return None
-
     try:
-        time = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
 
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    return time.replace(tzinfo=UTC) if time and time.tzinfo is None else time
 
 
 def media_type_of(format: str) -> str:  # noqa: A002 - bubo's word
