@@ -25,7 +25,7 @@ from conversation_state._wording import describe_type, describe_value
 from conversation_state.aggregator import Aggregator, Entry, ledger_union
 from conversation_state.errors import MissingExtraError
 from conversation_state.messages import Message
-from conversation_state.store import Store, open_store
+from conversation_state.store import Store, check_name, open_store
 from conversation_state.trimming import TrimContext, Trimmer
 
 P = ParamSpec("P")
@@ -175,11 +175,20 @@ class StoreHost:
 
 class SessionHost(StoreHost):
     """
-    Base of the hosts that hold one conversation, and show a view of it.
+    Base of the hosts that hold one conversation, *session_id*, and show a view of it.
     """
 
-    session_id: str
-    _views: RollingTrimmer | None = None
+    def __init__(self, store: Store, session_id: str, view: Trimmer | None) -> None:
+        self._set_store(store)
+        self.session_id = check_name(session_id, "session_id")
+        self._views: RollingTrimmer | None = None
+        if view is not None:
+            self._views = RollingTrimmer(check_trimmer(view, "view"))
+
+    # The trimmer of the view, which forks have, too.
+    @property
+    def _view(self) -> Trimmer | None:
+        return None if self._views is None else self._views.trimmer
 
     @property
     def last_view(self) -> TrimContext | None:

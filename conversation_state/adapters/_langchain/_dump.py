@@ -17,7 +17,6 @@ from conversation_state.adapters._langchain._values import (
     SOURCE,
     decode_value,
     make_message,
-    make_text_message,
 )
 from conversation_state.adapters._notes import RESERVED, has_own, notes_of
 from conversation_state.messages import (
@@ -135,7 +134,8 @@ def _dump_text_message(message: Message) -> Any:
     ):
         return None
 
-    return make_text_message(DEFAULTS[message.role], message.content, notes)
+    fields = {"content": message.content, "id": notes}
+    return make_message(DEFAULTS[message.role], fields)
 
 
 # The path of an id's note in the metadata.

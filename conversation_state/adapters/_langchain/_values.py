@@ -321,9 +321,6 @@ _REQUIRED: Mapping[str, Mapping[str, str]] = {
 }
 
 
-_Containers = tuple[tuple[str, Callable[[], Any]], ...]
-
-
 class _Blank(NamedTuple):
     """
     A message without content, which is copied to make others; its fields that are empty
@@ -331,7 +328,7 @@ class _Blank(NamedTuple):
     """
 
     message: Any
-    containers: _Containers
+    containers: tuple[tuple[str, Callable[[], Any]], ...]
     declared: frozenset[str]
 
 
@@ -367,31 +364,6 @@ def make_message(name: str, fields: Mapping[str, Any]) -> Any:
             setattr(made, field, value)
 
     return made
-
-
-@cache
-def _make_text_blank(
-    name: str,
-) -> tuple[type[Any], dict[str, Any], _Containers, set[str]]:
-    """
-    The arguments of `new_message`, and the empty containers, for a message that has a
-    text and an id only.
-    """
-    made = make_message(name, {"content": "", "id": ""})
-    containers = _make_blank(name).containers
-    return type(made), vars(made), containers, made.__pydantic_fields_set__
-
-
-# As `make_message`, for a message that has a *text* and an *id* only, as most have.
-def make_text_message(name: str, text: str, id: str) -> Any:
-    kind, blank, containers, fields_set = _make_text_blank(name)
-    fields = blank.copy()
-    for field, make in containers:
-        fields[field] = make()
-
-    fields["content"] = text
-    fields["id"] = id
-    return new_message(kind, fields, {}, fields_set)
 
 
 _new = object.__new__

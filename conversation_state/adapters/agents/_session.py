@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from conversation_state._wording import shorten_repr
 from conversation_state.adapters._host import (
-    RollingTrimmer,
     SessionHost,
-    check_trimmer,
     replace_entries,
     run_in_thread,
 )
@@ -28,7 +26,7 @@ from conversation_state.adapters.agents._runs import (
 )
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import MissingExtraError, NotSavedError
-from conversation_state.store import Head, Store, check_name
+from conversation_state.store import Head, Store
 from conversation_state.trimming import TrimContext, Trimmer
 from conversation_state.usage import Usage
 
@@ -90,11 +88,7 @@ class StoreSession(SessionHost):
         view: Trimmer | None = None,
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> None:
-        self._set_store(store)
-        if view is not None:
-            self._views = RollingTrimmer(check_trimmer(view, "view"))
-
-        self.session_id = check_name(session_id, "session_id")
+        super().__init__(store, session_id, view)
         self.session_settings = _check_settings(session_settings)
         if view is not None and self._item_limit is not None:
             raise ValueError(
@@ -280,7 +274,7 @@ class StoreSession(SessionHost):
         forked = StoreSession(
             self.store,
             session_id,
-            view=None if self._views is None else self._views.trimmer,
+            view=self._view,
             session_settings=self.session_settings,
         )
         await run_in_thread(self._save_fork, session_id, at, before_turn)

@@ -11,7 +11,6 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
 
 from conversation_state.adapters._host import (
-    RollingTrimmer,
     SessionHost,
     check_trimmer,
     run_in_thread,
@@ -20,7 +19,7 @@ from conversation_state.adapters._langchain import dump, load
 from conversation_state.aggregator import Aggregator
 from conversation_state.errors import NotSavedError
 from conversation_state.messages import Message
-from conversation_state.store import Store, check_name
+from conversation_state.store import Store
 from conversation_state.trimming import Trimmer
 
 
@@ -63,10 +62,7 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
     def __init__(
         self, store: Store, session_id: str, *, view: Trimmer | None = None
     ) -> None:
-        self._set_store(store)
-        self.session_id = check_name(session_id, "session_id")
-        if view is not None:
-            self._views = RollingTrimmer(check_trimmer(view, "view"))
+        super().__init__(store, session_id, view)
 
     @property
     def state(self) -> Aggregator:
@@ -154,10 +150,9 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
             StaleHeadError:
                 If *session_id* has a conversation already.
         """
-        view = None if self._views is None else self._views.trimmer
         # Made before anything is saved, because it refuses an id that is not a valid
         # name.
-        fork = type(self)(self.store, session_id, view=view)
+        fork = type(self)(self.store, session_id, view=self._view)
         state = self.store.load(self.session_id).fork(at=at)
         self.store.save(session_id, state, expecting=0)
         return fork

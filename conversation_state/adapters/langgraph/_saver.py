@@ -5,6 +5,7 @@ The checkpointer.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -48,7 +49,6 @@ from conversation_state.adapters.langgraph._values import (
     load_value,
 )
 from conversation_state.adapters.langgraph._whole_threads import (
-    CheckpointQuery,
     configurable_of,
     list_pages,
     parse_config,
@@ -108,6 +108,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         self._allows_siblings = allow_siblings
         self._cache = ConversationCache()
         self._writes = WriteGroup(store)
+        self._pages = partial(list_pages, store, self._read_thread)
 
     def __repr__(self) -> str:
         return f"<ConversationStateSaver {self.store.url}>"
@@ -153,7 +154,8 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         """
         Checkpoints, the newest of each thread first, read a page at a time.
         """
-        for page in self._list_pages(config, filter, before, limit):
+        pages = self._pages(config, metadata=filter, before=before, limit=limit)
+        for page in pages:
             yield from page
 
     async def alist(
@@ -167,20 +169,10 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
         """
         The async twin of `list`.
         """
-        pages = self._list_pages(config, filter, before, limit)
+        pages = self._pages(config, metadata=filter, before=before, limit=limit)
         while (page := await run_in_thread(next, pages, None)) is not None:
             for each in page:
                 yield each
-
-    def _list_pages(
-        self,
-        config: RunnableConfig | None,
-        metadata: dict[str, Any] | None,
-        before: RunnableConfig | None,
-        limit: int | None,
-    ) -> Iterator[Sequence[CheckpointTuple]]:
-        query = CheckpointQuery.of(config, before, metadata)
-        return list_pages(self.store, query, self._read_thread, limit)
 
     # Writing
 

@@ -6,7 +6,7 @@ copying, pruning and deleting them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
@@ -68,45 +68,29 @@ def parse_config(config: RunnableConfig) -> tuple[str, str, str | None]:
     )
 
 
-class CheckpointQuery(NamedTuple):
-    thread: str | None
-    namespace: str | None
-    id: str | None
-    before: str | None
-    metadata: dict[str, Any]
-
-    @classmethod
-    def of(
-        cls,
-        config: RunnableConfig | None,
-        before: RunnableConfig | None,
-        metadata: dict[str, Any] | None,
-    ) -> Self:
-        thread = namespace = id = None
-        if config is not None:
-            thread, _, id = parse_config(config)
-            namespace = configurable_of(config).get("checkpoint_ns")
-
-        end = configurable_of(before).get("checkpoint_id") if before else None
-        return cls(thread, namespace, id, end, metadata or {})
-
-
 def list_pages(
     store: Store,
-    query: CheckpointQuery,
     read_thread: Callable[[Reader, str], CheckpointReader],
+    config: RunnableConfig | None,
+    *,
+    metadata: dict[str, Any] | None,
+    before: RunnableConfig | None,
     limit: int | None,
 ) -> Iterator[Sequence[CheckpointTuple]]:
-    if query.thread is not None:
-        threads = [query.thread]
+    namespace = id = None
+    if config is not None:
+        thread, _, id = parse_config(config)
+        threads = [thread]
+        namespace = configurable_of(config).get("checkpoint_ns")
     else:
         with reading(store) as rows:
             threads = list_threads(rows)
 
+    end = configurable_of(before).get("checkpoint_id") if before else None
     left = limit
     for thread in threads:
         with reading(store) as rows:
-            keys = _checkpoint_keys(Thread(rows, thread), query)
+            keys = _checkpoint_keys(Thread(rows, thread), namespace, id, end)
 
         for at in range(0, len(keys), _PAGE):
             if left is not None and left <= 0:
@@ -114,7 +98,7 @@ def list_pages(
 
             with reading(store) as rows:
                 some = keys[at : at + _PAGE]
-                page = _read_page(read_thread(rows, thread), some, query.metadata, left)
+                page = _read_page(read_thread(rows, thread), some, metadata or {}, left)
 
             if left is not None:
                 left -= len(page)
@@ -122,14 +106,17 @@ def list_pages(
             yield page
 
 
-def _checkpoint_keys(thread: Thread, query: CheckpointQuery) -> list[bytes]:
-    keys = thread.keys(checkpoints_of(query.namespace))
-    if query.before is not None:
-        end = id_part_of(checkpoint_key("", query.before))
-        keys = [key for key in keys if id_part_of(key) < end]
+# The keys of the checkpoints of a namespace, or of all; with an *id*, and before *end*.
+def _checkpoint_keys(
+    thread: Thread, namespace: str | None, id: str | None, end: str | None
+) -> list[bytes]:
+    keys = thread.keys(checkpoints_of(namespace))
+    if end is not None:
+        last = id_part_of(checkpoint_key("", end))
+        keys = [key for key in keys if id_part_of(key) < last]
 
-    if query.id is not None:
-        own = id_part_of(checkpoint_key("", query.id))
+    if id is not None:
+        own = id_part_of(checkpoint_key("", id))
         keys = [key for key in keys if id_part_of(key) == own]
 
     # Sorted by the id alone, because ids grow with time: the checkpoints of a graph and

@@ -47,11 +47,10 @@ def history_processor(trimmer: _Trims) -> Callable[[History], History]:
 
     Instructions are counted, as one system message in front, though Pydantic
     AI keeps them in the requests. Kept messages are the objects that were
-    passed; a request that is kept in part is a copy without the other parts,
-    the same one each time. A view that a provider would refuse is repaired
-    (`repair`). Each message is loaded and counted once, as long as it is in
-    memory; a call costs O(messages) references besides. Thread-safe: Pydantic
-    AI calls it in threads.
+    passed; a request that is kept in part is a copy without the other parts.
+    A view that a provider would refuse is repaired (`repair`). Each message is
+    loaded and counted once, as long as it is in memory; a call costs
+    O(messages) references besides. Thread-safe: Pydantic AI calls it in threads.
 
     Raises:
         TypeError:
@@ -163,9 +162,6 @@ class _LoadedMessage:
     # The part of the request for each of them; -1 for none.
     at: list[int]
     parts: tuple[Any, ...]
-    # Copies of the `ModelMessage` with some of its parts, by the positions of the kept
-    # `messages`.
-    in_part: dict[tuple[int, ...], Any] = attrs.Factory(dict)
 
     def is_of(self, message: Any) -> bool:
         parts = message.parts
@@ -310,19 +306,14 @@ class _HistoryView:
             return []
 
         original, loaded = self._given[owner], self._loaded[owner]
-        is_same = all(loaded.messages[at] is message for at, message in run)
-        if is_same and len(run) == len(loaded.messages):
+        if len(run) == len(loaded.messages) and all(
+            loaded.messages[at] is message for at, message in run
+        ):
             return [original]
 
         if original.kind == "response":
             whole: list[Any] = dump([message for _, message in run]).payload
             return whole
-
-        # The same copy is returned each time, so that the next call recognises it and
-        # does not count it again.
-        key = tuple([at for at, _ in run])
-        if is_same and key in loaded.in_part:
-            return [loaded.in_part[key]]
 
         parts = []
         for at, message in run:
@@ -334,8 +325,5 @@ class _HistoryView:
                 parts.append((loaded.at[at], made.parts[0]))
 
         parts.sort(key=lambda placed: placed[0])
-        made = dataclasses.replace(original, parts=[part for _, part in parts])
-        if is_same:
-            loaded.in_part[key] = made
-
-        return [made]
+        kept = [part for _, part in parts]
+        return [dataclasses.replace(original, parts=kept)]
