@@ -69,7 +69,6 @@ from conversation_state.testing.contracts import (
 from conversation_state.testing.strategies import (
     aggregators,
     entries,
-    envelopes,
     heads,
     ledger_entries,
     messages,
@@ -159,10 +158,6 @@ def appended_again(state):
         )
 
     return result.join(state.before(state.entries[0].id) if len(state) else state)
-
-
-def without_ledger(state):
-    return rebuild_state(state, ledger=[], init_ledger_len=0)
 
 
 def answered(state):
@@ -261,7 +256,6 @@ REDUCERS = {
         {"keeps messages", "keeps identities", "keeps the bill", "stays related"},
     ),
     "appends messages again": (appended_again, {"keeps identities", "stays related"}),
-    "forgets the ledger": (without_ledger, {"keeps the bill"}),
     "adds a response, not its usage": (answered, {"records new responses"}),
     "knows states by address": (remembered, {"same on copies"}),
     "ends the program": (lambda _state: sys.exit(0), {"takes every state"}),
@@ -555,7 +549,6 @@ COUNTERS = {
         lambda message: by_characters(message) + message.text.index("<|end"),
         {"counts every message"},
     ),
-    "gives a float": (lambda message: len(message.text) / 4, {"counts every message"}),
     "knows messages by address": (
         lambda message: by_characters(message) + number_of(id(message)),
         {"same on copies"},
@@ -640,10 +633,6 @@ async def repair_async(view):
     return repair()(view)
 
 
-async def drop_newest_async(view):
-    return view.remove(shown(view)[-1:])
-
-
 def without_text(view, elements):
     for each in elements:
         if each.role in {"system", "user", "assistant"}:
@@ -657,7 +646,6 @@ STEPS = {
         lambda view: without_text(view, view.elements[-1:]),
         {"keeps the newest"},
     ),
-    "drops the newest, async": (drop_newest_async, {"keeps the newest"}),
     "fails for an empty view": (
         lambda view: view.remove(view.elements[0].seq) and view,
         {"takes every view"},
@@ -937,7 +925,7 @@ class Data:
     """
 
     def dump(self, messages):
-        return Exported({"messages": self.arrange([*map(self.write, messages)])})
+        return Exported({"messages": [*map(self.write, messages)]})
 
     def load(self, payload) -> Any:
         if not isinstance(payload, dict) or not isinstance(
@@ -953,9 +941,6 @@ class Data:
     def read(self, row):
         head = {"format": "conversation_state", "version": 1, "kind": "message"}
         return from_data({**head, "message": row})
-
-    def arrange(self, rows):
-        return rows
 
 
 def writing(change, *keys):
@@ -976,18 +961,6 @@ def writing(change, *keys):
     class Changed(Data):
         def write(self, message):
             return change_keys(super().write(message))
-
-    return Changed()
-
-
-def arranging(change):
-    """
-    An adapter that changes the list of messages.
-    """
-
-    class Changed(Data):
-        def arrange(self, rows):
-            return change(rows)
 
     return Changed()
 
@@ -1040,24 +1013,12 @@ ADAPTERS = {
     ),
     "finds an iterator empty": (Iterating(), {"is pure"}),
     "accumulates losses": (Accumulating(), {"is pure"}),
-    "loses calls without an id": (
-        writing(lambda calls: [call for call in calls if call["id"]], "tool_calls"),
-        {"loses nothing in silence"},
-    ),
-    "puts system messages first": (
-        arranging(lambda rows: sorted(rows, key=lambda row: row["role"] != "system")),
-        {"keeps order"},
-    ),
     "forgets signatures": (
         writing(lambda _: "", "signature"),
         {"loses nothing in silence"},
     ),
     "composes letters": (
         writing(lambda text: unicodedata.normalize("NFC", text), "content", "text"),
-        {"loses nothing in silence"},
-    ),
-    "cuts off long texts": (
-        writing(lambda text: text[:4_096], "content", "text"),
         {"loses nothing in silence"},
     ),
     "empties the list": (Emptying(), {"is pure"}),
@@ -1237,18 +1198,6 @@ def adding(change):
     return Changed
 
 
-def naming(change):
-    """
-    A class of sessions that change their id.
-    """
-
-    class Changed(MemorySession):
-        def __init__(self, rows, name):
-            super().__init__(rows, change(name))
-
-    return Changed
-
-
 class KeepsAHundred(MemorySession):
     def add_items(self, items):
         super().add_items(items)
@@ -1266,40 +1215,14 @@ class ClearsByPrefix(MemorySession):
             del self.rows[name]
 
 
-class ReadsOnce(MemorySession):
-    """
-    Reads its items when it is made, and writes them all.
-    """
-
-    def __init__(self, rows, name):
-        super().__init__({name: list(rows.get(name, []))}, name)
-        self.all_rows = rows
-
-    def add_items(self, items):
-        super().add_items(items)
-        self.all_rows[self.name] = list(self.rows[self.name])
-
-
 SESSIONS = {
     "turns True into 1": (
         adding(lambda item: change_leaves(item, bools_to_integers)),
         {"keeps items"},
     ),
-    "keeps role and content": (
-        adding(
-            lambda item: (
-                {key: item[key] for key in ("role", "content")}
-                if "content" in item
-                else item
-            )
-        ),
-        {"keeps items"},
-    ),
     "keeps a hundred": (KeepsAHundred, {"keeps many items"}),
     "takes 0 for no limit": (TakesZeroForNone, {"limits to the newest"}),
-    "ignores capitals of ids": (naming(str.lower), {"keeps sessions apart"}),
     "clears by prefix": (ClearsByPrefix, {"keeps sessions apart"}),
-    "reads once": (ReadsOnce, {"is opened again"}),
     "removes the oldest": (PopsTheOldest, {"is like a list"}),
     "fails if it is empty": (RaisesIfEmpty, {"begins empty"}),
     "forgets": (Forgetful, {"is opened again", "is like a list"}),
@@ -1529,13 +1452,6 @@ class TestFormatCode:
         Of named tuples and of templates comes code that makes equal ones.
         """
         assert value == run_code(format_example({"value": value}))
-
-    @given(envelopes())
-    def test_private(self, value):
-        """
-        What is not made of its own attributes is its repr.
-        """
-        assert repr(value) == format_code(value)
 
     @pytest.mark.parametrize("values", [[1, True, 1.0], [0.0, -0.0, 0.0]])
     def test_kinds(self, values):

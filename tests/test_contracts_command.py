@@ -68,10 +68,6 @@ def print_state(state: Aggregator) -> Aggregator:
     return state
 
 
-def end(state: Aggregator) -> Aggregator:
-    sys.exit(0)
-
-
 def hinted(_state: "Elsewhere") -> None:  # type: ignore[name-defined]  # noqa: F821
     return None
 
@@ -176,15 +172,6 @@ class TestTable:
         assert out.startswith(f"reducer {HERE}:print_state\n\nlaw ")
         assert err.startswith("a state of ")
 
-    def test_ends(self, run):
-        """
-        A function that ends the program breaks a law.
-        """
-        status, out, _ = run(f"{HERE}:end", "--examples", "2")
-
-        assert 1 == status
-        assert "  SystemExit: 0\n  at test_contracts_command.py:" in out
-
 
 class TestBackends:
     def test_broken(self, run):
@@ -214,6 +201,7 @@ class TestRefused:
             ([f"{HERE}:remind", "--without", "x"], "unknown law 'x'; valid ones"),
             ([f"{HERE}:remind", "--examples", "0"], "a number, 1 or more, got '0'"),
             ([f"{HERE}:remind", "--examples", "few"], "1 or more, got 'few'"),
+            ([f"{HERE}:make_store", "--without", "x"], "'rows are kept'"),
             ([f"{HERE}:hinted"], "hinted is of unknown kind"),
             ([], "required: MODULE[:NAME]"),
         ],
@@ -248,23 +236,8 @@ class TestRefused:
 
     def test_from_a_shell(self):
         """
-        The module runs as a program, and finds modules of the current folder.
-        """
-        command = [sys.executable, "-m", "conversation_state.testing"]
-        done = subprocess.run(
-            [*command, "tests.test_contracts_command:remind", "--examples", "2"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-        assert (0, "") == (done.returncode, done.stderr)
-        assert done.stdout.endswith("9 hold, 0 broken\n")
-
-    def test_encoding(self):
-        """
-        What stdout can't encode is escaped in the report.
+        The module runs as a program, and finds modules of the current folder; what
+        stdout can't encode is escaped in the report.
         """
         command = [sys.executable, "-m", "conversation_state.testing"]
         done = subprocess.run(

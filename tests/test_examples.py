@@ -153,16 +153,6 @@ def team():
 
 
 class TestResearchTeam:
-    def test_prints(self):
-        """
-        The messages, and what they cost.
-        """
-        printed = run("examples/research_team.py").splitlines()
-
-        assert "How do two of us get from Basel to Bern" in printed[1]
-        assert "assistant: Take the train, every half hour" in "\n".join(printed)
-        assert printed[-1].startswith("billed: 10 calls,")
-
     def test_topics_in_order(self, team):
         """
         Researchers who work at once are joined in the order they were named.
@@ -324,31 +314,6 @@ class TestTerminalChat:
 
         assert ["  sea (3 messages)", "* hills (3 messages)"] == lines
         assert "‹ 1/2 › user: sea" == shown[0]
-
-    def test_difference(self, chat):
-        """
-        Two branches are compared: what each of them has alone.
-        """
-
-        async def scenario(app, pilot):
-            await send(app, pilot, "sea")
-            await pilot.press("ctrl+z")
-            await settled(app, pilot)
-            await send(app, pilot, "hills")
-            await pilot.press("ctrl+d")
-            await pilot.pause()
-            await pilot.press("home", "enter")
-            await pilot.pause()
-            shown = str(app.screen.query_one("#difference", Static).render())
-            await pilot.press("escape")
-            await pilot.pause()
-            return shown, on_screen(app)
-
-        shown, after = driven(chat.Chat(answers=at_once), scenario)
-
-        assert "sea" in shown
-        assert "hills" in shown
-        assert "‹ 2/2 › user: hills" == after[0]
 
     def test_regenerate(self, chat):
         """
