@@ -99,15 +99,6 @@ _ITEMS: SearchStrategy[list[Any]] = st.lists(
 )
 _QUESTION = {"role": "user", "content": "Where to?"}
 _ANSWER = {"role": "assistant", "content": "To Bern."}
-# More than a page of most services has.
-_MANY = st.just([{**_QUESTION, "content": f"Question {n}"} for n in range(1_100)])
-_MANY_OF_A_USER = 300  # drawn for each example, in a session that may be slow
-_STEPS = st.lists(
-    st.sampled_from(
-        [[_QUESTION], [_ANSWER], "pop", [_QUESTION, _ANSWER], "open again", "clear"]
-    ),
-    max_size=8,
-)
 _EXPECTED = "expected {}, got {}"
 _METHODS = ("add_items", "get_items", "pop_item", "clear_session")
 
@@ -128,8 +119,29 @@ class SessionContract(Contract):
     expected = "a function from an id to a session"
     make: Callable[[str], Session]
     items: SearchStrategy[list[Any]] = _ITEMS
-    many: SearchStrategy[list[Any]] = _MANY
-    steps: SearchStrategy[list[Any]] = _STEPS
+
+    @property
+    def many(self) -> SearchStrategy[list[Any]]:
+        """
+        More items than a page of most services has.
+        """
+        if self.items is _ITEMS:
+            return st.just([{**_QUESTION, "content": f"{n}"} for n in range(1_100)])
+
+        # Drawn for each example, in a session that may be slow.
+        return self.items.filter(bool).map(lambda each: (each * 300)[:300])
+
+    @property
+    def steps(self) -> SearchStrategy[list[Any]]:
+        """
+        Items to add, and the names of other steps.
+        """
+        added = self.items
+        if added is _ITEMS:
+            added = st.sampled_from([[_QUESTION], [_ANSWER], [_QUESTION, _ANSWER]])
+
+        others = st.sampled_from(["pop", "open again", "clear"])
+        return st.lists(draw_evenly(added, others), max_size=8)
 
     def _new_id(self) -> str:
         """
@@ -338,14 +350,4 @@ def check_session(
         BrokenLawsError:
             If they break a law, with the smallest items that show it as code.
     """
-    options: dict[str, Any] = {"without": without}
-    if items is not None:
-        verbs = st.sampled_from(["pop", "clear", "open again"])
-        many = items.filter(bool).map(lambda each: each * _MANY_OF_A_USER)
-        options |= {
-            "items": items,
-            "many": many.map(lambda each: each[:_MANY_OF_A_USER]),
-            "steps": st.lists(items | verbs, max_size=8),
-        }
-
-    check_contract(SessionContract, make, settings, **options)
+    check_contract(SessionContract, make, settings, without=without, items=items)
