@@ -299,17 +299,6 @@ class CallPairing:
 
         return ""
 
-    def resolve(self, given: str, name: str, made_id: str) -> str:
-        """
-        The id of the call that a result of the tool *name* answers: *given*, or
-        that of the next open call; *made_id* if no call is open.
-        """
-        if given:
-            self.close_call(given)
-            return given
-
-        return self.close_next(name) or made_id
-
 
 # The parts that hold each kind of media, and the messages of each role.
 MEDIA_CLASSES: Mapping[str, type[MediaPart]] = {
@@ -439,8 +428,9 @@ class MessageLoader(DocumentReader):
         If that is missing, it is the first open call of the tool *name*, or else the
         first open one, and a note has the id that was chosen.
         """
-        call_id = self.pairing.resolve(given, name, prefix)
-        if not given:
-            node.notes["made_id"] = call_id
+        if given:
+            self.pairing.close_call(given)
+            return given
 
+        call_id = node.notes["made_id"] = self.pairing.close_next(name) or prefix
         return call_id
