@@ -15,7 +15,6 @@ import attrs
 from conversation_state._persistent import EMPTY_MAP, check_iterable, final, thaw
 from conversation_state._wording import describe_type
 from conversation_state.adapters._notes import (
-    has_own,
     list_of,
     map_of,
     notes_of,
@@ -125,18 +124,6 @@ def in_order(
 
 def _is_before(call: ToolCall, part: Part) -> bool:
     return call.index is not None and part.index is not None and call.index < part.index
-
-
-def ordered(raw: dict[str, Any], order: Iterable[str]) -> dict[str, Any]:
-    """
-    *raw* with its keys in this *order*, and others behind them.
-    """
-    known = {key: raw[key] for key in order if key in raw}
-    return {**known, **raw}
-
-
-def is_plain(part: Part) -> bool:
-    return not has_own(part.metadata) and not part.unknown
 
 
 class PayloadWriter:

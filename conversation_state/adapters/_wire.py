@@ -41,14 +41,10 @@ from conversation_state.parts import (
 from conversation_state.tools import ToolCall
 
 
-def encode_base64(data: bytes, noted: object = None, *, padded: bool = False) -> str:
+def encode_base64(data: bytes) -> str:
     """
-    *data* in base64, of the usual alphabet and with padding; or as it was *noted*,
-    if that text still holds it (*padded* as in `decode_base64`).
+    *data* in base64, of the usual alphabet and with padding.
     """
-    if isinstance(noted, str) and decode_base64(noted, padded=padded) == data:
-        return noted
-
     return base64.b64encode(data).decode()
 
 

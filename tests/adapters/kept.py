@@ -11,13 +11,6 @@ from conversation_state.messages import AssistantMessage, Message, UnknownMessag
 from conversation_state.parts import TextPart
 
 
-def as_go(value):
-    """
-    *value* as Go's encoder writes it, but for what it escapes.
-    """
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
 def lines(path):
     """
     The JSON values of a file, one a line.

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from conversation_state.adapters._reading import (
     ObjectReader,
@@ -16,7 +16,11 @@ from conversation_state.adapters._reading import (
     mended,
     note_mended,
 )
-from conversation_state.adapters._wire import MESSAGE_CLASSES, MessageLoader
+from conversation_state.adapters._wire import (
+    MESSAGE_CLASSES,
+    MessageLoader,
+    parse_arguments,
+)
 from conversation_state.messages import Message
 from conversation_state.parts import (
     ImagePart,
@@ -91,29 +95,16 @@ class TranscriptTurn:
             return None
 
         self._keep_rest(self.who, self.what)
-        if text != given and isinstance(given, str):
-            self.read.mended.append(f"{self.node.path}.{self.what}")
-
-        note_mended(self.node, self.mended_before)
-        calls = [
-            self._read_parsed_call(called, f"{self.prefix}_call_{at}")
-            for at, called in enumerate(found)
-        ]
-        return calls if self._is_valid() else None
-
-    def _read_parsed_call(self, called: _ParsedCall, made: str) -> ToolCall:
-        # What is escaped in a text may be half of a pair, too.
         path = f"{self.node.path}.{self.what}"
-        noted = ObjectReader(self.read, called._asdict(), path)
-        mended_before = len(self.read.mended)
-        call_id, name, arguments = map(noted.text, ("id", "name", "arguments"))
-        noted.keys = self.read.json(called.keys, path)
-        note_mended(noted, mended_before)
-        if not call_id:
-            noted.notes["made_id"] = made
+        if text != given and isinstance(given, str):
+            self.read.mended.append(path)
 
-        metadata = noted.metadata(SOURCE)
-        return ToolCall(call_id or made, name, arguments, metadata=metadata)
+        calls = [
+            _read_call(ObjectReader(self.read, call, path), f"{self.prefix}_call_{at}")
+            for at, call in enumerate(found)
+        ]
+        note_mended(self.node, self.mended_before)
+        return calls if self._is_valid() else None
 
     def message(self) -> Message | None:
         """
@@ -152,7 +143,7 @@ class TranscriptTurn:
             fields["tool_call_id"] = call_id
         elif role == "assistant":
             known += ["tool_calls", *_THOUGHTS]
-            calls = self.read.read_calls(node, self.prefix, _read_listed_call)
+            calls = self.read.read_calls(node, self.prefix, _read_call)
             # A turn without calls has none to write back, be it null or [].
             node.keys.pop("tool_calls", None)
             fields["tool_calls"] = calls
@@ -236,7 +227,7 @@ class TranscriptTurn:
         return ObjectReader(read, raw, path).as_unknown(SOURCE)
 
 
-def _read_listed_call(node: ObjectReader, made: str) -> ToolCall:
+def _read_call(node: ObjectReader, made: str) -> ToolCall:
     inside = node
     if is_map(node.raw.get("function")):
         inside = node.child("function")
@@ -252,13 +243,17 @@ def _read_listed_call(node: ObjectReader, made: str) -> ToolCall:
         path = f"{inside.path}.arguments"
         arguments = _as_json(node.reading.json(given, path))
 
-    call_id = node.optional("id")
+    call_id = node.nullable("id")
     if not call_id:
         call_id = node.notes["made_id"] = made
 
-    kind = "function" if node.raw.get("type") is None else node.text("type")
-    metadata = node.metadata(SOURCE)
-    return ToolCall(call_id, name, arguments, type=kind, metadata=metadata)
+    return ToolCall(
+        call_id,
+        name,
+        arguments,
+        type=node.nullable("type") or "function",
+        metadata=node.metadata(SOURCE),
+    )
 
 
 def _is_shown(body: Any) -> bool:
@@ -280,111 +275,53 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-_SPACE = re.compile(r"[ \t\n\r]*")
-_ARGUMENTS = ("arguments", "parameters")
+_ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*:\s*')
+_scan = json.JSONDecoder().raw_decode
 
 
-class _ParsedCall(NamedTuple):
-    id: str
-    name: str
-    arguments: str
-    keys: dict[str, Any]
-
-
-def _parse_calls(text: str) -> list[_ParsedCall] | None:
+def _parse_calls(text: str) -> list[dict[str, Any]] | None:
     """
     The calls that *text*, in JSON, makes: one, or a list of them; None if it is
     no such thing.
 
-    >>> _parse_calls('{"name": "f", "arguments": {"x":  1.0}}')
-    [_ParsedCall(id='', name='f', arguments='{"x":  1.0}', keys={})]
+    >>> _parse_calls('{"name": "f", "parameters": {"x":  1.0}}')
+    [{'name': 'f', 'arguments': '{"x":  1.0}'}]
     """
     try:
-        value = json.loads(text)
-        # `json` keeps no positions, so the text of the arguments is found by a second
-        # scan; written from the value it would differ, as `1.50` from `1.5`.
-        start = _skip_space(text, 0)
-        if isinstance(value, dict):
-            return [_make_call(value, _split_members(text, start)[0])]
+        value = parse_arguments(text)
+    except ValueError:
+        return None
 
-        if isinstance(value, list) and value and all(map(_is_object, value)):
-            return [
-                _make_call(each, members)
-                for each, members in zip(value, _split_items(text, start), strict=True)
-            ]
-    except (ValueError, RecursionError):
-        pass  # no JSON, no call, or nested too deep to be one
+    calls: list[dict[str, Any]] = []
+    end = 0
+    for each in value if isinstance(value, list) else [value]:
+        if not isinstance(each, dict) or not isinstance(each.get("name"), str):
+            return None
 
-    return None
+        call = {key: given for key, given in each.items() if given is not None}
+        arguments = call.pop("parameters", None)
+        arguments = call.get("arguments", arguments)
+        if arguments is not None and not isinstance(arguments, str):
+            arguments, end = _find_arguments(text, end, arguments)
 
+        if call.get("id").__class__ is int:
+            call["id"] = str(call["id"])
 
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
+        calls.append(call if arguments is None else {**call, "arguments": arguments})
 
-
-def _make_call(value: Any, members: dict[str, str]) -> _ParsedCall:
-    name = value.get("name")
-    if not isinstance(name, str):
-        raise ValueError("a call names a tool")  # noqa: TRY004 - as for all that is not a call
-
-    key = next((key for key in _ARGUMENTS if key in value), "")
-    arguments = value.get(key)
-    if arguments is None:
-        arguments = ""
-    elif not isinstance(arguments, str):
-        # The text as it was written, and not as we would write it.
-        arguments = members[key]
-
-    given = value.get("id")
-    known = {"name", key}
-    call_id = ""
-    if isinstance(given, str):
-        call_id = given
-        known.add("id")
-
-    keys = {k: v for k, v in value.items() if k not in known and v is not None}
-    return _ParsedCall(call_id, name, arguments, keys)
+    return calls or None
 
 
-def _skip_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
-
-
-_scan = json.JSONDecoder().raw_decode
-
-
-def _split_members(text: str, at: int) -> tuple[dict[str, str], int]:
+def _find_arguments(text: str, start: int, value: Any) -> tuple[str, int]:
     """
-    The text of each member of the object at *at* in *text*, which is JSON; and
-    where it ends.
+    The JSON text of *value*, the next arguments in *text* from *start* on, as the model
+    wrote it; and where it ends.
     """
-    members: dict[str, str] = {}
-    at = _skip_space(text, at + 1)
-    while text[at] != "}":
-        key, at = _scan(text, at)
-        # One of the two would be lost. What is in the arguments is kept as it is.
-        if key in members:
-            raise ValueError("a call has a key twice")
+    found = _ARGUMENTS.search(text, start)
+    if found is not None:
+        given, end = _scan(text, found.end())
+        if given == value:
+            return text[found.end() : end], end
 
-        at = _skip_space(text, _skip_space(text, at) + 1)
-        _, end = _scan(text, at)
-        members[key] = text[at:end]
-        at = _skip_space(text, end)
-        if text[at] == ",":
-            at = _skip_space(text, at + 1)
-
-    return members, at + 1
-
-
-def _split_items(text: str, at: int) -> Iterator[dict[str, str]]:
-    """
-    The same of each item of the list at *at*, which are objects all of them.
-    """
-    at = _skip_space(text, at + 1)
-    while text[at] != "]":
-        members, end = _split_members(text, at)
-        yield members
-        at = _skip_space(text, end)
-        if text[at] == ",":
-            at = _skip_space(text, at + 1)
+    # Other keys of this name come before it.
+    return _as_json(value), start
