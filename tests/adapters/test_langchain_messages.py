@@ -728,12 +728,6 @@ class TestHostileText:
         ] == [(lost.path, lost.what) for lost in export.lost]
         assert "a\ufffd" == export.payload[0].content
 
-    def test_pairs(self):
-        """
-        Both halves of a pair are a character.
-        """
-        assert "😀" == load_message(HumanMessage("\ud83d\ude00")).text
-
     def test_what_is_not_rendered(self):
         """
         In arguments and notes, which are not text that is sent as it is, it is

@@ -32,13 +32,11 @@ from conversation_state.testing.stores._fixtures import InjectedError, failing
 from tests.adapters.langgraph import (
     CONFIG,
     graph_of,
-    opened,
     rows_of,
     run_turn,
     saver_of,
     stored_bytes,
     texts_of,
-    urls,
 )
 from tests.processes import count_calls
 
@@ -79,21 +77,6 @@ class TestDelta:
         assert 2 == grown[0][0]["entries"]
         assert max(size for _, size in grown) - min(size for _, size in grown) < 100
         assert 1 == rows[-1]["branches"]
-
-    @pytest.mark.parametrize("kind", urls())
-    def test_in_another_process(self, kind, tmp_path):
-        """
-        The same where each turn is run by a saver that knows nothing.
-        """
-        with opened(kind, tmp_path) as (store, again):
-            grown = []
-            for _ in range(4):
-                before = rows_of(store)
-                run_turn(graph_of(saver_of(again())), "x")
-                grown.append(rows_of(store) - before)
-
-            assert grown[2] == grown[3]
-            assert 2 == grown[3]["entries"]
 
     def test_forks(self, store):
         """
@@ -177,29 +160,6 @@ class TestDelta:
         assert given == got(saver_of(store), config)
         assert ["a1"] == texts_of(store, saver.name("1", "a"))
         assert ["b1", "b2"] == texts_of(store, saver.name("1", "b"))
-
-    def test_prunes_all_channels(self, store):
-        """
-        Pruning keeps the conversation of every channel that is left, whichever come
-        before it, and no other.
-        """
-        saver = saver_of(store)
-        chat = [HumanMessage("c1", id="1")]
-        config: Any = None
-        for values in (
-            {"a": [HumanMessage("a1", id="2")], "b": 1, "c": chat},
-            {"a": [HumanMessage("a1", id="2")], "b": 2, "c": [*chat, AIMessage("c2")]},
-            {"b": 3, "c": chat},
-        ):
-            config = put(saver, values, config)
-
-        saver.prune(["1"])
-
-        assert {"b": 3, "c": chat} == got(saver_of(store), config)
-        assert ["c1"] == texts_of(store, saver.name("1", "c"))
-        assert 1 == len(store.history(saver.name("1", "c")))
-        with pytest.raises(NotSavedError):
-            store.load(saver.name("1", "a"))
 
 
 MESSAGES = [
@@ -803,30 +763,6 @@ class TestLettingGo:
         assert 4 == len(store.load(saver.name("1"), at="late"))
         with pytest.raises(NotSavedError):
             store.load(saver.name("1"), at="early")
-
-    def test_runs(self, store):
-        """
-        A run's checkpoints go, in a copy as well, and what others need of them
-        stays.
-        """
-        saver = saver_of(store)
-        graph = graph_of(saver)
-        for run in "ab":
-            run_turn(graph, run, {**CONFIG, "metadata": {"run_id": run}})
-
-        saver.copy_thread("1", "2")
-        saver.delete_for_runs(["a"])
-        for thread in "12":
-            config: Any = {"configurable": {"thread_id": thread}}
-            left = [*saver.list(config)]
-
-            assert {"b"} == {each.metadata["run_id"] for each in left}
-            assert 4 == len(got(saver, config)["messages"])
-
-        saver.delete_for_runs(["b", "unknown"])
-
-        assert [] == [*saver.list(None)]
-        assert () == store.names()
 
     def test_runs_with_ours(self, store):
         """

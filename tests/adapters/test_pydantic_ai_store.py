@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import (
     ConversationConflict,
@@ -18,18 +17,17 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelRequest, UserPromptPart
-from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RequestUsage, RunUsage
 
 from conversation_state.adapters.pydantic_ai import StoreBackend, dump
 from conversation_state.aggregator import Aggregator
-from conversation_state.errors import MirroredNameError, NotSavedError
+from conversation_state.errors import MirroredNameError
 from conversation_state.messages import AssistantMessage, UserMessage
 from conversation_state.store import Store, open_store
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.testing.stores import RecordingBackend
-from tests.adapters.pydantic_ai import asks, calls, says
+from tests.adapters.pydantic_ai import asks, says
 
 
 def turn(number, **fields):
@@ -216,22 +214,6 @@ class TestAsTheOwnStore:
         assert ["chat", "chat"] == result[:2]
         assert 7 == usage.requests
 
-    def test_deferred(self):
-        """
-        The calls a paused run waits for are there, until it goes on.
-        """
-
-        async def use(backend):
-            waiting = calls("c1")
-            paused = Conversation(conversation_id="chat", messages=[asks("?"), waiting])
-            paused.deferred_tool_requests = DeferredToolRequests(
-                approvals=list(waiting.parts), metadata={"c1": {"why": "costs"}}
-            )
-            await backend.save(paused)
-            return (await backend.load("chat")).deferred_tool_requests
-
-        assert "costs" == asyncio.run(same_in_both(use)).metadata["c1"]["why"]
-
     def test_entries(self):
         """
         An entry is found by its id, also by one who never saw it; one that is
@@ -263,21 +245,6 @@ class TestStates:
     """
     What stands in the store is an ordinary state.
     """
-
-    def test_load_state(self, store):
-        """
-        Each save is a revision, and the id the name.
-        """
-        backend: Any = StoreBackend(store)
-        asyncio.run(grown(backend, 3))
-        state = asyncio.run(backend.load_state("chat"))
-
-        assert state == store.load("chat")
-        assert 7 == len(state)
-        assert 3 == len(asyncio.run(backend.load_state("chat", at=1)))
-
-        with pytest.raises(NotSavedError):
-            asyncio.run(backend.load_state("none"))
 
     def test_others_go_on(self, store):
         """
@@ -502,38 +469,6 @@ class TestStates:
                 return saved.messages == back.messages, two.store.verify()
 
         assert (True, ()) == asyncio.run(chat())
-
-    def test_agent(self, store):
-        """
-        An agent's runs are saved, and loaded, as Pydantic AI documents.
-        """
-        backend: Any = StoreBackend(store)
-        agent = Agent(TestModel(), instructions="Be kind.")
-
-        @agent.tool_plain
-        def clock() -> str:
-            """
-            The time.
-            """
-            return "noon"
-
-        async def chat():
-            for _ in range(3):
-                found = await backend.load("chat")
-                found = found or Conversation(conversation_id="chat")
-                await backend.save(await agent.run("When?", conversation=found))
-
-            return await backend.load("chat")
-
-        found = asyncio.run(chat())
-        state = store.load("chat")
-
-        assert 8 == len(found.messages)
-        assert ["system", "user", "assistant", "tool", "assistant"] == [
-            one.role for one in state
-        ][:5]
-        assert found.usage.output_tokens == state.total_usage.completion_tokens
-        assert 4 == len(state.ledger)
 
 
 class TestWrite:

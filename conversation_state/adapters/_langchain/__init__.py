@@ -67,19 +67,24 @@ in LangChain, and dumped as such; missing arguments become an empty object; a co
 without parts becomes an empty text.
 """
 
-from conversation_state.adapters._langchain._dump import dump, dump_message
-from conversation_state.adapters._langchain._load import (
+from conversation_state.adapters._langchain._messages import (
+    dump,
+    dump_message,
     load,
-    load_for_view,
     load_message,
 )
-from conversation_state.adapters._langchain._values import new_message
+from conversation_state.adapters._langchain._values import (
+    class_names,
+    make_message,
+    new_message,
+)
 
 __all__ = [
+    "class_names",
     "dump",
     "dump_message",
     "load",
-    "load_for_view",
     "load_message",
+    "make_message",
     "new_message",
 ]

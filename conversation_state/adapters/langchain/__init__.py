@@ -27,16 +27,20 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters._host import check_trimmer, import_lazily
 from conversation_state.adapters._langchain import (
+    class_names,
     dump,
     dump_message,
     load,
-    load_for_view,
+    load_message,
+    make_message,
 )
+from conversation_state.errors import DecodeError
+from conversation_state.messages import Message
 from conversation_state.trimming import Trimmer
 
 if TYPE_CHECKING:
@@ -52,6 +56,18 @@ __getattr__, __dir__ = import_lazily(
     {"StoreChatMessageHistory": "_history"},
     extra="langchain",
     needs={"langchain_core"},
+)
+
+
+# The fields that are sent to a model.
+_VIEW_FIELDS = (
+    "content",
+    "invalid_tool_calls",
+    "name",
+    "role",
+    "status",
+    "tool_call_id",
+    "tool_calls",
 )
 
 
@@ -79,7 +95,7 @@ def trimmed(messages: Iterable[BaseMessage], trimmer: Trimmer) -> list[BaseMessa
     ['Hi.', 'Bye.']
     """
     original = list(messages)
-    ours = [load_for_view(message) for message in original]
+    ours = [_load_for_view(message) for message in original]
     view = check_trimmer(trimmer, "trimmer")(ours)
     return [
         original[element.seq]
@@ -87,3 +103,25 @@ def trimmed(messages: Iterable[BaseMessage], trimmer: Trimmer) -> list[BaseMessa
         else dump_message(element.message)
         for element in view.elements
     ]
+
+
+def _load_for_view(message: Any) -> Message:
+    """
+    Our message for one that is only viewed, and not saved: if *message* can't be
+    kept as a whole, its content and calls.
+
+    Raises:
+        DecodeError:
+            If it is not a message of LangChain's, or these can't be kept.
+    """
+    try:
+        return load_message(message)
+    except DecodeError:
+        names = map(class_names().get, type(message).__mro__)
+        name = next(filter(None, names), None)
+        if name is None:
+            raise
+
+        values = vars(message)
+        fields = {field: values[field] for field in _VIEW_FIELDS if field in values}
+        return load_message(make_message(name, fields))
