@@ -49,7 +49,6 @@ from conversation_state.messages import (
     LogProb,
     Message,
     ResponseMeta,
-    SystemMessage,
     ToolMessage,
     UnknownMessage,
     UserMessage,
@@ -188,30 +187,6 @@ class TestEncode:
         assert type(value) is type(read)
         assert data == encode(read)
         assert json.loads(data) == plain == json.loads(json.dumps(plain))
-
-    @given(json_values(), st.randoms(use_true_random=False))
-    def test_is_the_same_for_equal_values(self, value, random):
-        """
-        In whatever order maps were made.
-        """
-        metadata = {"value": value, "a": 1, "b": {"c": 2, "d": 3}}
-
-        def shuffled(value):
-            if isinstance(value, list):
-                return list(map(shuffled, value))
-
-            if not isinstance(value, dict):
-                return value
-
-            keys = list(value)
-            random.shuffle(keys)
-            return {key: shuffled(value[key]) for key in keys}
-
-        one = UserMessage("", metadata=metadata)
-        other = UserMessage("", metadata=shuffled(metadata))
-
-        assert one == other
-        assert encode(one) == encode(other)
 
     @pytest.mark.parametrize(
         ("a", "b"), [(1, 1.0), (1, True), (0, False), (0.0, -0.0), ([1], [True])]
@@ -1498,7 +1473,6 @@ MAKERS = [
         turn_id=u(int=6),
         timestamp=d(2025, 1, 1, tzinfo=UTC),
     ),
-    lambda t, j, u, d: SystemMessage(t("x")),
     lambda t, j, u, d: AssistantMessage(
         [
             TextPart(t("a"), metadata=j(JSON_LIKE), unknown=j(JSON_LIKE)),
@@ -1527,14 +1501,12 @@ MAKERS = [
     ),
     lambda t, j, u, d: ToolMessage(t("x"), tool_call_id=t("i"), tool_name=t("n")),
     lambda t, j, u, d: UnknownMessage(j(JSON_LIKE), source=t("s"), name=t("n")),
-    lambda t, j, u, d: UnknownMessage({t("role"): t("new")}),
     lambda t, j, u, d: Envelope.new(
         name=t("n"),
         run_id=u(int=5),
         turn_id=u(int=6),
         timestamp=d(2025, 1, 1, tzinfo=UTC),
     ).user("x"),
-    lambda t, j, u, d: ImagePart(url=t("u"), media_type=t("m"), detail=t("d")),
     lambda t, j, u, d: FilePart(data=b"x", media_type=t("m"), name=t("d")),
     lambda t, j, u, d: Usage(1, 2, extra={t("e"): 3}),
     lambda t, j, u, d: (
@@ -1555,9 +1527,6 @@ MAKERS = [
             ),
         },
         metadata=j(JSON_LIKE),
-    ),
-    lambda t, j, u, d: ToolInfo(
-        "n", parameters={t("type"): t("object"), t("x"): j(JSON_LIKE)}
     ),
     lambda t, j, u, d: Template(
         UserMessage(t("x")), Placeholder(t("h")), syntax=t("go")

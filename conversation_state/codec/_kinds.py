@@ -134,24 +134,22 @@ def read_document(
 
     The value is valid only if the reader found no problems.
     """
+    is_plain = is_parsed
     if data.__class__ is dict:
-        if not is_parsed:
-            # Readers recurse, and would never end; what a parser made holds itself
-            # nowhere.
-            check_acyclic(data)
-
         is_plain = is_parsed or is_loadable(data)
         if is_plain and expect in (None, Aggregator):
             reader = CodecReader(is_plain=True)
             with suppress(*DOUBTS):
                 return read_usual_state(reader, data), reader
 
-    reader = CodecReader(kinds=kinds)
+        if not is_plain:
+            check_acyclic(data)  # readers recurse, and would never end
+
+    reader = CodecReader(kinds=kinds, is_plain=is_plain)
     problems = reader.problems
     if not reader.is_object(data, None):
         return None, reader
 
-    reader.is_plain = is_plain
     for name, wrong in (("format", _format_problem), ("version", _version_problem)):
         what = wrong(data[name]) if name in data else "missing"
         if what:
