@@ -12,21 +12,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import attrs
 import pytest
 
+from conversation_state._common_fields import COMMON
 from conversation_state.aggregator import Aggregator, Entry, LedgerEntry
-from conversation_state.codec import (
-    _kinds,
-    _messages,
-    _states,
-    _timeline_states,
-    _timelines,
-    decode,
-    encode,
-    from_data,
-    to_data,
-)
-from conversation_state.codec._reader import Shape
+from conversation_state.codec import _kinds, decode, encode, from_data, to_data
 from conversation_state.documents import Document
 from conversation_state.messages import (
     AssistantMessage,
@@ -38,6 +29,7 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import (
+    KINDS,
     AudioPart,
     FilePart,
     ImagePart,
@@ -48,7 +40,7 @@ from conversation_state.parts import (
     VideoPart,
 )
 from conversation_state.templates import Placeholder, Template
-from conversation_state.timeline import Timeline
+from conversation_state.timeline import Moment, Timeline
 from conversation_state.tools import Parameter, ToolCall, ToolInfo
 from conversation_state.tree import MessageTree
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
@@ -307,16 +299,16 @@ def golden(kind):
 
 def fields_in(data, seen):
     """
-    Add to *seen* what fields each kind of object in *data* has.
+    Add to *seen* what fields objects of each role and type in *data* have, and what
+    all have.
     """
     if isinstance(data, list):
         for item in data:
             fields_in(item, seen)
     elif isinstance(data, dict):
-        for tag in ("role", "type"):
-            seen[tag, str(data.get(tag))].update(data)
+        for tag in (data.get("role"), data.get("type"), None):
+            seen[str(tag)].update(data)
 
-        seen["any"].update(data)
         for name in data.keys() - {"metadata", "raw"}:
             fields_in(data[name], seen)
 
@@ -366,47 +358,32 @@ class TestGoldenFiles:
 
     def test_every_field(self):
         """
-        Each field of each role, type and object is in the state's document.
+        Each field of each class is in one of them, and of each message and part.
         """
-        seen: dict[Any, set[str]] = defaultdict(set)
-        fields_in(json.loads(golden("aggregator")), seen)
-        messages = _messages._MESSAGES.shapes
-        parts = _messages._PARTS.shapes
-        shapes: dict[Any, Shape] = {
-            **{("role", role): each for role, each in messages.items()},
-            **{("type", kind): each for kind, each in parts.items()},
-            "any": _states._AGGREGATOR,
-            ("type", "custom"): _messages._TOOL_CALL,
-        }
+        seen: dict[str, set[str]] = defaultdict(set)
+        for name in VALUES:
+            fields_in(json.loads(golden(name)), seen)
 
-        for name, shape in shapes.items():
-            assert set() == shape.fields.keys() - seen[name], name
+        for cls in (*{*map(type, MESSAGES)}, *KINDS.values(), UnknownPart):
+            tag: str = getattr(cls, "role", "") or cls.kind
+            own = {field.name for field in attrs.fields(cls)} - {"_common", "unknown"}
+            common = {*COMMON[:-1]} if cls in map(type, MESSAGES) else set()
 
-        for fields in (
-            _messages._USAGE_READERS,
-            _messages._LOGPROB_FIELDS,
-            _messages._RESPONSE.fields,
-            {"top", "since_v2"},
+            assert own | common <= seen[tag], tag
+
+        for cls in (
+            ToolCall,
+            LogProb,
+            ResponseMeta,
+            Usage,
+            ToolInfo,
+            Parameter,
+            Moment,
         ):
-            assert set() == set(fields) - seen["any"]
+            names = {field.name for field in attrs.fields(cls)} - {"unknown", "number"}
 
-    def test_every_field_of_a_timeline(self):
-        """
-        And each field of a timeline in the timeline's.
-        """
-        data = json.loads(golden("timeline"))
-        moments = {name for each in data["moments"] for name in each}
-        states = {name for each in data["states"] for name in each}
+            assert {name for name in names if name[0] != "_"} <= seen["None"], cls
 
-        assert _timelines._TIMELINE.fields.keys() <= data.keys()
-        assert _timelines._MOMENT.fields.keys() == moments
-        assert {*_timeline_states._FIRST_STATE.fields, "origin"} <= states
-        assert {"json", "kind"} <= states
-
-    def test_every_field_of_a_ledger_entry(self):
-        """
-        And each field of an entry in the ledger that has times.
-        """
-        (entry, *_) = json.loads(golden("aggregator.times"))["ledger"]
-
-        assert _states.LEDGER_ENTRY.fields.keys() == entry.keys()
+        assert {*LedgerEntry._fields} <= seen["None"]
+        assert {"limit", "first", "present", "redo", "json"} <= seen["None"]
+        assert {"origin", "after", "ledger_after", "since_v2"} <= seen["None"]

@@ -126,19 +126,6 @@ def count_comparisons(patch: pytest.MonkeyPatch) -> list[Any]:
 
 
 class TestRoundTrip:
-    @given(timelines())
-    def test_every_timeline(self, timeline):
-        """
-        Decoding undoes encoding, and equal values are equal bytes.
-        """
-        data = encode(timeline)
-        copied = decode(data, expect=Timeline)
-
-        assert timeline == copied
-        assert hash(timeline) == hash(copied)
-        assert timeline == from_data(to_data(timeline))
-        assert data == encode(copied)
-
     @given(timelines(), st.data())
     def test_goes_on_alike(self, timeline, data):
         """

@@ -14,7 +14,7 @@ from conversation_state import Aggregator, Timeline, Usage, decode, encode
 from conversation_state.codec import from_data, to_data
 from conversation_state.errors import DecodeError
 from conversation_state.testing.laws import message_trees_add_up, paths_lead_to_states
-from conversation_state.testing.strategies import aggregators, message_trees, timelines
+from conversation_state.testing.strategies import aggregators, timelines
 from conversation_state.tree import MessageTree
 from tests.processes import count_calls
 from tests.states import rebuild_state
@@ -289,17 +289,6 @@ class TestValue:
         assert MessageTree.of(SEA, forked).head == MessageTree.of(forked, SEA).head
         assert MessageTree.of(SEA, forked) != MessageTree.of(forked, SEA)
         assert pickle.loads(pickle.dumps(tree)) == tree
-
-    @given(message_trees())
-    def test_written_and_read(self, tree):
-        """
-        What is read is the tree that was written, the message that is shown, too.
-        """
-        again = decode(encode(tree), expect=MessageTree)
-
-        assert tree == again
-        assert tree.present.entries == again.present.entries
-        assert encode(tree) == encode(again)
 
     def test_written_again(self):
         """
