@@ -250,7 +250,8 @@ def make_logs(
     out; None if it is invalid.
     """
     before = reader.problems.count
-    ids, messages, ledger = [given.pop(name, []) for name in CONTENT_FIELDS]
+    ids, messages = given.pop("entry_ids", []), given.pop("messages", [])
+    ledger = given.pop("ledger", [])
     if messages is not None and ids is not None and len(ids) != len(messages):
         identities = format_count(len(ids), "identity", "identities")
         what = f"{identities} for {format_count(len(messages), 'message')}"
@@ -264,15 +265,15 @@ def make_logs(
         if items is None or length is None:
             continue
 
-        most = len(start) + len(items)
-        if not 0 <= length <= most:
+        if not 0 <= length <= len(start) + len(items):
+            most = len(start) + len(items)
             what = f"is {length}; expected 0 to {most}, the entries there are"
             reader.problems.add((path, name), what)
 
     if None in (ids, messages, ledger) or reader.problems.count != before:
         return None
 
-    entries = map(_make_entry, zip(ids, messages, strict=True))
+    entries = list(map(_make_entry, zip(ids, messages, strict=True)))
     return starts[0].extend(entries), starts[1].extend(ledger)
 
 
@@ -395,20 +396,32 @@ def _write_ids(of: Aggregator | Turn) -> Object:
     return {"id": of.id} | ({"parent_id": of.parent_id} if of.parent_id else {})
 
 
-def write_contents(entries: Iterable[Entry], ledger: Iterable[LedgerEntry]) -> Object:
-    return {
-        "entry_ids": [entry[0] for entry in entries],
-        "messages": [write_message(entry[1]) for entry in entries],
-        "ledger": [write_ledger_entry(entry) for entry in ledger],
-    }
+def write_contents(
+    data: Object, entries: Sequence[Entry], ledger: Sequence[LedgerEntry]
+) -> Object:
+    """
+    *data* with entries and ledger entries, if there are any.
+    """
+    if entries:
+        data["entry_ids"] = [entry[0] for entry in entries]
+        data["messages"] = [write_message(entry[1]) for entry in entries]
+
+    if ledger:
+        data["ledger"] = [write_ledger_entry(entry) for entry in ledger]
+
+    return data
+
+
+_NOTHING: Object = {"entry_ids": [], "messages": [], "ledger": []}
 
 
 def write_aggregator(state: Aggregator) -> Object:
-    return {**write_origin(state), **write_contents(state.entries, state.ledger)}
+    data = {**write_origin(state), **_NOTHING}
+    return write_contents(data, state.entries, state.ledger)
 
 
 def write_turn(turn: Turn) -> Object:
-    return {**_write_ids(turn), **write_contents(turn.entries, turn.ledger)}
+    return write_contents({**_write_ids(turn), **_NOTHING}, turn.entries, turn.ledger)
 
 
 def write_checkpoint(checkpoint: Checkpoint) -> Object:

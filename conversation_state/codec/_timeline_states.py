@@ -233,7 +233,7 @@ class StateWriter:
         # The newest state of each id and fork point, with its number.
         self._newest: dict[tuple[Any, ...], tuple[int, Aggregator]] = {}
         # The state that wrote each entry last, and each ledger entry, by identity.
-        self._writers: tuple[dict[str, _Numbered], ...] = {}, {}
+        self._writers: dict[str, dict[str, _Numbered]] = {name: {} for name in _STARTS}
 
     def number(self, state: Any, parent: Any) -> int:
         """
@@ -243,24 +243,26 @@ class StateWriter:
             TypeError, ValueError:
                 If it can't be written.
         """
-        if id(state) not in self._numbers:
-            key: Any = state if type(state) is Aggregator else id(state)
-            key = (type(state), state) if type(state) in _ATOMS else key
-            if key not in self._numbers:
-                number = len(self.written)
-                if type(state) is Aggregator:
-                    self.written.append(self._write_conversation(state, parent))
-                else:
-                    self.written.append(self._write_other(state))
+        known = self._numbers.get(id(state))
+        if known is not None:
+            return known
 
-                self._numbers[key] = number
+        key: Any = state if type(state) is Aggregator else id(state)
+        key = (type(state), state) if type(state) in _ATOMS else key
+        number = self._numbers.setdefault(key, len(self.written))
+        if number == len(self.written):
+            self.written.append(
+                self._write_conversation(number, state, parent)
+                if type(state) is Aggregator
+                else self._write_other(state)
+            )
 
-            self._numbers[id(state)] = self._numbers[key]
+        self._numbers[id(state)] = number
+        return number
 
-        return self._numbers[id(state)]
-
-    def _write_conversation(self, state: Aggregator, parent: Any) -> Object:
-        number = len(self.written)
+    def _write_conversation(
+        self, number: int, state: Aggregator, parent: Any
+    ) -> Object:
         origin = state._origin[:-1]  # without the total of the ledger
         past, like = self._newest.get(origin, (number, None))
         self._newest[origin] = number, state
@@ -277,9 +279,8 @@ class StateWriter:
             near, near_state = self._numbers[id(parent)], parent
 
         added = []
-        for (name, get_log), writers in zip(
-            _STARTS.items(), self._writers, strict=True
-        ):
+        for name, writers in self._writers.items():
+            get_log = _STARTS[name]
             log = get_log(state)
             known = EMPTY_LOG if near_state is None else get_log(near_state)
             start, items = _split_log(log, (near, known), writers)
@@ -289,10 +290,10 @@ class StateWriter:
                 data[name] = start, length
 
             added.append(items)
-            writers.update((item.id, (number, log)) for item in items)
+            for item in items:
+                writers[item.id] = number, log
 
-        contents = write_contents(*added)
-        return {**data, **{name: some for name, some in contents.items() if some}}
+        return write_contents(data, *added)
 
     def _write_other(self, state: Any) -> Object:
         if type(state) is Timeline:
@@ -326,6 +327,9 @@ def _split_log(
     the same identity in all of them.
     """
     start, other = near
+    if log is other:
+        return start, []
+
     common = log.common_prefix(other)
     items = list(log.iterate(common))
     for item in reversed(items):
