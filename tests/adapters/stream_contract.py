@@ -10,6 +10,7 @@ import asyncio
 import copy
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -21,7 +22,7 @@ from conversation_state.adapters._streaming import PieceTemplate
 from conversation_state.chunks import Accumulator, concat
 from conversation_state.errors import DecodeError, ProviderStreamError
 from conversation_state.messages import AssistantMessage
-from conversation_state.testing.contracts._adapters import put_junk
+from conversation_state.testing.contracts._adapters import put_junk, swap_texts
 from tests.adapters.contract import JUNK, as_json, as_text
 from tests.processes import count_calls
 from tests.recorded import is_large
@@ -247,6 +248,17 @@ class StreamContract:
         assert as_text(error)
         assert as_json(self.adapter.dump([message]).payload).encode()
         assert all(one.path.startswith("$") for one in getattr(error, "problems", ()))
+
+    @given(data=st.data())
+    def test_texts_of_other_events(self, data):
+        """
+        So it is if a text is that of another event, such as the kind of its block.
+        """
+        _, events = data.draw(self.response_streams)
+
+        for wrong in islice(swap_texts(copy.deepcopy(events)), 20):
+            chunks, _ = self.read_all(wrong)
+            assert as_json(self.adapter.dump([concat(chunks)]).payload).encode()
 
     @given(data=st.data())
     def test_repeated_and_missing_events(self, data):
