@@ -303,7 +303,7 @@ class FormatContract:
         The same if a text is another one that has this key, such as the role.
         """
         given = self.documents | self.responses
-        documents = copy.deepcopy(data.draw(st.lists(given, min_size=3, max_size=3)))
+        documents = copy.deepcopy(data.draw(st.lists(given, min_size=1, max_size=3)))
 
         for document in documents:
             for wrong in islice(swap_texts(document, documents), 20):
