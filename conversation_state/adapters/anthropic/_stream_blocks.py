@@ -31,7 +31,7 @@ from conversation_state.parts import Part, ReasoningPart, TextPart, UnknownPart
 from conversation_state.tools import ToolCall
 
 
-class _Pieces(NamedTuple):
+class _DeltaPieces(NamedTuple):
     """
     How a block comes in pieces.
 
@@ -57,21 +57,21 @@ class _Pieces(NamedTuple):
 # By the type of the block. How many tokens a thought has so far is a guess, to be shown
 # while it arrives.
 _PIECES = {
-    "text": _Pieces(
+    "text": _DeltaPieces(
         "text_delta",
         "text",
         "text",
         partial(part_chunks, TextPart),
         frozenset({"text", "type"}),
     ),
-    "thinking": _Pieces(
+    "thinking": _DeltaPieces(
         "thinking_delta",
         "thinking",
         "thinking",
         partial(part_chunks, ReasoningPart),
         frozenset({"estimated_tokens", "thinking", "type"}),
     ),
-    "tool_use": _Pieces(
+    "tool_use": _DeltaPieces(
         "input_json_delta",
         "partial_json",
         "input",
