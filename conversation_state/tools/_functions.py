@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from inspect import Parameter
-from types import FunctionType, MethodType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, Unpack, get_args, get_origin
 
 from conversation_state._wording import shorten_repr
@@ -62,22 +62,13 @@ def describe_function(
 
 def _unwrap_callable(function: Any) -> Any:
     """
-    The function inside of wrappers, bindings and callable objects: the one that
-    has the names and hints.
+    What is inside of partials, callable objects and wrappers: it has the hints.
     """
-    while not isinstance(function, FunctionType):
-        if isinstance(function, partial):
-            function = function.func
-        elif isinstance(function, MethodType):
-            function = function.__func__
-        elif hasattr(function, "__wrapped__"):
-            function = inspect.unwrap(function)
-        else:
-            call = type(function).__call__
-            if not isinstance(call, FunctionType):
-                return function
+    while isinstance(function, partial):
+        function = function.func
 
-            function = call
+    if not inspect.isroutine(function):
+        function = type(function).__call__
 
     return inspect.unwrap(function)
 
