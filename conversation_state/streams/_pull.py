@@ -65,7 +65,7 @@ def _pull_through(  # noqa: C901 - a stack in place of calls
         is_filled = link is None
         if link is not None:
             source, needed, _ = link
-            if not is_ready and needed and not _has_filled(needed):
+            if not is_ready and needed:
                 # Only a reader that waits for one source alone may block in it.
                 may_block = block and len(needed) == 1
                 if not _pull_leaf(needed[0], waiter, block=may_block):
@@ -102,14 +102,6 @@ def _pull_through(  # noqa: C901 - a stack in place of calls
             above.pop()
         else:
             return is_filled
-
-
-def _has_filled(cells: tuple[StreamCell, ...]) -> bool:
-    for cell in cells:  # noqa: SIM110 - quicker than any
-        if cell.link is None:
-            return True
-
-    return False
 
 
 def _pull_leaf(cell: StreamCell, waiter: Waiter | None, *, block: bool) -> bool:
