@@ -143,7 +143,7 @@ class TestAtEachOpcode:
 
         def check(bill, completed):
             for future in bill.executor.futures:
-                turn = future.result().outcome.turn
+                turn = future.result().turn
                 assert bill.state.join(turn) is bill.state
 
         moments = interrupt_at_each_opcode(
