@@ -316,7 +316,7 @@ class AudioAssembler:
         return AudioPart(data=b"".join(decoded), metadata=metadata), {}
 
 
-class _Pieces(list[str]):
+class _PartialText(list[str]):
     """
     A text that comes in pieces: appending each to a text would copy the text.
     """
@@ -394,8 +394,8 @@ def _add_to_item(
         if key not in texts or not isinstance(value, str):
             if value is not None or key not in item:
                 item[key] = value
-        elif not isinstance(before, _Pieces):
-            item[key] = _Pieces([value])
+        elif not isinstance(before, _PartialText):
+            item[key] = _PartialText([value])
         # LiteLLM may repeat the whole text in the last piece, with its signature.
         elif not is_end or "".join(before) != value:
             before.append(value)
@@ -403,6 +403,6 @@ def _add_to_item(
 
 def _join_texts(item: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        key: "".join(value) if isinstance(value, _Pieces) else value
+        key: "".join(value) if isinstance(value, _PartialText) else value
         for key, value in item.items()
     }
