@@ -10,7 +10,7 @@ What does not live here: which item an event is about (`_stream`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -143,13 +143,14 @@ class StreamedItem:
         self.is_done = True
         mended_before = len(self.context.reading.mended)
         self._finish_item(self.added if raw is None else raw, path)
-        self.note_mended(mended_before)
+        self.note_mended(mended_before, self._list_texts())
 
-    def note_mended(self, before: int) -> None:
+    def note_mended(self, before: int, texts: Iterable[StreamedText] = ()) -> None:
         """
-        Note the item if a text of it was mended, of those since there were *before*.
+        Note the item if a text of it was mended: one of *texts*, or one of those that
+        are read since there were *before*.
         """
-        is_cut = any(text.cut.is_mended for text in self._list_texts())
+        is_cut = any(text.cut.is_mended for text in texts)
         if is_cut or len(self.context.reading.mended) > before:
             self.context.mended[self.name] = True
 
@@ -161,8 +162,8 @@ class StreamedItem:
         part = UnknownPart(kept, source=SOURCE, index=self.index, metadata=metadata)
         self._give_part(part)
 
-    def _list_texts(self) -> list[StreamedText]:
-        return []
+    def _list_texts(self) -> Iterable[StreamedText]:
+        return ()
 
     def _give_part(self, part: Any, logprobs: list[LogProb] | None = None) -> None:
         meta = ResponseMeta(logprobs=tuple(logprobs)) if logprobs else None
@@ -186,8 +187,8 @@ class StreamedCall(StreamedItem):
     def open_text(self, *_: object) -> StreamedText:
         return self.text
 
-    def _list_texts(self) -> list[StreamedText]:
-        return [self.text]
+    def _list_texts(self) -> Iterable[StreamedText]:
+        return (self.text,)
 
     def _give_call(self, call: ToolCall) -> None:
         self.context.chunks.append(AssistantMessage(tool_calls=(call,)))
@@ -266,8 +267,8 @@ class StreamedMessage(StreamedItem):
         self._blocks: dict[tuple[str, int], StreamedBlock] = {}
         self._last: StreamedBlock | None = None
 
-    def _list_texts(self) -> list[StreamedText]:
-        return [*self._blocks.values()]
+    def _list_texts(self) -> Iterable[StreamedText]:
+        return self._blocks.values()
 
     def open_text(self, where: str, number: int, kind: str) -> StreamedBlock:
         """
@@ -280,7 +281,7 @@ class StreamedMessage(StreamedItem):
         if self._last is not None:
             mended_before = len(self.context.reading.mended)
             self._close_block(self._last, self._last.as_is(), "$", {"more": True})
-            self.note_mended(mended_before)
+            self.note_mended(mended_before, [self._last])
 
         return self._open_block(place, kind)
 
