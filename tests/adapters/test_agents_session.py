@@ -395,23 +395,6 @@ class TestView:
             assert kinds.count("function_call_output") == 2 * kinds.count("reasoning")
             assert kinds.count("function_call") == 2 * kinds.count("reasoning")
 
-    def test_a_stopped_call_hides_nothing(self, store):
-        """
-        A view without steps shows all that stands before a call without a
-        result, and an answer to the call.
-        """
-        items = [user(f"q{n}") for n in range(9)]
-        items += [PARALLEL[2], user("still there?")]
-        view = Trimmer(TokenBudget(context_window=8_000))
-        session = StoreSession(store, "alice", view=view)
-        run(session.add_items(items))
-
-        shown = run(session.get_items())
-
-        assert as_json(items[:10]) == as_json(shown[:10])
-        assert "function_call_output" == shown[10]["type"]
-        assert items[10:] == shown[11:]
-
     def test_goes_on_from_the_view_before(self, store):
         """
         A summary that was billed is not billed again at the next run, nor after a run

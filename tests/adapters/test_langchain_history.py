@@ -33,7 +33,6 @@ from conversation_state.trimming import (
     Trimmer,
     fit,
     keep_last,
-    rolling_summary,
     shorten_tool_results,
 )
 from conversation_state.usage import Usage
@@ -271,27 +270,6 @@ class TestTrimmed:
 
         assert messages == [one for one in shown if not isinstance(one, ToolMessage)]
         assert ("c", "error") == (shown[41].tool_call_id, shown[41].status)  # type: ignore[attr-defined]
-
-    def test_goes_on_from_the_view_before(self, store):
-        """
-        A history with a view is billed for a summary once, and has the last view.
-        """
-        asked = []
-
-        def summarise(messages):
-            asked.append(len(messages))
-            return "summary"
-
-        view = Trimmer(None, rolling_summary(5, 1, summarise))
-        history: Any = History(store, "chat", view=view)
-        assert None is getattr(history, "last_view")  # noqa: B009 - not narrowed
-        history.add_messages([HumanMessage("some words") for _ in range(4)])
-
-        first = history.messages
-
-        assert first == history.messages
-        assert [3] == asked
-        assert "summary" == history.last_view.messages[0].text
 
     def test_what_a_step_makes(self):
         """

@@ -144,35 +144,3 @@ class TestChannel:
 
             assert ["a", "b"] == texts(state)
             assert ["a", "c", "a"] == texts(done["chat"])
-
-    @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-    def test_kept(self, durability):
-        """
-        It is kept with its thread, shared, under its name; forks fork it.
-        """
-        with open_store("memory:") as store:
-            saver = saver_of(store)
-            graph = built(
-                lambda state: {"chat": AIMessage(f"{len(state['chat'])}")},
-                checkpointer=saver,
-            )
-
-            def turn(text):
-                given = {"chat": HumanMessage(text)}
-                return graph.invoke(given, CONFIG, durability=durability)
-
-            turn("a")
-            early = graph.get_state(CONFIG).config
-            turn("b")
-            last = turn("c")
-
-            assert ["a", "1", "b", "3", "c", "5"] == texts(last["chat"])
-            assert last["chat"] == store.load(saver.name("1", "chat"))
-            assert last == graph.get_state(CONFIG).values
-
-            forked = graph.invoke({"chat": UserMessage("d")}, early)["chat"]
-
-            assert ["a", "1", "d", "3"] == texts(forked)
-            assert 2 == forked.entries.common_prefix(last["chat"].entries)
-            assert [*"abc", "d"] == texts(last["chat"].join(forked))[::2]
-            assert () == store.verify()

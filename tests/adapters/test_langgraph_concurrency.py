@@ -4,7 +4,6 @@ a fork on purpose is a fork.
 """
 
 import asyncio
-import multiprocessing
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -91,52 +90,6 @@ class TestTwoRuns:
             assert done == texts_of(saver.store, saver.name("1"))
             assert 2 + 2 * is_begun == len(done)
             assert len(done) + 2 == len(run_turn(graph_of(saver), "later"))
-
-
-def _write_turns(url, who, count, barrier):
-    with ConversationStateSaver.from_url(url) as saver:
-        graph = graph_of(saver)
-        barrier.wait(timeout=120)
-        for at in range(count):
-            while True:
-                try:
-                    run_turn(graph, f"{who}{at}", durability="exit")
-                except StaleThreadError:
-                    continue
-
-                break
-
-
-class TestWriters:
-    def test_processes(self, tmp_path):
-        """
-        Two processes that write to one thread lose nothing: each turn is there
-        once, in its writer's order, with its answer after it. Each is one
-        checkpoint: where there are more, those before the refused one stay.
-        """
-        url = f"sqlite:///{tmp_path}/t.db"
-        open_store(url).close()
-        context = multiprocessing.get_context("spawn")
-        barrier = context.Barrier(2)
-        other = context.Process(target=_write_turns, args=(url, "q", 8, barrier))
-        other.start()
-        _write_turns(url, "p", 8, barrier)
-        other.join(timeout=120)
-
-        assert 0 == other.exitcode
-
-        with open_store(url) as store:
-            texts = texts_of(store, ConversationStateSaver(store).name("1"))
-
-            assert 32 == len(texts)
-            for who in "pq":
-                asked = [text for text in texts[::2] if text[0] == who]
-                assert [f"{who}{at}" for at in range(8)] == asked
-
-            for at in range(0, 32, 2):
-                assert f"{at + 1}: {texts[at]}" == texts[at + 1]
-
-            assert () == store.verify()
 
 
 class TestOnPurpose:

@@ -19,7 +19,6 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.usage import RequestUsage
 
 from conversation_state import decode, encode
 from conversation_state.adapters import anthropic
@@ -499,31 +498,6 @@ class TestLoadUsage:
     """
     What a response cost.
     """
-
-    def test_inclusive(self):
-        """
-        Counts are inclusive there as they are here: none is added to another.
-        """
-        used = RequestUsage(
-            input_tokens=100,
-            cache_read_tokens=60,
-            cache_write_tokens=40,
-            output_tokens=9,
-        )
-        usage = load_usage(used)
-
-        assert usage is not None
-        assert (100, 9, 109) == (
-            usage.prompt_tokens,
-            usage.completion_tokens,
-            usage.total_tokens,
-        )
-        assert (60, {"cache_write_tokens": 40}) == (
-            usage.prompt_tokens_details.cached_tokens,
-            dict(usage.extra),
-        )
-        assert usage == load_usage(says("x", usage=used))
-        assert usage == load_usage(plain([says("x", usage=used)])[0])
 
     def test_predictions(self):
         """
