@@ -1025,6 +1025,15 @@ class TestMerge:
         assert results.index(Ok(1)) < results.index(SourceEnd("x"))
         assert results.index(SourceEnd("x")) < results.index(SourceEnd("in"))
         assert results.index(Ok(3)) < results.index(SourceEnd("b"))
+        sender, quiet = pipe(1)
+        mixed = iter(
+            merge_named(
+                {"quiet": quiet, "loud": Stream.of([1]), "soft": Stream.of([])}
+            ).results()
+        )
+        came = [next(mixed), next(mixed), next(mixed)]
+        sender.close()
+        assert [Ok(1), *map(SourceEnd, ["soft", "loud", "quiet"])] == [*came, *mixed]
         named = merge_named({"x": Stream.of([1]), "y": Stream.of([2, 3])})
         among_others = [*merge(named, Stream.of([4])).results()]
         assert among_others.index(SourceEnd("x")) < among_others.index(Ok(3))
