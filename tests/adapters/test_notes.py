@@ -2,10 +2,14 @@
 Metadata: the caller's keys, and the one that is reserved for notes.
 """
 
+import ast
 import copy
 import importlib
+import inspect
 import pkgutil
 import re
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +53,49 @@ PNG = b"\x89PNG"
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 
 
+def callables_in(files):
+    """
+    What the modules of *files* define, and their classes, by name.
+    """
+    found: dict[str, list[Any]] = {}
+    for file in files:
+        folder = "conversation_state" if file.startswith("_") else "tests"
+        module: Any = importlib.import_module(f"{folder}.adapters.{file}")
+        classes = [each for each in vars(module).values() if isinstance(each, type)]
+        for name, value in vars(module).items():
+            found.setdefault(name, []).append(value)
+
+        for name, value in [pair for each in classes for pair in vars(each).items()]:
+            if callable(value):  # a method, of some object
+                found.setdefault(name, []).append(partial(value, None))
+
+    return found
+
+
+def calls_in(text):
+    """
+    The calls in the code of *text*, Markdown, each with the name that is called.
+    """
+    for code in re.findall(r"`([^`]+)`", text):
+        with suppress(SyntaxError):  # a name, or a piece of JSON
+            body = ": pass" if code.startswith("for ") else ""
+            for node in ast.walk(ast.parse(code + body)):
+                if isinstance(node, ast.Call):
+                    yield getattr(node.func, "attr", getattr(node.func, "id", "")), node
+
+
+def takes(called, given, named):
+    """
+    Whether *called* takes these arguments.
+    """
+    try:
+        inspect.signature(called).bind(*given, **named)
+    except TypeError:
+        return False
+
+    return True
+
+
 class TestLists:
     """
     The lists of formats.
@@ -79,27 +126,26 @@ class TestLists:
 
     def test_toolbox(self):
         """
-        What the page about new adapters says to call is in the file that it says.
+        What the page about new adapters says to call is in the file that it says, and
+        takes as many arguments as the example gives it.
         """
         page = (DOCS / "new-adapter.md").read_text(encoding="utf-8")
-        rows = re.findall(
-            r"^\| [^|]+ \| (`[\w`, ]+`) \| (`[\w.`, ]+`) \|", page, re.MULTILINE
-        )
-        folders = Path(adapters.__path__[0]), Path(__file__).parent
-        missing = []
-        for called, files in rows:
-            code = "".join(
-                (folders[not file.startswith("_")] / file).read_text(encoding="utf-8")
-                for file in files.replace("`", "").split(", ")
-            )
-            missing += [
-                name
-                for name in called.replace("`", "").split(", ")
-                if not re.search(rf"(?:\bdef|\bclass|^) ?{name}\b", code, re.MULTILINE)
-            ]
+        row = r"^\| [^|]+ \| (`[\w`, ]+`) \| (`[\w.`, ]+`) \| (.*) \|$"
+        rows = re.findall(row, page, re.MULTILINE)
+        wrong = []
+        for names, files, text in rows:
+            there = callables_in(re.findall(r"(\w+)\.py", files))
+            wrong += [name for name in re.findall(r"\w+", names) if name not in there]
+            for name, call in calls_in(text):
+                given = [None] * len(call.args)
+                named = {str(each.arg): None for each in call.keywords}
+                if name in there and not any(
+                    takes(each, given, named) for each in there[name]
+                ):
+                    wrong.append(ast.unparse(call))
 
         assert len(rows) > 30
-        assert [] == missing
+        assert [] == wrong
 
     def test_formats(self):
         """
