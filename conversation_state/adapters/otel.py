@@ -52,7 +52,12 @@ from typing import Any
 from conversation_state._canonical import dump as as_bytes
 from conversation_state._canonical import load_exactly
 from conversation_state._wording import describe_value, shorten_repr
-from conversation_state.adapters._export import Export, Lost, PayloadWriter
+from conversation_state.adapters._export import (
+    Export,
+    Lost,
+    PayloadWriter,
+    in_order,
+)
 from conversation_state.adapters._wire import encode_base64, parse_data_url
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
@@ -239,21 +244,12 @@ class _AttributeWriter:
         """
         The parts and calls of *message*, in the order they were streamed in.
         """
-        found: list[tuple[int | None, dict[str, Any]]] = [
-            (part.index, self._write_part(part, f"{path}.parts[{at}]"))
-            for at, part in enumerate(message.parts)
+        return [
+            self._write_call(one, here)
+            if isinstance(one, ToolCall)
+            else self._write_part(one, here)
+            for here, one in in_order(message.parts, message.tool_calls, path)
         ]
-        if isinstance(message, AssistantMessage):
-            found += [
-                (call.index, self._write_call(call, f"{path}.tool_calls[{at}]"))
-                for at, call in enumerate(message.tool_calls)
-            ]
-
-        # A part that a user added has no index to sort by, so nothing is sorted then.
-        if all(place is not None for place, _ in found):
-            found.sort(key=lambda each: each[0] or 0)
-
-        return [raw for _, raw in found]
 
     def _write_part(self, part: Part, path: str) -> dict[str, Any]:
         self.write.notes(part, path)
