@@ -222,7 +222,8 @@ def _unwrap_value(
         return raw
 
     added = {key: raw[key] for key in raw if key not in (tag, "raw", "source")}
-    ours, theirs = added.get("metadata"), inner.get("metadata")
+    ours: Any = added.get("metadata")
+    theirs = inner.get("metadata")
     if ours.__class__ is theirs.__class__ is dict:
         added["metadata"] = {**theirs, **ours}
 

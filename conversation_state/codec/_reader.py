@@ -377,7 +377,7 @@ class CodecReader:
         """
         The kind of a document; "", and a problem, if it is unknown.
         """
-        kind = data.get("kind")
+        kind: Any = data.get("kind")
         if kind.__class__ is str and kind in self.kinds:
             return kind
 

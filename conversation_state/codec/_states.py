@@ -270,7 +270,8 @@ def make_logs(
             what = f"is {length}; expected 0 to {most}, the entries there are"
             reader.problems.add((path, name), what)
 
-    if None in (ids, messages, ledger) or reader.problems.count != before:
+    is_valid = reader.problems.count == before
+    if ids is None or messages is None or ledger is None or not is_valid:
         return None
 
     entries = list(map(_make_entry, zip(ids, messages, strict=True)))
