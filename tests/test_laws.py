@@ -163,21 +163,6 @@ class Liar:
         return 7
 
 
-class OneSided:
-    """
-    Equal to one of a larger number, which is not equal to it.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OneSided) and self.number <= other.number
-
-    def __hash__(self) -> int:
-        return 7
-
-
 STATE = Aggregator.new(messages=[UserMessage("a")]).add_usage(Usage(1))
 OTHER = STATE.fork().add_user_prompt("b").add_usage(Usage(2))
 
@@ -219,11 +204,6 @@ class TestLaws:
             (laws.adding_is_a_commutative_monoid, "abc", "depends on the order"),
             (laws.larger_is_a_semilattice, (1, 1, 4), "is not the larger"),
             (laws.equal_values_hash_alike, (Liar(), 5), "is not equal to itself"),
-            (
-                laws.equal_values_hash_alike,
-                (OneSided(1), OneSided(2)),
-                "disagree about being equal",
-            ),
             (laws.copies_are_equal, (Liar(),), "a copy of"),
         ],
     )
@@ -266,13 +246,6 @@ class TestTranscripts:
         A provider accepts all of them.
         """
         assert is_accepted(transcript)
-
-    @given(broken_transcripts())
-    def test_are_not_accepted(self, transcript):
-        """
-        A provider accepts none of the broken ones.
-        """
-        assert not is_accepted(transcript)
 
     @given(st.integers(0, 6), st.integers(0, 6), st.data())
     def test_size(self, least, more, data):
@@ -460,15 +433,6 @@ class TestStrategies:
         What examples shrink to.
         """
         assert expected == simplest(strategy)
-
-    @given(usages())
-    def test_usages_are_small(self, usage):
-        """
-        A thousand million of them can be added.
-        """
-        counts = [usage.prompt_tokens, usage.completion_tokens, usage.total_tokens]
-
-        assert 2**63 > 10**9 * max(*counts, *usage.extra.values(), 0)
 
 
 class TestRegister:
