@@ -176,11 +176,11 @@ class AggregatorMachine(CarryingMachine):
         assert list(state.entries) == list(before.entries), "other messages"
         return self._keep(state)
 
-    @rule(target=states, before=states, share=st.none() | st.floats(0, 1))
-    def fork(self, before: Aggregator, share: float | None) -> Aggregator:
+    @rule(target=states, before=states, eighths=st.none() | st.integers(0, 8))
+    def fork(self, before: Aggregator, eighths: int | None) -> Aggregator:
         # A fraction of the length, because the state is drawn in the same step and its
         # length is not known here.
-        at = None if share is None else int(share * len(before))
+        at = None if eighths is None else len(before) * eighths // 8
         laws.forks_inherit(before, at)
         fork = before.fork(at=at)
         self._check_new_ids(str(fork.id))
@@ -243,12 +243,12 @@ class AggregatorMachine(CarryingMachine):
         assert (state is to) == (state.ledger == to.ledger), "a needless state"
         return self._keep(state)
 
-    @rule(target=states, before=states, share=st.floats(0, 1), by_id=st.booleans())
-    def go_back(self, before: Aggregator, share: float, by_id: bool) -> Aggregator:
+    @rule(target=states, before=states, eighths=st.integers(0, 8), by_id=st.booleans())
+    def go_back(self, before: Aggregator, eighths: int, by_id: bool) -> Aggregator:
         """
         Back to an earlier place in the state itself: the whole ledger stays.
         """
-        count = int(share * len(before))
+        count = len(before) * eighths // 8
         state = before.rollback(
             before.entries[count - 1].id if by_id and count else count
         )
