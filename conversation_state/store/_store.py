@@ -369,8 +369,7 @@ class Store(RevisionVerbs):
         """
         Remove all rows that no revision of any name needs.
 
-        O(revisions), during which no other save waits; then saves wait while the
-        garbage is removed.
+        O(revisions), during which other saves wait.
 
         Args:
             vacuum: Rewrite the file, so that it is as small as possible and has
