@@ -12,6 +12,7 @@ All of it is pure: what reads and writes rows is in `_load` and `_write_rows`.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -28,8 +29,8 @@ from conversation_state.codec import (
     encode_ledger_entry,
     encode_message,
 )
-from conversation_state.messages import Message, UserMessage, find_erasure
-from conversation_state.parts import FilePart, MediaPart
+from conversation_state.messages import Message, find_erasure
+from conversation_state.parts import MediaPart
 
 DIGEST_SIZE = 16
 
@@ -370,10 +371,9 @@ class BlobReader:
 
     def _encode_content(self, digest: str) -> str:
         if self._last[0] != digest:
-            # The codec decides how bytes are written, so it writes them here, too.
-            part = FilePart(data=self._get_content(digest))
-            (written,) = load(encode_message(UserMessage([part])))["parts"]
-            self._last = digest, written["data"]
+            # As the codec writes bytes.
+            data = b64encode(self._get_content(digest)).decode()
+            self._last = digest, data
 
         return self._last[1]
 

@@ -3,24 +3,12 @@ What processes of their own do to a store. They import this module alone, which 
 a part of the time that the tests beside it take.
 """
 
-from functools import partial
-
 from conversation_state import Aggregator, Usage
 from conversation_state.store import open_store
 
-__all__ = ["change_own_names", "update_one_name"]
+__all__ = ["change_own_names"]
 
 CHAT = Aggregator.new().add_user_prompt("When is the next train?")
-
-
-def update_one_name(url: str, who: int, times: int) -> None:
-    """
-    Add prompts to the name that other processes update, too.
-    """
-    with open_store(url) as store:
-        for i in range(times):
-            add = partial(Aggregator.add_user_prompt, prompt=f"{who} {i}")
-            store.update("chat", add, start=Aggregator.new())
 
 
 def change_own_names(url: str, who: int, turns: int) -> dict[str, list[Aggregator]]:
