@@ -69,40 +69,31 @@ class LogDigests:
     ) -> None:
         self.kind = kind
         self.log = log
-        self._since, self._digest = known or (0, kind.start)
-        self._is_known = known is not None
+        self._known = known
+        # Those after the known length.
         self._rows: list[LogRow] = []
 
     def at(self, length: int) -> bytes:
         """
         The digest of the first *length* entries.
         """
-        if self._is_known and length >= self._since:
-            if length == self._since:
-                return self._digest
+        if self._known is None or length < self._known[0]:
+            # A fold is kept with the blocks of the log, so that later saves of any
+            # state that shares them compute only what is new.
+            return self.kind.digest(self.log.take(length))
 
-            self._compute_rows(length)
-            return self._rows[length - self._since - 1].digest
-
-        # A fold is kept with the blocks of the log, so that later saves of any state
-        # that shares them compute only what is new.
-        return self.kind.digest(self.log.take(length))
+        since, digest = self._known
+        return self.rows(since)[length - since - 1].digest if length > since else digest
 
     def rows(self, start: int) -> list[LogRow]:
-        if not self._is_known or start < self._since:
-            self._since, self._digest = start, self.at(start)
-            self._is_known = True
-            self._rows = []
+        if self._known is None or start < self._known[0]:
+            self._known, self._rows = (start, self.at(start)), []
 
-        self._compute_rows(len(self.log))
-        return self._rows[start - self._since :]
+        since, digest = self._known
+        if not self._rows:
+            self._rows = self.kind.rows(digest, self.log.iterate(since))
 
-    def _compute_rows(self, length: int) -> None:
-        rows = self._rows
-        there = self._since + len(rows)
-        if length > there:
-            before = rows[-1].digest if rows else self._digest
-            rows += self.kind.rows(before, self.log.take(length).iterate(there))
+        return self._rows[start - since :]
 
 
 def write_log(
