@@ -197,6 +197,16 @@ class TestText:
         assert keys == sorted(lost.what for lost in export.lost)
         assert str(export.payload).encode()
 
+    @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+    def test_key_of_reasoning(self, key):
+        """
+        Further pieces of reasoning are read on the quick path, without notes.
+        """
+        chunks = load_chunks(event(**{key: piece}) for piece in "abc")
+        pieces = [part for chunk in chunks for part in chunk.parts]
+
+        assert [True, False, False] == [bool(part.metadata) for part in pieces]
+
 
 class TestSent:
     """

@@ -409,6 +409,7 @@ class TestOrder:
         ("places", "expected"),
         [
             ([4, 0, 2, 9], "bfag"),
+            ([0, 1, 2, 2], "abfg"),
             ([None, None, None, None], "abfg"),
             ([None, 0, 1, None], "abfg"),
             ([1, None, 0, 2], "fabg"),

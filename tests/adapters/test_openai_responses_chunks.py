@@ -587,12 +587,14 @@ class TestResponse:
         pieces = [piece(x, logprobs=[{"token": x, "logprob": -0.1}]) for x in "ab"]
         rounded = [{"token": x, "logprob": 0.0} for x in "ab"]
         end = done(message(text("ab", logprobs=rounded)))
+        blocks = [text("a", logprobs=rounded[:1]), text("b", logprobs=rounded[1:])]
 
         for events, chance in (
             ([*pieces, end], -0.1),
             (pieces, -0.1),
             ([piece("a"), piece("b"), end], 0.0),
             ([end], 0.0),
+            ([done(message(*blocks))], 0.0),
         ):
             likely = (LogProb("a", chance), LogProb("b", chance))
             assert likely == collected(*events).response.logprobs
@@ -769,6 +771,18 @@ class TestRefuses:
         _, error = given_before([done(wrong)], DecodeError)
 
         assert 2 == len(error.problems)
+
+    def test_what_was_valid_before(self):
+        """
+        Stays: the usage of an earlier event, and no invalid probabilities.
+        """
+        used = event("in_progress", response=response(usage={"input_tokens": 20}))
+        invalid = end(usage={"input_tokens": -1})
+        billed, _ = given_before([used, invalid], DecodeError)
+        unlikely, _ = given_before([piece("a", logprobs=[{}])], DecodeError)
+
+        assert Usage(20) == concat(billed).response.usage
+        assert None is concat(unlikely).response.logprobs
 
     def test_all_of_the_output(self):
         """

@@ -212,7 +212,7 @@ class StreamedCall(StreamedItem):
         if rest is None:
             # What was given can't be taken back, so a note has the arguments.
             done = {**notes_of(metadata, SOURCE), "done": call.arguments}
-            rest, metadata = text.cut.rest(), with_notes(SOURCE, done)
+            rest, metadata = "", with_notes(SOURCE, done)
 
         if rest or metadata is not EMPTY_MAP:
             piece = ToolCall("", "", rest, index=self.index, metadata=metadata)
@@ -334,7 +334,7 @@ class StreamedMessage(StreamedItem):
         if rest is None and block.pieces:
             # What was given can't be taken back, so a note has the block.
             done = {**notes, "done": reading.json(raw, path)}
-            rest, metadata = block.cut.rest(), with_notes(SOURCE, done)
+            rest, metadata = "", with_notes(SOURCE, done)
 
         if rest is not None:
             signed: dict[str, Any] = {}
