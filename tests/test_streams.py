@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conversation_state import _waiting, streams
+from conversation_state import streams
 from conversation_state.errors import ConcatError, StreamClosedError
 from conversation_state.messages import AssistantMessage
 from conversation_state.streams import SKIP, Failed, Ok, SourceEnd
@@ -877,27 +877,6 @@ class TestPipe:
 
         assert ["now"] == in_threads(lambda: next(iter(stream)))
         assert 1 == len(sent_)
-
-    @pytest.mark.parametrize("capacity", [0, 1])
-    def test_an_interrupted_sender_sends_nothing(self, capacity, monkeypatch):
-        """
-        A sender that is interrupted while waiting takes the element back.
-        """
-
-        def interrupt(_):
-            raise KeyboardInterrupt
-
-        sender, stream = pipe(capacity)
-        if capacity:
-            sender.send(0)
-        with monkeypatch.context() as patch:
-            patch.setattr(_waiting.ThreadWaiter, "wait", interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                sender.send(1)
-
-        assert not sender._pipe.offers
-        _, got = in_threads(sender.close, lambda: list(stream))
-        assert [0] * capacity == got
 
 
 class TestMerge:
