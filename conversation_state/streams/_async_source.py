@@ -4,11 +4,11 @@ Async iterators as sources, and the tasks that read them.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import attrs
 
@@ -28,6 +28,7 @@ from conversation_state.streams._cells import (
     Source,
     StreamCell,
     fault,
+    find_sources,
     make_abort_fault,
     make_broken_off_fault,
     take_item,
@@ -40,23 +41,11 @@ _FORKED = (
     "process was forked: let the child make its own stream"
 )
 
-# The pumps that lost their last reader in this thread, for `pumps_ended_by`.
-_closed_here = threading.local()
 
-
-def pumps_ended_by(close: Callable[[], object]) -> list[_Pump]:
-    # The pumps that end while *close* runs, so that a caller can await their end.
-    pumps: list[_Pump] = []
-    try:
-        try:
-            _closed_here.pumps = pumps
-            close()
-        finally:
-            _closed_here.pumps = None
-    finally:
-        _closed_here.pumps = None  # the first call may have been interrupted
-
-    return pumps
+def list_pumps(cell: StreamCell | None) -> list[tuple[ref[AsyncSource], _Pump]]:
+    # The async sources that the list at *cell* comes from, without keeping them.
+    sources = [] if cell is None else find_sources(cell)
+    return [(ref(each), each._pump) for each in sources if type(each) is AsyncSource]
 
 
 class AsyncSource(Source):
@@ -67,7 +56,7 @@ class AsyncSource(Source):
     several. The task lives as long as there may be a reader.
     """
 
-    __slots__ = ("_pump",)
+    __slots__ = ("__weakref__", "_pump")
 
     def __init__(self, iterator: AsyncIterator[Any]) -> None:
         super().__init__()
@@ -294,10 +283,6 @@ class _Pump:
         run = self._run
         if run is not None and not self._is_over:
             call_soon(run.loop, run.scope.cancel)
-
-        pumps = getattr(_closed_here, "pumps", None)
-        if pumps is not None:
-            pumps.append(self)
 
     async def stopped(self) -> None:
         run = self._run

@@ -22,7 +22,7 @@ from weakref import ref
 from conversation_state._waiting import require_anyio
 from conversation_state._wording import shorten_repr
 from conversation_state.errors import StreamClosedError
-from conversation_state.streams._async_source import AsyncSource, pumps_ended_by
+from conversation_state.streams._async_source import AsyncSource, list_pumps
 from conversation_state.streams._cells import (
     ProcessBound,
     Source,
@@ -185,9 +185,11 @@ class Stream(ProcessBound, Generic[T_co]):
         Like `close`, and wait until async sources without readers are closed.
         """
         require_anyio()
-        # A source without readers is finalised within this call, and so ends its pump.
-        for pump in pumps_ended_by(self.close):
-            await pump.stopped()
+        pumps = list_pumps(self._cell)
+        self.close()
+        for source, pump in pumps:
+            if source() is None:  # without readers, it was finalised by this call
+                await pump.stopped()
 
     def abort(self) -> None:
         """
