@@ -246,18 +246,6 @@ class TestLaws:
         with pytest.raises(ConcatError, match=r"index=0\].name is 'f' so far and 'g'"):
             concat([message])
 
-    def test_of_one_that_is_refused(self, monkeypatch):
-        """
-        A law that is broken raises an error: a message in no pieces is refused.
-        """
-
-        def refuse(chunks):
-            raise ConcatError("chunk", None, chunks[0], 0)
-
-        monkeypatch.setattr("conversation_state.testing.laws.concat", refuse)
-        with pytest.raises(AssertionError, match="refused, though it is whole"):
-            laws.concat_of_one_is_itself(AssistantMessage("a"))
-
     @given(any_role, st.data())
     def test_associative(self, pieces, data):
         """
@@ -408,18 +396,6 @@ class TestContent:
         assert (RefusalPart("no way"),) == merged_parts(
             RefusalPart("no "), RefusalPart("way")
         )
-
-    def test_reasoning(self):
-        """
-        Of signatures, the last one stands.
-        """
-        pieces = [
-            ReasoningPart("a", "one"),
-            ReasoningPart("b", "two"),
-            ReasoningPart("c"),
-        ]
-
-        assert (ReasoningPart("abc", "two"),) == merged_parts(*pieces)
 
     def test_audio(self):
         """
@@ -691,14 +667,6 @@ class TestToolCalls:
 
 
 class TestResponse:
-    def test_words(self):
-        """
-        The last reason to finish stands, and the last model.
-        """
-        metas = ResponseMeta("stop", model="a"), ResponseMeta("length"), ResponseMeta()
-
-        assert ResponseMeta("length", model="a") == merged_meta(*metas).response
-
     def test_first_id(self):
         """
         The first id stands, though no chunk before it has one.
@@ -1025,19 +993,6 @@ class TestAccumulator:
         assert pieces == list(accumulator.chunks)
         assert 2 == len(accumulator)
         assert Accumulator()  # an empty one is true, too
-
-    def test_frozen(self):
-        """
-        It is a value: nothing of it can be set.
-        """
-        accumulator: Any = Accumulator()
-
-        with pytest.raises(AttributeError):
-            accumulator.chunks = ()
-        with pytest.raises(AttributeError):
-            accumulator.more = 1
-        with pytest.raises(AttributeError):
-            del accumulator.chunks
 
     @given(chunks())
     def test_equality(self, pieces):

@@ -560,27 +560,6 @@ class TestCopies:
         assert len(data) < 3 * len(pickle.dumps(chat))
         assert all(a.entries[0] is b.entries[0] for a, b in pairwise(states[1:]))
 
-    def test_deep(self):
-        """
-        A deep copy copies the states.
-        """
-        timeline = Timeline.begin(["S"]).commit(["A"])
-        copied = copy.deepcopy(timeline)
-        copied.present.append("B")
-
-        assert ["A"] == timeline.present
-        assert ["A", "B"] == copied.moments[1].state
-
-    def test_filters(self):
-        """
-        A function of a module is pickled, and a nameless one is refused.
-        """
-        kept = pickle.loads(pickle.dumps(Timeline.begin(1, filter=differs)))
-
-        assert 1 == len(kept.commit(1.0).moments)
-        with pytest.raises((pickle.PicklingError, AttributeError)):
-            pickle.dumps(Timeline.begin(1, filter=lambda a, b: a != b))
-
 
 class TestMemory:
     @pytest.mark.parametrize("label", ["", "a label of all"])

@@ -160,16 +160,6 @@ class TestMoving:
         assert tree.add(HILLS) is tree
         assert last(SEA) == tree.add(SEA).head
 
-    def test_add_a_timeline_again(self):
-        """
-        The states of a timeline that are there already change nothing.
-        """
-        timeline = Timeline.begin(ASKED).commit(SEA).commit(SEA.add_usage(Usage(1)))
-        tree = MessageTree.of(timeline)
-
-        assert tree.add(timeline) is tree
-        assert tree.add(SEA, tree.shown) is tree
-
     def test_joined_again(self):
         """
         A joined state that is there already changes nothing, in which order ever.
@@ -311,14 +301,6 @@ class TestValue:
 
         with pytest.raises(DecodeError, match=r"moments\[0\].*no state of a conv"):
             from_data(data)
-
-    def test_shown(self):
-        """
-        Its repr has how many messages and leaves there are.
-        """
-        assert "<MessageTree: 3 messages, 2 leaves>" == repr(MessageTree.of(SEA, HILLS))
-        assert last(SEA) in MessageTree.of(SEA)
-        assert last(HILLS) not in MessageTree.of(SEA)
 
     def test_costs_what_is_new(self, monkeypatch):
         """
