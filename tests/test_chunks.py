@@ -397,6 +397,18 @@ class TestContent:
             RefusalPart("no "), RefusalPart("way")
         )
 
+    def test_reasoning(self):
+        """
+        Of signatures, the last one stands.
+        """
+        pieces = [
+            ReasoningPart("a", "one"),
+            ReasoningPart("b", "two"),
+            ReasoningPart("c"),
+        ]
+
+        assert (ReasoningPart("abc", "two"),) == merged_parts(*pieces)
+
     def test_audio(self):
         """
         Data is joined while it is of one media type.
@@ -667,6 +679,14 @@ class TestToolCalls:
 
 
 class TestResponse:
+    def test_words(self):
+        """
+        The last reason to finish stands, and the last model.
+        """
+        metas = ResponseMeta("stop", model="a"), ResponseMeta("length"), ResponseMeta()
+
+        assert ResponseMeta("length", model="a") == merged_meta(*metas).response
+
     def test_first_id(self):
         """
         The first id stands, though no chunk before it has one.
