@@ -297,11 +297,18 @@ def reader(plan: Plan) -> str:
         body += _read_content(plan)
 
     unread = {field.name: field.default for field in rest}
-    inside = _read_fields(rest)
+    has_notes = {"index", "metadata", "unknown"} <= {*names}
+    inside = _read_fields(
+        [each for each in rest if not (has_notes and each.name in _NOTES)]
+    )
     if has_common:
         unread["common"] = "PLAIN"
         read = f"read_common(given, left, {plan.keys}, seen)"
         inside += [f"common = {read}{' if left else PLAIN' * bool(rest)}"]
+    elif has_notes:
+        unread["unknown"] = "EMPTY_MAP"
+        read = f"read_notes(given, left, {plan.keys})"
+        inside += [f"index, metadata, unknown = {read}"]
     elif "unknown" in names:
         unread["unknown"] = "EMPTY_MAP"
         read = f"read_unknown(given, left, {plan.keys})"
@@ -326,6 +333,10 @@ def reader(plan: Plan) -> str:
     parameters = "given: Raw, seen: Seen" if has_common else "given: Raw"
     lines = "\n".join([f"    {line}" for line in body])
     return f"def read_{plan.name}({parameters}) -> {cls}:\n{lines}\n"
+
+
+# What parts and calls have besides, which is read by one function.
+_NOTES = {"index", "metadata"}
 
 
 def _read_fields(fields: list[Field]) -> list[str]:
@@ -496,7 +507,7 @@ _NAMES = {
     "conversation_state.codec._fast": [
         *("MAX", "Doubt", "Object", "Raw", "Seen", "freeze_object", "is_as_it_came"),
         *("read_common", "read_media_part", "read_new_part"),
-        *("read_parts", "read_unknown", "refuse"),
+        *("read_notes", "read_parts", "read_unknown", "refuse"),
         *("read_usage", "write_common", "write_media_part", "write_usage"),
     ],
     "conversation_state.codec._format": ["format_base64"],

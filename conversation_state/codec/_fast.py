@@ -156,6 +156,26 @@ def read_unknown(raw: Raw, left: int, known: frozenset[str]) -> JsonMap:
     return freeze_object(unknown, JsonMap)
 
 
+def read_notes(
+    raw: Raw, left: int, known: frozenset[str]
+) -> tuple[int | None, JsonMap, JsonMap]:
+    """
+    The *left* fields of *raw*, a part or a call: its position in a response, its
+    metadata, and those that are not *known*.
+    """
+    index, given, metadata = raw.get("index"), raw.get("metadata"), EMPTY_MAP
+    if index is not None:
+        left -= 1
+        if index.__class__ is not int or not -1 < index <= MAX:
+            raise Doubt
+
+    if given is not None:
+        left -= 1
+        metadata = freeze_object(given)
+
+    return index, metadata, read_unknown(raw, left, known) if left else EMPTY_MAP
+
+
 # Messages
 
 # This takes half the time of calling `Common`.

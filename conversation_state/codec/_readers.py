@@ -18,7 +18,6 @@ from conversation_state._common_fields import PLAIN
 from conversation_state._persistent import EMPTY_MAP, make_draft
 from conversation_state._persistent.frozen import JsonMap
 from conversation_state.codec._fast import (
-    MAX,
     Doubt,
     Raw,
     Seen,
@@ -26,6 +25,7 @@ from conversation_state.codec._fast import (
     read_common,
     read_media_part,
     read_new_part,
+    read_notes,
     read_parts,
     read_unknown,
     read_usage,
@@ -100,21 +100,12 @@ def read_tool_call(given: Raw) -> ToolCall:
     type = "function"
     metadata = unknown = EMPTY_MAP
     if left:
-        index = given.get("index")
-        if index is not None:
-            left -= 1
         type = given.get("type", "function")
         if type != "function":
             left -= 1
-        metadata = given.get("metadata", EMPTY_MAP)
-        if metadata is not EMPTY_MAP:
-            left -= 1
-            metadata = freeze_object(metadata)
-        if (
-            index is not None and (index.__class__ is not int or not -1 < index <= MAX)
-        ) or type.__class__ is not str:
+        if type.__class__ is not str:
             raise Doubt
-        unknown = read_unknown(given, left, _TOOL_CALL_KEYS) if left else EMPTY_MAP
+        index, metadata, unknown = read_notes(given, left, _TOOL_CALL_KEYS)
     value = _new_tool_call()
     value.id = id
     value.name = name
@@ -219,16 +210,7 @@ def read_text_part(given: Raw) -> TextPart:
     index = None
     metadata = unknown = EMPTY_MAP
     if left:
-        index = given.get("index")
-        if index is not None:
-            left -= 1
-        metadata = given.get("metadata", EMPTY_MAP)
-        if metadata is not EMPTY_MAP:
-            left -= 1
-            metadata = freeze_object(metadata)
-        if index is not None and (index.__class__ is not int or not -1 < index <= MAX):
-            raise Doubt
-        unknown = read_unknown(given, left, _TEXT_PART_KEYS) if left else EMPTY_MAP
+        index, metadata, unknown = read_notes(given, left, _TEXT_PART_KEYS)
     value = _new_text_part()
     value.metadata = metadata
     value.index = index
@@ -250,23 +232,9 @@ def read_reasoning_part(given: Raw) -> ReasoningPart:
         signature = given.get("signature", "")
         if signature != "":
             left -= 1
-        index = given.get("index")
-        if index is not None:
-            left -= 1
-        metadata = given.get("metadata", EMPTY_MAP)
-        if metadata is not EMPTY_MAP:
-            left -= 1
-            metadata = freeze_object(metadata)
-        if (
-            text.__class__ is not str
-            or signature.__class__ is not str
-            or (
-                index is not None
-                and (index.__class__ is not int or not -1 < index <= MAX)
-            )
-        ):
+        if text.__class__ is not str or signature.__class__ is not str:
             raise Doubt
-        unknown = read_unknown(given, left, _REASONING_PART_KEYS) if left else EMPTY_MAP
+        index, metadata, unknown = read_notes(given, left, _REASONING_PART_KEYS)
     value = _new_reasoning_part()
     value.metadata = metadata
     value.index = index
@@ -285,16 +253,7 @@ def read_refusal_part(given: Raw) -> RefusalPart:
     index = None
     metadata = unknown = EMPTY_MAP
     if left:
-        index = given.get("index")
-        if index is not None:
-            left -= 1
-        metadata = given.get("metadata", EMPTY_MAP)
-        if metadata is not EMPTY_MAP:
-            left -= 1
-            metadata = freeze_object(metadata)
-        if index is not None and (index.__class__ is not int or not -1 < index <= MAX):
-            raise Doubt
-        unknown = read_unknown(given, left, _REFUSAL_PART_KEYS) if left else EMPTY_MAP
+        index, metadata, unknown = read_notes(given, left, _REFUSAL_PART_KEYS)
     value = _new_refusal_part()
     value.metadata = metadata
     value.index = index
@@ -315,18 +274,9 @@ def read_unknown_part(given: Raw) -> UnknownPart:
         source = given.get("source", "")
         if source != "":
             left -= 1
-        index = given.get("index")
-        if index is not None:
-            left -= 1
-        metadata = given.get("metadata", EMPTY_MAP)
-        if metadata is not EMPTY_MAP:
-            left -= 1
-            metadata = freeze_object(metadata)
-        if source.__class__ is not str or (
-            index is not None and (index.__class__ is not int or not -1 < index <= MAX)
-        ):
+        if source.__class__ is not str:
             raise Doubt
-        unknown = read_unknown(given, left, _UNKNOWN_PART_KEYS) if left else EMPTY_MAP
+        index, metadata, unknown = read_notes(given, left, _UNKNOWN_PART_KEYS)
     if source == "":
         raise Doubt
     value = _new_unknown_part()
@@ -483,7 +433,10 @@ PARTS: dict[str, Any] = {
 
 _USER_PARTS = {**PARTS, "reasoning": refuse, "refusal": refuse}
 
-_SYSTEM_PARTS: dict[str, Any] = {"text": read_text_part, "*": refuse}
+_SYSTEM_PARTS: dict[str, Any] = {
+    "text": read_text_part,
+    "*": refuse,
+}
 
 MESSAGES: dict[str, Any] = {
     "system": read_system_message,
