@@ -665,17 +665,6 @@ class Night(Desk):
     def book(self, to: str) -> None: ...
 
 
-class Proxy:
-    """
-    Knows whatever it is asked for, and it is not a name.
-    """
-
-    def __getattr__(self, name):
-        return self
-
-    def __call__(self, a: int) -> None: ...
-
-
 class Silent:
     """
     Says nothing.
@@ -935,20 +924,6 @@ class TestFromFunction:
         assert "f" == tool.name
         assert {"c": INTEGER} == thaw(tool.schema)["properties"]
 
-    def test_signature_of_a_decorator(self):
-        """
-        A signature that a decorator declared is the one that counts.
-        """
-
-        def f(a: int): ...
-
-        declared = inspect.Parameter(
-            "b", inspect.Parameter.KEYWORD_ONLY, annotation=str
-        )
-        f.__signature__ = inspect.Signature([declared])  # type: ignore[attr-defined]
-
-        assert {"b": STRING} == thaw(ToolInfo.from_function(f).schema)["properties"]
-
     def test_further_arguments(self):
         """
         Those of any name, if the function takes them.
@@ -1040,7 +1015,6 @@ class TestFromFunction:
             (5, "expected a function, got 5; pass something that is called with"),
             (Place, "expected a function, got a class; pass something that is called"),
             (lambda x: x, "<lambda> is no valid tool name; pass name=..."),
-            (Proxy(), "<"),
             (
                 Desk.book,
                 "can't describe book(): it is not bound; pass the method of an",
@@ -1067,15 +1041,6 @@ class TestFromFunction:
             "'Nobody' is not defined); define or import it in the module itself, "
         ) in refused(lambda: ToolInfo.from_function(f))
         assert "ZeroDivisionError" in refused(lambda: ToolInfo.from_function(g))
-
-    def test_result_is_not_looked_at(self):
-        """
-        What a function gives is nothing a model has to know to call it.
-        """
-
-        def f(a: int) -> "Nobody": ...  # type: ignore[name-defined] # noqa: F821
-
-        assert {"a": INTEGER} == thaw(ToolInfo.from_function(f).schema)["properties"]
 
     def test_missing_extra(self, monkeypatch):
         """
