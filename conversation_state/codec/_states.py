@@ -385,16 +385,14 @@ def write_origin(state: Aggregator) -> Object:
     """
     The identity of a state, and where it was forked.
     """
-    return {
-        **_write_ids(state),
-        "root_id": state.root_id,
-        "init_len": state.init_len,
-        "init_ledger_len": state.init_ledger_len,
-    }
+    data: Object = {"id": state.id}
+    if state.parent_id is not None:
+        data["parent_id"] = state.parent_id
 
-
-def _write_ids(of: Aggregator | Turn) -> Object:
-    return {"id": of.id} | ({"parent_id": of.parent_id} if of.parent_id else {})
+    data["root_id"] = state.root_id
+    data["init_len"] = state.init_len
+    data["init_ledger_len"] = state.init_ledger_len
+    return data
 
 
 def write_contents(
@@ -422,7 +420,9 @@ def write_aggregator(state: Aggregator) -> Object:
 
 
 def write_turn(turn: Turn) -> Object:
-    return write_contents({**_write_ids(turn), **_NOTHING}, turn.entries, turn.ledger)
+    parent = {} if turn.parent_id is None else {"parent_id": turn.parent_id}
+    data = {"id": turn.id, **parent, **_NOTHING}
+    return write_contents(data, turn.entries, turn.ledger)
 
 
 def write_checkpoint(checkpoint: Checkpoint) -> Object:
