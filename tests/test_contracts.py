@@ -1319,6 +1319,60 @@ def test_faults(check, what):
     assert breaks(check, subject, laws, contract, **options)
 
 
+class Hiding:
+    """
+    Hides the oldest message once it has seen a long view.
+    """
+
+    is_hiding = False
+
+    def __call__(self, view):
+        self.is_hiding = self.is_hiding or len(view.elements) > 5
+        return view.remove(shown(view)[:-1][:1] if self.is_hiding else [])
+
+
+LENGTHS = [(QUESTION,) * 3, (QUESTION,) * 9]
+
+
+def sampled_from(make):
+    """
+    What is made of a few messages, and of many.
+    """
+    return st.sampled_from([make(each) for each in LENGTHS])
+
+
+@pytest.mark.parametrize(
+    ("check", "subject", "law", "options"),
+    [
+        (
+            check_reducer,
+            Lengthening(),
+            "is pure",
+            {"states": sampled_from(lambda some: Aggregator.new(messages=some))},
+        ),
+        (
+            check_summariser,
+            Longest(),
+            "is deterministic",
+            {"conversations": sampled_from(tuple)},
+        ),
+        (
+            check_trimming_step,
+            Hiding(),
+            "is pure",
+            {"views": sampled_from(TrimContext.of)},
+        ),
+    ],
+    ids=["reducer", "summariser", "step"],
+)
+def test_remembers(check, subject, law, options):
+    """
+    What keeps something from one example for all later ones is not pure, also if the
+    first law has shown it that example.
+    """
+    assert law in find_broken(check, subject, {law}, **options)
+
+
 # What can't be checked
 
 
