@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from functools import lru_cache
 from typing import Any, NamedTuple, Self, TypeAlias, cast
 
 from langchain_core.messages import BaseMessage
@@ -34,8 +33,7 @@ from conversation_state.store.records import Hold, Reader
 _RECENT = 16
 # Types of values that can't be changed, so that snapshots and messages can share them.
 _FIXED = frozenset({bool, float, int, str, type(None)})
-# All snapshots share these empty values, which are never handed out.
-_EMPTY: Mapping[type, Any] = {dict: {}, list: []}
+_CONTAINERS = frozenset({dict, list})
 
 
 class _MessageSnapshot:
@@ -43,9 +41,7 @@ class _MessageSnapshot:
     A message of ours as LangChain's: compares with messages, and makes new ones.
 
     The fields are made when they are first needed, which is never in a thread that
-    is only loaded. Each turn compares all messages of a thread, and waits for memory
-    for most of that time: so a snapshot keeps only the fields that are compared, and
-    shares empty values.
+    is only loaded. They are given to no caller, who might change them.
     """
 
     __slots__ = ("_changeable", "_fields_set", "_message", "extra", "fields", "kind")
@@ -54,9 +50,7 @@ class _MessageSnapshot:
     kind: type[BaseMessage] | None
     # Its fields, and those that the class does not declare.
     fields: dict[str, Any]
-    extra: dict[str, Any]
-    _changeable: tuple[str, ...]
-    _fields_set: frozenset[str]
+    extra: Mapping[str, Any]
 
     def __init__(self, message: Message, template: BaseMessage | None = None) -> None:
         self._message = message
@@ -66,18 +60,12 @@ class _MessageSnapshot:
 
     # Take the fields of *template*, which no other code may hold or change.
     def _take_fields(self, template: BaseMessage) -> None:
-        fields: Any = vars(template)
-        changeable = []
-        for name, value in fields.items():
-            if type(value) not in _FIXED:
-                changeable.append(name)
-                if not value and type(value) in _EMPTY:
-                    fields[name] = _EMPTY[type(value)]
-
-        self.fields = fields
-        self.extra = template.__pydantic_extra__ or _EMPTY[dict]
-        self._changeable = _share_equal(tuple(changeable))
-        self._fields_set = _share_equal(frozenset(template.__pydantic_fields_set__))
+        self.fields = fields = vars(template)
+        self.extra = template.__pydantic_extra__ or {}
+        self._changeable = [
+            name for name, value in fields.items() if type(value) not in _FIXED
+        ]
+        self._fields_set = template.__pydantic_fields_set__
         # Set last, because another thread takes a snapshot with a class as complete.
         self.kind = type(template)
 
@@ -108,18 +96,12 @@ class _MessageSnapshot:
             value = fields[name]
             # Most of these values are empty lists and maps; `deepcopy` of them would
             # take most of the time.
-            is_empty = not value and type(value) in _EMPTY
+            is_empty = not value and type(value) in _CONTAINERS
             fields[name] = type(value)() if is_empty else deepcopy(value)
 
         extra = deepcopy(self.extra) if self.extra else {}
         made = new_message(self.kind, fields, extra, self._fields_set)
         return cast("BaseMessage", made)
-
-
-# The first one of equal values, so that all snapshots share it.
-@lru_cache(maxsize=256)
-def _share_equal(value: Any) -> Any:
-    return value
 
 
 def _convert_message(
