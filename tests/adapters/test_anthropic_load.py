@@ -2,7 +2,6 @@
 From Anthropic Messages to messages.
 """
 
-import json
 from typing import Any
 
 import pytest
@@ -16,13 +15,10 @@ from conversation_state.messages import (
     UserMessage,
 )
 from conversation_state.parts import (
-    FilePart,
-    ImagePart,
     TextPart,
     UnknownPart,
 )
 from tests.adapters.anthropic import (
-    PNG,
     PNG_BASE64,
     answer,
     call,
@@ -121,17 +117,6 @@ class TestText:
         with pytest.raises(DecodeError, match="content: is missing"):
             several([user(text("a")), {"role": "system", **config}])
 
-    def test_index(self):
-        """
-        An assistant's texts and calls have their places among the blocks; a user's
-        texts have none.
-        """
-        message = one(answer(text("a"), call(), text("b"), call("toolu_2")))
-
-        assert [0, 2] == [part.index for part in message.content]
-        assert [1, 3] == [one.index for one in message.tool_calls]
-        assert [None] == [part.index for part in one(user(text("a"))).content]
-
 
 class TestThinking:
     def test_signed(self):
@@ -158,11 +143,8 @@ class TestCalls:
         ("given", "arguments"),
         [
             ({}, "{}"),
-            ({"q": "gr\u00f6\u00dfe", "n": 1.0}, '{"q": "gr\u00f6\u00dfe", "n": 1.0}'),
             ({"n": 2**70}, '{"n": 1180591620717411303424}'),
             ({"INVALID_JSON": '{"q'}, '{"q'),
-            ({"INVALID_JSON": "{}"}, '{"INVALID_JSON": "{}"}'),
-            ({"INVALID_JSON": 1}, '{"INVALID_JSON": 1}'),
             ({"INVALID_JSON": "x", "q": 1}, '{"INVALID_JSON": "x", "q": 1}'),
         ],
     )
@@ -186,16 +168,6 @@ class TestCalls:
 
         assert '{"q": "\ufffd' == message.tool_calls[0].arguments
         assert {"INVALID_JSON": '{"q": "\ufffd'} == sent["input"]
-
-    def test_caller(self):
-        """
-        The caller is noted, and sent back.
-        """
-        block = call(caller={"type": "direct"})
-        message = one(answer(block))
-
-        assert {"type": "direct"} == notes(message.tool_calls[0])["keys"]["caller"]
-        assert [block] == dump([message]).payload["messages"][0]["content"]
 
     def test_own_tools(self):
         """
@@ -222,11 +194,8 @@ class TestCalls:
         ("given", "what"),
         [
             ({1: 2}, "has a key that is not text"),
-            ({"a": [{None: 2}]}, "has a key that is not text"),
             ({"a": b"x"}, "holds what can't be kept as JSON"),
-            ({"a": float("nan")}, "holds what can't be kept as JSON"),
             ([], "is a list; expected an object"),
-            (None, "is null; expected an object"),
         ],
     )
     def test_no_arguments(self, given, what):
@@ -236,16 +205,6 @@ class TestCalls:
         (problem,) = problems([answer({**call(), "input": given})])
 
         assert ("$[0].content[0].input", what) == problem
-
-    def test_deep_arguments(self):
-        """
-        However deep: a text has no levels.
-        """
-        given = json.loads('{"a":' * 150 + "1" + "}" * 150)
-        message = one(answer({**call(), "input": given}))
-        (sent,) = dump([message]).payload["messages"][0]["content"]
-
-        assert given == sent["input"]
 
     def test_too_deep(self):
         """
@@ -278,40 +237,8 @@ class TestResults:
         ] == list(loaded[1:])
         assert history == dump(loaded).payload["messages"]
 
-    def test_blocks(self):
-        """
-        Images and references within a result.
-        """
-        source = {"type": "base64", "media_type": "image/png", "data": PNG_BASE64}
-        blocks = [
-            {"type": "image", "source": source},
-            {"type": "tool_reference", "tool_name": "f"},
-        ]
-        (loaded,) = several([user(result(content=blocks))])
-
-        assert ImagePart(data=PNG, media_type="image/png") == loaded.content[0]
-        assert isinstance(loaded.content[1], UnknownPart)
-
 
 class TestMedia:
-    def test_base64(self):
-        """
-        Bytes and their media type.
-        """
-        part, _ = media("image", type="base64", media_type="image/png", data=PNG_BASE64)
-
-        assert ImagePart(data=PNG, media_type="image/png") == part
-
-    def test_text(self):
-        """
-        A document that is a text is its bytes.
-        """
-        part, _ = media(
-            "document", type="text", media_type="text/plain", data="gr\u00fcn"
-        )
-
-        assert FilePart(data="gr\u00fcn".encode(), media_type="text/plain") == part
-
     def test_title(self):
         """
         A document's title is its name; its other keys are noted.
@@ -321,7 +248,7 @@ class TestMedia:
         assert "a.txt" == part.name
         assert {"context", "citations"} == {*notes(part)["keys"]}
 
-    @pytest.mark.parametrize("title", [None, "", 5])
+    @pytest.mark.parametrize("title", ["", 5])
     def test_no_title(self, title):
         """
         An empty title goes back as it was.
@@ -450,18 +377,6 @@ class TestResponse:
         assert {"service_tier": "standard"} == kept["usage"]
         assert [answer(text("hi"))] == dump([message]).payload["messages"]
 
-    def test_the_least(self):
-        """
-        Only the content has to be there.
-        """
-        (message,) = several({"content": "hi", "stop_reason": None})
-
-        assert ("hi", "", None) == (
-            message.content,
-            message.response.finish_reason,
-            message.response.usage,
-        )
-
 
 class TestMended:
     def test_texts(self):
@@ -507,19 +422,13 @@ class TestRefuses:
         ("payload", "path", "what"),
         [
             ({}, "$", "has neither messages nor content"),
-            ({"messages": [], "content": []}, "$", "has both messages and content"),
             ({"messages": {}}, "$.messages", "is an object; expected a list"),
             ({"messages": [], "system": 5}, "$.system", "is 5; expected a text"),
-            ([5], "$[0]", "is 5; expected an object"),
             ([{"role": "tool", "content": "a"}], "$[0].role", "is 'tool'"),
-            ([{"role": "user"}], "$[0].content", "is missing"),
             ([user(5)], "$[0].content[0]", "is 5; expected an object"),
-            ([user({"type": 1})], "$[0].content[0].type", "is 1; expected a text"),
             ([user(result(""))], "$[0].content[0].tool_use_id", "is ''"),
-            ([user(result(5))], "$[0].content[0].tool_use_id", "is 5"),
             ([user(result(is_error=1))], "$[0].content[0].is_error", "is 1"),
             ([answer(call(5))], "$[0].content[0].id", "is 5"),
-            ([answer({"type": "thinking"})], "$[0].content[0].thinking", "is missing"),
             ({"content": "a", "role": "user"}, "$.role", "is 'user'"),
             ({"content": "a", "model": 5}, "$.model", "is 5"),
             (
@@ -538,18 +447,3 @@ class TestRefuses:
 
         assert path == problem.path
         assert problem.what.startswith(what) or problem.what.endswith(what)
-
-    def test_all_of_it(self):
-        """
-        All problems are reported at once.
-        """
-        wrong = {"system": [5], "messages": [user(5, {}, text(5)), 6, {"role": "user"}]}
-
-        assert [
-            "$.system[0]",
-            "$.messages[0].content[0]",
-            "$.messages[0].content[1].type",
-            "$.messages[0].content[2].text",
-            "$.messages[1]",
-            "$.messages[2].content",
-        ] == [problem.path for problem in problems(wrong)]

@@ -8,7 +8,7 @@ from conversation_state.adapters._notes import notes_of
 from conversation_state.adapters.anthropic import load_usage
 from conversation_state.errors import DecodeError
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
-from tests.adapters.anthropic import PING, cost, last, several, start
+from tests.adapters.anthropic import PING, cost, several, start
 from tests.adapters.contract import problem_paths
 from tests.adapters.helpers import table
 
@@ -56,9 +56,7 @@ class TestFinds:
     @pytest.mark.parametrize(
         "payload",
         [
-            BLOCK,
             {"usage": BLOCK},
-            {"type": "message_delta", "delta": {}, "usage": BLOCK},
             start(usage=BLOCK),
         ],
     )
@@ -68,26 +66,12 @@ class TestFinds:
         """
         assert USAGE == load_usage(payload)
 
-    @pytest.mark.parametrize(
-        "payload", [None, {}, PING, {"usage": None}, {"message": 5}]
-    )
+    @pytest.mark.parametrize("payload", [None, PING, {"message": 5}])
     def test_nowhere(self, payload):
         """
         Where nothing is given, nothing is known.
         """
         assert load_usage(payload) is None
-
-    def test_running_totals(self):
-        """
-        An event near the end may have output only.
-        """
-        assert Usage(0, 5) == load_usage(last())
-
-    def test_counting(self):
-        """
-        What only counts tokens has input only.
-        """
-        assert Usage(671) == load_usage({"input_tokens": 671})
 
 
 class TestArithmetic:
@@ -212,7 +196,6 @@ class TestArithmetic:
                 ],
                 {},
             ),
-            "steps of one model": ([attempt("a", 3, 1), attempt("a", 4, 1)], {}),
             "steps of a model that has no name": (
                 [attempt(None, 3, 1), attempt("a", 4, 1)],
                 {},
@@ -227,12 +210,6 @@ class TestArithmetic:
         usage = load_block(input_tokens=7, output_tokens=2, iterations=runs)
 
         assert Usage(7, 2, extra=extra) == usage
-
-    def test_others(self):
-        """
-        Unknown counts keep their names.
-        """
-        assert {"novel_tokens": 4} == dict(load_block(novel_tokens=4, tier="x").extra)
 
     def test_the_rest(self):
         """
@@ -252,20 +229,14 @@ class TestRefuses:
     @pytest.mark.parametrize(
         ("block", "path"),
         [
-            ({"input_tokens": -1}, "$.usage.input_tokens"),
-            ({"output_tokens": 1.5}, "$.usage.output_tokens"),
-            ({"output_tokens": True}, "$.usage.output_tokens"),
-            ({"cache_read_input_tokens": 2**63}, "$.usage.cache_read_input_tokens"),
             ({"cache_creation": 5}, "$.usage.cache_creation"),
+            ({"input_tokens": -1}, "$.usage.input_tokens"),
+            ({"cache_read_input_tokens": 2**63}, "$.usage.cache_read_input_tokens"),
             (
                 {"cache_creation": {"ephemeral_1h_input_tokens": "1"}},
                 "$.usage.cache_creation.ephemeral_1h_input_tokens",
             ),
             ({"output_tokens_details": []}, "$.usage.output_tokens_details"),
-            (
-                {"server_tool_use": {"web_search_requests": -1}},
-                "$.usage.server_tool_use.web_search_requests",
-            ),
             (
                 {"input_tokens": 2**63 - 1, "cache_read_input_tokens": 2**63 - 1},
                 "$.usage",

@@ -139,20 +139,6 @@ class TestRecorded:
             assert response["modelVersion"] == message.response.model
             assert usage_of(response) == message.response.usage
 
-    def test_totals(self, recordings):
-        """
-        Prompt and completion, with all they include, are Google's total.
-        """
-        for exchange in lines(recordings / "requests" / "gemini.jsonl"):
-            block = exchange["response"]["usageMetadata"]
-
-            usage = usage_of(block)
-
-            assert block["totalTokenCount"] == usage.total_tokens
-            assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
-            tools = block.get("toolUsePromptTokenCount", 0)
-            assert tools == usage.extra.get("tool_use_prompt_tokens", 0)
-
     def test_pairs(self, recordings):
         """
         Every call is answered by its result, also where neither has an id.
