@@ -512,17 +512,6 @@ class TestWrong:
             problems(load, record)
         )
 
-    def test_no_list(self):
-        """
-        A key of turns that holds none is reported.
-        """
-        assert ["$.items: is an object; expected a list of messages"] == problems(
-            load, {"items": {}}
-        )
-        assert ["$.prompt: is 5; expected a text, or a list of messages"] == problems(
-            load, {"prompt": 5, "completion": ""}
-        )
-
     @given(data=st.data())
     def test_refuses_in_one_way(self, data):
         """
