@@ -1,15 +1,17 @@
 """
 Maintenance of a whole store: collecting garbage, and erasing entries.
 
-Garbage are rows that no revision of any name needs and no record. Many rows are asked
-for at once: a server may be far away.
+Garbage, rows that no revision of any name needs and no record, is found in a
+transaction that blocks no writer; what was saved since is looked at in the
+transaction that removes it. Both ask about many rows at once: a server may be far
+away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import product
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -28,27 +30,39 @@ from conversation_state.store._log import (
     tombstone_digest,
     unpack_id,
 )
-from conversation_state.store._transaction import PAGE, Core, Transaction
+from conversation_state.store._transaction import ATTEMPTS, Core, Transaction
 from conversation_state.store._values import Collected, Receipt, now, time_of
 from conversation_state.store.backend import ConflictError
 from conversation_state.store.schema import SHIFT, Branch, Change, Use, make_sealed
 
 _BLOB_SIZE = 32
 
-# Enough that a server is asked seldom, and few enough for memory.
-_BRANCHES_AT_ONCE = 20
-
 Ranges = list[tuple[Any, Any]]
 
 
 def collect_garbage(core: Core, *, vacuum: bool) -> Collected:
-    collected = core.write(_remove_garbage)
-    core.forget()
-    if vacuum:
-        core.backend.vacuum()
-        return collected
+    for _ in range(ATTEMPTS):
+        # After a conflict it is found again: `Core.write` would try to remove the same
+        # rows.
+        with suppress(ConflictError):
+            # In a transaction that blocks no writer.
+            with core.read() as transaction:
+                found = _find_garbage(transaction)
 
-    return attrs.evolve(collected, remains=_scrub_files(core))
+            collected = Collected(0, 0, 0, 0, 0, 0)
+            if found.sizes or found.origins or found.blobs:
+                with Transaction(core, core.backend.writing()) as transaction:
+                    collected = _remove_garbage(transaction, found)
+
+                core.forget()
+
+            if vacuum:
+                core.backend.vacuum()
+                return collected
+
+            return attrs.evolve(collected, remains=_scrub_files(core))
+
+    raise core.make_conflict_error()
 
 
 def _scrub_files(core: Core) -> str:
@@ -70,66 +84,83 @@ def _scrub_files(core: Core) -> str:
     return ""
 
 
-def _remove_garbage(transaction: Transaction) -> Collected:
-    tx = transaction.tables
-    branches: dict[int, tuple[int, int]] = {
+class _Garbage(NamedTuple):
+    """
+    Rows that no revision needs, and what they were found with.
+    """
+
+    # The number of the last change of rows that were there.
+    change: int
+    # The newest revision of each name's number.
+    newest: dict[int, int]
+    # Where each branch starts: its parent, and the position there.
+    branches: dict[int, tuple[int, int]]
+    # How far each branch is needed.
+    reach: dict[int, int]
+    # Of each branch that is not needed as a whole, the bytes that are not.
+    sizes: dict[int, int]
+    origins: list[int]
+    blobs: list[bytes]
+
+
+def _find_garbage(transaction: Transaction) -> _Garbage:
+    newest: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    origins = set()
+    for row in transaction.iterate_rows("revisions"):
+        # What a damaged row needs would be taken for garbage.
+        revision = transaction.check_revision(row)
+        newest[revision.revision >> SHIFT] = revision.revision
+        origins.add(revision.origin)
+        for _, branch, length in revision.log_ends:
+            ends[branch] = max(ends.get(branch, 0), length)
+
+    for branch, length in _scan_held(transaction):
+        ends[branch] = max(ends.get(branch, 0), length)
+
+    branches = {
         branch: (parent, start)
         for branch, parent, start in transaction.iterate_rows(
             "branches", Branch._fields
         )
     }
-    ends, origins = _find_needed(transaction)
     reach: dict[int, int] = {}
-    for branch, length in ends:
+    for branch, length in ends.items():
         _mark_needed(transaction, branches, reach, branch, length)
 
-    partly_needed = _list_partly_needed(transaction, branches, reach)
-    ranges = [_get_unneeded_range(branch, reach) for branch in partly_needed]
-    size = _sum_sizes(transaction, ranges)
-    gone = [branch for branch in partly_needed if branch not in reach]
-    # This comes first, because it reads the rows that are removed below: a branch is
-    # found by the digest of its first row.
-    first = [branch << SHIFT | branches[branch][1] for branch in gone]
-    for kind in (ENTRIES, LEDGER):
-        places = [(place, place + 1) for place in first]
-        there = tx.scan_each(kind.table, places, columns=("digest",))
-        digests = [digest for rows in there for (digest,) in rows]
-        tx.remove_each("starts", _make_single_ranges(digests))
+    used = set()
+    for place, digests in transaction.iterate_rows("uses", Use._fields):
+        if place & ((1 << SHIFT) - 1) < reach.get(place >> SHIFT, 0):
+            used.update(_split_digests(digests))
 
-    tx.remove_each("branches", [(branch, branch + 1) for branch in gone])
-    entries = tx.remove_each(ENTRIES.table, ranges)
-    ledger_entries = tx.remove_each(LEDGER.table, ranges)
-    tx.remove_each("uses", ranges)
-    numbers = [n for (n,) in transaction.iterate_rows("origins", ("origin",))]
-    ranges = [(number, number + 1) for number in numbers if number not in origins]
-    removed_origins = tx.remove_each("origins", ranges)
-    every = [digest for (digest,) in transaction.iterate_rows("blobs", ("digest",))]
-    blobs, blob_size = _drop_blobs(transaction, every)
-    if entries or ledger_entries:
-        # Other rows may take their places now.
-        _note_change(transaction, b"", b"", "collected")
-
-    return Collected(
-        entries, ledger_entries, len(gone), removed_origins, blobs, size + blob_size
+    blobs = [digest for (digest,) in transaction.iterate_rows("blobs", ("digest",))]
+    return _Garbage(
+        _find_last_change(transaction),
+        newest,
+        branches,
+        reach,
+        {
+            branch: _sum_sizes(transaction, branch, reach)
+            for branch in _list_partly_needed(transaction, branches, reach)
+        },
+        [
+            n
+            for (n,) in transaction.iterate_rows("origins", ("origin",))
+            if n not in origins
+        ],
+        [digest for digest in blobs if digest not in used],
     )
 
 
-def _find_needed(
-    transaction: Transaction,
-) -> tuple[set[tuple[int, int]], set[int]]:
+def _scan_held(transaction: Transaction) -> Iterator[tuple[int, int]]:
     """
-    The branches that revisions and records need, each with how far, and the origins.
+    The branches that records need, and how far.
     """
-    ends, origins = set(), set()
-    for row in transaction.iterate_rows("revisions"):
-        # What a damaged row needs would be taken for garbage.
-        revision = transaction.check_revision(row)
-        origins.add(revision.origin)
-        ends.update([(branch, length) for _, branch, length in revision.log_ends])
-
-    held = "key", "branch", "length"
-    ends.update([row[1:] for row in transaction.iterate_rows("records", held)])
-    return ends, origins
+    for _, branch, length in transaction.iterate_rows(
+        "records", ("key", "branch", "length")
+    ):
+        if branch:
+            yield branch, length
 
 
 def _mark_needed(
@@ -174,25 +205,72 @@ def _list_partly_needed(
     return sorted(found)
 
 
-def _sum_sizes(transaction: Transaction, ranges: Ranges) -> int:
-    """
-    The bytes of the rows of logs in *ranges*, read a few branches at a time.
-    """
-    size = 0
+def _sum_sizes(transaction: Transaction, branch: int, reach: Mapping[int, int]) -> int:
+    low, high = _get_unneeded_range(branch, reach)
     columns = "place", "body"
-    scan_each = transaction.tables.scan_each
-    for kind, at in product(
-        (ENTRIES, LEDGER), range(0, len(ranges), _BRANCHES_AT_ONCE)
-    ):
-        some = ranges[at : at + _BRANCHES_AT_ONCE]
-        pages = scan_each(kind.table, some, columns=columns, limit=PAGE)
-        for (_, high), rows in zip(some, pages, strict=True):
-            low = rows[-1][0] + 1 if len(rows) == PAGE else high
-            rest = transaction.iterate_rows(kind.table, columns, low=low, high=high)
-            size += sum([len(body) for _, body in rows])
-            size += sum(len(body) for _, body in rest) if low < high else 0
+    return sum(
+        len(body)
+        for kind in (ENTRIES, LEDGER)
+        for _, body in transaction.iterate_rows(kind.table, columns, low=low, high=high)
+    )
 
-    return size
+
+def _remove_garbage(transaction: Transaction, found: _Garbage) -> Collected:
+    tx = transaction.tables
+    if _find_last_change(transaction) != found.change:
+        # Rows were collected or erased since they were found.
+        raise ConflictError("changes", found.change)
+
+    reach, origins = dict(found.reach), {*found.origins}
+    later: Ranges = []
+    for _, number in transaction.iterate_rows("names", ("name", "number")):
+        # What was saved since is not garbage.
+        newest = found.newest.get(number)
+        low = number << SHIFT if newest is None else newest + 1
+        later.append((low, (number + 1) << SHIFT))
+
+    # All records are scanned again, because a new one may hold messages of a deleted
+    # name.
+    ends = list(_scan_held(transaction))
+    for rows in tx.scan_each("revisions", later):
+        for revision in map(transaction.check_revision, rows):
+            origins.discard(revision.origin)
+            ends += [(branch, length) for _, branch, length in revision.log_ends]
+
+    for branch, length in ends:
+        _mark_needed(transaction, found.branches, reach, branch, length)
+
+    size = 0
+    for branch, weight in found.sizes.items():
+        is_same = reach.get(branch) == found.reach.get(branch)
+        size += weight if is_same else _sum_sizes(transaction, branch, reach)
+
+    gone = [branch for branch in found.sizes if branch not in reach]
+    # This comes first, because it reads the rows that are removed below: a branch is
+    # found by the digest of its first row.
+    first = [branch << SHIFT | found.branches[branch][1] for branch in gone]
+    for kind in (ENTRIES, LEDGER):
+        places = [(place, place + 1) for place in first]
+        there = tx.scan_each(kind.table, places, columns=("digest",))
+        digests = [digest for rows in there for (digest,) in rows]
+        tx.remove_each("starts", _make_single_ranges(digests))
+
+    tx.remove_each("branches", [(branch, branch + 1) for branch in gone])
+    ranges = [_get_unneeded_range(branch, reach) for branch in found.sizes]
+    entries = tx.remove_each(ENTRIES.table, ranges)
+    ledger_entries = tx.remove_each(LEDGER.table, ranges)
+    tx.remove_each("uses", ranges)
+    removed_origins = tx.remove_each(
+        "origins", [(number, number + 1) for number in origins]
+    )
+    blobs, blob_size = _drop_blobs(transaction, found.blobs)
+    if entries or ledger_entries:
+        # Other rows may take their places now.
+        _note_change(transaction, b"", b"", "collected")
+
+    return Collected(
+        entries, ledger_entries, len(gone), removed_origins, blobs, size + blob_size
+    )
 
 
 def _make_single_ranges(keys: Iterable[bytes]) -> Ranges:

@@ -369,7 +369,8 @@ class Store(RevisionVerbs):
         """
         Remove all rows that no revision of any name needs.
 
-        O(revisions), during which other saves wait.
+        O(revisions), during which no other save waits; then saves wait while the
+        garbage is removed.
 
         Args:
             vacuum: Rewrite the file, so that it is as small as possible and has

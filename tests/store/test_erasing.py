@@ -24,6 +24,7 @@ from conversation_state.errors import StoreError
 from conversation_state.parts import AudioPart, FilePart, ImagePart, TextPart
 from conversation_state.store import ERASED, open_store
 from conversation_state.store.backends._sqlite_block import SqliteBlock
+from conversation_state.store.records import reading, write
 from conversation_state.usage import Usage
 from tests.store.writers import change_own_names
 
@@ -333,6 +334,95 @@ class TestCollect:
             store.collect_garbage()
             again = store.collect_garbage(vacuum=True)
             assert {0} == {again.entries, again.branches, again.origins, again.size}
+
+    def test_between_finding_and_letting_go(self, url, monkeypatch):
+        """
+        What is saved on top of garbage, after it was found, is kept.
+        """
+        from conversation_state.store import _maintenance  # noqa: PLC0415 - only here
+
+        state = CHAT.extend([UserMessage("x")] * 5).add_usage(Usage(1))
+        with open_store(url) as store, open_store(url) as other:
+            store.save("chat", state)
+            store.save("fork", state.fork().add_user_prompt("fork"))
+            store.save("kept", Aggregator.new())
+            store.delete("chat")
+            store.delete("fork")
+            found = _maintenance._find_garbage
+
+            def late(*given):
+                garbage = found(*given)
+                other.save("new", state.fork(at=4).add_user_prompt("new"))
+                other.save("kept", state, expecting=1)
+                return garbage
+
+            monkeypatch.setattr(_maintenance, "_find_garbage", late)
+            collected = store.collect_garbage()
+
+            assert 1 == collected.entries
+            assert state == store.load("kept")
+            assert "new" == store.load("new")[-1].text
+            assert () == store.verify()
+
+    def test_held_between_finding_and_letting_go(self, url, monkeypatch):
+        """
+        What a record holds that was written after the garbage was found is kept, though
+        no name has it any more.
+        """
+        from conversation_state.store import _maintenance  # noqa: PLC0415 - only here
+
+        state = CHAT.extend([UserMessage("x")] * 5)
+        found = _maintenance._find_garbage
+
+        def hold(rows):
+            rows.put(b"held", b"", rows.save("for a moment", state).entries)
+
+        def late(*given):
+            garbage = found(*given)
+            write(other, hold)
+            other.delete("for a moment")
+            return garbage
+
+        with open_store(url) as store, open_store(url) as other:
+            store.save("chat", state)
+            store.delete("chat")
+            monkeypatch.setattr(_maintenance, "_find_garbage", late)
+            store.collect_garbage()
+            with reading(store) as rows:
+                record = rows.get(b"held")
+
+                assert record is not None
+                assert record.hold is not None
+                assert state.entries == rows.entries(record.hold)
+
+            assert () == store.verify()
+
+    def test_collected_by_another(self, url, monkeypatch):
+        """
+        What another store released meanwhile is not reported twice.
+        """
+        from conversation_state.store import _maintenance  # noqa: PLC0415 - only here
+
+        found = _maintenance._find_garbage
+        first = []
+
+        def late(*given):
+            garbage = found(*given)
+            monkeypatch.undo()
+            first.append(other.collect_garbage())
+            return garbage
+
+        # Making what was removed unreadable waits for the reader that is open.
+        url = f"{url}?timeout_s=0.1"
+        with open_store(url) as store, open_store(url) as other:
+            store.save("chat", CHAT.add_user_prompt("x"))
+            store.delete("chat")
+            monkeypatch.setattr(_maintenance, "_find_garbage", late)
+            second = store.collect_garbage()
+
+            assert first[0].size > 0
+            assert {0} == {second.entries, second.branches, second.size}
+            assert () == store.verify()
 
     def test_damaged(self, url):
         """

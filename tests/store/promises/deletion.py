@@ -77,8 +77,12 @@ class DeletionPromises(StoreCase):
 
         calls.clear()
         collected = watched.collect_garbage()
+        found = [call.verb for call in calls if call.table == "revisions"]
+        waiting = [call.table for call in calls].index("revisions", 1)
+
+        assert ["scan", "scan_each"] == found
         assert (names, names) == (collected.entries, collected.ledger_entries)
-        assert 40 > len(calls)
+        assert 26 > len(calls[waiting:])
 
     def test_places_that_came_free(self, store):
         """
