@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from conversation_state.adapters._notes import without_empty
 from conversation_state.adapters._reading import (
     DocumentReader,
+    ObjectReader,
     is_list,
     is_map,
     mended,
@@ -179,9 +180,10 @@ def _read_logprob(read: DocumentReader, raw: Any, path: str) -> LogProb:
         read.wrong(path, raw, "an object")
         return _NOTHING
 
-    node = GeminiObject(read, raw, path)
+    # There are as many as tokens, so both spellings are asked for here.
+    node = ObjectReader(read, raw, path)
+    value: Any = raw.get("logProbability", raw.get("log_probability"))
     # What is 0, or empty, is left out by some of Google's servers.
-    value: Any = node.raw.get("logProbability")
     if value.__class__ is int and abs(value) < 2**63:
         value = float(value)
 
