@@ -212,6 +212,22 @@ class TestPut:
         ]
         assert {"x": "c" * 100} == got(saver, {"configurable": CONFIG_1})
 
+    def test_again_below_itself(self, store):
+        """
+        A checkpoint can't be put again below itself: LangGraph follows parents to the
+        first checkpoint, and would not end.
+        """
+        saver = saver_of(store, allow_siblings=True)
+        first = put(saver, {"x": "a"})
+        second = put(saver, {"x": "b"}, first)
+        checkpoint = saver.get_tuple(first).checkpoint
+
+        for parent in (first, second):
+            with pytest.raises(ValueError, match="can't be put again below it"):
+                saver.put(parent, checkpoint, {}, {})
+
+        assert saver.get_tuple(first).parent_config is None
+
 
 class TestMessages:
     def test_fields(self, store):
@@ -794,23 +810,6 @@ class TestLettingGo:
             saver.copy_thread("1", "2")
 
         assert {"x": 2} == got(saver, {"configurable": {"thread_id": "2"}})
-
-
-class TestCycles:
-    def test_prune(self, store):
-        """
-        Of checkpoints that stand under each other each is looked at once.
-        """
-        saver = saver_of(store)
-        first = put(saver, {})
-        second = put(saver, {}, first)
-        counted: Any = {"step": 1, "counters_since_delta_snapshot": {"x": (1, 1)}}
-        saver.put(first, saver.get_tuple(second).checkpoint, counted, {})
-        saver.put(second, saver.get_tuple(first).checkpoint, {"step": 0}, {})
-        put(saver, {}, thread="2")
-        saver.prune(["1"])
-
-        assert 2 == len([*saver.list(CONFIG)])
 
 
 class TestUse:

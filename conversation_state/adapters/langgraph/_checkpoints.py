@@ -263,12 +263,10 @@ class CheckpointReader:
 
     def ancestors(self, stored: StoredCheckpoint) -> Iterator[StoredCheckpoint]:
         """
-        The parent of *stored*, its parent, and so on, each once: an id may be
-        put again under its own descendant, which makes a cycle.
+        The parent of *stored*, its parent, and so on: none comes twice, since a
+        checkpoint can't be put again below itself.
         """
-        seen = {stored.id}
-        while stored.parent and stored.parent not in seen:
-            seen.add(stored.parent)
+        while stored.parent:
             parent = self.stored(checkpoint_key(stored.namespace, stored.parent))
             if parent is None:
                 return

@@ -109,15 +109,37 @@ class CheckpointWriter:
         elif stored.parent:
             self.before = self.reader.stored(checkpoint_key(namespace, stored.parent))
 
+        # Ids grow and keys sort as ids do, so a key behind the last one is free.
+        is_new = last is None or last[0] < key
+        if not is_new and self.before is not None:
+            self._check_parent(self.before)
+
         channels = {} if self.before is None else self._unchanged_channels(self.before)
         for channel, value in given.values.items():
             if channel not in channels:
                 channels[channel] = self._write_channel(channel, value)
 
         stored = self.stored._replace(channels=channels)
-        # Ids grow and keys sort as ids do, so a key behind the last one is free.
-        write = thread.add if last is None or last[0] < key else thread.put
+        write = thread.add if is_new else thread.put
         write(key, stored.packed(), stored.hold)
+
+    def _check_parent(self, before: StoredCheckpoint) -> None:
+        """
+        Refuse to put a checkpoint again under its own descendant, *before*: LangGraph
+        follows parents to the first checkpoint, and would not end.
+        """
+        id = self.stored.id
+        known = self.reader.stored(checkpoint_key(self.stored.namespace, id))
+        if known is None or known.parent == before.id:
+            return
+
+        if before.id == id or any(
+            each.id == id for each in self.reader.ancestors(before)
+        ):
+            raise ValueError(
+                f"checkpoint {id!r} is a parent of {before.id!r}; it can't be put "
+                "again below it"
+            )
 
     def _unchanged_channels(self, before: StoredCheckpoint) -> dict[str, bytes]:
         """
