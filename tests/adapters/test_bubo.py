@@ -163,7 +163,8 @@ class TestWire:
         An assistant without content has none; an empty list, and white space, come back
         as they were.
         """
-        for content in ([], "  "):
+        contents: list[Any] = [[], "  "]
+        for content in contents:
             raw = {"type": "assistant", "content": content}
             assert [raw] == written(one(raw))
 
