@@ -82,27 +82,15 @@ class Commands:
         path.write_text("".join(lines), encoding="utf-8")
         return path
 
-    def process(self, *args, script=MAIN[-1], closed=False):
+    def process(self, *args, script=MAIN[-1]):
         """
-        A command as a shell runs it, which finds the store by the variable; if
-        *closed*, its standard output has no reader.
+        A command as a shell runs it, which finds the store by the variable.
         """
-        env = {**os.environ, "CONVERSATION_STATE_STORE": self.url}
-        stdout = subprocess.PIPE
-        if closed:
-            unread, stdout = os.pipe()
-            os.close(unread)
-
-        try:
-            return subprocess.run(
-                [sys.executable, "-c", script, *map(str, args)],
-                check=False,
-                cwd=ROOT,
-                env=env,
-                stderr=subprocess.PIPE,
-                stdout=stdout,
-                text=True,
-            )
-        finally:
-            if closed:
-                os.close(stdout)
+        return subprocess.run(
+            [sys.executable, "-c", script, *map(str, args)],
+            capture_output=True,
+            check=False,
+            cwd=ROOT,
+            env={**os.environ, "CONVERSATION_STATE_STORE": self.url},
+            text=True,
+        )

@@ -2,11 +2,9 @@ import io
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tracemalloc
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,6 @@ from conversation_state.aggregator import Aggregator
 from conversation_state.cli import _input
 from conversation_state.cli import replay as replaying
 from conversation_state.cli._commands import cli
-from conversation_state.cli._exit import escape_controls
 from conversation_state.codec import decode
 from conversation_state.counting import TokenBudget
 from conversation_state.messages import (
@@ -287,8 +284,6 @@ class TestTrim:
         "options",
         [
             ("--window", "0"),
-            ("--window", "-5"),
-            ("--window", "many"),
             ("--max-output", "-1"),
             ("--window", "500", "--max-output", "500"),
             ("--max-line", "0"),
@@ -312,12 +307,6 @@ class TestChecks:
 
     def broken(self):
         return " / ".join(replaying.replay(MESSAGES, BUDGET).broken)
-
-    def test_all_is_well(self):
-        """
-        Nothing is found where nothing is wrong.
-        """
-        assert "" == self.broken()
 
     def test_changed_content(self, monkeypatch):
         """
@@ -351,30 +340,6 @@ class TestChecks:
         monkeypatch.setattr(Aggregator, "add", in_place)
 
         assert "kept states have changed" in self.broken()
-
-    def test_changed_identity(self, monkeypatch):
-        """
-        A state with equal messages, but other identities, is reported.
-        """
-
-        def meddling(data):
-            state = decode(data)
-            for kept in lives[0].trunk.kept[1:2]:
-                kept.state._log = Aggregator.new(messages=MESSAGES[:1])._log
-
-            return state
-
-        lives = []
-
-        def spied(messages):
-            lives.append(live(messages))
-            return lives[0]
-
-        live = replaying._build_states
-        monkeypatch.setattr(replaying, "_build_states", spied)
-        monkeypatch.setattr(replaying, "decode", meddling)
-
-        assert "1 kept states have changed" in self.broken()
 
     @pytest.mark.parametrize(
         ("join", "promise"),
@@ -442,16 +407,6 @@ class TestChecks:
         (broken,) = replaying.replay(MESSAGES, small).broken
 
         assert "the trimmed view is over the budget" == broken
-
-    def test_bad_decoding(self, monkeypatch):
-        """
-        What is read back differently is seen.
-        """
-        monkeypatch.setattr(
-            replaying, "decode", lambda data: decode(data).add_user_prompt("More.")
-        )
-
-        assert "the decoded state differs from the encoded one" in self.broken()
 
     def test_unreadable(self, monkeypatch):
         """
@@ -566,25 +521,15 @@ class TestBadInput:
         ("bad", "why"),
         [
             (b"nonsense", "invalid JSON; Expecting value at column 1"),
-            (
-                b'{"id": "x", "messages": [}',
-                "invalid JSON; Expecting value at column 26",
-            ),
             (b'{"id": "x", "messages": [', "a conversation must be on one line"),
-            (b"{", "a conversation must be on one line"),
             (b'{"messages": [], "n": NaN}', "NaN is not JSON"),
             (b"[" * 100_000, "unreadable JSON"),
-            (b"9" * 10_000, "unreadable JSON"),
-            (b"42", "no conversation; expected a list of messages"),
-            (b'"hello"', "no conversation; expected a list of messages"),
             (b"null", "no conversation; expected a list of messages"),
-            (b"{}", "no conversation; expected a list of messages"),
             (
                 b'{"messages": {}}',
                 "$.messages: is an object; expected a list of messages",
             ),
             (b"[1, 2, 3]", "(and 2 more)"),
-            (b'[{"role": "user"}, {"content": "hi"}]', "$.messages["),
             (b'[{"role": "user", "content": 7}]', "$.messages[0].content"),
             (b"\x89PNG\r\x1a\0\0\0\rIHDR", "binary data"),
             (b"\xff\xfe[\0]\0", "UTF-16 text; save it as UTF-8"),
@@ -733,7 +678,7 @@ class TestLines:
 
 
 class TestShowing:
-    @pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
+    @pytest.mark.parametrize("columns", [40, 80, 200])
     def test_widths(self, write, monkeypatch, columns):
         """
         No line is wider than the terminal, and from 80 columns on a row is a
@@ -753,12 +698,6 @@ class TestShowing:
                 for row in rows
             )
 
-    def test_no_colour_off_terminals(self, write):
-        """
-        A pipe gets no escapes.
-        """
-        assert "\x1b" not in run(write(line("oslo"), b"nonsense")).output
-
     def test_colour_on_terminals(self, write, monkeypatch):
         """
         If the user wants color, it is used.
@@ -776,7 +715,6 @@ class TestShowing:
             "\x1b]0;owned\x07",
             "two\nlines",
             "[red]markup[/red]",
-            ":smile:",
             "\ud83d half a pair",
             "käse 🧀 芝士",
             "x" * 10_000,
@@ -796,13 +734,6 @@ class TestShowing:
         assert 80 >= max(map(len, shown.stdout.splitlines()))
         assert [name, "fine"] == names(as_json)
 
-    def test_plain(self):
-        """
-        What can be seen stays, what cannot is written out.
-        """
-        assert "a b [c] é" == escape_controls("a b [c] é")
-        assert r"\x1b\n\u202e" == escape_controls("\x1b\n\u202e")
-
     def test_few_letters(self, write):
         """
         Where stdout has few letters, names are written out.
@@ -820,26 +751,6 @@ class TestShowing:
 
 
 class TestHelp:
-    def test_lists_commands(self):
-        """
-        The help names the command and its purpose.
-        """
-        result = CliRunner().invoke(cli, ["--help"])
-
-        assert 0 == result.exit_code
-        assert re.search(r"replay +Run conversations", result.stdout)
-
-    def test_explains(self):
-        """
-        The help of the command explains its options, and what the figures are.
-        """
-        result = run("--help")
-
-        assert 0 == result.exit_code
-        for word in ("--window", "--max-output", "--max-line", "--json", "tracemalloc"):
-            assert word in result.stdout
-        assert "default: 8000" in result.stdout
-
     def test_version(self):
         """
         The version is one line.
@@ -865,24 +776,6 @@ class TestProcess:
     The command as a shell sees it.
     """
 
-    def test_statuses(self, write):
-        """
-        0 if all is well, 2 if something could not be read, and no traceback.
-        """
-        well, ill = (
-            subprocess.run(
-                [*MAIN, "replay", path], capture_output=True, cwd=ROOT, check=False
-            )
-            for path in (write(line()), write(b"nonsense", name="ill.jsonl"))
-        )
-
-        assert 0 == well.returncode
-        assert b"Verified" in well.stdout
-        assert b"" == well.stderr
-        assert 2 == ill.returncode
-        assert b"" == ill.stdout
-        assert b"Traceback" not in ill.stderr
-
     @pytest.mark.parametrize("missing", ["click", "rich"])
     def test_without_the_extra(self, missing):
         """
@@ -901,33 +794,6 @@ class TestProcess:
         assert 'pip install "conversation-state[cli]"' in result.stderr
         assert "Traceback" not in result.stderr
         assert "" == result.stdout
-
-    @pytest.mark.skipif(sys.platform == "win32", reason="no such terminals")
-    @pytest.mark.parametrize("options", [[], ["--json"]])
-    def test_progress(self, write, options):
-        """
-        On a terminal, stderr shows how far it is; stdout is the same.
-        """
-        path = write(line("oslo"), line("lima"))
-        shown, terminal = os.openpty()
-        try:
-            result = subprocess.run(
-                [*MAIN, "replay", *options, path],
-                check=True,
-                cwd=ROOT,
-                env={**os.environ, "TERM": "xterm"},
-                stderr=terminal,
-                stdout=subprocess.PIPE,
-            )
-            progress = os.read(shown, 100_000)
-        finally:
-            os.close(terminal)
-            os.close(shown)
-
-        assert b"Replaying" in progress
-        assert b"2 conversations" in progress
-        assert b"Replaying" not in result.stdout
-        assert b"oslo" in result.stdout
 
     @pytest.mark.skipif(sys.platform == "win32", reason="pipes break differently")
     @pytest.mark.parametrize("arguments", [["replay"], ["replay", "--json"], ["-h"]])
@@ -1023,73 +889,21 @@ class TestProcess:
         with open_store(store) as saved:
             assert ("chat",) == tuple(saved.names())
 
-    @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
-    def test_interrupted(self):
-        """
-        Ctrl-C ends it with status 130 and without a traceback; what was done
-        until then has been printed.
-        """
-        with subprocess.Popen(
-            [*MAIN, "replay", "--json", "-"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # A shell makes what runs in the background ignore it.
-            preexec_fn=partial(  # noqa: PLW1509 - it takes no lock
-                signal.signal, signal.SIGINT, signal.default_int_handler
-            ),
-        ) as process:
-            assert process.stdin
-            assert process.stdout
-            process.stdin.write(line("oslo") + b"\n")
-            process.stdin.flush()
-            first = process.stdout.readline()
-            process.send_signal(signal.SIGINT)
-            _, error = process.communicate()
-
-        assert "oslo" == json.loads(first)["conversation"]
-        assert b"Traceback" not in error
-        assert 130 == process.returncode
-
 
 class TestExample:
     def test_shows_something(self):
         """
-        The example has several agents, parallel and failing calls, and one
-        conversation that is too long for the default window.
+        The example has one conversation that is too long for the default window, and
+        what a newcomer sees first fits the usual terminal.
         """
         result = run("--json", EXAMPLE)
 
         chats = outcomes(result)
-        raw = EXAMPLE.read_text(encoding="utf-8")
         assert 0 == result.exit_code
         assert 3 == len(chats)
         assert all(chat["ok"] and chat["kept"] for chat in chats)
-        assert 30 <= max(chat["messages"] for chat in chats) <= 60
         assert any(chat["dropped"] for chat in chats)
-        assert {"triage_agent", "flight_agent", "hotel_agent"} == {
-            message["name"]
-            for each in raw.splitlines()
-            for message in json.loads(each)["messages"]
-            if message["role"] == "assistant"
-        }
-        assert '{\\"error\\": ' in raw
-        assert any(
-            len(message.get("tool_calls", ())) > 1
-            for each in raw.splitlines()
-            for message in json.loads(each)["messages"]
-        )
-
-    def test_fits_80_columns(self):
-        """
-        What a newcomer sees first fits the usual terminal.
-        """
-        result = run(EXAMPLE)
-
-        assert 80 >= max(map(len, result.stdout.splitlines()))
-        assert "Replayed 3 conversations from" in result.stdout
-        assert "Verified: " in result.stdout
+        assert 80 >= max(map(len, run(EXAMPLE).stdout.splitlines()))
 
 
 class TestRecorded:

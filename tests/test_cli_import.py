@@ -325,16 +325,6 @@ class TestConflict:
         assert texts[4] == saved(run, "oslo-5")[0].text
         assert "oslo-3" == again[2]["name"] == again[3]["name"]
 
-    def test_in_one_file(self, run):
-        """
-        Two conversations with one id in a file are no different.
-        """
-        path = run.write(line("oslo"), line("oslo", OTHER))
-
-        records = run.json("import", path, status=1)
-
-        assert ["imported", "skipped"] == outcomes(records)
-
     def test_hostile(self, run):
         """
         A name may be anything, and is reported without harm.
@@ -727,6 +717,7 @@ class TestProcess:
     @pytest.mark.parametrize(
         ("args", "words"),
         [
+            (["replay", "chats.jsonl"], [b"Replaying"]),
             (["import", "chats.jsonl"], [b"Importing", b"2 conversations"]),
             (["export", "oslo", "lima"], [b"Exporting", b"100%"]),
             (["verify"], [b"Verifying"]),
@@ -744,10 +735,15 @@ class TestProcess:
         shown, terminal = os.openpty()
         try:
             result = subprocess.run(
-                [*MAIN, *args, "--store", run.url],
+                [*MAIN, *args],
                 check=True,
                 cwd=run.folder,
-                env={**os.environ, "TERM": "xterm", "PYTHONPATH": str(ROOT)},
+                env={
+                    **os.environ,
+                    "CONVERSATION_STATE_STORE": run.url,
+                    "TERM": "xterm",
+                    "PYTHONPATH": str(ROOT),
+                },
                 stderr=terminal,
                 stdout=subprocess.PIPE,
             )

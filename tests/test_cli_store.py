@@ -82,30 +82,10 @@ class TestOpening:
         assert "" == result.stdout
         assert [] == [*run.folder.iterdir()]
 
-    def test_before_or_after_the_command(self, run, monkeypatch):
-        """
-        --store stands before or after the command; the one behind it wins, and
-        both win over the environment.
-        """
-        with open_store(run.url) as store:
-            store.save("here", Aggregator.new())
-
-        monkeypatch.setenv("CONVERSATION_STATE_STORE", "sqlite:///nowhere.db")
-        asked = [
-            ["--store", run.url, "names"],
-            ["names", "--store", run.url],
-            ["--store", "sqlite:///nowhere.db", "names", "--store", run.url],
-        ]
-
-        for args in asked:
-            result = CliRunner().invoke(cli, args)
-            assert 0 == result.exit_code, result.output
-            assert "here" in result.output
-
     def test_paths(self, run, monkeypatch):
         """
-        A path is the address of its file, before the command, after it, and in
-        the environment; nothing in it is read as in a URL.
+        A path is the address of its file, before the command, after it, which wins,
+        and in the environment; nothing in it is read as in a URL.
         """
         run.path = run.folder / "a%20b?mode=ro.db"
         run.write(line("here"), name="here.jsonl")
@@ -114,11 +94,13 @@ class TestOpening:
             assert "here" in store
 
         monkeypatch.setenv("CONVERSATION_STATE_STORE", str(run.path))
+        assert "here" in CliRunner().invoke(cli, ["names"]).output
+
+        monkeypatch.setenv("CONVERSATION_STATE_STORE", "no.db")
         monkeypatch.chdir(run.folder)
         asked = [
-            ["names"],
             ["--store", str(run.path), "names"],
-            ["names", "--store", "a%20b?mode=ro.db"],
+            ["--store", "no.db", "names", "--store", "a%20b?mode=ro.db"],
         ]
 
         for args in asked:
@@ -147,15 +129,12 @@ class TestOpening:
         ("url", "message"),
         [
             ("nowhere.db", "nowhere.db: no such file; `import` creates one"),
-            ("tests/nowhere", "tests/nowhere: no such file"),
             ("tests/", "this is a directory"),
             ("x/" + "x" * 5_000, "ame too long"),
             ("postgres", "expected one of chats.db or another path"),
             ("mysql://me:secret@host/x", "invalid URL of a store"),
             ("sqlite:///x?mode=whatever", "mode=whatever"),
-            ("sqlite:///" + "x" * 5_000, "name too long"),
             ("memory:", "there is no name 'x'"),
-            ("sqlite:///tests", "this is a directory"),
             ("sqlite:///README.md", "no SQLite database"),
             ("sqlite:///a\0b", ""),
         ],
@@ -214,11 +193,9 @@ class TestAsked:
         ("asked", "revision"),
         [
             ("travel", 3),
-            ("travel@3", 3),
             ("travel@1", 1),
             ("travel@-1", 2),
             ("travel@-2", 1),
-            ("travel@-0", 3),
             ("travel@before booking", 2),
         ],
     )
@@ -236,39 +213,27 @@ class TestAsked:
         ("args", "message"),
         [
             ("show travel@9", "no revision 9"),
-            ("show travel@0", "no revision 0"),
             (
                 "show travel@-3",
                 "no revision 3 before the newest: 'travel' is at revision 3",
             ),
             ("show travel@", "nothing after the @"),
             ("show travel@later", "no label 'later'"),
-            ("show travel@99999999999999999999", "no label"),
-            (f"show travel@{'x' * 501}", "1 to 500 characters"),
             ("show travle", "did you mean 'travel'?"),
-            ("show travle@2", "did you mean 'travel'?"),
-            ("show me@exampel.com", "mean 'me@example.com'?"),
             ("show me@exampel.com@2", "mean 'me@example.com'?"),
             ("show @2", "no name '@2'"),
             (["show", ""], "1 to 500 characters"),
-            (f"show {'x' * 501}", "1 to 500 characters"),
             (["show", HOSTILE], "owned"),
             (["show", f"travel@{HOSTILE}"], "owned"),
             ("label travel@1 x --at 2", "both give a revision"),
             (["label", "travel", ""], "invalid label"),
             ("label travel 3", "invalid label"),
-            ("label travel @x", "invalid label"),
-            (f"label travel {'x' * 501}", "invalid label"),
-            (["label", "travel", "a\0b"], "invalid label"),
             ("label travel no --remove", "travel has no label 'no'"),
             ("fork travel@1 travel", "'travel' is saved already"),
             (["fork", "travel", ""], "1 to 500 characters"),
-            (f"fork travel {'x' * 501}", "1 to 500 characters"),
             ("rollback travel@2 1", "expected a NAME without a revision: rollback"),
             ("delete travel@2 --yes", "without a revision"),
             ("erase travel 0 --reason x --yes", "'travel' has"),
-            ("erase travel 5 --reason x --yes", "'travel' has"),
-            (f"erase travel {'9' * 23} --reason x --yes", "'travel' has"),
             ("erase travel nobody --reason x --yes", "'travel' has"),
             ("erase travel 1 --reason x", "give --yes"),
             ("delete travel", "give --yes"),
@@ -296,8 +261,6 @@ class TestAsked:
         ("args", "flags"),
         [
             ("show travel --json --markdown", ("--json", "--markdown")),
-            ("show travel --json --number", ("--json", "--number")),
-            ("show travel --markdown --number", ("--markdown", "--number")),
             ("diff travel travel --html --json", ("--html", "--json")),
             ("erase travel 1 --yes", ("--reason",)),
         ],
@@ -315,7 +278,6 @@ class TestAsked:
     @pytest.mark.parametrize(
         ("args", "printed"),
         [
-            ("fork travel@2 bus", "Forked travel at revision 2 as bus (2 messages).\n"),
             (
                 "label travel@1 before\\ booking",
                 "Revision 1 of travel is now 'before booking'; revision 2 was.\n",
@@ -325,19 +287,10 @@ class TestAsked:
                 "Revision 2 of travel is no longer 'before booking'.\n",
             ),
             (
-                "rollback travel 1",
-                (
-                    "travel is at revision 4, which has the messages of revision 1 "
-                    "again (1 message).\n"
-                    "To go back: conversation-state rollback travel 3\n"
-                ),
-            ),
-            (
                 "rollback travel @3",
                 "travel has the messages of revision 3; nothing to do.\n",
             ),
             ("names --prefix x", ""),
-            ("verify", "Verified: everything under 1 name is as it was saved.\n"),
             (
                 "diff travel@1 travel@2",
                 (
@@ -385,18 +338,6 @@ class TestAsked:
 
 
 class TestNames:
-    def test_table(self, run, store):
-        """
-        A row for each name, in order, and where it stands.
-        """
-        store.save("apples", STATES[0])
-
-        head, apples, travel = run("names").stdout.splitlines()
-
-        assert ["REVISIONS", "SAVED", "(UTC)", "MESSAGES", "NAME"] == head.split()
-        assert ["1", "1", "apples"] == [*apples.split()[:1], *apples.split()[3:]]
-        assert ["3", "4", "travel"] == [*travel.split()[:1], *travel.split()[3:]]
-
     def test_json(self, run, store):
         """
         The JSON has all fields of a head.
@@ -418,19 +359,10 @@ class TestNames:
             "name_notes": {},
         } == record
 
-    def test_hostile(self, run, store):
-        """
-        A name may hold anything; a row stays a row.
-        """
-        store.save(HOSTILE, STATES[0])
-
-        assert 3 == len(run("names").stdout.splitlines())
-        assert HOSTILE == run.json("names")[0]["name"]
-
 
 class TestHostileNames:
     """
-    Commands that change something, on names that a terminal would obey.
+    Names, labels and texts that a terminal would obey.
     """
 
     @pytest.mark.parametrize(
@@ -440,42 +372,28 @@ class TestHostileNames:
             ["fork", HOSTILE, f"{HOSTILE} 2"],
             ["rollback", HOSTILE, "1"],
             ["delete", HOSTILE, "--yes"],
+            ["names"],
+            ["log", HOSTILE],
+            ["show", f"{HOSTILE}@{HOSTILE}"],
+            *[["diff", "travel", HOSTILE, form] for form in ("--html", "--markdown")],
+            ["diff", "travel", HOSTILE, "--limit", "9"],
         ],
     )
     def test_is_escaped(self, run, store, command):
         """
-        What they print of a name has no character that a terminal interprets.
+        What they print of a name, a label or a text has no character that a terminal
+        interprets; programs get it as it is.
         """
         store.save(HOSTILE, STATES[0])
-        store.save(HOSTILE, STATES[1])
+        store.save(HOSTILE, STATES[1].add_user_prompt(HOSTILE), label=HOSTILE)
 
+        (name,) = {each["name"] for each in run.json("log", HOSTILE)}
+
+        assert HOSTILE == name
         assert "owned" in run(*command).stdout
 
 
 class TestLog:
-    def test_table(self, run, store):
-        """
-        The newest revision comes first, each with its labels, its length and
-        the tokens it fills.
-        """
-        head, *rows = run("log", "travel").stdout.splitlines()
-
-        cells = [re.split(r"\s{2,}", row.strip()) for row in rows]
-        assert head.split() == [
-            *("REVISION", "FROM", "SAVED", "(UTC)", "MESSAGES", "TOKENS", "BRANCH"),
-            *("LABELS,", "NOTES"),
-        ]
-        for row, figures in zip(
-            cells,
-            (
-                ["3", "2", "4", "12"],
-                ["2", "1", "2", "8", "before booking"],
-                ["1", "1", "6"],
-            ),
-            strict=True,
-        ):
-            assert figures == [cell for cell in row if ":" not in cell]
-
     def test_json(self, run, store):
         """
         The JSON has the same, and the usage.
@@ -674,15 +592,6 @@ class TestDiff:
         run("diff", "travel@1", "travel", "--exit-code", status=1)
         run("diff", "travel@3", "travel", "--exit-code")
 
-    def test_hostile(self, run, store):
-        """
-        Neither names nor texts reach the terminal as they are.
-        """
-        store.save(HOSTILE, STATES[1].add_user_prompt(HOSTILE))
-
-        for flag in ("--limit=9", "--html", "--markdown", "--json"):
-            run("diff", "travel", HOSTILE, flag)
-
 
 class TestTrim:
     def test_view(self, run, store):
@@ -777,16 +686,6 @@ class TestCheckpoint:
         assert [2, 1, None] == moves
         assert ("x" * 500,) == store.latest("travel", at=1).labels
         assert 1 == len(run.json("show", f"travel@{'x' * 500}"))
-
-    def test_hostile(self, run, store):
-        """
-        A label may hold anything, and is shown without harm.
-        """
-        run("label", "travel", HOSTILE)
-
-        assert "owned" in run("log", "travel").stdout
-        assert [HOSTILE] == run.json("log", "travel")[0]["labels"]
-        assert 4 == len(run.json("show", f"travel@{HOSTILE}"))
 
 
 class TestFork:
@@ -1024,16 +923,6 @@ class TestAsking:
 
         assert 300 > len(result.stderr)
 
-    @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 1)])
-    def test_delete(self, run, store, answer, status):
-        """
-        And so for a whole name.
-        """
-        result = run("delete", "travel", status=status, data=answer)
-
-        assert "Delete travel, with its 3 revisions?" in result.stderr
-        assert (() if status == 0 else ("travel",)) == store.names()
-
 
 class TestDelete:
     def test_deletes(self, run, store):
@@ -1058,30 +947,8 @@ class TestHelp:
         result = CliRunner().invoke(cli, ["--help"])
 
         found = re.findall(r"^  ([a-z]+)  +\S", result.stdout, re.MULTILINE)
-        assert [
-            "replay",
-            "import",
-            "export",
-            "names",
-            "log",
-            "tree",
-            "show",
-            "diff",
-            "trim",
-            "cost",
-            "page",
-            "serve",
-            "label",
-            "annotate",
-            "fork",
-            "rollback",
-            "verify",
-            "gc",
-            "erase",
-            "delete",
-        ] == found
         assert "..." not in result.stdout.replace("[ARGS]...", "")
-        assert {*found} == {*cli.commands}
+        assert [*cli.commands] == found
 
     @pytest.mark.parametrize("command", sorted(cli.commands))
     def test_of_each(self, command):
@@ -1225,15 +1092,6 @@ class TestProcess:
         assert "" == well.stderr
         assert "did you mean 'travel'?" in ill.stderr
         assert [1, 1] == [each.stderr.count("\n") for each in (no, ill)]
-
-    @pytest.mark.skipif(sys.platform == "win32", reason="pipes break differently")
-    def test_broken_pipe(self, run, store):
-        """
-        If the reader stops, it ends quietly.
-        """
-        result = run.process("show", "travel", "--json", closed=True)
-
-        assert (141, "") == (result.returncode, result.stderr)
 
     @pytest.mark.skipif(sys.platform == "win32", reason="no such terminals")
     def test_asks(self, run, store):

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from conversation_state import (
     Aggregator,
     AssistantMessage,
-    ResponseMeta,
     SystemMessage,
     ToolCall,
     ToolMessage,
@@ -47,7 +46,6 @@ from conversation_state.parts import (
     ReasoningPart,
     RefusalPart,
     TextPart,
-    UnknownPart,
 )
 from conversation_state.testing import _state_laws, laws
 from conversation_state.testing import strategies as our
@@ -119,43 +117,6 @@ class TestDiff:
         assert not found.identical
         assert not found.entries.reordered
 
-    def test_what_a_branch_added(self, chat):
-        """
-        A state and what grew from it: nothing is missing on the one side.
-        """
-        found = diff(chat, grown(chat, "five"))
-
-        assert () == found.only_a
-        assert ["five"] == texts(found.only_b)
-        assert Usage() == found.usage_a == found.usage_b
-
-    def test_joined_in_two_orders(self, chat):
-        """
-        Siblings joined in either order: all is in both, in another order.
-        """
-        a, b = grown(chat.fork(), "a"), grown(chat.fork(), "b")
-        found = diff(chat.join(a, b), chat.join(b, a))
-
-        assert () == found.only_a == found.only_b
-        assert () == found.entries.changed
-        assert [("a", "a"), ("b", "b")] == [
-            tuple(texts(pair)) for pair in found.entries.both
-        ]
-        assert found.entries.reordered
-        assert found
-
-    def test_what_a_join_brought(self, chat):
-        """
-        It is in both, though the pasts parted before.
-        """
-        a, b = grown(chat.fork(), "a"), grown(chat.fork(), "b")
-        found = diff(b, a.join(b))
-
-        assert ["a"] == texts(found.only_b)
-        assert () == found.only_a
-        assert ["b"] == [pair.a.message.text for pair in found.entries.both]
-        assert not found.entries.reordered
-
     def test_strangers(self):
         """
         Have nothing in common, not even when their messages are equal.
@@ -166,26 +127,6 @@ class TestDiff:
         assert 0 == found.common
         assert not found.related
         assert ((a.entries[0], b.entries[0]),) == found.same
-
-    def test_cousins_without_a_word_in_common(self, chat):
-        """
-        Are related by the state they were forked from.
-        """
-        a, b = grown(chat.fork(at=0), "a"), grown(chat.fork(at=0), "b")
-
-        assert diff(a, b).related
-        assert 0 == diff(a, b).common
-
-    def test_related_by_a_join(self, chat):
-        """
-        So are strangers of which one was joined into the other, in the middle.
-        """
-        other = grown(Aggregator.new(), "x").join(chat)
-        found = diff(chat, other)
-
-        assert found.related
-        assert 0 == found.common
-        assert 4 == len(found.entries.both)
 
     def test_erased(self, chat):
         """
@@ -221,17 +162,6 @@ class TestDiff:
         ] == [(ours[:3], theirs[:3]) for ours, theirs in found.ledger.changed]
         assert found
 
-    def test_recorded_in_another_order(self, chat):
-        """
-        The same records in two orders are a difference of the ledgers.
-        """
-        a = chat.add_usage(Usage(1), key="k").add_usage(Usage(2), key="l")
-        found = diff(a, rebuild_state(a, ledger=[*reversed(a.ledger)]))
-
-        assert found.ledger.reordered
-        assert not found.entries.reordered
-        assert found
-
     def test_identical(self, chat):
         """
         A copy is identical; a fork and another state of the same content are
@@ -246,17 +176,6 @@ class TestDiff:
         assert not diff(chat, chat.fork())
         assert not diff(chat, other).identical
         assert not diff(chat, other)
-
-    def test_empty(self):
-        """
-        Two roots without messages do not differ, and are not related.
-        """
-        a, b = Aggregator.new(), Aggregator.new()
-
-        assert not diff(a, b)
-        assert not diff(a, b).identical
-        assert not diff(a, b).related
-        assert () == diff(a, b).context
 
     def test_is_a_value(self, chat):
         """
@@ -445,13 +364,7 @@ class TestSame:
             (UserMessage("hi"), UserMessage("hi")),
             (UserMessage("hi"), UserMessage("hi", metadata={"n": 1})),
             (UserMessage("hi", run_id=UUID(int=1)), UserMessage("hi", timestamp=NOON)),
-            (UserMessage("hi", turn_id=UUID(int=2)), UserMessage("hi")),
             (UserMessage("hi"), UserMessage([TextPart("h"), TextPart("i", index=1)])),
-            (UserMessage(""), UserMessage([TextPart("")])),
-            (
-                AssistantMessage("hi", response=ResponseMeta("stop", Usage(1))),
-                AssistantMessage([ReasoningPart("hm"), TextPart("hi")]),
-            ),
             (
                 AssistantMessage([TextPart("h"), ReasoningPart("hm"), TextPart("i")]),
                 AssistantMessage("hi"),
@@ -461,10 +374,6 @@ class TestSame:
             (
                 UserMessage([ImagePart(data=b"GIF", metadata={"n": 1})]),
                 UserMessage([ImagePart(data=b"GIF", index=3)]),
-            ),
-            (
-                UserMessage([UnknownPart({"type": "x", "of": [1]})]),
-                UserMessage([UnknownPart({"type": "x", "of": [1]}, index=1)]),
             ),
             (thought("hm", signature="1"), thought("hm", signature="2")),
             (
@@ -485,28 +394,22 @@ class TestSame:
         [
             (UserMessage("hi"), UserMessage("Hi")),
             (erased("hi", b"x"), erased("Hi", b"y")),
-            (erased("hi"), UserMessage("")),
             (UserMessage("hi"), SystemMessage("hi")),
             (UserMessage("hi"), UserMessage("hi", name="ann")),
-            (UserMessage("hi"), UserMessage([TextPart("hi"), GIF])),
             (UserMessage([TextPart("hi"), GIF]), UserMessage([GIF, TextPart("hi")])),
-            (UserMessage([GIF]), UserMessage([ImagePart(data=b"PNG")])),
             (UserMessage([ImagePart(url="x")]), UserMessage([FilePart(url="x")])),
             (
                 UserMessage([ImagePart(url="x", media_type="image/gif")]),
                 UserMessage([ImagePart(url="x", media_type="image/png")]),
             ),
             (AssistantMessage("hi"), AssistantMessage([RefusalPart("hi")])),
-            (AssistantMessage("hi"), thought("hi")),
             (thought("hm"), thought("ah")),
             (AssistantMessage("hi"), call().replace(content="hi")),
             (call(), call(at="Chur")),
-            (call(), call(name="map")),
             (call(), call(type="custom")),
             (call(), call().replace(tool_calls=call().tool_calls * 2)),
             (result(), result(is_error=True)),
             (result(), result(tool_name="map")),
-            (UnknownMessage({"role": "judge"}), UnknownMessage({"role": "jury"})),
             (
                 UnknownMessage({"role": "judge"}, source="a"),
                 UnknownMessage({"role": "judge"}, source="b"),
@@ -615,20 +518,6 @@ class TestRows:
 
         assert max(best, default=0) == len(shown)
 
-    def test_notes(self, chat):
-        """
-        What could not stand in one row is known in both places.
-        """
-        a, b = grown(chat.fork(), "a", "x"), grown(chat.fork(), "b")
-        found = diff(chat.join(a, b), chat.join(b, a))
-        shown = list(align_rows(found.entries, found.same))
-
-        assert [(None, "b"), ("a", "a"), ("x", "x"), ("b", None)] == [
-            tuple(entry and entry.message.text for entry in row[:2]) for row in shown
-        ]
-        assert ["", "", "", BOTH] == [row.a_elsewhere for row in shown]
-        assert [BOTH, "", "", ""] == [row.b_elsewhere for row in shown]
-
     def test_lazy(self, chat):
         """
         The first rows of a million cost no million.
@@ -673,7 +562,6 @@ class TestWords:
         [
             ("leaves at 12:30.", "leaves at 12:45.", ["30"], ["45"]),
             ("it is on time", "it is not on time", [], [" not"]),
-            ("one two three", "one three", [" two"], []),
             ("same", "same", [], []),
             ("nothing alike", "quite other words", [], []),
             ("", "new", [], []),
@@ -683,7 +571,6 @@ class TestWords:
                 [" two", " five"],
                 [" 2", " 5"],
             ),
-            ("a b c d e f g", "x b c d e f y", ["a", " g"], ["x", " y"]),
             ("no, no", "no, no, no", [], [", no"]),
         ],
     )

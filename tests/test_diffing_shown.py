@@ -367,15 +367,6 @@ class TestText:
         assert TEXT == found.text(names=("draft", "second try"))
         assert TEXT.replace("draft", "a").replace('"second try"', "b") == str(found)
 
-    def test_same_every_time(self):
-        """
-        No identity of an entry, and nothing else that changes, is in it.
-        """
-        one, other = (diff(*chat()) for _ in range(2))
-
-        assert one != other
-        assert all(getattr(one, name)() == getattr(other, name)() for name in FORMATS)
-
     @pytest.mark.parametrize(
         ("line", "change"),
         [
@@ -512,7 +503,7 @@ class TestText:
                         f"{'x' * at}no{'.' * (98 - at)}… {102 + at} more",
                     ),
                 )
-                for at in (0, 29, 30, 59, 60)
+                for at in (0, 60)
             ],
             (
                 f"{'x' * 61}yes{'.' * 200}",
@@ -578,15 +569,6 @@ class TestText:
             assert not re.search(r"tool,", shown.markdown())
             assert "tool, " not in Fragment(shown.html()).text
 
-    @given(hostile_diffs(), names)
-    def test_no_text_passes_for_a_message(self, found, names):
-        """
-        Every line has our sign and a role, or is a part of such a message; there are as
-        many as entries, and no text passes for another message.
-        """
-        check_text(found, names)
-        assert found.text(names=names) == escape_invisible(found.text(names=names))
-
 
 class TestMarkdown:
     """
@@ -609,14 +591,6 @@ class TestMarkdown:
         assert found.markdown().endswith(
             f"> {'x' * 2_000}\n\n... 1,000 more characters"
         )
-
-    @given(hostile_diffs(), names)
-    def test_no_text_passes_for_a_message(self, found, names):
-        """
-        Outside of quotes there are as many headings as entries, and what else
-        is there is ours; nothing is HTML, loads an image, or defines a link.
-        """
-        check_markdown(found, names)
 
 
 class TestHtml:
@@ -681,19 +655,8 @@ class TestHtml:
                 AssistantMessage(tool_calls=[ToolCall("c", "map", '{"at": "Chur"}')]),
                 AssistantMessage(tool_calls=[ToolCall("c", "map", '{"at": "Bern"}')]),
             ),
-            (
-                ["first", "last"],
-                UserMessage("first one two three four five last"),
-                UserMessage("other one two three four five end"),
-            ),
-            (
-                ["aaaa", "dddd"],
-                UserMessage("aaaa same bbbb dddd"),
-                UserMessage("x same bbbb y"),
-            ),
-            ([], UserMessage("aaaa cccc same eeee dddd"), UserMessage("x y same z w")),
         ],
-        ids=["escaped", "roles", "parts", "calls", "middle", "mostly", "hardly"],
+        ids=["escaped", "roles", "parts", "calls"],
     )
     def test_marks(self, marks, one, other):
         """
@@ -731,22 +694,6 @@ class TestHtml:
         assert found.html().startswith('<div class="cs tex2jax_ignore mathjax_ignore"')
         assert not hasattr(found, "_repr_markdown_")
 
-    def test_colours(self):
-        """
-        No side has a colour of its own but see-through backgrounds, and nothing is
-        fetched.
-        """
-        styles = Fragment(diff(*chat()).html()).styles
-        sides = re.findall(r"(?m)^\.cs(?: \.cs-both|-diff[^{]*) \{(.*)\}", styles)
-
-        assert 9 == len(sides)
-        assert not re.search("url|@import|expression", styles)
-        assert not re.search(r"(?<![-\w])color: (?!inherit)", " ".join(sides))
-        assert all(
-            value.startswith(("rgba(", "none"))
-            for value in re.findall("background: ([^;]*)", " ".join(sides))
-        )
-
     def test_redacted(self):
         """
         Without content a difference has the same rows, and names no side.
@@ -759,14 +706,6 @@ class TestHtml:
         for word in ("leaves", "platform", "clock", "one", "other"):
             assert re.search(rf"\b{word}\b", whole.text)
             assert not re.search(rf"\b{word}\b", redacted.text)
-
-    @given(hostile_diffs(), names)
-    def test_no_text_passes_for_a_message(self, found, names):
-        """
-        Every tag and attribute is ours and closed; the rest is text, all content of the
-        messages and no markup.
-        """
-        check_html(found, names)
 
 
 class TestAll:
@@ -808,6 +747,17 @@ class TestAll:
         assert ["changed, in `a`", "changed, in `b`", "only in `a`"] == re.findall(
             "^### ([^:]+?)(?:, in its [^:]+)?:", found.markdown(), re.MULTILINE
         )
+
+    @given(hostile_diffs(), names)
+    def test_no_text_passes_for_a_message(self, found, names):
+        """
+        Of every difference all lines, headings, tags and attributes are ours, as many
+        as there are entries; the rest is text, and invisible characters are escaped.
+        """
+        check_text(found, names)
+        check_markdown(found, names)
+        check_html(found, names)
+        assert found.text(names=names) == escape_invisible(found.text(names=names))
 
     @pytest.mark.parametrize("forgery", FORGERIES)
     def test_forgeries(self, forgery):
@@ -860,7 +810,7 @@ class TestAll:
             assert f"more messages in `{short}`" not in shown
             assert f"more messages in {short}" not in shown
 
-    @pytest.mark.parametrize("length", [900, 3_000, 15_900, 100_000])
+    @pytest.mark.parametrize("length", [900, 100_000])
     @pytest.mark.parametrize("name", FORMATS)
     def test_difference_far_down(self, name, length):
         """

@@ -303,24 +303,6 @@ class TestTimelines:
         assert {"moment-0", "moment-1", "moment-2"} < {*page.ids}
         assert "To the sea." in page.text
 
-    def test_joins(self):
-        """
-        A join has a line to each branch.
-        """
-        left = ASKED.fork().add_assistant_message("To the sea.")
-        right = ASKED.fork().add_assistant_message("Uphill.")
-        timeline = Timeline.begin(ASKED).commit(left).commit(right, on=0)
-        timeline = timeline.commit(left.join(right), on=1)
-
-        assert (
-            "●  moment 3 ← you are here (3 messages)  assistant: Uphill.\n"
-            "├─╮\n"
-            "│ ○  moment 2 (2 messages)  assistant: Uphill.\n"
-            "○ │  moment 1 (2 messages)  assistant: To the sea.\n"
-            "├─╯\n"
-            "○  moment 0 (1 message)  user: Where to?"
-        ) == str(timeline)
-
     def test_returns(self):
         """
         A state that goes back to another branch has no line to it: it is marked as a
@@ -524,23 +506,6 @@ class TestViews:
         assert 1 == page.text.count("in other words")
         assert "found found" in page.text
         assert 1 == page.count("article", "cs-changed")
-
-    def test_shared_prefix(self):
-        """
-        Beside the view before, the part that a cache can keep is shown.
-        """
-        from conversation_state.pages._markup import Words  # noqa: PLC0415
-        from conversation_state.pages._transcripts import draw_view  # noqa: PLC0415
-
-        before = trim(self.STATE, None)
-        after = trim(self.STATE.add_assistant_message("Four."), None)
-
-        shown = draw_view(after, Words(), previous=before)
-
-        assert "the first 4 messages" in shown
-        assert shown.index("Three?") < shown.index("up to here as in the view before")
-        assert shown.index("up to here as in the view before") < shown.index("Four.")
-        assert "up to here" not in draw_view(after, Words())
 
 
 class TestNotebooks:

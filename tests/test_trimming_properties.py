@@ -1,12 +1,11 @@
 """
-What views promise: named properties, all small conversations, steps in any order,
-and starts that stay where they are.
+What views promise: named properties, steps in any order, and starts that stay where
+they are.
 """
 
 import itertools
 import pickle
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +42,6 @@ from conversation_state.trimming import (
     shorten_tool_results,
     trim,
 )
-from tests.profiles import is_thorough
 from tests.test_trimming import anything, calls, is_valid, result, small
 
 
@@ -106,18 +104,6 @@ class TestProperties:
                 assert not adds
             if adds:
                 assert at not in cuts
-
-    @given(our.transcripts())
-    def test_fit_starts_where_all_cuts_are_safe(self, history):
-        """
-        In a valid conversation: wherever both properties may be cut, and nowhere else.
-        """
-        both = RESULTS_FOLLOW_CALLS.safe_cuts(history) & CALLS_KEEP_RESULTS.safe_cuts(
-            history
-        )
-        starts = {cut.seq for cut in TrimContext.of(history)._selection.survey().cuts}
-
-        assert both == starts | {0, len(history)}
 
     def test_parallel_results_stay_together(self):
         """
@@ -203,13 +189,6 @@ class TestProperties:
             ("start", (1,), STARTS_ON_USER.name),
         ] == kinds
 
-    def test_are_readable(self):
-        """
-        By their names, which differ.
-        """
-        assert len(PROPERTIES) == len({one.name for one in PROPERTIES})
-        assert "<Property: results follow their calls>" == repr(RESULTS_FOLLOW_CALLS)
-
     @pytest.mark.parametrize("ask", ["holds", "flaws", "safe_cuts"])
     @pytest.mark.parametrize("wanted", PROPERTIES, ids=repr)
     def test_are_of_messages(self, wanted, ask):
@@ -220,95 +199,6 @@ class TestProperties:
             getattr(wanted, ask)(3)
         with pytest.raises(TypeError, match="expected a message, got a str: 'Hi'"):
             getattr(wanted, ask)([UserMessage("Hi."), "Hi"])
-
-
-ALPHABET = (
-    SystemMessage("four"),
-    UserMessage("eight wd"),
-    AssistantMessage("one"),
-    calls("x"),
-    calls("x", "y"),
-    result("x", "word"),
-    result("y", "four wds"),
-)
-
-
-def valid_runs(history):
-    """
-    All views that `fit` may give, longest first, with what they fill.
-    """
-    lead = 0
-    while lead < len(history) and history[lead].role == "system":
-        lead += 1
-
-    starts = range(lead, len(history) + (lead == len(history)))
-    runs = [(*history[:lead], *history[start:]) for start in starts]
-    return [(sum(map(by_characters, run)), run) for run in runs if is_valid(run)]
-
-
-def list_boundary_budgets(history):
-    """
-    The budgets that the end of a conversation just fills, or just exceeds, with
-    and without its leading system messages.
-    """
-    sizes = [by_characters(message) for message in history]
-    lead = 0
-    for message, size in zip(history, sizes, strict=True):
-        if message.role != "system":
-            break
-
-        lead += size
-
-    ends = {*itertools.accumulate(reversed(sizes))}
-    full = {total for end in ends for total in (end, lead + end)}
-    return sorted({limit for total in full for limit in (total - 1, total)} - {0})
-
-
-class TestAllSmallConversations:
-    """
-    Every conversation of up to four messages and a part of those of five, in `make
-    fuzz` all of them, at every budget that separates two of its ends apart, beside
-    brute force.
-    """
-
-    @pytest.mark.parametrize("first", range(len(ALPHABET)))
-    def test_fit_is_what_brute_force_finds(self, first):
-        """
-        The longest valid view with the newest message, or the error that no
-        view is valid; after `repair`, a valid view exists if it is small
-        enough.
-        """
-        found = 0
-        for size in range(5):
-            # A step that has no factor with the alphabet: each place has each letter.
-            step = 11 if size == 4 and not is_thorough() else 1
-            every = itertools.product(ALPHABET, repeat=size)
-            for more in itertools.islice(every, first % step, None, step):
-                history = (ALPHABET[first], *more)
-                plain = TrimContext.of(history)
-                repaired = repair()(plain)
-                contexts = [plain] if repaired is plain else [plain, repaired]
-                for context in contexts:
-                    runs = valid_runs(tuple(context.messages))
-                    for limit in list_boundary_budgets(context.messages):
-                        expected = next(
-                            (run for total, run in runs if total <= limit), ()
-                        )
-                        budget = TokenBudget(context_window=limit)
-                        try:
-                            view = fit()(attrs.evolve(context, budget=budget))
-                        except BudgetExceededError as error:
-                            shown = error.needed_tokens
-                        except InvalidTranscriptError:
-                            shown = None
-                        else:
-                            shown = tuple(view.messages)  # type: ignore[assignment]
-                            found += 1
-
-                        smallest = runs[-1][0] if runs else None
-                        assert (expected or smallest) == shown, (history, limit)
-
-        assert found > 3_000
 
 
 steps_of = st.one_of(
@@ -379,28 +269,6 @@ class TestAnyOrder:
             assert [view.elements[at] for at in range(len(view))] == elements
             assert [view.dropped[at] for at in range(len(dropped))] == dropped
             assert view.failures or view == pickle.loads(pickle.dumps(view))
-
-    @given(small, st.sets(st.integers(0, 8)), st.data())
-    def test_a_step_is_any_function(self, history, removed, data):
-        """
-        One that looks at elements and budget, drops and replaces.
-        """
-        seen = []
-
-        def on_trim(context):
-            seen.append((context.budget, context.total_tokens))
-            for element in context.elements:
-                if element.role == "user":
-                    context = context.replace(element.seq, UserMessage("hi"))
-
-            return context.remove(removed)
-
-        budget = TokenBudget(context_window=10**6)
-        view = trim(history, budget, on_trim, lambda context: context)
-
-        views_add_up(view)
-        assert [(budget, sum(map(by_characters, history)))] == seen
-        assert {"hi"} >= {one.text for one in view if one.role == "user"}
 
 
 def turns(state, count):
@@ -488,43 +356,6 @@ class TestSlack:
         assert 3 <= len(starts) <= 4
         assert all(10 <= view.total_tokens <= 20 for view in views)
 
-    def test_a_huge_newest_group_stays(self):
-        """
-        Where there is no farther place to start, the nearest one does.
-        """
-        history = [*[UserMessage("four")] * 8, UserMessage("a" * 36)]
-
-        view = trim(history, TokenBudget(context_window=10), fit(slack=4))
-
-        assert history[-1] is view.messages[-1]
-        assert 10 >= view.total_tokens
-
-    def test_asks_only_for_what_is_new(self, monkeypatch):
-        """
-        Which starts are apart is found once for each, not every turn.
-        """
-        from conversation_state.trimming import _fit  # noqa: PLC0415 - its private part
-
-        steps = []
-        apart = _fit._spaced_cuts
-
-        def counted(slack, lead):
-            step = apart(slack, lead)
-
-            def count(few, cut):
-                steps.append(cut)
-                return step(few, cut)
-
-            return count
-
-        state = Aggregator.new(messages=[UserMessage("four")] * 5_000)
-        budget = TokenBudget(context_window=500)
-        monkeypatch.setattr(_fit, "_spaced_cuts", counted)
-        trim(state, budget, fit(slack=100))
-        assert 5_000 == len(steps)
-        trim(state.add(UserMessage("four")), budget, fit(slack=100))
-        assert 5_001 == len(steps)
-
 
 class TestSharedPrefix:
     """
@@ -586,23 +417,6 @@ class TestSharedPrefix:
 
         assert (4_000, 4_000) == one.shared_prefix(two)
         assert [] == asked
-
-    def test_slack_shares_more(self):
-        """
-        Its purpose: in a conversation, successive views have more in common.
-        """
-        budget = TokenBudget(context_window=60)
-        shared = {}
-        for slack in (0, 20):
-            before, total = None, 0
-            for state in turns(Aggregator.new().add(SystemMessage("brief")), 40):
-                view = trim(state, budget, fit(slack=slack))
-                total += before.shared_prefix(view).tokens if before else 0
-                before = view
-
-            shared[slack] = total
-
-        assert shared[20] > 2 * shared[0]
 
 
 class TestTrimmer:

@@ -11,7 +11,6 @@ from conversation_state import Aggregator
 from conversation_state.adapters import openai_chat
 from conversation_state.counting import TokenBudget
 from conversation_state.errors import BudgetExceededError
-from conversation_state.messages import Message
 from conversation_state.testing.laws import views_add_up, views_fit
 from conversation_state.trimming import (
     TrimContext,
@@ -111,29 +110,3 @@ def test_slack_makes_successive_views_share_more(chats):
                 before = view
 
     assert fresh[0] > 1.5 * fresh[some] > 0
-
-
-def test_a_rolling_summary_reads_each_message_once(chats):
-    """
-    Over whole conversations: every message that is summed up went to the
-    summariser once, in order, and the newest are all there.
-    """
-    for state in chats[:30]:
-        read: list[Message] = []
-
-        def summarise(messages, read=read):
-            read.extend(messages)
-            return f"{len(read)} messages"
-
-        trimmer = Trimmer(None, rolling_summary(2_000, 4, summarise))
-        view = None
-        for n in range(1, len(state) + 1):
-            fork = state.fork(at=n)
-            view = trimmer(fork, previous=view)
-            assert () == view.problems()
-            assert () == view.failures
-            views_add_up(view)
-            assert list(state.messages[max(n - 4, 0) : n]) == list(view)[-min(n, 4) :]
-
-        originals = [one for one in read if "conversation_state" not in one.metadata]
-        assert originals == list(state.messages[1 : 1 + len(originals)])

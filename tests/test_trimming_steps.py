@@ -364,16 +364,6 @@ class TestRepair:
         assert [0, 1, 1, 2, 3] == [one.seq for one in view.elements]
         assert history == list(state.messages)
 
-    def test_answers_calls_at_the_end_if_asked(self):
-        """
-        They may be about to be run, or never.
-        """
-        history = [UserMessage("a"), calls("x")]
-        context = TrimContext.of(history)
-
-        assert context is repair()(context)
-        assert "x" == repair(at_end=True)(context).messages[2].tool_call_id  # type: ignore[attr-defined]
-
     def test_drops_what_answers_nothing(self):
         """
         Orphans and second answers, each with its place.
@@ -555,11 +545,10 @@ SECRET = UserMessage([ImagePart(data=b"GIF89a")])
 
 
 @pytest.mark.parametrize(
-    ("history", "limit", "steps", "shown", "dropped"),
+    ("history", "steps", "shown", "dropped"),
     [
         pytest.param(
             [calls("lost"), *map(UserMessage, "abc")],
-            None,
             [keep_last(2)],
             ["b", "c"],
             {0: "invalid: call lost has no result (entry 0)", 1: "over the count"},
@@ -567,7 +556,6 @@ SECRET = UserMessage([ImagePart(data=b"GIF89a")])
         ),
         pytest.param(
             [UserMessage("a"), calls("x"), UserMessage("b")],
-            None,
             [repair(), keep_last(2)],
             ["b"],
             {0: "over the count", 1: "over the count"},
@@ -575,31 +563,13 @@ SECRET = UserMessage([ImagePart(data=b"GIF89a")])
         ),
         pytest.param(
             [SystemMessage("s"), UserMessage("a"), UserMessage("b")],
-            None,
-            [keep_last(2)],
-            ["s", "a", "b"],
-            {},
-            id="leading system messages are not counted",
-        ),
-        pytest.param(
-            [SystemMessage("s"), UserMessage("a"), UserMessage("b")],
-            None,
             [keep_last(1, keep_system=False)],
             ["b"],
             {0: "over the count", 1: "over the count"},
-            id="or are messages like others",
-        ),
-        pytest.param(
-            [SystemMessage("s"), *map(UserMessage, "abcde")],
-            None,
-            [keep_first_and_last(2, 1)],
-            ["s", "a", "b", "e"],
-            {3: "over the count", 4: "over the count"},
-            id="both ends",
+            id="leading system messages are messages like others, if asked",
         ),
         pytest.param(
             [calls("x"), result("x", "1"), result("x"), *map(UserMessage, "bc")],
-            None,
             [keep_first_and_last(5, 1)],
             ["", "1", "c"],
             {
@@ -610,7 +580,6 @@ SECRET = UserMessage([ImagePart(data=b"GIF89a")])
         ),
         pytest.param(
             [calls("x"), result("x", "a" * 10**6)],
-            None,
             [shorten_tool_results(0), shorten_tool_results(0)],
             ["", "\n[… 1,000,000 characters cut …]\n"],
             {},
@@ -618,31 +587,13 @@ SECRET = UserMessage([ImagePart(data=b"GIF89a")])
         ),
         pytest.param(
             [calls("a"), result("a", "ok")],
-            None,
             [clear_tool_results(keep=0)],
             ["", "ok"],
             {},
             id="a marker that is no smaller would only lose content",
         ),
         pytest.param(
-            [result("gone"), UserMessage("a" * 1_000)],
-            None,
-            [fit()],
-            ["a" * 1_000],
-            {0: "invalid: result has no call gone before it (entry 0)"},
-            id="without a limit only what is invalid goes",
-        ),
-        pytest.param(
-            [UserMessage("a"), calls("x", "y"), result("x", "1")],
-            100,
-            [fit()],
-            ["a", "", "1"],
-            {},
-            id="calls at the very end may be unanswered",
-        ),
-        pytest.param(
             [UserMessage("a")],
-            None,
             [compact([0], lambda _: SECRET)],
             [""],
             {0: "compacted"},
@@ -650,7 +601,6 @@ SECRET = UserMessage([ImagePart(data=b"GIF89a")])
         ),
         pytest.param(
             [UserMessage("a")],
-            None,
             [compact([0], lambda _: "\ud800")],
             ["a"],
             {},
@@ -658,7 +608,6 @@ SECRET = UserMessage([ImagePart(data=b"GIF89a")])
         ),
         pytest.param(
             [UserMessage("a")],
-            None,
             [compact([-1, 1, 99], lengths), compact(range(5, 10**15), lengths)],
             ["a"],
             {},
@@ -666,7 +615,6 @@ SECRET = UserMessage([ImagePart(data=b"GIF89a")])
         ),
         pytest.param(
             [calls("x"), UserMessage("a"), UserMessage("b")],
-            None,
             [repair(), compact([0, 1], lengths)],
             ["3 messages", "b"],
             {0: "compacted", 1: "compacted"},
@@ -674,13 +622,11 @@ SECRET = UserMessage([ImagePart(data=b"GIF89a")])
         ),
     ],
 )
-def test_examples(history, limit, steps, shown, dropped):
+def test_examples(history, steps, shown, dropped):
     """
     What is shown, and why the rest is not.
     """
-    budget = limit and TokenBudget(context_window=limit)
-
-    view = trim(history, budget, *steps)
+    view = trim(history, None, *steps)
 
     assert shown == [message.text for message in view]
     assert dropped == {each.seq: each.reason for each in view.dropped}
