@@ -29,7 +29,7 @@ from conversation_state import (
 from conversation_state.adapters import openai_chat
 from conversation_state.aggregator import Entry
 from conversation_state.diffing import Diff, Pair, diff
-from conversation_state.diffing._divergence import make_content_key
+from conversation_state.diffing._diff import make_content_key
 from conversation_state.diffing.drawing import (
     APART,
     BOTH,

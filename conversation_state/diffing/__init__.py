@@ -11,7 +11,6 @@ the order of states in time (`timeline`), and showing a single conversation
 (`rendering`).
 """
 
-from conversation_state.diffing._diff import Diff, diff
-from conversation_state.diffing._divergence import Divergence, Pair
+from conversation_state.diffing._diff import Diff, Divergence, Pair, diff
 
 __all__ = ["Diff", "Divergence", "Pair", "diff"]

@@ -22,12 +22,11 @@ from conversation_state._common_fields import COMMON
 from conversation_state._persistent import final
 from conversation_state._wording import format_count
 from conversation_state.aggregator import Entry, LedgerEntry
-from conversation_state.diffing._divergence import Divergence, Pair
 from conversation_state.messages import Message
 from conversation_state.rendering import ContentBlock, Quote
 
 if TYPE_CHECKING:
-    from conversation_state.diffing._diff import Diff
+    from conversation_state.diffing._diff import Diff, Divergence, Pair
 
 __all__ = [
     "APART",
