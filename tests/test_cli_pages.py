@@ -132,7 +132,7 @@ class TestPage:
         """
         path = run.folder / "none" / "trip.html"
 
-        assert "can't write" in run("page", "trip", "-o", path, status=2).stderr
+        assert "No such file" in run("page", "trip", "-o", path, status=2).stderr
 
 
 class TestServe:

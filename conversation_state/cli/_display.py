@@ -25,8 +25,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from conversation_state._wording import format_count, shorten_text
-from conversation_state.cli._exit import escape_controls
+from conversation_state._wording import escape_line, format_count, shorten_text
 from conversation_state.cli._input import InputConversation
 from conversation_state.cli.replay import Drop, Replay
 
@@ -94,7 +93,7 @@ class ProgressBar:
             self._drawn = monotonic()
 
     def print(self, line: str) -> None:
-        self._bar.console.print(escape_controls(line), soft_wrap=True)
+        self._bar.console.print(escape_line(line), soft_wrap=True)
 
 
 @contextmanager
@@ -148,7 +147,7 @@ def render_report(rows: Sequence[ReplayRow], *, files: Sequence[str]) -> str:
 def _describe_run(rows: Sequence[ReplayRow], files: Sequence[str]) -> Text:
     origin = f"{len(files)} files"
     if len(files) == 1:
-        origin = "standard input" if files[0] == "-" else escape_controls(files[0])
+        origin = "standard input" if files[0] == "-" else escape_line(files[0])
 
     return Text(
         f"Replayed {format_count(len(rows), 'conversation')} from {origin}: built "
@@ -231,7 +230,7 @@ def _describe_results(rows: Sequence[ReplayRow]) -> Iterator[Text]:
         )
 
     problems = [
-        Text(f"{_shorten_name(name)}: {escape_controls(what)}", style)
+        Text(f"{_shorten_name(name)}: {escape_line(what)}", style)
         for name, outcome in rows
         for what, style in (
             *((promise, "bold red") for promise in outcome.broken),
@@ -281,4 +280,4 @@ def _summarise_results(outcomes: Sequence[Replay]) -> str:
 
 
 def _shorten_name(name: str) -> str:
-    return shorten_text(escape_controls(name), _MAX_NAME_LENGTH)
+    return shorten_text(escape_line(name), _MAX_NAME_LENGTH)

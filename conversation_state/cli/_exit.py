@@ -20,6 +20,7 @@ from typing import Any
 
 import click
 
+from conversation_state._wording import escape_line
 from conversation_state.errors import (
     ConversationStateError,
     InvalidTranscriptError,
@@ -55,21 +56,12 @@ class DeclinedError(RefusedError):
     exit_code = BROKEN
 
 
-def escape_controls(text: str) -> str:
-    if text.isprintable():
-        return text
-
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
-    )
-
-
 def print_line(line: str) -> None:
-    click.echo(escape_controls(line))
+    click.echo(escape_line(line))
 
 
 def print_error(line: str) -> None:
-    click.echo(escape_controls(line), err=True)
+    click.echo(escape_line(line), err=True)
 
 
 def is_stdout_terminal() -> bool:
@@ -100,7 +92,7 @@ def print_table(
         figures = "  ".join(
             cell.rjust(width) for cell, width in zip(cells, widths, strict=False)
         )
-        text = escape_controls(last)
+        text = escape_line(last)
         if number:
             click.echo(f"{figures}  {paint(text, **style)}".rstrip())
         else:

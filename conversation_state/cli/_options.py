@@ -19,11 +19,10 @@ from urllib.parse import unquote
 
 import click
 
-from conversation_state._wording import shorten_repr
+from conversation_state._wording import escape_line, shorten_repr
 from conversation_state.cli._exit import (
     DeclinedError,
     RefusedError,
-    escape_controls,
     exit_on_error,
     page_output,
     print_line,
@@ -379,7 +378,7 @@ def confirm(question: str, *, yes: bool) -> None:
         )
 
     # On stderr: stdout may be read by another program.
-    if not click.confirm(escape_controls(question), err=True):
+    if not click.confirm(escape_line(question), err=True):
         raise DeclinedError("nothing was done")
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from conversation_state._wording import escape_line
 from conversation_state.cli._exit import (
     RefusedError,
-    escape_controls,
     paint,
     print_error,
 )
@@ -25,6 +25,7 @@ from conversation_state.cli._options import (
     store_command,
     trim_to,
 )
+from conversation_state.cli._transfer import replace_file
 
 if TYPE_CHECKING:
     # A command imports this when it runs, so that --help is quick.
@@ -71,7 +72,7 @@ def tree(store: Store, *, name: str, limit: int, as_json: bool) -> None:
     history = read_history(store, which.name, limit=limit)
 
     def paint_piece(text: str, kind: str) -> str:
-        return paint(escape_controls(text), **_STYLES.get(kind, {}))
+        return paint(escape_line(text), **_STYLES.get(kind, {}))
 
     click.echo(draw_outline(history, paint=paint_piece))
 
@@ -123,11 +124,7 @@ def page(
         click.echo(text, nl=False)
         return
 
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RefusedError(f"can't write {output}: {error.strerror}") from None
-
+    replace_file(output, text)
     print_error(f"Wrote {output}.")
 
 

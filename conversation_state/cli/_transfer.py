@@ -417,7 +417,7 @@ def export(
             else:
                 click.echo(line.encode(), nl=False)
     else:
-        _replace_file(output, "".join(written))
+        replace_file(Path(output), "".join(written))
 
 
 def _dump_state(state: Aggregator, format_name: str) -> tuple[str, Sequence[Lost]]:
@@ -431,11 +431,11 @@ def _dump_state(state: Aggregator, format_name: str) -> tuple[str, Sequence[Lost
     return json.dumps(exported.payload, ensure_ascii=False), exported.lost
 
 
-def _replace_file(output: str, text: str) -> None:
+def replace_file(output: Path, text: str) -> None:
     """
     Write the file *output* atomically: on errors an existing one is unchanged.
     """
-    path = Path(output)
+    path = output
     try:
         is_new = not path.exists()
         if not is_new and not path.is_file():
