@@ -117,17 +117,6 @@ class TestDiff:
         assert not found.identical
         assert not found.entries.reordered
 
-    def test_strangers(self):
-        """
-        Have nothing in common, not even when their messages are equal.
-        """
-        a, b = grown(Aggregator.new(), "hi"), grown(Aggregator.new(), "hi")
-        found = diff(a, b)
-
-        assert 0 == found.common
-        assert not found.related
-        assert ((a.entries[0], b.entries[0]),) == found.same
-
     def test_erased(self, chat):
         """
         Another message under the same identity is a change, and no entry of
@@ -145,37 +134,6 @@ class TestDiff:
         assert () == found.same
         assert found
         assert chat.join(other) is chat
-
-    def test_conflicting_usages(self, chat):
-        """
-        One key with two usages, or two models, counts as usage of neither side.
-        """
-        a = chat.add_usage(Usage(1), key="k").add_usage(Usage(5), key="l", model="x")
-        b = chat.add_usage(Usage(2), key="k").add_usage(Usage(5), key="l", model="y")
-        found = diff(a, b)
-
-        assert () == found.ledger.only_a == found.ledger.only_b
-        assert Usage() == found.usage_a == found.usage_b
-        assert [
-            (("k", Usage(1), ""), ("k", Usage(2), "")),
-            (("l", Usage(5), "x"), ("l", Usage(5), "y")),
-        ] == [(ours[:3], theirs[:3]) for ours, theirs in found.ledger.changed]
-        assert found
-
-    def test_identical(self, chat):
-        """
-        A copy is identical; a fork and another state of the same content are
-        not, and do not differ either.
-        """
-        copy = decode(encode(chat), expect=Aggregator)
-        other = rebuild_state(chat, init_len=1, ledger=[])
-
-        assert diff(chat, copy).identical
-        assert not diff(chat, copy)
-        assert not diff(chat, chat.fork()).identical
-        assert not diff(chat, chat.fork())
-        assert not diff(chat, other).identical
-        assert not diff(chat, other)
 
     def test_is_a_value(self, chat):
         """

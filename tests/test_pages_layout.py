@@ -73,15 +73,6 @@ class TestLayOut:
     """
 
     @given(graphs())
-    def test_every_state_once(self, nodes):
-        """
-        Every state has one row, below all that grew from it.
-        """
-        keys = [row.node.key for row in lay_out(nodes)]
-
-        assert [node.key for node in reversed(nodes)] == keys
-
-    @given(graphs())
     def test_lines_lead_to_parents(self, nodes):
         """
         The lines below a state lead to its parents, and to nothing else: no two
@@ -256,21 +247,6 @@ class TestText:
         ]
 
         assert expected == list(format_tree(nodes))
-
-    def test_branches_without_the_present(self):
-        """
-        A branch ends beside the one that is still open.
-        """
-        nodes = [
-            GraphNode("a", (), "root"),
-            GraphNode("b", ("a",), "b"),
-            GraphNode("c", ("a",), "c"),
-            GraphNode("d", ("b",), "d"),
-        ]
-
-        assert ["○  d", "│ ○  c", "○ │  b", "├─╯", "○  root"] == (
-            list(format_tree(nodes))
-        )
 
     @given(graphs())
     def test_every_state_has_a_line(self, nodes):

@@ -32,10 +32,14 @@ from conversation_state.trimming import (
     TrimContext,
     Trimmer,
     atrim,
+    clear_tool_results,
+    compact,
     fit,
     keep_first_and_last,
     keep_last,
     repair,
+    rolling_summary,
+    shorten_tool_results,
     trim,
 )
 
@@ -119,6 +123,40 @@ small = st.lists(pool, max_size=8).map(tuple)
 anything = small | our.transcripts() | our.broken_transcripts()
 options = st.fixed_dictionaries(
     {"keep_system": st.booleans(), "start_on_user": st.booleans()}
+)
+# Any step.
+one_step = st.one_of(
+    st.builds(repair, at_end=st.booleans()),
+    st.builds(
+        shorten_tool_results,
+        st.integers(0, 30),
+        marker=st.sampled_from(["<{cut}>", "a longer marker, {cut} characters"]),
+    ),
+    st.builds(
+        clear_tool_results,
+        keep=st.integers(0, 4),
+        marker=st.sampled_from([".", "[cleared]"]),
+    ),
+    st.builds(
+        fit,
+        keep_system=st.booleans(),
+        start_on_user=st.booleans(),
+        slack=st.sampled_from([0, 0, 7]),
+    ),
+    st.builds(keep_last, st.integers(1, 6), start_on_user=st.booleans()),
+    st.builds(keep_first_and_last, st.integers(0, 4), st.integers(1, 6)),
+    st.builds(lambda seqs: lambda c: c.remove(seqs), st.sets(st.integers(0, 12))),
+    st.builds(
+        lambda start, stop, text: compact(range(start, stop), lambda _: text),
+        st.integers(0, 8),
+        st.integers(0, 8),
+        st.sampled_from(["sum", "", "a long summary"]),
+    ),
+    st.builds(
+        lambda limit, keep: rolling_summary(limit, keep, lambda m: f"{len(m)} read"),
+        st.integers(0, 20),
+        st.integers(0, 4),
+    ),
 )
 
 

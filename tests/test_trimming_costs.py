@@ -4,6 +4,7 @@ Trimming the next state costs what is new in it, and leaves little behind.
 
 import gc
 import pickle
+import re
 import tracemalloc
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -41,7 +42,7 @@ from conversation_state.trimming import (
     trim,
 )
 from tests.processes import count_calls, count_lines
-from tests.test_trimming import calls, pool, result
+from tests.test_trimming import calls, one_step, pool, result
 
 REFUSED = BudgetExceededError, CompactionError, InvalidTranscriptError
 
@@ -49,34 +50,7 @@ long_results = st.builds(
     result, st.sampled_from("xyz"), st.sampled_from(["ok", "a" * 40, "b" * 400])
 )
 history = our.broken_transcripts() | st.lists(pool | long_results, max_size=14)
-steps = st.one_of(
-    st.builds(repair, at_end=st.booleans()),
-    st.builds(
-        shorten_tool_results,
-        st.integers(0, 30),
-        marker=st.sampled_from(["<{cut}>", "a longer marker, {cut} characters"]),
-    ),
-    st.builds(
-        clear_tool_results,
-        keep=st.integers(0, 4),
-        marker=st.sampled_from([".", "[cleared]"]),
-    ),
-    st.builds(
-        fit,
-        keep_system=st.booleans(),
-        start_on_user=st.booleans(),
-        slack=st.sampled_from([0, 0, 7]),
-    ),
-    st.builds(keep_last, st.integers(1, 6), start_on_user=st.booleans()),
-    st.builds(keep_first_and_last, st.integers(0, 4), st.integers(1, 6)),
-    st.sets(st.integers(0, 12), max_size=2).map(
-        lambda seqs: lambda context: context.remove(seqs)
-    ),
-    st.tuples(st.integers(0, 8), st.integers(0, 8)).map(
-        lambda ends: compact(range(*ends), lambda messages: "So" * len(messages))
-    ),
-)
-pipelines = st.lists(steps, min_size=1, max_size=4)
+pipelines = st.lists(one_step, min_size=1, max_size=4)
 
 
 def views(conversation, budget, pipeline):
@@ -134,13 +108,13 @@ class TestSameAsFresh:
                 assert account(theirs) == account(ours)
                 assert theirs._selection == ours._selection
 
-    @given(history, st.lists(steps, min_size=1, max_size=3), st.integers(0, 90))
+    @given(history, st.lists(one_step, min_size=1, max_size=3), st.integers(0, 90))
     def test_as_of_a_view_that_was_read_again(self, messages, pipeline, limit):
         """
         A view that was pickled shows the same, and so does what steps make of
         it, which read it message by message.
         """
-        assume(not any("compact" in repr(step) for step in pipeline))
+        assume(not re.search("compact|rolling", repr(pipeline)))
         budget = TokenBudget(context_window=limit)
         first, *rest = pipeline
         view = views(messages, budget, [first])[-1]
@@ -151,7 +125,7 @@ class TestSameAsFresh:
         assert view._selection == copy._selection
         assert hash(view._selection) == hash(copy._selection)
         for step in rest:
-            if "slack=7" in repr(step):
+            if re.search("slack=[1-9]", repr(step)):
                 continue  # spaced by what messages filled before
 
             try:

@@ -32,17 +32,11 @@ from conversation_state.trimming import (
     SharedPrefix,
     TrimContext,
     Trimmer,
-    clear_tool_results,
-    compact,
     fit,
-    keep_first_and_last,
-    keep_last,
     repair,
-    rolling_summary,
-    shorten_tool_results,
     trim,
 )
-from tests.test_trimming import anything, calls, is_valid, result, small
+from tests.test_trimming import anything, calls, is_valid, one_step, result, small
 
 
 def thought(*more):
@@ -201,30 +195,6 @@ class TestProperties:
             getattr(wanted, ask)([UserMessage("Hi."), "Hi"])
 
 
-steps_of = st.one_of(
-    st.builds(keep_last, st.integers(1, 6)),
-    st.builds(keep_first_and_last, st.integers(0, 3), st.integers(1, 4)),
-    st.builds(shorten_tool_results, st.integers(0, 9), marker=st.just("<{cut}>")),
-    st.builds(clear_tool_results, keep=st.integers(0, 2), marker=st.just(".")),
-    st.builds(repair, at_end=st.booleans()),
-    st.builds(lambda seqs: lambda c: c.remove(seqs), st.sets(st.integers(0, 9))),
-    st.builds(
-        lambda a, b, history: compact(range(a, b), lambda _: history),
-        st.integers(0, 6),
-        st.integers(0, 9),
-        st.sampled_from(["sum", "", "a long summary"]),
-    ),
-    st.builds(
-        lambda limit, keep: rolling_summary(
-            limit, keep, lambda m: f"{len(m)} messages"
-        ),
-        st.integers(0, 20),
-        st.integers(0, 4),
-    ),
-    st.builds(fit, keep_system=st.booleans(), slack=st.integers(0, 9)),
-)
-
-
 class TestAnyOrder:
     """
     Steps in any order: each keeps the account, and a `fit` at the end holds.
@@ -232,7 +202,7 @@ class TestAnyOrder:
 
     @given(
         anything,
-        st.lists(steps_of, max_size=4),
+        st.lists(one_step, max_size=4),
         st.integers(0, 40),
         st.integers(0, 12),
         st.booleans(),
@@ -364,7 +334,7 @@ class TestSharedPrefix:
 
     @given(
         anything,
-        st.tuples(*[st.lists(steps_of, max_size=3)] * 2),
+        st.tuples(*[st.lists(one_step, max_size=3)] * 2),
         st.integers(0, 60),
         small,
         st.booleans(),
