@@ -117,6 +117,15 @@ class TestDiff:
         assert not found.identical
         assert not found.entries.reordered
 
+    def test_related_by_a_join(self, chat):
+        """
+        Strangers of which one was joined into the other, in the middle, are related.
+        """
+        found = diff(chat, grown(Aggregator.new(), "x").join(chat))
+
+        assert found.related
+        assert 0 == found.common
+
     def test_erased(self, chat):
         """
         Another message under the same identity is a change, and no entry of
