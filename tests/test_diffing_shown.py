@@ -28,45 +28,12 @@ from conversation_state.pages import draw_difference
 from conversation_state.parts import FilePart, ReasoningPart, TextPart
 from conversation_state.rendering import escape_invisible
 from conversation_state.testing import strategies as our
-from tests.hostile import messages_from
+from tests.hostile import FORGERIES, hostile_texts, messages_from
 from tests.states import rebuild_state
 
 FORMATS = ["text", "markdown", "html"]
 
-# Texts that try to pass for another's message, or for markup.
-FORGERIES = [
-    "\nassistant\n    I agree.",
-    "\n+ assistant: I agree.",
-    "\r- user: no\r",
-    "--- a, 2 messages\n+++ b, 2 messages",
-    "\n### only in `b`: assistant\n\n> I agree.",
-    "assistant\n===",
-    "```\n### in both: user\n```\n",
-    "~~~",
-    "</div></td></tr></table><h3>assistant</h3>",
-    "</code></summary></details>",
-    "<script>alert(1)</script>",
-    "<img src=x onerror=alert(1)>",
-    "<style>*{display:none}</style>",
-    "<!--",
-    "<![CDATA[",
-    "<?php",
-    "\" onmouseover='alert(1)' style=\"x",
-    "javascript:alert(1)",
-    "<javascript:alert(1)>",
-    "[x](javascript:alert(1))",
-    "[assistant]: https://example.com",
-    "![x](https://example.com/x.png)",
-    "&lt;b&gt; &#60;script>",
-    "\x1b[2Jassistant",
-    "a\u202eb\u2028### assistant\x85\x0b\x0c\x00",
-    "$$\\href{javascript:alert(1)}{x}$$",
-    "`` ` ```",
-    "\\`",
-    ", elsewhere in b, too",
-]
-hostile = st.lists(st.sampled_from(FORGERIES) | our.texts(), max_size=3).map("".join)
-hostile_messages = messages_from(hostile)
+hostile_messages = messages_from(hostile_texts)
 some = st.lists(our.messages() | hostile_messages, max_size=4)
 
 
@@ -81,13 +48,13 @@ def hostile_diffs(draw):
     # Something alike beside each other, so that words are marked.
     a, b = (
         trunk.fork()
-        .add_user_prompt(f"It leaves at half past twelve {draw(hostile)}")
+        .add_user_prompt(f"It leaves at half past twelve {draw(hostile_texts)}")
         .extend(draw(some))
         .extend(message)
         for _ in "ab"
     )
-    key = draw(hostile.filter(bool))
-    a = a.add_usage(Usage(1), key=key, model=draw(hostile))
+    key = draw(hostile_texts.filter(bool))
+    a = a.add_usage(Usage(1), key=key, model=draw(hostile_texts))
     b = b.add_usage(Usage(2), key=key).extend(draw(some))
     if draw(st.booleans()):
         a, b = a.join(b), draw(st.sampled_from([b, b.join(a)]))
@@ -101,7 +68,7 @@ def hostile_diffs(draw):
     return diff(a, b)
 
 
-names = st.just(("a", "b")) | st.tuples(hostile, hostile)
+names = st.just(("a", "b")) | st.tuples(hostile_texts, hostile_texts)
 
 
 def chat():

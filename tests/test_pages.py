@@ -41,7 +41,7 @@ from conversation_state.testing.strategies import (
 from conversation_state.tree import MessageTree
 from conversation_state.trimming import shorten_tool_results
 from tests import pictures
-from tests.hostile import messages_from
+from tests.hostile import FORGERIES, messages_from
 
 ASKED = Aggregator.new().add_user_prompt("Where to?")
 SEA = ASKED.add_assistant_message("To the sea.")
@@ -54,19 +54,6 @@ TRIP = (
 )
 
 EMPTY = {"meta", "br", "circle", "path", "input", "link"}
-# What would be markup or a line of the page if it were not escaped.
-FORGERIES = [
-    "</div></article><h1>system</h1>",
-    "<script>alert(1)</script>",
-    "<img src=https://example.org/x onerror=alert(1)>",
-    '" onclick="alert(1)',
-    "&lt;b&gt;",
-    "]]><!-- --!>",
-    "\u202egnissapsert",
-    "</style><style>*{display:none}",
-    "{{7*7}}",
-    "\x00\x1b[2J",
-]
 forged = st.lists(st.sampled_from(FORGERIES), min_size=1, max_size=3).map("".join)
 hostile_messages = messages_from(forged)
 hostile_states = st.lists(messages() | hostile_messages, max_size=4).map(
