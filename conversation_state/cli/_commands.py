@@ -9,7 +9,6 @@ replay does (`replay`), reading conversations from files
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 
 import click
@@ -155,9 +154,8 @@ def _replay_files(
     budget = TokenBudget(context_window=window, max_output_tokens=max_output)
     rows: list[_display.ReplayRow] = []
     done = broken = unreadable = 0
-    # On one terminal the bar would be drawn between the lines of JSON.
-    quiet = as_json and sys.stdout.isatty()
-    with _display.progress(_input.total_bytes(files), quiet=quiet) as bar:
+    total = _input.total_bytes(files)
+    with _display.progress(total, doing="Replaying", as_json=as_json) as bar:
         for item in _input.read_files(files, limit=max_line, advance=bar.advance):
             if isinstance(item, _input.UnreadableInput):
                 unreadable += 1

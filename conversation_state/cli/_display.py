@@ -98,14 +98,15 @@ class ProgressBar:
 
 @contextmanager
 def progress(
-    total: int | None, *, quiet: bool = False, doing: str = "Replaying"
+    total: int | None, *, doing: str, as_json: bool = False
 ) -> Iterator[ProgressBar]:
     """
     A progress bar on stderr, removed at the end; disabled without a terminal.
 
     Fills by bytes where a file is read, because their total is known in advance.
     """
-    idle = quiet or not sys.stderr.isatty()
+    # On one terminal the bar would be drawn between the lines of JSON.
+    idle = (as_json and sys.stdout.isatty()) or not sys.stderr.isatty()
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     bar = Progress(
         TextColumn(doing, markup=False),

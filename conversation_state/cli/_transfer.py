@@ -102,18 +102,14 @@ def import_(
     Exit status: 0 if all is saved, 1 if something was skipped because of its
     name, and 2 if something could not be read, which is reported with its line.
     """
-    import sys
-
     from conversation_state.cli import _display, _input
 
     tally: Counter[str] = Counter()
     starts: dict[str, _Start] = {}
     unreadable = 0
-    # On one terminal the bar would be drawn between the lines of JSON.
-    quiet = as_json and sys.stdout.isatty()
     total = _input.total_bytes(files)
     try:
-        with _display.progress(total, quiet=quiet, doing="Importing") as bar:
+        with _display.progress(total, doing="Importing", as_json=as_json) as bar:
             for item in _input.read_files(files, limit=max_line, advance=bar.advance):
                 try:
                     found = _name_conversation(item, prefix)
