@@ -230,6 +230,15 @@ class TestFilter:
 
         assert [("", "a")] == asked
 
+    def test_the_same_again(self):
+        """
+        A state that is no step, committed again with its label, changes nothing.
+        """
+        timeline = Timeline.begin("a", "first", filter=differs)
+
+        assert timeline is timeline.commit("a", "first")
+        assert timeline.commit("a", "other") is not timeline
+
     def test_with_filter(self):
         """
         Another one, or none; the same timeline for the same one.

@@ -263,9 +263,6 @@ class Timeline(MovableTimeline[S]):
         """
         found = self._find_moment(moment)
         label = found.label if label is None else _check_label(label, "label")
-        if state is found.state and label == found.label:
-            return self
-
         return self._replace_moment(found, state, label, self._open)
 
     def with_filter(
@@ -348,6 +345,9 @@ class Timeline(MovableTimeline[S]):
     def _replace_moment(
         self, old: Moment[S], state: S, label: str, opened: int
     ) -> Timeline[S]:
+        if state is old.state and label == old.label and opened == self._open:
+            return self
+
         # O(moments since that one).
         log = self._log
         at = old.number - self._base
