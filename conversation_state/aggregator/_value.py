@@ -334,7 +334,7 @@ class StateValue:
             and self._log == other._log
         )
 
-    def _equals(self, other: Self, known: set[tuple[int, int]]) -> bool:
+    def _equals_beyond(self, other: Self, known: set[tuple[int, int]]) -> bool:
         """
         Whether *other* is equal, for comparing many states of one conversation with
         copies of them; *known* is what `Log.equals` has found so far.

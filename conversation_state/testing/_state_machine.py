@@ -63,7 +63,7 @@ class AggregatorMachine(CarryingMachine):
         self._known_ids: set[str] = set()
         self._unchanged = ExitStack()
 
-    def _keep(self, state: Aggregator) -> Aggregator:
+    def _watch_state(self, state: Aggregator) -> Aggregator:
         laws.states_add_up(state)
         # To the end: a verb that changes a part which two states share is seen in the
         # older one only.
@@ -96,11 +96,11 @@ class AggregatorMachine(CarryingMachine):
         self._check_new_ids(*[entry.id for entry in entries[size:]])
         assert read_origin(state) == read_origin(before), "another state"
         assert list(state.ledger) == list(before.ledger), "another ledger"
-        return self._keep(state)
+        return self._watch_state(state)
 
     @initialize(target=states)
     def begin(self) -> Aggregator:
-        return self._keep(Aggregator.new())
+        return self._watch_state(Aggregator.new())
 
     @rule(target=states, id=uuids(), added=st.lists(messages(), max_size=3))
     def new(self, id: UUID, added: list[Message]) -> Aggregator:
@@ -174,7 +174,7 @@ class AggregatorMachine(CarryingMachine):
         assert others == list(before.ledger), "another ledger"
         assert read_origin(state) == read_origin(before), "another state"
         assert list(state.entries) == list(before.entries), "other messages"
-        return self._keep(state)
+        return self._watch_state(state)
 
     @rule(target=states, before=states, eighths=st.none() | st.integers(0, 8))
     def fork(self, before: Aggregator, eighths: int | None) -> Aggregator:
@@ -184,7 +184,7 @@ class AggregatorMachine(CarryingMachine):
         laws.forks_inherit(before, at)
         fork = before.fork(at=at)
         self._check_new_ids(str(fork.id))
-        return self._keep(fork)
+        return self._watch_state(fork)
 
     @rule(target=states, before=states, one=states, two=states)
     def join(self, before: Aggregator, one: Aggregator, two: Aggregator) -> Aggregator:
@@ -194,8 +194,8 @@ class AggregatorMachine(CarryingMachine):
         laws.join_keeps_both_orders(before, one)
         laws.join_is_idempotent(before, one)
         laws.join_is_associative(before, one, two)
-        self._keep(before.join(one))
-        return self._keep(before.join(one, two))
+        self._watch_state(before.join(one))
+        return self._watch_state(before.join(one, two))
 
     @rule(target=states, before=states)
     def carry(self, before: Aggregator) -> Aggregator:
@@ -205,7 +205,7 @@ class AggregatorMachine(CarryingMachine):
         copy = self.carried(before)
         assert is_same(copy, before), "changed on the way"
         assert hash(copy) == hash(before), "changed its hash on the way"
-        return self._keep(copy)
+        return self._watch_state(copy)
 
     @rule(target=states, before=states, source=states, label=texts())
     def bring(self, before: Aggregator, source: Aggregator, label: str) -> Aggregator:
@@ -221,7 +221,7 @@ class AggregatorMachine(CarryingMachine):
             "a checkpoint brings another turn"
         )
         assert joined == before.join(source.turn), "a turn changed on its way"
-        return self._keep(joined)
+        return self._watch_state(joined)
 
     @rule(target=states, before=states, to=states)
     def roll_back(self, before: Aggregator, to: Aggregator) -> Aggregator:
@@ -241,7 +241,7 @@ class AggregatorMachine(CarryingMachine):
         assert read_origin(state) == read_origin(to), "another state"
         assert list(state.ledger) == list(to.join(before).ledger), "another bill"
         assert (state is to) == (state.ledger == to.ledger), "a needless state"
-        return self._keep(state)
+        return self._watch_state(state)
 
     @rule(target=states, before=states, eighths=st.integers(0, 8), by_id=st.booleans())
     def go_back(self, before: Aggregator, eighths: int, by_id: bool) -> Aggregator:
@@ -260,7 +260,7 @@ class AggregatorMachine(CarryingMachine):
         assert list(state.ledger) == list(before.ledger), "another ledger"
         assert state.init_len == min(before.init_len, count), "forked elsewhere"
         assert state.id == before.id, "another state"
-        return self._keep(state)
+        return self._watch_state(state)
 
     @rule(one=states, two=states)
     def compare(self, one: Aggregator, two: Aggregator) -> None:

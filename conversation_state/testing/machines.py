@@ -293,7 +293,7 @@ class TimelineMachine(CarryingMachine):
         """
         verb, arguments = call
         if verb == "carry":
-            return self._carry(before)
+            return self._continue_copy(before)
 
         for name in {"moment", "on"} & {*arguments}:
             if isinstance(arguments[name], int):
@@ -330,7 +330,7 @@ class TimelineMachine(CarryingMachine):
 
         return _TimelineModel(timeline, plain)
 
-    def _carry(self, before: _TimelineModel) -> _TimelineModel:
+    def _continue_copy(self, before: _TimelineModel) -> _TimelineModel:
         """
         What comes from far away is equal, and goes on alike.
         """

@@ -236,7 +236,7 @@ def _write_answer(
         write.lose(path, "response", "bubo messages have no response data")
 
     calls = [
-        _write_call(write, call, f"{path}.tool_calls[{at}]")
+        _write_call_block(write, call, f"{path}.tool_calls[{at}]")
         for at, call in enumerate(message.tool_calls)
     ]
     called = [{"type": "tool_call", "tool_calls": calls}]
@@ -260,7 +260,9 @@ def _write_answer(
     return [answer, *called]
 
 
-def _write_call(write: PayloadWriter, call: ToolCall, path: str) -> dict[str, Any]:
+def _write_call_block(
+    write: PayloadWriter, call: ToolCall, path: str
+) -> dict[str, Any]:
     notes = _read_value_notes(write, call, path)
     what = {"type": call.type != "function"}
     write.lose_each(path, what, "bubo messages have no field for it")

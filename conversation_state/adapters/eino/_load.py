@@ -83,10 +83,10 @@ def load_usage(payload: Any) -> Usage | None:
     Usage(9, 2)
     """
     expected = "a message, or its response_meta"
-    return usage_in(payload, _find_usage, _read_counts, expected)
+    return usage_in(payload, _find_meta_usage, _read_meta_counts, expected)
 
 
-def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
+def _find_meta_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     holders = {"$.response_meta": payload.get("response_meta"), "$": payload}
     return find_usage_block(holders, _COUNTS)
 
@@ -148,7 +148,7 @@ class EinoLoader(MessageLoader):
         if role == "assistant":
             fields["tool_calls"] = self.read_calls(node, prefix, _read_tool_call)
             node.keys.pop("tool_calls", None)
-            fields["response"] = _read_response(node)
+            fields["response"] = _read_response_meta(node)
             content = _add_reasoning(node, content)
         elif role == "tool":
             name = fields["tool_name"] = node.nullable("tool_name")
@@ -225,7 +225,7 @@ def _add_reasoning(node: ObjectReader, content: str | list[Part]) -> str | list[
     )
 
 
-def _read_response(message: ObjectReader) -> ResponseMeta | None:
+def _read_response_meta(message: ObjectReader) -> ResponseMeta | None:
     node = message.inside("response_meta")
     if node is None:
         return None
@@ -233,7 +233,7 @@ def _read_response(message: ObjectReader) -> ResponseMeta | None:
     usage, given = None, node.raw.get("usage")
     if given is not None:
         path = f"{node.path}.usage"
-        usage, left = read_usage_block(node.reading, given, path, _read_counts)
+        usage, left = read_usage_block(node.reading, given, path, _read_meta_counts)
         if left:
             node.keys["usage"] = left
 
@@ -242,7 +242,9 @@ def _read_response(message: ObjectReader) -> ResponseMeta | None:
     return ResponseMeta(reason, usage, logprobs)
 
 
-def _read_counts(read: DocumentReader, raw: Mapping[Any, Any], path: str) -> Counted:
+def _read_meta_counts(
+    read: DocumentReader, raw: Mapping[Any, Any], path: str
+) -> Counted:
     counts, others, left = split_counts(read, raw, _COUNTS, path)
     # Unknown counts stay where they are: as categories of `Usage.extra` they could not
     # go back, because eino's usage has no field for these.

@@ -52,15 +52,15 @@ def name_of(conversation_id: str) -> str:
         or "\0" in conversation_id
         or conversation_id.startswith(_ODD)
     )
-    return f"{_ODD}{_digest(conversation_id).hex()}" if is_odd else conversation_id
+    return f"{_ODD}{_digest_text(conversation_id).hex()}" if is_odd else conversation_id
 
 
-def _digest(text: str) -> bytes:
+def _digest_text(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _record_key(name: str) -> bytes:
-    return _RECORDS + _digest(name)
+    return _RECORDS + _digest_text(name)
 
 
 class HistoryEntry(NamedTuple):
@@ -301,7 +301,7 @@ class ConversationRepository:
 
     def _remember_location(self, entry: str | None, name: str, revision: int) -> None:
         if entry is not None:
-            _remember(self._locations, entry, (name, revision))
+            _remember_value(self._locations, entry, (name, revision))
 
     def history(self, entry: str, limit: int | None = None) -> list[HistoryEntry]:
         """
@@ -445,7 +445,9 @@ class ConversationRepository:
         newer = find_instructions(entries, length)
         position = position if newer is None else newer
         if len(entries):
-            _remember(self._instructed, name, (len(entries), entries[-1].id, position))
+            _remember_value(
+                self._instructed, name, (len(entries), entries[-1].id, position)
+            )
 
         return _instructions_at(entries, position)
 
@@ -470,7 +472,7 @@ class ConversationRepository:
         return replace_entries(old.fork(at=entries.common_prefix(old.entries)), entries)
 
 
-def _remember(known: dict[str, T], key: str, value: T) -> None:
+def _remember_value(known: dict[str, T], key: str, value: T) -> None:
     if len(known) >= _MAX_REMEMBERED:
         known.clear()
 

@@ -151,7 +151,7 @@ _HARMS = (
 )
 
 
-def _harm(draw: DrawFn, messages: list[Message], harm: str) -> None:
+def _harm_transcript(draw: DrawFn, messages: list[Message], harm: str) -> None:
     results = [at for at, one in enumerate(messages) if isinstance(one, ToolMessage)]
     at = draw(st.sampled_from(results))
     result: Any = messages[at]
@@ -200,7 +200,7 @@ def _break_transcript(
     for harm in draw(st.lists(st.sampled_from(_HARMS), min_size=1, max_size=3)):
         # An earlier harm may have removed the only result.
         if any(isinstance(message, ToolMessage) for message in messages):
-            _harm(draw, messages, harm)
+            _harm_transcript(draw, messages, harm)
 
     return tuple(messages)
 
