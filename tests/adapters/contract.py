@@ -204,7 +204,7 @@ class FormatContract:
         assert as_json(export.payload) == as_json(self.adapter.dump(history).payload)
         assert export == self.adapter.dump(iter(history))
         assert all(isinstance(lost, Lost) for lost in export.lost)
-        assert all(lost.why for lost in export.lost)
+        assert all(lost.what and lost.why for lost in export.lost)
         assert as_text(export.lost)
 
     @given(data=st.data())

@@ -181,6 +181,7 @@ class ExampleLoader(MessageLoader):
 
     def _load_response(self, node: ObjectReader) -> list[Message]:
         response, rest = read_response(node)
+        self._noted = len(self.mended)  # what is beside the turn is never sent
         turn = node.required("turn")
         if turn is None or turn.raw.get("role") != "model":
             if turn is not None:

@@ -254,6 +254,20 @@ class TestLoad:
         ]
         assert {"turns": turns} == dump(messages).payload
 
+    def test_mended_beside_the_turn(self):
+        """
+        Half of a surrogate pair beside the turn of a response is not sent, so it is
+        not listed; in the turn it is, by its path.
+        """
+        response = {"turn": turn("model", text("Hi")), "model": "\ud800"}
+
+        assert () == dump(load(response)).lost
+
+        response["turn"] = turn("model", text("\ud800"))
+        (lost,) = dump(load(response)).lost
+
+        assert "blocks[0].text" in lost.what
+
     def test_response(self):
         """
         A response is one message with its metadata.
