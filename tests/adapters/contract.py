@@ -181,7 +181,7 @@ class FormatContract:
     adapter: ClassVar[Any]
     documents: ClassVar[st.SearchStrategy[Any]]
     responses: ClassVar[st.SearchStrategy[Any]]
-    # The notes whose keys are sent to nobody, such as ``response``.
+    # The notes whose keys are not sent, such as ``response``.
     unsent_notes: ClassVar[frozenset[str]] = frozenset()
 
     def normalise(self, message: Message) -> Message:

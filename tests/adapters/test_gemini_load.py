@@ -204,7 +204,7 @@ class TestLoad:
 
     def test_other_instructions(self):
         """
-        An instruction with more than text is kept as it is, and null is none.
+        An instruction with more than text is kept as it is; null is like a missing one.
         """
         raw = {"systemInstruction": {"parts": [media("image/png")]}}
         document = {**raw, "contents": []}

@@ -128,7 +128,7 @@ def exchanges(data, openai):
     return lines(data / "requests" / f"{openai.name}.jsonl")
 
 
-# What is recorded as a response and is none: how many tokens an input would have.
+# These are recorded as responses, but say only how many tokens an input would have.
 INVALID = {
     "openai_chat": "invalid_response#0",
     "openai_responses": "responses_usage_limit_exceeded#0",

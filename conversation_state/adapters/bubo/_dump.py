@@ -245,7 +245,7 @@ def _write_answer(
 
     answer: dict[str, Any] = {"type": "assistant"}
     content = _write_parts(write, message, path)
-    # A refusal that is all there is has a key; an empty one is none in bubo.
+    # A refusal that is alone has a key of its own; bubo has no empty ones.
     only = content[0] if isinstance(content, list) and len(content) == 1 else {}
     if only.keys() == {"refusal", "type"} and only["refusal"]:
         answer = {**only, **answer}
