@@ -364,7 +364,8 @@ class TestGoldenFiles:
         for name in VALUES:
             fields_in(json.loads(golden(name)), seen)
 
-        for cls in (*{*map(type, MESSAGES)}, *KINDS.values(), UnknownPart):
+        classes: list[Any] = [*{*map(type, MESSAGES)}, *KINDS.values(), UnknownPart]
+        for cls in classes:
             tag: str = getattr(cls, "role", "") or cls.kind
             own = {field.name for field in attrs.fields(cls)} - {"_common", "unknown"}
             common = {*COMMON[:-1]} if cls in map(type, MESSAGES) else set()

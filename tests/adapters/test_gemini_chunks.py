@@ -461,6 +461,7 @@ class TestResponse:
         message = concat(load_chunks([made], choice=1))
 
         assert several(made)[1].tool_calls[0].id == message.tool_calls[0].id
+        assert message.response is not None
         assert message.response.usage is None
 
     def test_notes(self):

@@ -206,8 +206,10 @@ class ResponsesStream:
         else:
             known = _NOISE
             item = self._find_item(event)
-            if item.__class__ is StreamedItem and stem.startswith(
-                f"response.{item.type}"
+            if (
+                item is not None
+                and item.__class__ is StreamedItem
+                and stem.startswith(f"response.{item.type}")
             ):
                 events, known = item.events, _ADDRESS
 

@@ -396,9 +396,10 @@ def _find_texts(value: Any, name: str = "") -> Iterator[tuple[Any, Any, str]]:
     Where texts are in *value*: what holds it, under which key or number, and the key
     of an object that leads there.
     """
-    keys: Iterable[Any] = value if isinstance(value, dict) else range(len(value))
+    is_object = isinstance(value, dict)
+    keys: Any = value if is_object else range(len(value))
     for key in keys:
-        inner = key if isinstance(value, dict) else name
+        inner: Any = key if is_object else name
         if isinstance(value[key], str):
             yield value, key, inner
         elif isinstance(value[key], (dict, list)):
