@@ -9,7 +9,7 @@ import copy
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Any, ClassVar
 
 import pytest
@@ -487,6 +487,61 @@ class TestEqual:
         assert hash(Log(range(size))) == hash(grown(range(size)))
         assert Log(range(size)) != Log(range(size + 1))
         assert Log([*range(size), 1]) != Log([*range(size), 2])
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.integers(0),
+                st.sampled_from([0, 1, 2, 31, 33, 70, 90]),
+                st.none() | st.integers(1, 40),
+            ),
+            min_size=1,
+        ),
+        st.booleans(),
+    )
+    def test_versions_of_a_copy(self, steps, is_backwards):
+        """
+        Versions of a log and of a copy are equal if their items are, whatever was
+        found to be equal before.
+        """
+        ours, theirs = [Log[int]()], [Log[int]()]
+        for before, count, from_end in steps:
+            items = list(range(count))
+            ours.append(ours[before % len(ours)].extend(items))
+            if from_end is not None and from_end <= count:
+                items[-from_end] = -1
+
+            theirs.append(reduce(Log.append, items, theirs[before % len(theirs)]))
+
+        known: set[tuple[int, int]] = set()
+        pairs = list(product(ours, theirs))
+        for one, other in reversed(pairs) if is_backwards else pairs:
+            assert (list(one) == list(other)) is one.equals(other, known)
+
+    def test_each_version_costs_what_it_adds(self):
+        """
+        Comparing all versions of a log with those of a copy asks each item once when
+        it comes, and once in its block.
+        """
+        asked = []
+
+        class Item:
+            def __eq__(self, other):
+                asked.append(self)
+                return True
+
+            __hash__ = object.__hash__
+
+        size = 1_000
+        known: set[tuple[int, int]] = set()
+        for one, other in zip(
+            versions_of([Item() for _ in range(size)]),
+            versions_of([Item() for _ in range(size)]),
+            strict=True,
+        ):
+            assert one.equals(other, known)
+
+        assert size <= len(asked) <= 2 * size
 
 
 class TestPickle:

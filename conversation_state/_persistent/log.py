@@ -225,26 +225,34 @@ class Log(Sequence[T], Generic[T]):
 
     def equals(self, other: Log[T], known: set[tuple[int, int]]) -> bool:
         """
-        Whether the items are equal, where blocks whose ids are in *known* are equal
-        already; those that are found equal are added to it.
+        Whether the items are equal, where versions whose ids are in *known* are equal
+        already; those that are found equal are added, and have to stay alive.
 
-        For comparing versions of one log with those of a copy, which share blocks among
-        themselves: each block is compared once.
+        For comparing versions of one log with those of a copy: each costs what it adds.
         """
         if len(self) != len(other):
             return False
 
-        for ours, theirs in zip(
-            self._trunk.blocks(), other._trunk.blocks(), strict=True
-        ):
+        found: list[tuple[int, int]] = []
+        ours: Any = self
+        theirs: Any = other
+        while ours.__class__ is theirs.__class__ is Log:
             pair = id(ours), id(theirs)
-            if ours is not theirs and pair not in known:
-                if ours.items != theirs.items:
-                    return False
+            if ours is theirs or pair in known:
+                known.update(found)
+                return True
 
-                known.add(pair)
+            if ours._last != theirs._last:
+                return False
 
-        return self._tail_items() == other._tail_items()
+            found.append(pair)
+            ours, theirs = ours._before, theirs._before
+
+        # On one side the items before these may not have been appended one by one.
+        is_equal = ours == theirs or self._tail_items() == other._tail_items()
+        is_equal = is_equal and self._trunk.equals(other._trunk, known)
+        known.update(found if is_equal else ())
+        return is_equal
 
     def iterate(self, start: int = 0) -> Iterator[T]:
         """

@@ -168,6 +168,24 @@ class Trunk:
         for block, state in zip(self.blocks(), results, strict=False):
             block.folds = with_fold(block.folds, (key, state))
 
+    def equals(self, other: Trunk, known: set[tuple[int, int]]) -> bool:
+        # Whether the blocks of two trunks of one length are equal; see `Log.equals`.
+        found = []
+        blocks = zip(self.blocks_backwards(), other.blocks_backwards(), strict=True)
+        for ours, theirs in blocks:
+            # What comes before a block is the same wherever the block is met.
+            pair = id(ours), id(theirs)
+            if ours is theirs or pair in known:
+                break
+
+            if ours.items != theirs.items:
+                return False
+
+            found.append(pair)
+
+        known.update(found)
+        return True
+
     def shared(self, other: Trunk) -> int:
         # How many leading blocks are the same objects here and there. A node determines
         # all that comes before it, so where two tries meet is found by bisection on
