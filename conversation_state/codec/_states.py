@@ -226,13 +226,13 @@ def _read_whole(reader: CodecReader, raw: Any, path: JsonPath, shape: Shape) -> 
 
     before = reader.problems.count
     given = {**dict.fromkeys(CONTENT_FIELDS), **reader.read_fields(raw, path, shape)}
-    ids, ledger = given["entry_ids"] or [], given["ledger"] or []
-    logs = make_logs(reader, given, path, (EMPTY_LOG, EMPTY_LOG))
+    content = given.pop("entry_ids"), given.pop("messages"), given.pop("ledger")
+    logs = make_logs(reader, given, path, (EMPTY_LOG, EMPTY_LOG), content)
     is_valid = reader.problems.count == before
-    check_unique(reader, EMPTY_LOG, ids, (path, "entry_ids"))
-    check_unique(
-        reader, EMPTY_LOG, [each and each.id for each in ledger], (path, "ledger"), "id"
-    )
+    ids, _, ledger = content
+    check_unique(reader, EMPTY_LOG, ids or [], (path, "entry_ids"))
+    ledger_ids = [each and each.id for each in ledger or []]
+    check_unique(reader, EMPTY_LOG, ledger_ids, (path, "ledger"), "id")
     if logs is None or not is_valid:
         return None
 
@@ -241,17 +241,17 @@ def _read_whole(reader: CodecReader, raw: Any, path: JsonPath, shape: Shape) -> 
 
 def make_logs(
     reader: CodecReader,
-    given: dict[str, Any],
+    origin: dict[str, Any],
     path: JsonPath,
     starts: tuple[Log[Any], Log[Any]],
+    content: Sequence[Any],
 ) -> tuple[Log[Entry], Log[LedgerEntry]] | None:
     """
-    The logs that begin with *starts* and go on with what is *given*, which is taken
-    out; None if it is invalid.
+    The logs that begin with *starts* and go on with *content*: identities, messages
+    and ledger entries, None where they are invalid. None if they make no state.
     """
     before = reader.problems.count
-    ids, messages = given.pop("entry_ids", []), given.pop("messages", [])
-    ledger = given.pop("ledger", [])
+    ids, messages, ledger = content
     if messages is not None and ids is not None and len(ids) != len(messages):
         identities = format_count(len(ids), "identity", "identities")
         what = f"{identities} for {format_count(len(messages), 'message')}"
@@ -261,21 +261,23 @@ def make_logs(
         ("init_len", starts[0], messages),
         ("init_ledger_len", starts[1], ledger),
     ):
-        length = given.get(name)
+        length = origin.get(name)
         if items is None or length is None:
             continue
 
-        if not 0 <= length <= len(start) + len(items):
-            most = len(start) + len(items)
+        most = len(start) + len(items)
+        if not 0 <= length <= most:
             what = f"is {length}; expected 0 to {most}, the entries there are"
             reader.problems.add((path, name), what)
 
-    is_valid = reader.problems.count == before
-    if ids is None or messages is None or ledger is None or not is_valid:
+    if ids is None or messages is None or ledger is None:
+        return None
+
+    if reader.problems.count != before:
         return None
 
     entries = list(map(_make_entry, zip(ids, messages, strict=True)))
-    return starts[0].extend(entries), starts[1].extend(ledger)
+    return starts[0].extend(entries), starts[1].extend(ledger) if ledger else starts[1]
 
 
 def make_state(
@@ -288,9 +290,9 @@ def make_state(
     """
     What *make* makes; None, and a problem, if the ledger's total is too large.
     """
-    entries, ledger = logs
+    origin.setdefault("parent_id", None)
     try:
-        return make(**{"parent_id": None, **origin}, entries=entries, ledger=ledger)
+        return make(**origin, entries=logs[0], ledger=logs[1])
     except InvalidUsageError as error:
         return reader.problems.add((path, "ledger"), str(error))
 

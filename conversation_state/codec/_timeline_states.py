@@ -94,13 +94,12 @@ class _StatesReader:
         reader, before = self._reader, self._reader.problems.count
         number, past = len(self.made), None
         is_first = "id" in raw or not number
-        given = reader.read_fields(
-            raw, path, _FIRST_STATE if is_first else _LATER_STATE
-        )
+        shape = _FIRST_STATE if is_first else _LATER_STATE
+        given = origin = reader.read_fields(raw, path, shape)
         if not is_first:
-            origin = given.pop("origin", number - 1)
-            past = self._find_earlier(origin, (path, "origin"))
-            given |= self._origins.get(origin, {})
+            continued = given.pop("origin", number - 1)
+            past = self._find_earlier(continued, (path, "origin"))
+            origin = self._origins.get(continued, {})
 
         starts = []
         for name, get_log in _STARTS.items():
@@ -111,17 +110,19 @@ class _StatesReader:
             starts.append(log)
 
         whole, bill = starts
-        ids, entries = given.get("entry_ids", []), given.get("ledger", [])
-        logs = make_logs(reader, given, path, (whole, bill))
-        if logs is None or reader.problems.count != before or "id" not in given:
+        content = ids, _, entries = [given.pop(name, []) for name in CONTENT_FIELDS]
+        logs = make_logs(reader, origin, path, (whole, bill), content)
+        if logs is None or reader.problems.count != before or "id" not in origin:
             return None
 
-        self._origins[number] = given
-        bill_ids = [entry.id for entry in entries]
+        self._origins[number] = origin
         self.added["after"].append((whole, ids, (path, "entry_ids"), ""))
-        self.added["ledger_after"].append((bill, bill_ids, (path, "ledger"), "id"))
+        if entries:
+            bill_ids = [entry.id for entry in entries]
+            self.added["ledger_after"].append((bill, bill_ids, (path, "ledger"), "id"))
+
         made: Aggregator | None = make_state(
-            reader, Aggregator.rebuild, given, path, logs
+            reader, Aggregator.rebuild, origin, path, logs
         )
         return made
 
