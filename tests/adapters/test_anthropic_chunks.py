@@ -280,6 +280,10 @@ class TestContent:
                 block(TEXT, more("a\ud83d"), more("b"), more("\ud83d")),
                 ["content[0].text"],
             ),
+            "a half in a block that comes with the message": (
+                [start(content=[text("\ud800")])],
+                ["content[0].text"],
+            ),
             "a half in arguments": (
                 [begin(call()), given('{"q'), given("\ud83d")],
                 ["content[0].input"],

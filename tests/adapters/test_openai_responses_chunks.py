@@ -685,6 +685,14 @@ class TestEnds:
         """
         assert reason == collected(*events).response.finish_reason
 
+    def test_announced_arguments(self):
+        """
+        Arguments that came with the call are kept if the stream breaks off.
+        """
+        (found,) = collected(added(call(arguments='{"a":1}'))).tool_calls
+
+        assert '{"a":1}' == found.arguments
+
     def test_empty_response(self):
         """
         An empty response is not sent back.

@@ -636,6 +636,21 @@ class TestLoad:
         with pytest.raises(StoreError, match=why):
             Store(backend).load_timeline("chat")
 
+    def test_erasure_of_what_is_no_tombstone(self):
+        """
+        An entry that is marked as erased, and was not, is damage, not a receipt.
+        """
+        backend = MemoryBackend()
+        store = Store(backend)
+        store.save("chat", CHAT.add_user_prompt("more"))
+        entry = store.load("chat").entries[1].id
+        with backend.writing() as rows:
+            row = rows.scan("entries", None, None)[1]
+            rows.set("entries", row[0], content=b"x" * 16)
+
+        with pytest.raises(StoreError, match="is not a tombstone"):
+            Store(backend).erase(entry, reason="asked for")
+
     def test_hostile_numbers(self):
         """
         Lengths and places that can't be right raise at once.
