@@ -172,6 +172,22 @@ def with_other_keys(value: Any) -> Any:
     return {OTHER_KEY: 1, **{key: with_other_keys(value[key]) for key in value}}
 
 
+def add_halves(value: Any) -> Any:
+    """
+    *value* with half of a surrogate pair at the end of each text.
+    """
+    if isinstance(value, str):
+        return f"{value}\ud800"
+
+    if isinstance(value, list):
+        return [add_halves(item) for item in value]
+
+    if isinstance(value, dict):
+        return {key: add_halves(item) for key, item in value.items()}
+
+    return value
+
+
 class FormatContract:
     """
     The promises. All that an adapter gives is plain JSON, and nothing is
@@ -309,6 +325,17 @@ class FormatContract:
             for wrong in islice(swap_texts(document, documents), 20):
                 self.check_refusal(wrong)
 
+    @given(data=st.data())
+    def test_lists_what_was_mended(self, data):
+        """
+        The same if a text ends in half of a surrogate pair: what is sent of it is
+        listed by its path.
+        """
+        document = copy.deepcopy(data.draw(self.documents | self.responses))
+
+        for wrong in islice(swap_texts(document, [add_halves(document)]), 20):
+            self.check_refusal(wrong)
+
     def check_refusal(self, wrong: Any) -> None:
         """
         Check that *wrong* is a conversation, or refused with paths.
@@ -323,6 +350,7 @@ class FormatContract:
             if refused is None and read is self.adapter.load:
                 export = self.adapter.dump(read(wrong))
                 assert as_json(export.payload).encode()
+                assert all(lost.what and lost.why for lost in export.lost)
 
     @pytest.mark.parametrize("nothing", [None, 3, "text", True, b"", object()])
     def test_refuses_what_is_no_document(self, nothing):

@@ -1,8 +1,8 @@
 """
 A whole adapter of a made-up format, to begin a new one from.
 
-A request is ``{"turns": [...]}``, a turn ``{"role": …, "blocks": [...]}``; roles are
-``user``, ``model``, ``system`` and ``tools``. A block is one of::
+A request is ``{"context": "Be brief.", "turns": [...]}``, a turn ``{"role": …,
+"blocks": [...]}``; roles are ``user`` and ``model``. A block is one of::
 
     {"kind": "text", "text": "Hi!"}
     {"kind": "call", "id": "c1", "name": "tide", "input": {"at": "Oban"}}
@@ -13,15 +13,15 @@ A response is ``{"turn": {...}, "id": …, "model": …, "stop": …, "counts": 
 "output": 3}}``.
 
 A sticker is no part of ours: it becomes an `UnknownPart`, which `dump` writes as it
-was, and which other formats list as lost. A turn of the tools is a message for each of
-its results. Notes in metadata, beside those of all formats (see
-`conversation_state.adapters._notes`):
+was, and which other formats list as lost. Results stand in front of a user's turn; each
+is a message, and so is what follows them. Notes in metadata, beside those of all
+formats (see `conversation_state.adapters._notes`):
 
 turn
-    Keys of a turn of the tools, on its first result.
+    Keys of a turn with results, on the first of these.
 
 joined
-    That a result stood in one turn with the one before.
+    That a message stood in one turn with the one before.
 
 The streams of this format are in `tests.adapters.example_stream`.
 """
@@ -76,10 +76,8 @@ SOURCE = "example"
 
 _CLASSES: Mapping[str, Callable[..., Message]] = {
     "model": AssistantMessage,
-    "system": SystemMessage,
     "user": UserMessage,
 }
-_ROLES = {"assistant": "model", "system": "system", "user": "user"}
 # The keys that fields of ours hold. All others are kept in a note.
 _TURN_KEYS = frozenset({"blocks", "role"})
 _TEXT_KEYS = frozenset({"kind", "text"})
@@ -165,7 +163,8 @@ class ExampleLoader(MessageLoader):
         elif "turn" in payload:
             return self._load_response(node)
         elif is_list(payload["turns"]):
-            return self.history(payload["turns"], "$.turns")
+            context = self._load_context(node)
+            return [*context, *self.history(payload["turns"], "$.turns")]
         else:
             node.wrong("turns", "a list of turns")
 
@@ -178,6 +177,14 @@ class ExampleLoader(MessageLoader):
         """
         turns = [self._load_turn(raw, f"{path}[{at}]") for at, raw in enumerate(raws)]
         return [message for turn in turns for message in turn]
+
+    def _load_context(self, node: ObjectReader) -> list[Message]:
+        # Null is as if it were missing: there is no message that could keep it.
+        if node.raw.get("context") is None:
+            return []
+
+        text = node.text("context")
+        return [SystemMessage(text, metadata=self._make_metadata(node, node.path))]
 
     def _load_response(self, node: ObjectReader) -> list[Message]:
         response, rest = read_response(node)
@@ -208,13 +215,11 @@ class ExampleLoader(MessageLoader):
         node.notes.update(noted or {})
         role = node.text("role")
         messages: list[Message] = []
-        if role in {*_CLASSES, "tools"}:
-            if not is_list(raw.get("blocks")):
-                node.wrong("blocks", "a list of blocks")
-            elif role == "tools":
-                messages = self._load_results(node)
-            else:
+        if role in _CLASSES:
+            if is_list(raw.get("blocks")):
                 messages = self._load_blocks(node, role)
+            else:
+                node.wrong("blocks", "a list of blocks")
 
         # Nothing is wrong with it, and no message of ours can hold it.
         if self.count == problems and not messages:
@@ -225,14 +230,27 @@ class ExampleLoader(MessageLoader):
 
     def _load_blocks(self, node: ObjectReader, role: str) -> list[Message]:
         """
-        The message of a turn; none if *role* may not have these blocks.
+        The messages of a turn: one, or one for each result in front of a user's turn
+        and one for what follows.
         """
+        blocks = list(node.objects("blocks"))
+        kinds = [block.text("kind") for block in blocks]
+        results = 0
+        while role == "user" and kinds[results : results + 1] == ["result"]:
+            results += 1
+
+        messages = self._load_results(node, blocks[:results])
+        if results == len(blocks) > 0:
+            return messages
+
         parts: list[Part] = []
         calls: list[ToolCall] = []
-        for at, block in enumerate(node.objects("blocks")):
+        for at, (block, kind) in enumerate(zip(blocks, kinds, strict=True)):
             # Our messages have parts and calls apart; *index* orders them in `dump`.
             index = at if role == "model" else None
-            kind = block.text("kind")
+            if at < results:
+                continue
+
             if kind == "text":
                 parts.append(read_text(block, block.text("text"), index))
             elif kind == "call" and role == "model":
@@ -244,23 +262,19 @@ class ExampleLoader(MessageLoader):
             else:
                 parts.append(block.as_unknown(SOURCE, index))
 
-        if role == "system" and not all(isinstance(part, TextPart) for part in parts):
-            return []
+        if results:
+            node.notes["joined"] = True
+        else:
+            node.keep(_TURN_KEYS)
 
         self._tools |= {call.id: call.name for call in calls}
         fields = {"tool_calls": calls} if calls else {}
-        node.keep(_TURN_KEYS)
         metadata = self._make_metadata(node, node.path)
-        return [_CLASSES[role](parts, **fields, metadata=metadata)]
+        return [*messages, _CLASSES[role](parts, **fields, metadata=metadata)]
 
-    def _load_results(self, node: ObjectReader) -> list[Message]:
-        """
-        The messages of a turn of the tools; none if it has other blocks, or no blocks.
-        """
-        blocks = list(node.objects("blocks"))
-        if not all(block.raw.get("kind") == "result" for block in blocks):
-            return []
-
+    def _load_results(
+        self, node: ObjectReader, blocks: Sequence[ObjectReader]
+    ) -> list[Message]:
         rest = self.rest(node.raw, _TURN_KEYS, node.path) if blocks else {}
         messages: list[Message] = []
         for at, block in enumerate(blocks):
@@ -336,43 +350,81 @@ def dump(messages: Iterable[Message]) -> Export:
     for message, path in write.each(messages):
         write.add(message, path)
 
-    return write.export({"turns": write.turns})
+    context = {"context": write.context} if write.context is not None else {}
+    return write.export({**context, "turns": write.turns})
 
 
 class ExampleWriter(PayloadWriter):
     """
-    The turns of one payload while they are written.
+    One payload while it is written.
     """
 
     def __init__(self) -> None:
         super().__init__(SOURCE)
+        self.context: str | None = None
         self.turns: list[dict[str, Any]] = []
-        self._results: list[dict[str, Any]] | None = None  # of the last turn
+        # The blocks of the last turn, if it is a user's that began with a result.
+        self._open: list[dict[str, Any]] | None = None
         self._tools: dict[str, str] = {}  # of all calls, by id
 
     def add(self, message: Message, path: str) -> None:
         """
-        Write *message* as a turn, or as a block of the last one.
+        Write *message* as a turn, as blocks of the last one, or as context.
         """
         notes = self.notes_without_name(message, path)
-        if isinstance(message, ToolMessage):
-            self._add_result(message, path, notes)
-            return
-
-        self._results = None
-        if isinstance(message, UnknownMessage):
+        if isinstance(message, SystemMessage):
+            self._add_context(message, path)
+        elif isinstance(message, UnknownMessage):
             turn = self.unknown(message.raw, message.source, path, "role")
+            self.turns += [turn] if turn is not None else []
+            self._open = None
+        elif isinstance(message, ToolMessage):
+            block = self._write_result(message, path, notes)
+            self._open = self._add_blocks("user", [block], notes, "turn")
         else:
-            blocks = self._write_blocks(message, path)
-            turn = {"role": _ROLES[message.role], "blocks": blocks}
-            merge_kept_keys(map_of(notes, "keys"), turn)
+            role = "model" if isinstance(message, AssistantMessage) else "user"
+            self._add_blocks(role, self._write_blocks(message, path), notes, "keys")
+            self._open = None
 
-        if turn is not None:
-            self.turns.append(turn)
+    def _add_blocks(
+        self,
+        role: str,
+        blocks: list[dict[str, Any]],
+        notes: Mapping[str, Any],
+        keys: str,
+    ) -> list[dict[str, Any]]:
+        """
+        The blocks of the turn that *blocks* are in: the last one, if they were joined
+        to it and it is open, else a new one with what the note *keys* kept of it.
+        """
+        if self._open is not None and role == "user" and notes.get("joined") is True:
+            self._open += blocks
+            return self._open
 
-    def _add_result(
+        turn = {"role": role, "blocks": blocks}
+        self.turns.append(merge_kept_keys(map_of(notes, keys), turn))
+        return blocks
+
+    def _add_context(self, message: SystemMessage, path: str) -> None:
+        for at, part in enumerate(message.parts):
+            self.notes(part, f"{path}.parts[{at}]")
+
+        if len(message.parts) > 1:
+            self.lose(path, "parts", "the context is one text")
+
+        if self.turns:
+            why = "the context stands before all turns; this message was moved"
+            self.lose(path, "system", why)
+        elif self.context is not None:
+            why = "there is one context; this message was joined to it"
+            self.lose(path, "system", why)
+
+        texts = [text for text in (self.context, message.text) if text]
+        self.context = "\n\n".join(texts)
+
+    def _write_result(
         self, message: ToolMessage, path: str, notes: Mapping[str, Any]
-    ) -> None:
+    ) -> dict[str, Any]:
         for at, part in enumerate(message.parts):
             self.notes(part, f"{path}.parts[{at}]")
             if not isinstance(part, TextPart):
@@ -385,13 +437,7 @@ class ExampleWriter(PayloadWriter):
         if message.is_error:
             block["failed"] = True
 
-        merge_kept_keys(map_of(notes, "keys"), block)
-        if self._results is None or notes.get("joined") is not True:
-            self._results = []
-            turn = {"role": "tools", "blocks": self._results}
-            self.turns.append(merge_kept_keys(map_of(notes, "turn"), turn))
-
-        self._results.append(block)
+        return merge_kept_keys(map_of(notes, "keys"), block)
 
     def _write_blocks(self, message: Any, path: str) -> list[dict[str, Any]]:
         blocks = [

@@ -52,6 +52,11 @@ FORMATS: dict[str, Any] = {
     name: import_module(f"conversation_state.adapters.{name}")
     for name in adapters.PROVIDERS
 }
+REMEDY = (
+    "dump has to list what is gone, by the path of its part or call; a message whose "
+    "texts were joined to one lists 'parts', one that was moved or joined to another "
+    "lists 'system', 'assistant' or 'position'"
+)
 VALUED = {name for name, adapter in FORMATS.items() if writes_values(adapter)}
 WAYS = [(one, other) for one in PROVIDERS for other in FORMATS if one != other]
 WRITTEN = {
@@ -206,7 +211,8 @@ class TestRecorded:
             arrived = FORMATS[target].load(export.payload)
 
             again = FORMATS[target].dump(arrived).payload
-            assert (name, []) == (name, differences(messages, export, arrived, target))
+            gone = differences(messages, export, arrived, target)
+            assert (name, []) == (name, gone), REMEDY
             assert as_json(export.payload) == as_json(again)
 
     @pytest.mark.parametrize(("source", "target"), WAYS)
@@ -221,7 +227,8 @@ class TestRecorded:
             export = adapter.dump(there)
             back = adapter.load(export.payload)
 
-            assert (name, []) == (name, differences(there, export, back, source))
+            gone = differences(there, export, back, source)
+            assert (name, []) == (name, gone), REMEDY
 
     @pytest.mark.parametrize(
         ("source", "target"), [way for way in WAYS if way[1] in RULES]
@@ -423,7 +430,7 @@ class TestMade:
         export = FORMATS[target].dump([message])
         arrived = FORMATS[target].load(export.payload)
 
-        assert [] == differences([message], export, arrived, target)
+        assert [] == differences([message], export, arrived, target), REMEDY
 
     @given(messages=transcripts())
     def test_added(self, messages):
@@ -448,7 +455,7 @@ class TestMade:
         export = FORMATS[target].dump(messages)
         arrived = FORMATS[target].load(export.payload)
 
-        assert [] == differences(messages, export, arrived, target)
+        assert [] == differences(messages, export, arrived, target), REMEDY
         if target in RULES:
             assert [] == broken_rules(messages, target)
 

@@ -20,6 +20,7 @@ from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
     ResponseMeta,
+    SystemMessage,
     ToolMessage,
     UnknownMessage,
     UserMessage,
@@ -66,12 +67,12 @@ def turns(role, blocks):
 ANSWERS = turns("model", TEXT | CALL | STICKER)
 TURNS = st.one_of(
     ANSWERS,
-    turns(st.sampled_from(["user", "system"]), TEXT | STICKER),
-    turns("tools", RESULT),
-    turns("tools", RESULT | TEXT),
+    turns("user", TEXT | STICKER),
+    turns("user", RESULT),
+    turns("user", RESULT | TEXT),
     turns(st.sampled_from(["guest", ""]), TEXT),
 )
-CONVERSATIONS = st.lists(TURNS, max_size=4).map(lambda turns: {"turns": turns})
+CONVERSATIONS = both(some(context=texts()), exactly(turns=st.lists(TURNS, max_size=4)))
 COUNTS = st.integers(0, 9) | st.none()
 FACTS = some(
     stop=st.sampled_from(["end", "tool", "later", None]),
@@ -165,9 +166,9 @@ class TestContract(FormatContract):
             ]
             message = message.replace(tool_calls=calls)
 
-        # A result has one text; other messages have parts.
-        is_result = isinstance(message, ToolMessage)
-        return message.replace(content=message.text if is_result else message.parts)
+        # Results and system messages have one text; others have parts.
+        is_text = isinstance(message, (SystemMessage, ToolMessage))
+        return message.replace(content=message.text if is_text else message.parts)
 
 
 def test_public_contract():
@@ -239,8 +240,8 @@ class TestLoad:
         """
         turns = [
             turn("model", call("c1", "tide", at="Oban"), WAVE, call("c2"), text("So.")),
-            turn("tools", result("c2", failed=True), result("c1", "6:40"), more=1),
-            turn("tools", result("c3")),
+            turn("user", result("c2", failed=True), result("c1", "6:40"), more=1),
+            turn("user", result("c3")),
         ]
 
         messages: Any = load(turns)
@@ -253,6 +254,51 @@ class TestLoad:
             (each.tool_call_id, each.tool_name, each.is_error) for each in messages[1:]
         ]
         assert {"turns": turns} == dump(messages).payload
+
+    def test_results_and_words(self):
+        """
+        Results and what follows them in a turn are messages of their own, and one turn
+        again.
+        """
+        whole = turn("user", result("c1"), result("c2"), text("Go on."), WAVE, more=1)
+
+        messages: Any = load([whole])
+
+        assert ["tool", "tool", "user"] == [each.role for each in messages]
+        assert [whole] == dump(messages).payload["turns"]
+        assert 2 == len(dump([messages[0], UserMessage("x")]).payload["turns"])
+
+    def test_context(self):
+        """
+        The context is a system message in front; null is like a missing one.
+        """
+        payload = {"context": "Be brief.", "turns": []}
+
+        assert (SystemMessage("Be brief."),) == load(payload)
+        assert payload == dump(load(payload)).payload
+        assert () == load({"context": None, "turns": []})
+
+    def test_joined_contexts(self):
+        """
+        All system messages are one context, and what was joined or moved is listed.
+        """
+        export = dump(
+            [
+                SystemMessage("a"),
+                SystemMessage(""),
+                SystemMessage([TextPart("b"), TextPart("c")]),
+                UserMessage("Hi!"),
+                SystemMessage("d"),
+            ]
+        )
+
+        assert "a\n\nbc\n\nd" == export.payload["context"]
+        assert [
+            ("messages[1]", "system"),
+            ("messages[2]", "parts"),
+            ("messages[2]", "system"),
+            ("messages[4]", "system"),
+        ] == [(lost.path, lost.what) for lost in export.lost]
 
     def test_mended_beside_the_turn(self):
         """
@@ -288,7 +334,7 @@ class TestLoad:
         """
         Each message lists what was mended in its own block.
         """
-        payload = [turn("tools", result("c1", "\ud800"), result(), result("\udfff"))]
+        payload = [turn("user", result("c1", "\ud800"), result(), result("\udfff"))]
 
         assert [("messages[0]", "blocks[0].text"), ("messages[2]", "blocks[2].id")] == [
             (lost.path, lost.what) for lost in dump(load(payload)).lost
@@ -308,9 +354,9 @@ class TestLoad:
                 [turn("model", {"kind": "call", "id": "", "name": ""})],
                 "$[0].blocks[0].input",
             ),
-            "a result of no call": ([turn("tools", result(""))], "$[0].blocks[0].id"),
+            "a result of no call": ([turn("user", result(""))], "$[0].blocks[0].id"),
             "failed as text": (
-                [turn("tools", result(failed="no"))],
+                [turn("user", result(failed="no"))],
                 "$[0].blocks[0].failed",
             ),
         },
