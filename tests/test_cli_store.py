@@ -234,7 +234,7 @@ class TestAsked:
             ("rollback travel@2 1", "expected a NAME without a revision: rollback"),
             ("delete travel@2 --yes", "without a revision"),
             ("erase travel 0 --reason x --yes", "'travel' has"),
-            ("erase travel nobody --reason x --yes", "'travel' has"),
+            ("erase travel e-1 --reason x --yes", "'travel' has"),
             ("erase travel 1 --reason x", "give --yes"),
             ("delete travel", "give --yes"),
         ],

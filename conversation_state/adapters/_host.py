@@ -187,7 +187,7 @@ class SessionHost(StoreHost):
 
     # The trimmer of the view, which forks have, too.
     @property
-    def _view(self) -> Trimmer | None:
+    def _view_trimmer(self) -> Trimmer | None:
         return None if self._views is None else self._views.trimmer
 
     @property

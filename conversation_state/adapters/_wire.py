@@ -371,6 +371,7 @@ class MessageLoader(DocumentReader):
         One message; None if there was a problem. Ids that are made up begin
         with *prefix*.
         """
+        # A format in which an item may be several messages has `history` instead.
         raise NotImplementedError
 
     def history(self, raws: Sequence[Any], path: str) -> list[Message]:

@@ -39,8 +39,8 @@ MAX_PARAMETER_LEVELS = 45
 
 
 def _given_values(values: Sequence[Any]) -> tuple[Any, ...]:
-    # Checked and frozen by the constructor; as a converter it tells type checkers that
-    # the argument may be any sequence.
+    # The constructor checks and freezes them. This converter is for type checkers: the
+    # argument may be any sequence.
     return values  # type: ignore[return-value]
 
 

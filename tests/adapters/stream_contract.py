@@ -92,6 +92,7 @@ class StreamContract:
         """
         The events of a stream with a text in *size* pieces.
         """
+        # Each format has its own.
         raise NotImplementedError
 
     def call_events(self, size: int) -> list[Any]:
@@ -99,6 +100,7 @@ class StreamContract:
         The events of a stream that calls a tool, whose arguments come in *size*
         pieces; or of *size* calls, if the format has each in one event.
         """
+        # Each format with calls has its own.
         raise NotImplementedError
 
     def recorded(self, recordings: Path) -> list[Path]:

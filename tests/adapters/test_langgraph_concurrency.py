@@ -67,7 +67,7 @@ def both(turn: Any) -> list[Any]:
 class TestTwoRuns:
     def test_one_is_refused(self, kind, durability, is_begun, tmp_path):
         """
-        Of two savers that read one checkpoint, or that there is none, one is refused;
+        Of two savers that read one checkpoint, or an empty thread, one is refused;
         the other's messages are there, once, and after it the refused one may go on.
         """
         with opened(kind, tmp_path) as (store, again):

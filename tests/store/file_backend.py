@@ -218,7 +218,7 @@ class ScrubLeavesACopy(FileBackend):
 
 def keeping(what: str) -> Fault:
     """
-    A backend with a log of what was set in a table, which is never written anew.
+    A backend with a log of what was set in a table, which is never compacted.
     """
 
     class Keeping(FileBackend):

@@ -274,7 +274,7 @@ class StoreSession(SessionHost):
         forked = StoreSession(
             self.store,
             session_id,
-            view=self._view,
+            view=self._view_trimmer,
             session_settings=self.session_settings,
         )
         await run_in_thread(self._save_fork, session_id, at, before_turn)

@@ -152,7 +152,7 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
         """
         # Made before anything is saved, because it refuses an id that is not a valid
         # name.
-        fork = type(self)(self.store, session_id, view=self._view)
+        fork = type(self)(self.store, session_id, view=self._view_trimmer)
         state = self.store.load(self.session_id).fork(at=at)
         self.store.save(session_id, state, expecting=0)
         return fork

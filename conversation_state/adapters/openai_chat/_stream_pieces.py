@@ -296,7 +296,7 @@ class AudioAssembler:
 
     def finish(self) -> tuple[AudioPart | None, dict[str, Any]]:
         """
-        The audio with its metadata, None if there is none that can be decoded; and then
+        The audio with its metadata, None if it can't be decoded; and then
         what there is instead.
         """
         transcript, encoded = mended("".join(self._transcript)), "".join(self._data)
