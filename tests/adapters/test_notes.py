@@ -124,18 +124,6 @@ class TestLists:
             "docs/providers.md has to say what these formats are and what they keep"
         )
 
-    def test_announced(self):
-        """
-        The CHANGELOG names each of them.
-        """
-        text = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
-
-        assert [] == [
-            name
-            for name in adapters.PROVIDERS
-            if f"`conversation_state.adapters.{name}" not in text
-        ], "CHANGELOG.md has to say that these formats are new"
-
     def test_toolbox(self):
         """
         What the page about new adapters says to call is in the file that it says, and
