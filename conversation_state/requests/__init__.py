@@ -1,0 +1,64 @@
+"""
+Requests: what providers ask of a list of messages as a whole.
+
+::
+
+    rules = requests.rules("anthropic", host="bedrock")
+    ready = prepare(messages, rules)
+    ready.messages, ready.changes
+
+A message keeps its own laws when it is made; a request has more: each call has its
+result directly behind it, ids are unique, a user speaks first, nothing is empty. The
+rules of a format are a value (`Rules`), and one pass (`prepare`) makes any list of
+messages right by them. Every ``dump`` runs it before it writes, and views know the same
+rules.
+
+What lives here: the rules, with their sources, and the pass over messages. What does
+not: how an adapter writes a message, and what only its wire has (items, blocks,
+markers).
+"""
+
+from conversation_state.requests._prepare import (
+    FIRST_PROMPT,
+    NO_RESULT,
+    Change,
+    Prepared,
+    is_made,
+    make_first_prompt,
+    make_result,
+    prepare,
+)
+from conversation_state.requests._rules import (
+    ANTHROPIC,
+    EVERYWHERE,
+    GEMINI,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+    Rules,
+    came_as_is,
+    rules,
+)
+from conversation_state.requests._sources import SOURCES, Rule
+from conversation_state.requests._text import TextRule
+
+__all__ = [
+    "ANTHROPIC",
+    "EVERYWHERE",
+    "FIRST_PROMPT",
+    "GEMINI",
+    "NO_RESULT",
+    "OPENAI_CHAT",
+    "OPENAI_RESPONSES",
+    "SOURCES",
+    "Change",
+    "Prepared",
+    "Rule",
+    "Rules",
+    "TextRule",
+    "came_as_is",
+    "is_made",
+    "make_first_prompt",
+    "make_result",
+    "prepare",
+    "rules",
+]

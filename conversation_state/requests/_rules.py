@@ -1,0 +1,224 @@
+"""
+The rules of each format as values, and what differs for a host.
+
+To add a host, add its line to `_HOSTS` and a row with the source to `_sources`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from conversation_state._persistent import EMPTY_MAP, final
+from conversation_state._wording import shorten_repr
+from conversation_state.requests._sources import SOURCES, Rule
+from conversation_state.requests._text import TextRule
+
+_WORD = "a-zA-Z0-9_-"
+_LETTER = "a-zA-Z_"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Rules:
+    """
+    What one format, or one host of it, asks of a request.
+
+    Each attribute is a rule with a source: `sources` lists them.
+
+    Attributes:
+        format: The adapter's name; "" for rules that are right for all formats.
+
+        host: The host that was named; "" for all that are known. What was loaded
+            from *format* keeps its form unless a host is named.
+
+        call_ids: The form of the ids of calls. They are unique in a request, too.
+
+        call_names: The form of the names of tools in calls.
+
+        sender_names: The form of the names of participants; None where messages
+            have none, or any.
+
+        starts_with_user: Whether a user has to speak first, behind the system
+            messages.
+
+        takes_empty: Whether a message may be empty.
+
+        takes_blank: Whether a text of white space only is a text.
+
+        max_markers: How many cache markers a request may have; None if it has none,
+            or any number.
+    """
+
+    format: str = ""
+    host: str = ""
+    call_ids: TextRule
+    call_names: TextRule
+    sender_names: TextRule | None = None
+    starts_with_user: bool
+    takes_empty: bool = False
+    takes_blank: bool = True
+    max_markers: int | None = None
+
+    @property
+    def sources(self) -> tuple[Rule, ...]:
+        """
+        Where each rule is from, and which host refuses what breaks it.
+        """
+        return tuple(
+            row
+            for row in SOURCES
+            if row.format in ("", self.format) or not self.format
+            if not self.host or row.host in ("", self.host)
+        )
+
+
+ANTHROPIC = Rules(
+    format="anthropic",
+    call_ids=TextRule(64, _WORD),
+    call_names=TextRule(64, _WORD, default="tool"),
+    starts_with_user=True,
+    takes_blank=False,
+    max_markers=4,
+)
+
+OPENAI_CHAT = Rules(
+    format="openai_chat",
+    call_ids=TextRule(40, _WORD),
+    call_names=TextRule(64, _WORD, default="tool"),
+    sender_names=TextRule(64, _WORD, default="user"),
+    starts_with_user=False,
+)
+
+OPENAI_RESPONSES = Rules(
+    format="openai_responses",
+    call_ids=TextRule(64, _WORD),
+    call_names=TextRule(64, _WORD, default="tool"),
+    starts_with_user=False,
+)
+
+GEMINI = Rules(
+    format="gemini",
+    call_ids=TextRule(64, _WORD),
+    call_names=TextRule(64, "a-zA-Z0-9_.:-", _LETTER, default="tool"),
+    starts_with_user=True,
+)
+
+EVERYWHERE = Rules(
+    call_ids=OPENAI_CHAT.call_ids,
+    call_names=TextRule(64, _WORD, _LETTER, default="tool"),
+    sender_names=OPENAI_CHAT.sender_names,
+    starts_with_user=True,
+    takes_blank=False,
+    max_markers=4,
+)
+
+_FORMATS = {
+    each.format: each for each in (ANTHROPIC, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES)
+}
+
+# What differs from the default, which is right for all hosts that are not here.
+_MISTRAL = {"call_ids": TextRule(9, "a-zA-Z0-9", length=9), "starts_with_user": True}
+_HOSTS: dict[str, dict[str, dict[str, Any]]] = {
+    "anthropic": {
+        "anthropic": {
+            "call_ids": TextRule(128, _WORD),
+            "call_names": TextRule(128, _WORD, default="tool"),
+            "starts_with_user": False,
+        },
+        "bedrock": {},
+        "vertex": {},
+    },
+    "gemini": {"gemini": {}, "vertex": {}},
+    "openai_chat": {
+        "azure": {},
+        "copilot": {},
+        "deepseek": {},
+        "groq": {},
+        "mistral": _MISTRAL,
+        "openai": {},
+        "openrouter": {},
+        "perplexity": {"starts_with_user": True},
+        "vllm": {"starts_with_user": True},
+    },
+    "openai_responses": {"azure": {}, "openai": {}},
+}
+
+
+def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A002
+    """
+    The rules of *format*, for all known hosts of it or for one.
+
+    Args:
+        format: The adapter's name: ``anthropic``, ``gemini``, ``openai_chat`` or
+            ``openai_responses``.
+
+        host: Who answers: ``bedrock``, ``azure``, ``mistral``, ... "" for all that
+            are known. With a host its rules hold for what was loaded, too.
+
+        model: The model's name; one of Mistral's, on any host, wants Mistral's ids.
+
+    Raises:
+        LookupError:
+            If there is no such format, or no such host of it.
+
+    >>> rules("openai_chat", host="mistral").call_ids.length
+    9
+    """
+    found = _FORMATS.get(format)
+    if found is None:
+        known = ", ".join(sorted(_FORMATS))
+        raise LookupError(
+            f"unknown format {shorten_repr(format)}; there are rules for {known}"
+        )
+
+    if not host and _is_of_mistral(model):
+        host = "mistral" if format == "openai_chat" else ""
+
+    if not host:
+        return found
+
+    hosts = _HOSTS[format]
+    if host not in hosts:
+        raise LookupError(
+            f"unknown host {shorten_repr(host)} of {format}; there are rules for "
+            f"{', '.join(sorted(hosts))}; without a host they are right for all of them"
+        )
+
+    return attrs.evolve(found, host=host, **hosts[host])
+
+
+def _is_of_mistral(model: str) -> bool:
+    name = model.lower().rpartition("/")[2]
+    return name.startswith(("codestral", "devstral", "magistral", "mistral", "mixtral"))
+
+
+# Where adapters keep their notes in metadata, and views their marks.
+MARK = "conversation_state"
+AS_LOADED = "as_loaded"
+
+
+def came_as_is(rules: Rules, metadata: Mapping[str, Any], field: str) -> bool:
+    """
+    Whether the *field* of what has this *metadata* was loaded from the format of
+    *rules* as it is, so that a rule of form does not change it.
+
+    ``load`` notes that on values that a rule of form would change.
+    """
+    if rules.host or metadata is EMPTY_MAP:
+        return False
+
+    kept = metadata.get(MARK)
+    if not isinstance(kept, Mapping):
+        return False
+
+    formats = [rules.format] if rules.format else list(kept)
+    for name in formats:
+        notes = kept.get(name)
+        listed = notes.get(AS_LOADED) if isinstance(notes, Mapping) else None
+        if isinstance(listed, tuple) and field in listed:
+            return True
+
+    return False

@@ -1,0 +1,126 @@
+"""
+Texts with a form: ids and names, of which providers take some characters only, and only
+so many.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from hashlib import sha256
+
+import attrs
+
+from conversation_state._persistent import final
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_DIGEST = 10  # how many digits tell two long texts apart
+
+
+@final
+@attrs.frozen
+class TextRule:
+    """
+    The form that a provider asks of an id or a name.
+
+    Attributes:
+        max_length: At most so many characters.
+
+        characters: Which ones, as in a class of a regular expression, without the
+            brackets: ``a-zA-Z0-9_-``.
+
+        first: Which ones may come first, likewise; "" for any of *characters*.
+
+        length: Exactly so many characters, as Mistral wants; None for any number
+            from 1 to *max_length*.
+
+        default: What stands for an empty text.
+
+    >>> rule = TextRule(12, "a-zA-Z0-9_-")
+    >>> rule.is_valid("multi.tool"), rule.fix("multi.tool")
+    (False, 'multi_tool')
+    """
+
+    max_length: int
+    characters: str
+    first: str = ""
+    length: int | None = None
+    default: str = "call"
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """
+        What matches a whole valid text.
+        """
+        return _compile(self)
+
+    def __str__(self) -> str:
+        """
+        The rule for people, as in *1 to 64 of a-zA-Z0-9_-*.
+        """
+        count = f"1 to {self.max_length}" if self.length is None else str(self.length)
+        first = f", the first of {self.first}" if self.first else ""
+        return f"{count} characters of {self.characters}{first}"
+
+    def is_valid(self, text: str) -> bool:
+        """
+        Whether the provider takes *text* as it is.
+        """
+        return self.pattern.match(text) is not None
+
+    def fix(self, text: str, seed: str = "") -> str:
+        """
+        A valid text for *text*: itself if it is valid, else as much of it as is
+        readable.
+
+        Deterministic. Other characters are sent as ``_``. What is too long ends in a
+        digest of the whole, so that two long texts don't become one.
+
+        Args:
+            text: The text.
+
+            seed: What tells this use of *text* from another one, such as an ordinal;
+                the result ends in it. "" for the first use.
+        """
+        if not seed and self.is_valid(text):
+            return text
+
+        return _fix(self, text, seed)
+
+
+@lru_cache(maxsize=64)
+def _compile(rule: TextRule) -> re.Pattern[str]:
+    first, most = rule.first or rule.characters, rule.max_length - 1
+    count = f"{{0,{most}}}" if rule.length is None else f"{{{rule.length - 1}}}"
+    return re.compile(f"[{first}][{rule.characters}]{count}\\Z")
+
+
+# A view is made for each request, and most of its ids were in the one before.
+@lru_cache(maxsize=4096)
+def _fix(rule: TextRule, text: str, seed: str) -> str:
+    if rule.length is not None:
+        return _digest(text, seed, rule.length)
+
+    foreign = re.compile(f"[^{rule.characters}]")
+    filler = "" if foreign.match("_") else "_"
+    joint = "" if foreign.match("-") else "-"
+    readable = foreign.sub(filler, text) or rule.default
+    if rule.first and not re.match(f"[{rule.first}]", readable):
+        readable = rule.default[:1] + filler + readable
+
+    tail = joint + foreign.sub(filler, seed) if seed else ""
+    if len(readable) + len(tail) > rule.max_length:
+        tail = joint + _digest(text, seed, _DIGEST)
+        readable = readable[: rule.max_length - len(tail)]
+
+    return readable + tail
+
+
+def _digest(text: str, seed: str, length: int) -> str:
+    data = f"{seed}\n{text}".encode("utf-8", "surrogatepass")
+    number, digits = int.from_bytes(sha256(data).digest()), []
+    for _ in range(length):
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+
+    return "".join(digits)

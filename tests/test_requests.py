@@ -1,0 +1,304 @@
+"""
+What providers ask of a request as a whole, and the pass that makes messages right.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conversation_state import (
+    AssistantMessage,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    requests,
+)
+from conversation_state.requests import EVERYWHERE, TextRule, prepare
+
+ASK = UserMessage("q")
+ALL = (
+    requests.ANTHROPIC,
+    requests.OPENAI_CHAT,
+    requests.OPENAI_RESPONSES,
+    requests.GEMINI,
+    requests.EVERYWHERE,
+)
+MISTRAL = requests.rules("openai_chat", host="mistral")
+every_rules = pytest.mark.parametrize(
+    "rules", [*ALL, MISTRAL], ids=lambda rules: rules.format + rules.host or "all"
+)
+
+
+def calling(*ids, name="f"):
+    return AssistantMessage(tool_calls=[ToolCall(each, name, "{}") for each in ids])
+
+
+def result(text, call_id, **fields):
+    return ToolMessage(text, tool_call_id=call_id, **fields)
+
+
+def summarise(prepared):
+    """
+    Each message as its text, or the ids of its calls.
+    """
+    return [
+        [call.id for call in message.tool_calls] or message.text
+        for message in prepared.messages
+    ]
+
+
+def listed(prepared):
+    return [(change.path, change.what) for change in prepared.changes]
+
+
+class TestTextRule:
+    @given(st.text(), st.text(max_size=8))
+    def test_fixed_texts_are_valid(self, text, seed):
+        """What `fix` returns is valid, and fixing it again changes nothing."""
+        for rules in (*ALL, MISTRAL):
+            for rule in (rules.call_ids, rules.call_names):
+                fixed = rule.fix(text, seed)
+
+                assert rule.is_valid(fixed)
+                assert fixed == rule.fix(fixed)
+
+    def test_valid_texts_stay(self):
+        """A valid text is what it is fixed to."""
+        assert "call_1-a" == EVERYWHERE.call_ids.fix("call_1-a")
+
+    def test_the_length_is_a_limit(self):
+        """A text of the greatest length is valid, and one more character is not."""
+        rule = TextRule(40, "a-zA-Z0-9_-")
+
+        assert rule.is_valid("a" * 40)
+        assert not rule.is_valid("a" * 41)
+        assert not rule.is_valid("a\n")
+        assert not rule.is_valid("")
+
+    def test_long_texts_stay_apart(self):
+        """Two long texts that begin alike get two texts, readable at the start."""
+        rule = TextRule(40, "a-zA-Z0-9_-")
+        one, other = rule.fix("call_" + "a" * 60), rule.fix("call_" + "a" * 61)
+
+        assert one != other
+        assert one.startswith("call_aaa")
+
+    def test_names_stay_readable(self):
+        """Characters that are refused are sent as a line."""
+        rule = requests.ANTHROPIC.call_names
+
+        assert "multi_tool_use_parallel" == rule.fix("multi_tool_use.parallel")
+
+    def test_a_first_character_can_have_a_rule(self):
+        """A name that begins with a refused character gets another beginning."""
+        rule = requests.GEMINI.call_names
+
+        assert not rule.is_valid("1st")
+        assert rule.fix("1st").endswith("1st")
+
+    def test_an_exact_length_is_kept(self):
+        """Mistral's ids have nine letters and digits, and differ for each use."""
+        rule = MISTRAL.call_ids
+        fixed = {rule.fix("call_1"), rule.fix("call_2"), rule.fix("call_1", "2")}
+
+        assert 3 == len(fixed)
+        assert {9} == {len(each) for each in fixed}
+
+
+class TestRules:
+    def test_a_format_has_one_value(self):
+        """The rules of a format without a host are one object."""
+        assert requests.rules("anthropic") is requests.ANTHROPIC
+
+    def test_a_host_can_have_its_own(self):
+        """A host's rules name it, and differ in what the host asks."""
+        assert "mistral" == MISTRAL.host
+        assert 9 == MISTRAL.call_ids.length
+
+    def test_a_model_can_decide(self):
+        """Mistral's models want Mistral's ids, whoever hosts them."""
+        rules = requests.rules("openai_chat", model="mistralai/Mistral-Large-2411")
+
+        assert MISTRAL == rules
+        assert requests.OPENAI_CHAT is requests.rules("openai_chat", model="gpt-5")
+
+    def test_unknown_ones_are_errors(self):
+        """An unknown format or host is an error that names those there are."""
+        with pytest.raises(LookupError, match="openai_chat"):
+            requests.rules("chat")
+        with pytest.raises(LookupError, match="bedrock"):
+            requests.rules("anthropic", host="azure")
+
+
+class TestPrepare:
+    @every_rules
+    def test_what_is_right_stays(self, rules):
+        """Messages with nothing wrong are the same objects, and nothing is listed."""
+        messages = [
+            SystemMessage("s"),
+            ASK,
+            calling("call12345", "call12346"),
+            result("1", "call12346"),
+            result("2", "call12345", tool_name="f"),
+            AssistantMessage("a"),
+            ASK,
+            calling("call12347"),
+        ]
+        prepared = prepare(messages, rules)
+
+        assert prepared.changes == ()
+        assert list(map(id, messages)) == list(map(id, prepared.messages))
+        assert "messages[7]" == prepared.paths[7]
+
+    @every_rules
+    def test_late_results_move_up(self, rules):
+        """A result that came late stands behind its call, with what was said after."""
+        messages = [ASK, calling("call12345", "call12346"), result("1", "call12345")]
+        messages += [UserMessage("and?"), result("2", "call12346")]
+        prepared = prepare(messages, rules)
+
+        assert ["q", ["call12345", "call12346"], "1", "2", "and?"] == summarise(
+            prepared
+        )
+        assert [("messages[4]", "position")] == listed(prepared)
+        assert "messages[4]" == prepared.paths[3]
+
+    def test_calls_without_a_result_get_an_error(self):
+        """Where the conversation went on without a result, an error stands for it."""
+        prepared = prepare([ASK, calling("c1", "c2"), ASK], EVERYWHERE)
+
+        assert [True, True] == [message.is_error for message in prepared.messages[2:4]]
+        assert all(map(requests.is_made, prepared.messages[2:4]))
+        assert [
+            ("messages[1].tool_calls[0]", "result"),
+            ("messages[1].tool_calls[1]", "result"),
+        ] == listed(prepared)
+
+    def test_calls_at_the_end_wait(self):
+        """Calls that only results of others follow wait, and nothing is changed."""
+        messages = [ASK, calling("c1", "c2"), result("2", "c2")]
+
+        assert prepare(messages, EVERYWHERE).changes == ()
+
+    def test_the_first_result_stands(self):
+        """Of two results of a call the first is sent, and the other one is listed."""
+        messages = [ASK, calling("c1"), result("1", "c1"), result("2", "c1"), ASK]
+        prepared = prepare(messages, EVERYWHERE)
+
+        assert ["q", ["c1"], "1", "q"] == summarise(prepared)
+        assert [("messages[3]", "tool")] == listed(prepared)
+
+    def test_a_result_goes_before_a_made_up_one(self):
+        """A result that came takes the place of an error that was made up for it."""
+        made = requests.make_result(ToolCall("c1", "f", "{}"))
+        prepared = prepare(
+            [ASK, calling("c1"), made, ASK, result("1", "c1")], EVERYWHERE
+        )
+
+        assert ["q", ["c1"], "1", "q"] == summarise(prepared)
+        assert [("messages[2]", "tool"), ("messages[4]", "position")] == listed(
+            prepared
+        )
+
+    def test_results_without_a_call_are_left_out(self):
+        """A result whose id no call has is left out and listed."""
+        prepared = prepare([ASK, result("1", "c9"), ASK], EVERYWHERE)
+
+        assert ["q", "q"] == summarise(prepared)
+        assert [("messages[1]", "tool")] == listed(prepared)
+
+    def test_ids_that_are_used_again_are_changed(self):
+        """The second call of one id gets another, and so does its result."""
+        turn = [ASK, calling("call_0"), result("r", "call_0"), AssistantMessage("a")]
+        prepared = prepare([*turn, *turn], EVERYWHERE)
+        ids = [each[0] for each in summarise(prepared) if isinstance(each, list)]
+
+        assert ["call_0", "call_0-2"] == ids
+        assert "call_0-2" == prepared.messages[6].tool_call_id
+        assert [
+            ("messages[5].tool_calls[0]", "id"),
+            ("messages[6]", "tool_call_id"),
+        ] == listed(prepared)
+
+    def test_a_new_id_is_nobody_elses(self):
+        """An id that is made is not one that another call has, before or after."""
+        turns = [calling("a"), calling("a"), calling("a-2"), ASK]
+        ids = [each[0] for each in summarise(prepare([ASK, *turns], EVERYWHERE))[1:6:2]]
+
+        assert 3 == len(set(ids))
+        assert ["a", "a-2"] == [ids[0], ids[2]]
+
+    def test_results_go_to_the_newest_call_of_their_id(self):
+        """What follows a call is its result, not that of a call stopped before it."""
+        turn = [ASK, calling("call_0")]
+        prepared = prepare([*turn, *turn, result("2", "call_0"), ASK], EVERYWHERE)
+        texts = summarise(prepared)
+
+        assert ["call_0"] == texts[1]
+        assert requests.is_made(prepared.messages[2])
+        assert "2" == texts[5]
+
+    def test_results_of_one_id_are_in_order(self):
+        """As many results as calls of one id are matched in their order."""
+        turn = [ASK, calling("call_0")]
+        messages = [*turn, *turn, result("1", "call_0"), result("2", "call_0"), ASK]
+        texts = summarise(prepare(messages, EVERYWHERE))
+
+        assert ["1", "2"] == [texts[2], texts[5]]
+
+    def test_a_seed_is_what_a_new_id_ends_in(self):
+        """A changed id depends on its entry's seed, not on what stands before it."""
+        turn = [ASK, calling("call_0"), result("r", "call_0")]
+        seeds = ["a", "b", "c", "d", "e", "f"]
+        whole = prepare([*turn, *turn], EVERYWHERE, seeds=seeds)
+
+        assert ["call_0-e"] == [call.id for call in whole.messages[4].tool_calls]
+
+    @every_rules
+    def test_names_of_calls_are_valid(self, rules):
+        """A name that is refused is sent as one that is not, at call and result."""
+        name = "find trains!"
+        answer = result("r", "call12345", tool_name=name)
+        prepared = prepare([ASK, calling("call12345", name=name), answer], rules)
+
+        assert "find_trains_" == prepared.messages[1].tool_calls[0].name
+        assert "find_trains_" == prepared.messages[2].tool_name
+        assert [
+            ("messages[1].tool_calls[0]", "name"),
+            ("messages[2]", "tool_name"),
+        ] == listed(prepared)
+
+    def test_names_of_senders_are_valid(self):
+        """Where the format has them, names of participants have its form."""
+        asked = UserMessage("q", name="Ann Lee")
+
+        assert "Ann_Lee" == prepare([asked], requests.OPENAI_CHAT).messages[0].name
+        assert prepare([asked], requests.ANTHROPIC).changes == ()
+
+    @pytest.mark.parametrize("content", ["", (), [TextPart("")]])
+    def test_empty_messages_are_left_out(self, content):
+        """A message without anything to send is left out and listed."""
+        messages = [ASK, AssistantMessage(content), UserMessage(content), ASK]
+        prepared = prepare(messages, EVERYWHERE)
+
+        assert ["q", "q"] == summarise(prepared)
+        assert [("messages[1]", "content"), ("messages[2]", "content")] == listed(
+            prepared
+        )
+
+    def test_a_user_speaks_first(self):
+        """Before an assistant's greeting goes a made message of a user, listed."""
+        messages = [SystemMessage("s"), AssistantMessage("Hello!"), ASK]
+        prepared = prepare(messages, requests.GEMINI)
+
+        assert ["s", requests.FIRST_PROMPT, "Hello!", "q"] == summarise(prepared)
+        assert [("messages[1]", "user")] == listed(prepared)
+        assert prepare(messages, requests.OPENAI_CHAT).changes == ()
+
+    def test_a_piece_of_a_conversation_stays_one(self):
+        """An answer alone, which is no request, gets no message before it."""
+        assert prepare([AssistantMessage("a")], EVERYWHERE).changes == ()
