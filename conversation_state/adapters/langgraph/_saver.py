@@ -4,7 +4,7 @@ The checkpointer.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from conversation_state._waiting import add_async_twins
-from conversation_state._wording import shorten_repr
+from conversation_state._wording import describe_type, format_count, shorten_repr
 from conversation_state.adapters._host import StoreHost, run_in_thread
 from conversation_state.adapters.langgraph import _whole_threads
 from conversation_state.adapters.langgraph._checkpoints import (
@@ -33,6 +33,12 @@ from conversation_state.adapters.langgraph._checkpoints import (
     config_of,
 )
 from conversation_state.adapters.langgraph._conversations import ConversationCache
+from conversation_state.adapters.langgraph._copy_from import (
+    Place,
+    group_writes,
+    list_checkpoints,
+    read_checkpoints,
+)
 from conversation_state.adapters.langgraph._put_checkpoint import (
     CheckpointWriter,
     NewCheckpoint,
@@ -41,6 +47,7 @@ from conversation_state.adapters.langgraph._put_checkpoint import (
 from conversation_state.adapters.langgraph._threads import (
     Thread,
     WritableThread,
+    checkpoint_key,
     name_of,
 )
 from conversation_state.adapters.langgraph._values import (
@@ -53,6 +60,7 @@ from conversation_state.adapters.langgraph._whole_threads import (
     list_pages,
     parse_config,
 )
+from conversation_state.errors import NotSavedError
 from conversation_state.store import Store
 from conversation_state.store.records import Reader, WriteGroup, Writer, reading, write
 
@@ -62,8 +70,8 @@ _REPLAYS = "__pregel_replay_state"
 
 
 @add_async_twins(
-    *("copy_thread", "delete_for_runs", "delete_thread", "get_tuple"),
-    *("prune", "put", "put_writes"),
+    *("copy_from", "copy_thread", "delete_for_runs", "delete_thread"),
+    *("get_tuple", "prune", "put", "put_writes"),
     run=run_in_thread,
 )
 class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
@@ -191,9 +199,20 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
                 If the run began from the newest checkpoint, and another one was
                 put since.
         """
-        thread, namespace, parent = parse_config(config)
         # The values are serialised before the write, because other threads wait for
         # it, and because it is repeated if another one in its transaction fails.
+        given = self._prepare_checkpoint(config, checkpoint, metadata, new_versions)
+        self._writes.write(lambda rows: self._write_checkpoint(rows, given))
+        return config_of(given.thread, given.stored.namespace, checkpoint["id"])
+
+    def _prepare_checkpoint(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> NewCheckpoint:
+        thread, namespace, parent = parse_config(config)
         bare: Any = {**checkpoint}
         values = bare.pop("channel_values")
         stored = StoredCheckpoint(
@@ -204,7 +223,7 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
             dump_value(self.serde, get_checkpoint_metadata(config, metadata)),
             {},
         )
-        given = NewCheckpoint(
+        return NewCheckpoint(
             thread,
             stored,
             values,
@@ -213,12 +232,9 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
             follows_parent=self._must_follow_parent(config, namespace, parent),
             shares_messages=not isinstance(self.serde, EncryptedSerializer),
         )
-        self._writes.write(
-            lambda rows: CheckpointWriter(rows, given, self.serde, self._cache).write(
-                self.store.url
-            )
-        )
-        return config_of(thread, namespace, checkpoint["id"])
+
+    def _write_checkpoint(self, rows: Writer, given: NewCheckpoint) -> None:
+        CheckpointWriter(rows, given, self.serde, self._cache).write(self.store.url)
 
     def _must_follow_parent(
         self, config: RunnableConfig, namespace: str, parent: str | None
@@ -256,18 +272,23 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
                 f"config: missing checkpoint_id of thread {shorten_repr(thread)}"
             )
 
-        stored = [
-            StoredWrite(
-                *(task_path, task_id, WRITES_IDX_MAP.get(channel, at), channel),
-                dump_value(self.serde, value),
-            )
-            for at, (channel, value) in enumerate(writes)
-        ]
+        stored = self._prepare_writes(task_id, task_path, writes)
         self._writes.write(
             lambda rows: put_writes(
                 WritableThread(rows, thread), namespace, id, task_id, stored
             )
         )
+
+    def _prepare_writes(
+        self, task: str, path: str, writes: Sequence[tuple[str, Any]]
+    ) -> Sequence[StoredWrite]:
+        return [
+            StoredWrite(
+                *(path, task, WRITES_IDX_MAP.get(channel, at), channel),
+                dump_value(self.serde, value),
+            )
+            for at, (channel, value) in enumerate(writes)
+        ]
 
     # Copying and deleting
 
@@ -323,6 +344,99 @@ class ConversationStateSaver(StoreHost, BaseCheckpointSaver[Any]):
                 rows, str(source_thread_id), str(target_thread_id), self.store.url
             ),
         )
+
+    def copy_from(
+        self, old_saver: BaseCheckpointSaver[Any], thread_id: str | None = None
+    ) -> tuple[str, ...]:
+        """
+        Copy a thread of another checkpointer, or all of its threads: checkpoints,
+        namespaces of subgraphs, and what interrupted tasks wrote, so that a run is
+        resumed here as it would be there. Returns the ids of the copied threads.
+
+        Each thread is copied in one transaction, as a whole or not at all, and
+        should be used by no run meanwhile. A thread whose checkpoints are all here
+        already is left as it is, so that a copy of many threads can be continued.
+        Usage that the messages report is recorded. O(checkpoints), one of which is
+        in memory at a time.
+
+        Args:
+            old_saver: Any checkpointer of LangGraph's. `acopy_from` calls it in a
+                worker thread, which the asynchronous ones require.
+
+            thread_id: The thread; None for all.
+
+        Raises:
+            TypeError:
+                If *old_saver* is not a checkpointer.
+
+            NotSavedError:
+                If it has no checkpoint of *thread_id*.
+
+            ValueError:
+                If a thread is here already, without some of these checkpoints.
+                The threads before it are copied.
+        """
+        if not isinstance(old_saver, BaseCheckpointSaver):
+            raise TypeError(
+                "old_saver: expected a checkpointer, such as SqliteSaver, got "
+                f"{describe_type(old_saver)}"
+            )
+
+        config: RunnableConfig | None = None
+        if thread_id is not None:
+            config = {"configurable": {"thread_id": str(thread_id)}}
+
+        threads = list_checkpoints(old_saver, config)
+        if thread_id is not None and str(thread_id) not in threads:
+            raise NotSavedError(type(old_saver).__name__, "thread", thread_id)
+
+        copied = []
+        for thread, places in threads.items():
+            copy = partial(
+                self._copy_checkpoints, old=old_saver, thread=thread, places=places
+            )
+            if write(self.store, copy):
+                copied.append(thread)
+
+        return tuple(copied)
+
+    def _copy_checkpoints(
+        self,
+        rows: Writer,
+        *,
+        old: BaseCheckpointSaver[Any],
+        thread: str,
+        places: Mapping[Place, RunnableConfig],
+    ) -> bool:
+        own = WritableThread(rows, thread)
+        if own.prefix is not None:
+            missing = [
+                place for place in places if own.get(checkpoint_key(*place)) is None
+            ]
+            if not missing:
+                return False
+
+            raise ValueError(
+                f"can't copy thread {shorten_repr(thread)}: it exists here already, "
+                f"without {format_count(len(missing), 'checkpoint')} of the other "
+                "checkpointer; delete it first, or copy into another store"
+            )
+
+        for found, parent in read_checkpoints(old, thread, places):
+            # No channel is given as new, so those of the parent's version are shared.
+            given = self._prepare_checkpoint(
+                parent, found.checkpoint, found.metadata, {}
+            )
+            self._write_checkpoint(rows, given)
+            namespace, id = given.stored.namespace, given.stored.id
+            for task, path, writes in group_writes(found.pending_writes):
+                put_writes(
+                    WritableThread(rows, thread),
+                    *(namespace, id, task),
+                    self._prepare_writes(task, path, writes),
+                )
+
+        return True
 
     def prune(
         self, thread_ids: Sequence[str], *, strategy: str = "keep_latest"
