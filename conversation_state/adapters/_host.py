@@ -23,10 +23,10 @@ from conversation_state._persistent import Log
 from conversation_state._waiting import require_anyio
 from conversation_state._wording import describe_type, describe_value
 from conversation_state.aggregator import Aggregator, Entry, ledger_union
-from conversation_state.errors import MissingExtraError
+from conversation_state.errors import MissingExtraError, StaleHeadError
 from conversation_state.messages import Message
 from conversation_state.store import Store, check_name, open_store
-from conversation_state.trimming import TrimContext, Trimmer
+from conversation_state.trimming import TrimContext, Trimmer, repair
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -181,14 +181,11 @@ class SessionHost(StoreHost):
     def __init__(self, store: Store, session_id: str, view: Trimmer | None) -> None:
         self._set_store(store)
         self.session_id = check_name(session_id, "session_id")
+        # The trimmer that was passed, which forks have, too.
+        self._view_trimmer = view
         self._views: RollingTrimmer | None = None
         if view is not None:
-            self._views = RollingTrimmer(check_trimmer(view, "view"))
-
-    # The trimmer of the view, which forks have, too.
-    @property
-    def _view_trimmer(self) -> Trimmer | None:
-        return None if self._views is None else self._views.trimmer
+            self._views = RollingTrimmer(answer_all_calls(check_trimmer(view, "view")))
 
     @property
     def last_view(self) -> TrimContext | None:
@@ -218,6 +215,38 @@ def check_trimmer(trimmer: object, parameter: str) -> Trimmer:
         )
 
     return trimmer
+
+
+def answer_all_calls(trimmer: Trimmer) -> Trimmer:
+    """
+    *trimmer* for a conversation to which something else than a result is added next:
+    it first answers each call without a result by an error, also at the end, where a
+    stopped run left it.
+    """
+    return Trimmer(
+        trimmer.budget,
+        repair(at_end=True),
+        *trimmer.steps,
+        counter=trimmer.counter,
+    )
+
+
+def save_fork(store: Store, name: str, state: Aggregator) -> None:
+    """
+    Save *state*, a fork, under a new *name*.
+
+    Raises:
+        StaleHeadError:
+            If the store has *name* already. The advice is that of `Store.fork`: a
+            fork is neither joined to what is there nor replaces it.
+    """
+    try:
+        store.save(name, state, expecting=0)
+    except StaleHeadError as error:
+        raise StaleHeadError(
+            *(store.url, name, 0, error.actual),
+            "Give the fork another name, or delete that one first",
+        ) from None
 
 
 @attrs.define(eq=False)

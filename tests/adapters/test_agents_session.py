@@ -34,6 +34,7 @@ from conversation_state.trimming import (
     Trimmer,
     fit,
     keep_last,
+    repair,
     rolling_summary,
 )
 from conversation_state.usage import Usage
@@ -443,6 +444,29 @@ class TestView:
 
         assert [user("b")] == run(session.get_items())
 
+    @pytest.mark.parametrize(
+        "steps", [(), (keep_last(9),), (fit(),), (repair(), fit(start_on_user=True))]
+    )
+    def test_calls_at_the_end(self, store, steps):
+        """
+        A call that a stopped run left is answered before the next message, whatever
+        the steps; what is stored has no such answer.
+        """
+        budget = TokenBudget(context_window=1_000)
+        session: Any = StoreSession(store, "alice", view=Trimmer(budget, *steps))
+        result = {"type": "function_call_output", "call_id": "c1", "output": "7"}
+        left = [user("Book it."), call(), call(call_id="c2"), result]
+        run(session.add_items(left))
+
+        shown: Any = run(session.get_items())
+
+        assert left[:3] == shown[:3]
+        assert {"c1", "c2"} == {item["call_id"] for item in shown[3:]}
+        assert 5 == len(shown)
+        assert as_json(left) == as_json(run(StoreSession(store, "alice").get_items()))
+        run(session.add_items([user("Stop!")]))
+        assert [*shown, user("Stop!")] == run(session.get_items())
+
     def test_forks_have_it(self, store):
         """
         A fork shows what the session it was forked from would.
@@ -571,10 +595,15 @@ class TestFork:
         """
         run(chat.fork("bob"))
 
-        with pytest.raises(StaleHeadError):
+        with pytest.raises(StaleHeadError) as first:
             run(chat.fork("bob"))
-        with pytest.raises(StaleHeadError):
+        with pytest.raises(StaleHeadError) as second:
             run(chat.fork("bob", before_turn=0))
+
+        assert str(first.value) == str(second.value)
+        assert str(first.value).endswith(
+            "Nothing was written. Give the fork another name, or delete that one first"
+        )
 
 
 class Reply(SimpleNamespace):

@@ -207,7 +207,7 @@ class TestFork:
             history.fork("again")
 
         history.add_user_message("a")
-        with pytest.raises(StaleHeadError):
+        with pytest.raises(StaleHeadError, match="Give the fork another name"):
             history.fork("chat")
         with pytest.raises(ValueError, match=r"\bsession_id\b"):
             history.fork("")
@@ -319,6 +319,24 @@ class TestTrimmed:
         assert [CHAT[0], *CHAT[-2:]] == viewed.fork("again").messages
         assert CHAT == history.messages
         assert 6 == len(viewed.state)
+
+    def test_calls_at_the_end(self, store, history):
+        """
+        A call that a stopped turn left is answered in the history's view, because a
+        new message follows it.
+        """
+        left = [
+            HumanMessage("Book it."),
+            AIMessage("", tool_calls=[{"id": "1", "name": "book", "args": {}}]),
+        ]
+        history.add_messages(left)
+        viewed = History(store, "chat", view=Trimmer(None, keep_last(3)))
+
+        *shown, answer = viewed.messages
+
+        assert left == shown == history.messages
+        assert isinstance(answer, ToolMessage)
+        assert ("1", "error") == (answer.tool_call_id, answer.status)
 
     def test_steps_that_are_awaited(self, history):
         """

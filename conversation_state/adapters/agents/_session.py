@@ -13,6 +13,7 @@ from conversation_state.adapters._host import (
     SessionHost,
     replace_entries,
     run_in_thread,
+    save_fork,
 )
 from conversation_state.adapters.agents._runs import (
     KeyedUsage,
@@ -54,7 +55,8 @@ class StoreSession(SessionHost):
         session_id: The name of the conversation: 1 to 500 characters.
 
         view: Makes the view that a model gets in each run, starting from the previous
-            one. All items are stored, whatever the view.
+            one. A call without a result, which a stopped run left, is answered by an
+            error there, also at the end. All items are stored, whatever the view.
 
         session_settings: The SDK's: ``limit`` is how many items a run reads.
 
@@ -408,7 +410,7 @@ class StoreSession(SessionHost):
         # state that no revision has, so it is saved.
         state = self.store.load(self.session_id, at=at)
         forked = state.fork(at=find_turn(state, before_turn))
-        self.store.save(session_id, forked, expecting=0)
+        save_fork(self.store, session_id, forked)
 
 
 def _check_settings(settings: Any) -> Any:

@@ -14,6 +14,7 @@ from conversation_state.adapters._host import (
     SessionHost,
     check_trimmer,
     run_in_thread,
+    save_fork,
 )
 from conversation_state.adapters._langchain import dump, load
 from conversation_state.aggregator import Aggregator
@@ -41,8 +42,9 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
         session_id: The name of the conversation: 1 to 500 characters.
 
         view: Makes the view that `messages` returns, for programs that send all
-            messages to a model. Each view starts from the previous one. All messages
-            are stored, whatever the view.
+            messages to a model. Each view starts from the previous one, and answers a
+            call without a result by an error, also at the end, because a new message
+            follows. All messages are stored, whatever the view.
 
     Raises:
         ValueError:
@@ -154,7 +156,7 @@ class StoreChatMessageHistory(SessionHost, BaseChatMessageHistory):
         # name.
         fork = type(self)(self.store, session_id, view=self._view_trimmer)
         state = self.store.load(self.session_id).fork(at=at)
-        self.store.save(session_id, state, expecting=0)
+        save_fork(self.store, session_id, state)
         return fork
 
     def trimmed(self, trimmer: Trimmer) -> list[BaseMessage]:
