@@ -15,8 +15,8 @@ without
     Keys that were missing where the adapter would write them.
 
 made_id
-    The id that was made up for a call, or for its result, that had none. It is left
-    out again, unless it was changed.
+    The id that was made up for a call, or for its result, that had none. It is sent
+    with both, in formats that need it; else, as in Gemini's, with neither.
 
 mended
     The paths of texts that had half of a surrogate pair. UTF-8 can't encode it, so

@@ -10,13 +10,16 @@ means by a block or a key.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, NoReturn
 
 from conversation_state._canonical import dump as dump_json
+from conversation_state._identity import new_entry_id
 from conversation_state.adapters._reading import (
     DocumentReader,
     ObjectReader,
@@ -215,6 +218,38 @@ def parse_object(text: str) -> tuple[dict[str, Any] | None, str]:
     return whole, ""
 
 
+# What all providers take as the id of a call. Source: Anthropic takes these
+# characters; OpenAI's API on Azure takes 40 of them at most.
+_CALL_ID = re.compile("[A-Za-z0-9_-]{1,40}")
+
+
+def make_call_prefix(response_id: str, choice: int = 0) -> str:
+    """
+    What ids begin with that are made up for the calls of a response, of its answer
+    number *choice*: the same for the response and its stream if it has an id, and
+    unique in time if it has none.
+    """
+    prefix = response_id or new_entry_id()
+    return f"{prefix}_{choice}" if choice else prefix
+
+
+def make_call_id(prefix: str, number: int) -> str:
+    """
+    The id for call *number* of what *prefix* names, if it came without one.
+
+    At most 40 letters, digits, ``_`` and ``-``, because all providers take these; a
+    digest of the *prefix* if that does not fit.
+
+    >>> make_call_id("resp_1", 0), len(make_call_id("a" * 40, 0))
+    ('resp_1_call_0', 37)
+    """
+    call_id = f"{prefix}_call_{number}"
+    if _CALL_ID.fullmatch(call_id):
+        return call_id
+
+    return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"
+
+
 class CallPairing:
     """
     The latest calls that have no result yet. Never leaves the function that
@@ -407,7 +442,7 @@ class MessageLoader(DocumentReader):
         # `objects` skips an item that is not an object, and the numbers in the ids
         # behind it are wrong; but then loading fails as a whole.
         calls = [
-            read_call(call, f"{prefix}_call_{at}")
+            read_call(call, "" if call.raw.get("id") else make_call_id(prefix, at))
             for at, call in enumerate(node.objects("tool_calls"))
         ]
         # Without calls no group starts, so that the calls before it stay open.

@@ -2,6 +2,8 @@
 What Gemini's responses have beside their message, and their usage.
 """
 
+import re
+
 import pytest
 
 from conversation_state._persistent import thaw
@@ -73,7 +75,7 @@ class TestResponse:
 
     def test_ids_of_calls(self):
         """
-        Ids that are made up begin with the response's.
+        Ids that are made up begin with the response's, and are unique if it has none.
         """
         payload = response(call(), call())
 
@@ -81,7 +83,9 @@ class TestResponse:
             each.id for each in only(payload).tool_calls
         ]
         del payload["responseId"]
-        assert "response_call_0" == only(payload).tool_calls[0].id
+        ids = [only(payload).tool_calls[0].id for _ in range(2)]
+        assert 2 == len({*ids})
+        assert all(re.fullmatch("[a-zA-Z0-9_-]{1,40}", each) for each in ids)
 
     def test_several(self):
         """

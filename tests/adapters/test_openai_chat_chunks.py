@@ -282,7 +282,7 @@ class TestSent:
                     ],
                 },
             ),
-            "an id that comes late is": (
+            "an id that comes late is not, because results have the made-up one": (
                 [
                     {"tool_calls": [call(0, "", name="f")]},
                     {"tool_calls": [call(0, "{}", id="a")]},
@@ -291,19 +291,20 @@ class TestSent:
                     "content": None,
                     "tool_calls": [
                         {
-                            "id": "a",
+                            "id": "chatcmpl-1_call_0",
                             "type": "function",
                             "function": {"name": "f", "arguments": "{}"},
                         }
                     ],
                 },
             ),
-            "an id that was made up is not": (
+            "an id that was made up is": (
                 [{"tool_calls": [call(0, "{}", name="f")]}],
                 {
                     "content": None,
                     "tool_calls": [
                         {
+                            "id": "chatcmpl-1_call_0",
                             "type": "function",
                             "function": {"name": "f", "arguments": "{}"},
                         }

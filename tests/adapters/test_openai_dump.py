@@ -93,14 +93,12 @@ CONTENTS: list[dict[str, Any]] = [
     {"content": "hi"},
 ]
 CHAT_CALLS = [
-    chat.call(id=None),
-    chat.call(id=""),
     chat.call(index=0, extra_content={"google": {"thought": True}}),
     chat.call(function={"name": "f", "arguments": ' {"a" :\n1.0}\t'}),
     chat.call(function={"name": "f"}),
     chat.call(function={"name": "f", "arguments": None}),
     chat.call(function={"name": "f", "arguments": '{"a" :', "strict": True}),
-    {"type": "custom", "custom": {"name": "run"}},
+    {"id": "a", "type": "custom", "custom": {"name": "run"}},
     {"id": "a", "type": "mcp", "server": "s", "function": 3},
     {"id": "a", "type": "builtin", "function": {"name": ""}},
     chat.call(type="builtin_function"),
@@ -183,6 +181,23 @@ class TestWrittenAsItWas:
     @pytest.mark.parametrize(
         ("form", "raws", "usual"),
         [
+            *[
+                (
+                    CHAT,
+                    [chat_answer(content=None, tool_calls=[chat.call(**given)])],
+                    [
+                        chat_answer(
+                            content=None,
+                            tool_calls=[chat.call(id="message_0_call_0")],
+                        )
+                    ],
+                )
+                for given in ({"id": None}, {"id": ""})
+            ],
+            *[
+                (RESPONSES, [call(**given)], [call(call_id="item_0_call_0")])
+                for given in ({"call_id": None}, {"call_id": ""})
+            ],
             (
                 CHAT,
                 [chat_answer(content=[{"type": "text", "text": "a"}], reasoning="b")],
@@ -703,3 +718,17 @@ class TestDump:
         assert "messages[0]: is_error: has no place" == str(lost)
         assert dump([UserMessage("hi")]) == dump([UserMessage("hi")])
         assert dump([UserMessage("hi")]) != dump([UserMessage("ho")])
+
+
+def test_result_of_a_legacy_call():
+    """
+    A call in the format before ``tool_calls`` has no id: its result has the name.
+    """
+    body = {"name": "f", "arguments": "{}"}
+    raw = chat_answer(content=None, function_call=body)
+    (answer,) = CHAT.adapter.load({"id": "r", "choices": [{"message": raw}]})
+    result = ToolMessage("1", tool_call_id=answer.tool_calls[0].id)
+
+    sent = CHAT.adapter.dump([answer, result]).payload["messages"]
+
+    assert [raw, {"role": "function", "name": "f", "content": "1"}] == sent

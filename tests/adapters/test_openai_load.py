@@ -449,13 +449,16 @@ class TestLoad:
 
     def test_calls_without_ids(self):
         """
-        Get one, each another; it is not sent back.
+        Get one, each another, which is sent.
         """
         raws = [responses.call(call_id=""), responses.call(call_id=None)]
 
-        found = load_one(RESPONSES, raws)
+        (found,) = RESPONSES.adapter.load(raws)
+        export = RESPONSES.adapter.dump([found])
 
-        assert 2 == len({each.id for each in found.tool_calls} - {""})
+        ids = [each.id for each in found.tool_calls]
+        assert 2 == len({*ids} - {""})
+        assert ids == [each["call_id"] for each in export.payload["input"]]
 
     @pytest.mark.parametrize("arguments", [' {"a" :\n1.0}\t', '{"a', "", "é\u2028"])
     def test_arguments(self, arguments):

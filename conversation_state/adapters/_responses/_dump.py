@@ -129,9 +129,7 @@ def _write_call(write: PayloadWriter, pieces: _Pieces) -> dict[str, Any]:
         write.lose(path, "type", why)
 
     raw = {"type": "custom_tool_call" if custom else "function_call"}
-    if call.id != notes.get("made_id"):
-        raw["call_id"] = call.id
-
+    raw["call_id"] = call.id
     raw["name"] = call.name
     raw["input" if custom else "arguments"] = call.arguments
     return merge_kept_keys(map_of(notes, "keys"), raw)

@@ -238,7 +238,8 @@ def read_call(item: ObjectReader, index: int, made_id: str) -> ToolCall:
     kind = item.raw["type"]
     key = CALLS[kind]
     name, arguments = item.text("name"), item.text(key)
-    call_id = item.optional("call_id")
+    # A missing id, null and "" are the same: `dump` sends the one made here.
+    call_id = item.nullable("call_id")
     if not call_id:
         call_id = item.notes["made_id"] = made_id
 

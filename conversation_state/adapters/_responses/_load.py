@@ -32,7 +32,11 @@ from conversation_state.adapters._usage import (
     read_usage_block,
     usage_in,
 )
-from conversation_state.adapters._wire import MessageLoader
+from conversation_state.adapters._wire import (
+    MessageLoader,
+    make_call_id,
+    make_call_prefix,
+)
 from conversation_state.messages import (
     AssistantMessage,
     LogProb,
@@ -174,7 +178,7 @@ class ItemLoader(MessageLoader):
             if not isinstance(role, str):
                 item.wrong("role", ", ".join(["assistant", *_ROLES]))
             elif role == "assistant":
-                self._add_answer_item(item, f"{prefix}_call")
+                self._add_answer_item(item, make_call_id(prefix, 0))
             else:
                 self._load_message(item, role)
         elif kind in CALLERS:
@@ -186,7 +190,7 @@ class ItemLoader(MessageLoader):
             # author of the item is unknown.
             self._load_unknown(item)
         else:
-            self._add_answer_item(item, f"{prefix}_call")
+            self._add_answer_item(item, make_call_id(prefix, 0))
 
     def _add_answer_item(
         self, item: ObjectReader, made_id: str, logprobs: list[LogProb] | None = None
@@ -308,7 +312,7 @@ class ItemLoader(MessageLoader):
     def _load_response(self, node: ObjectReader) -> None:
         logprobs: list[LogProb] = []
         info = read_response(node)
-        prefix = info.id or "response"
+        prefix = make_call_prefix(info.id)
         for item in node.objects("output"):
             item.raw = as_sent(item.raw)
             # A compaction returns messages of other roles, too.
@@ -319,7 +323,8 @@ class ItemLoader(MessageLoader):
                 # A call without an id gets the number that it has in a stream, so that
                 # both ways make up the same id.
                 number = len(self._answer or ())
-                self._add_answer_item(item, f"{prefix}_call_{number}", logprobs)
+                made_id = make_call_id(prefix, number)
+                self._add_answer_item(item, made_id, logprobs)
 
         # A response without output is a message, too: it has usage, which is billed.
         if self._answer is None:

@@ -33,6 +33,7 @@ from conversation_state.adapters._streaming import (
     call_chunks,
     part_chunks,
 )
+from conversation_state.adapters._wire import make_call_id, make_call_prefix
 from conversation_state.messages import AssistantMessage, LogProb, ResponseMeta
 from conversation_state.parts import ReasoningPart, RefusalPart, TextPart, UnknownPart
 from conversation_state.tools import ToolCall
@@ -50,9 +51,14 @@ class StreamContext:
     # The items in which a text had half of a surrogate pair.
     mended: dict[str, bool] = attrs.Factory(dict)
     # The beginning of ids that are made up.
-    prefix: str = "response"
+    prefix: str = ""
     # The next place among the parts and calls.
     index: int = 0
+
+    def make_prefix(self) -> str:
+        # One stream has one prefix.
+        self.prefix = self.prefix or make_call_prefix("")
+        return self.prefix
 
     def take_index(self) -> int:
         self.index += 1
@@ -201,7 +207,7 @@ class StreamedCall(StreamedItem):
             final[key] = text.so_far() or final.get(key, "")
 
         # `load` numbers calls in the same way, so that both make up the same id.
-        made_id = f"{self.context.prefix}_call_{self.index}"
+        made_id = make_call_id(self.context.make_prefix(), self.index)
         node = ObjectReader(self.context.reading, final, path)
         call = read_call(node, self.index, made_id)
         if text.make is None:

@@ -76,8 +76,14 @@ def _detect_media_type(data: bytes) -> str:
     return next((kind for start, kind in _STARTS.items() if data.startswith(start)), "")
 
 
-def read_call(block: ObjectReader, index: int | None = None) -> ToolCall:
-    call_id, name = block.text("id"), block.text("name")
+def read_call(block: ObjectReader, index: int | None, made_id: str) -> ToolCall:
+    """
+    The call that *block* is, at the place *index*, with *made_id* unless it has an id.
+    """
+    call_id, name = block.nullable("id"), block.text("name")
+    if not call_id:
+        call_id = block.notes["made_id"] = made_id
+
     block.keep(_CALL)
     given, arguments = block.raw.get("input"), ""
     if is_map(given):

@@ -17,7 +17,11 @@ from conversation_state.adapters._reading import (
     note_mended,
     take_text,
 )
-from conversation_state.adapters._wire import MessageLoader
+from conversation_state.adapters._wire import (
+    MessageLoader,
+    make_call_id,
+    make_call_prefix,
+)
 from conversation_state.adapters.anthropic._blocks import SOURCE, read_call, read_part
 from conversation_state.adapters.anthropic._usage import read_usage
 from conversation_state.messages import (
@@ -51,7 +55,9 @@ def load(payload: Any) -> tuple[Message, ...]:
     results of tools is several here: a `ToolMessage` for each, and a
     `UserMessage` for the other blocks. Parts and calls of an assistant have
     their place among the blocks as *index*; arguments are the text of the
-    call's input. Results have the name of the tool if the call is there.
+    call's input. Results have the name of the tool if the call is there. A call without
+    an id, which other servers send, gets one: made from the response's id, or unique in
+    time if it has none; in a request, from its position.
 
     Raises:
         DecodeError:
@@ -68,6 +74,8 @@ class AnthropicLoader(MessageLoader):
         self.tools: dict[str, str] = {}
         # How much of what was mended is noted with the messages before.
         self._noted = 0
+        # Of ids that are made up in the message that is read.
+        self._prefix = ""
 
     def document(self, payload: Mapping[str, Any]) -> list[Message]:
         node = ObjectReader(self, payload, "$")
@@ -118,6 +126,7 @@ class AnthropicLoader(MessageLoader):
             if role == before:
                 node.notes["apart"] = True
 
+            self._prefix = f"message_{at}"
             messages += self._load_messages(node, role)
             before = role
 
@@ -283,7 +292,8 @@ class AnthropicLoader(MessageLoader):
             if kind == "text" and len(raw) == len(_TEXT):
                 parts.append(TextPart(block.text("text"), index=index))
             elif kind == "tool_use" and role == "assistant":
-                calls.append(read_call(block, index))
+                made_id = "" if raw.get("id") else make_call_id(self._prefix, at)
+                calls.append(read_call(block, index, made_id))
             else:
                 parts.append(read_part(block, role, index))
 
@@ -313,6 +323,7 @@ class AnthropicLoader(MessageLoader):
 
         response = ResponseMeta(reason, usage, None, model, response_id)
         node.raw = as_sent(node.raw)
+        self._prefix = make_call_prefix(response_id)
         messages = self._load_message(node, "assistant", f"{node.path}.content")
         return [message.replace(response=response) for message in messages]
 

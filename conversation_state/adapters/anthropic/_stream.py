@@ -26,6 +26,7 @@ from conversation_state.adapters._streaming import (
     check_event,
     chunks_of,
 )
+from conversation_state.adapters._wire import make_call_id, make_call_prefix
 from conversation_state.adapters.anthropic._blocks import SOURCE
 from conversation_state.adapters.anthropic._stream_blocks import StreamBlock
 from conversation_state.adapters.anthropic._usage import read_usage
@@ -116,6 +117,8 @@ class AnthropicStream:
         self._others: list[Any] = []
         # As keys of a dict each path is there once, in order.
         self._mended: dict[str, bool] = {}
+        # Of ids that are made up, if the response has none.
+        self._prefix = ""
         # Whether an event of the provider's own came, and the last one.
         self._is_begun = False
         self._is_over = False
@@ -282,7 +285,21 @@ class AnthropicStream:
             self._model = mended(name) if isinstance(name, str) else self._model
 
         chunks = self._end_others(at)
-        return chunks + self._open_block(at, kind).start(block)
+        opened = self._open_block(at, kind)
+        made_id = ""
+        if kind == "tool_use" and not block.raw.get("id"):
+            made_id = make_call_id(self._make_prefix(), opened.index)
+
+        return chunks + opened.start(block, made_id)
+
+    def _make_prefix(self) -> str:
+        response_id = self._of_response.get("id")
+        if isinstance(response_id, str) and response_id:
+            return make_call_prefix(response_id)
+
+        # One stream has one prefix.
+        self._prefix = self._prefix or make_call_prefix("")
+        return self._prefix
 
     def _end_others(self, at: int) -> list[AssistantMessage]:
         """

@@ -108,7 +108,11 @@ class StreamBlock:
         # By key, and joined at the end: a text that grows is copied with each piece.
         self._texts: dict[str, list[str]] = {}
 
-    def start(self, block: ObjectReader) -> list[AssistantMessage]:
+    def start(self, block: ObjectReader, made_id: str) -> list[AssistantMessage]:
+        """
+        The chunks that *block* brings, as it begins; a call without an id gets
+        *made_id*.
+        """
         field = self.pieces.field if self.pieces else ""
         self._raw |= block.reading.rest(block.raw, frozenset({field}), block.path)
         self._path = block.path
@@ -118,7 +122,8 @@ class StreamBlock:
         if self.kind == "tool_use":
             # The input is still to come, so it may well be missing.
             raw = {**self._raw, "input": block.raw.get("input") or {}}
-            call = read_call(ObjectReader(block.reading, raw, block.path), self.index)
+            inside = ObjectReader(block.reading, raw, block.path)
+            call = read_call(inside, self.index, made_id)
             self._arguments = call.arguments
             return [AssistantMessage(tool_calls=(attrs.evolve(call, arguments=""),))]
 

@@ -19,7 +19,11 @@ from conversation_state.adapters._reading import (
     is_list,
     is_map,
 )
-from conversation_state.adapters._wire import parse_object, read_object_text
+from conversation_state.adapters._wire import (
+    make_call_id,
+    parse_object,
+    read_object_text,
+)
 from conversation_state.adapters.gemini._parts import (
     SOURCE,
     GeminiObject,
@@ -274,7 +278,7 @@ class StreamedCalls:
         return [self._read_whole_call(GeminiObject(reading, part, path), prefix)]
 
     def _read_whole_call(self, node: GeminiObject, prefix: str) -> ToolCall:
-        first, made_id = not self._count, f"{prefix}_call_{self._count}"
+        first, made_id = not self._count, make_call_id(prefix, self._count)
         self._count += 1
         call = read_call(node, made_id, first=first)
         return attrs.evolve(call, index=self._take_index())

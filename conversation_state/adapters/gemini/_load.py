@@ -15,7 +15,7 @@ from conversation_state.adapters._reading import (
     is_map,
     note_mended,
 )
-from conversation_state.adapters._wire import MessageLoader
+from conversation_state.adapters._wire import MessageLoader, make_call_id
 from conversation_state.adapters.gemini._calls import read_call, read_returned
 from conversation_state.adapters.gemini._parts import (
     SOURCE,
@@ -55,8 +55,9 @@ def load(payload: Any) -> tuple[Message, ...]:
     content is another one. If several answers were asked for (``candidateCount``), a
     response gives one message for each, the first with the usage: these are
     alternatives, and no conversation. A prompt that was blocked gives an empty one,
-    whose reason to finish is why. A call without an id gets one made of its place, and
-    so does its result: the first call of that name that has none.
+    whose reason to finish is why. A call without an id gets one: of the
+    response's id, or unique in time if it has none; in a request, of its place. So does
+    its result: that of the first call of that name that has none.
 
     Raises:
         DecodeError:
@@ -197,7 +198,8 @@ class GeminiLoader(MessageLoader):
         places: list[int] = []
         for at, inside in enumerate(_list_parts(node)):
             if kind_of(inside.raw) == "functionCall":
-                made = f"{prefix}_call_{len(calls)}"
+                is_named = is_map(body := inside.raw["functionCall"]) and body.get("id")
+                made = "" if is_named else make_call_id(prefix, len(calls))
                 calls.append(read_call(inside, made, first=not calls))
                 places.append(at)
             else:

@@ -28,6 +28,7 @@ from conversation_state.adapters._usage import (
     read_usage_block,
     usage_in,
 )
+from conversation_state.adapters._wire import make_call_prefix
 from conversation_state.adapters.gemini._parts import GeminiObject, in_camel_case
 from conversation_state.messages import LogProb, ResponseMeta
 from conversation_state.usage import Usage
@@ -75,11 +76,10 @@ def read_response(node: GeminiObject) -> list[ResponseChoice]:
 
     # Without candidates there is a message, too: a prompt that was blocked is billed.
     model, response_id = node.nullable("modelVersion"), take_text(notes, "responseId")
-    prefix = response_id or "response"
     if not given:
         meta = ResponseMeta(read_block_reason(node), usage, None, model, response_id)
         kept = without_empty({"response": notes})
-        return [ResponseChoice({}, "$", prefix, meta, kept)]
+        return [ResponseChoice({}, "$", response_id, meta, kept)]
 
     results: list[ResponseChoice] = []
     # What is not an object is refused, so each number is right.
@@ -94,7 +94,7 @@ def read_response(node: GeminiObject) -> list[ResponseChoice]:
             ResponseChoice(
                 {} if content is None else content,
                 f"{candidate.path}.content",
-                f"{prefix}_{at}" if at else prefix,
+                make_call_prefix(response_id, at),
                 ResponseMeta(
                     reason, None if at else usage, logprobs, model, response_id
                 ),

@@ -35,6 +35,7 @@ from conversation_state.adapters._streaming import (
     make_text_chunk,
     part_chunks,
 )
+from conversation_state.adapters._wire import make_call_prefix
 from conversation_state.adapters.gemini._calls import StreamedCalls
 from conversation_state.adapters.gemini._parts import (
     SOURCE,
@@ -257,6 +258,8 @@ class GeminiStream:
         # As keys of a dict each path is there once, in order.
         self._mended: dict[str, bool] = {}
         self._next = 0
+        # Of ids that are made up, if the response has none.
+        self._prefix = ""
         self._calls = StreamedCalls(self._take_index)
         # What is open: more of the same is joined with it.
         self._open = ""
@@ -384,8 +387,13 @@ class GeminiStream:
 
     def _make_id_prefix(self) -> str:
         # `load` makes up the same ids.
-        prefix = take_text(dict(self._of_response.values), "responseId") or "response"
-        return f"{prefix}_{self._choice}" if self._choice else prefix
+        response_id = self._of_response.values.get("responseId")
+        if isinstance(response_id, str) and response_id:
+            return make_call_prefix(response_id, self._choice)
+
+        # One stream has one prefix.
+        self._prefix = self._prefix or make_call_prefix("", self._choice)
+        return self._prefix
 
     def _add_text(self, kind: str, text: str, parts: list[Part]) -> None:
         if not text:

@@ -31,6 +31,7 @@ from conversation_state.adapters._streaming import (
     make_text_chunk,
     part_chunks,
 )
+from conversation_state.adapters._wire import make_call_prefix
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
     SOURCE,
@@ -169,6 +170,8 @@ class ChatStream:
         self._calls = CallAssembler()
         self._audio = AudioAssembler()
         self._indexed = IndexedLists()
+        # Of ids that are made up, if the response has none.
+        self._prefix = ""
 
     def _expect_more(self, event: Mapping[str, Any]) -> None:
         """
@@ -350,10 +353,12 @@ class ChatStream:
 
     def _make_id_prefix(self) -> str:
         response_id = self._of_response.get("id")
-        prefix = (
-            response_id if isinstance(response_id, str) and response_id else "response"
-        )
-        return f"{prefix}_{self._choice}" if self._choice else prefix
+        if isinstance(response_id, str) and response_id:
+            return make_call_prefix(response_id, self._choice)
+
+        # One stream has one prefix.
+        self._prefix = self._prefix or make_call_prefix("", self._choice)
+        return self._prefix
 
     def _read_text(self, delta: ObjectReader, key: str) -> str:
         piece = delta.raw.get(key)

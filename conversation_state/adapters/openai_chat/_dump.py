@@ -42,15 +42,35 @@ def dump(messages: Iterable[Message]) -> Export:
     """
     write = PayloadWriter(SOURCE)
     raws: list[dict[str, Any]] = []
+    # The tools of calls that were written without their ids.
+    legacy: dict[str, str] = {}
     for message, path in write.each(messages):
         if isinstance(message, UnknownMessage):
             write.notes_on(message, path)
             raw = write.unknown(message.raw, message.source, path, "role")
             raws += [] if raw is None else [raw]
         else:
-            raws.append(_write_message(write, message, path))
+            raw = _write_message(write, message, path)
+            if "function_call" in raw and message.tool_calls:
+                _note_legacy_call(legacy, message, raw)
+            elif legacy and legacy.keys() & {raw.get("tool_call_id")}:
+                # The call has no id in the format before ``tool_calls``, so the result
+                # has a name instead.
+                name = legacy[raw.pop("tool_call_id")]
+                raw |= {"role": "function", "name": message.tool_name or name}
+
+            raws.append(raw)
 
     return write.export({"messages": raws})
+
+
+def _note_legacy_call(
+    legacy: dict[str, str], message: AssistantMessage, raw: Mapping[str, Any]
+) -> None:
+    for call in message.tool_calls:
+        if map_of(notes_of(call.metadata, SOURCE), "under") and call.type != "custom":
+            legacy[call.id] = raw["function_call"]["name"]
+            return
 
 
 def _write_message(write: PayloadWriter, message: Any, path: str) -> dict[str, Any]:
@@ -61,7 +81,7 @@ def _write_message(write: PayloadWriter, message: Any, path: str) -> dict[str, A
 
     raw: dict[str, Any] = {"role": role, "content": ""}
     if isinstance(message, ToolMessage):
-        raw |= _write_result(write, message, path, notes)
+        raw |= _write_result(write, message, path, notes, role)
     elif message.name:
         raw["name"] = message.name
 
@@ -85,7 +105,11 @@ def _write_message(write: PayloadWriter, message: Any, path: str) -> dict[str, A
 
 
 def _write_result(
-    write: PayloadWriter, message: ToolMessage, path: str, notes: Mapping[str, Any]
+    write: PayloadWriter,
+    message: ToolMessage,
+    path: str,
+    notes: Mapping[str, Any],
+    role: str,
 ) -> dict[str, str]:
     if message.name:
         why = "in a tool message the name is the tool's, not the sender's"
@@ -93,7 +117,8 @@ def _write_result(
 
     write.lose_error_flag(message, path)
     name = {"name": message.tool_name} if message.tool_name else {}
-    if notes and message.tool_call_id == notes.get("made_id"):
+    # A result in the format before ``tool_calls`` has no id.
+    if role == "function" and message.tool_call_id == notes.get("made_id"):
         return name
 
     return {"tool_call_id": message.tool_call_id, **name}
@@ -197,7 +222,7 @@ def _put_call(
         return
 
     one: dict[str, Any] = {}
-    if call.id and (legacy or call.id != notes.get("made_id")):
+    if call.id:
         one["id"] = call.id
 
     one["type"] = call.type

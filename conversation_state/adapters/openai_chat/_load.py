@@ -32,7 +32,12 @@ from conversation_state.adapters._usage import (
     read_usage_block,
     usage_in,
 )
-from conversation_state.adapters._wire import MESSAGE_CLASSES, MessageLoader
+from conversation_state.adapters._wire import (
+    MESSAGE_CLASSES,
+    MessageLoader,
+    make_call_id,
+    make_call_prefix,
+)
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
     ROLES,
@@ -80,7 +85,9 @@ def load(payload: Any) -> tuple[Message, ...]:
     message for each choice, and the first has the usage: these are alternatives,
     not a conversation.
 
-    A call without an id gets one made from its position, and so does its result.
+    A call without an id gets one, and so does its result: made from the response's id,
+    or unique in time if it has none; in a request, from its position. It is sent with
+    both.
 
     Raises:
         DecodeError:
@@ -121,7 +128,6 @@ class ChatLoader(MessageLoader):
             response["usage"] = left
 
         response_id = take_text(response, "id")
-        prefix = response_id or "response"
         # `objects` skips a choice that is not an object, and the numbers behind it are
         # wrong; but then loading fails as a whole.
         for at, choice in enumerate(node.objects("choices")):
@@ -140,7 +146,7 @@ class ChatLoader(MessageLoader):
             message = self.message(
                 as_sent(choice.raw.get("message")),
                 f"{choice.path}.message",
-                f"{prefix}_{at}" if at else prefix,
+                make_call_prefix(response_id, at),
                 ResponseMeta(reason, usage, logprobs, model, response_id),
                 without_empty({"response": response, "choice": kept}),
             )
@@ -232,7 +238,7 @@ class ChatLoader(MessageLoader):
         body = node.inside("function_call")
         if body is not None:
             name, arguments = _read_function(body, "arguments")
-            made = body.notes["made_id"] = f"{prefix}_call_{len(calls)}"
+            made = body.notes["made_id"] = make_call_id(prefix, len(calls))
             body.notes["under"] = {"function_call": True}
             call = ToolCall(made, name, arguments, metadata=body.metadata(SOURCE))
             self.pairing.open_calls([call], more=bool(calls))
@@ -265,7 +271,8 @@ def _read_call(node: ObjectReader, made: str) -> ToolCall:
     else:
         node.wrong(field, "an object")
 
-    call_id = node.optional("id")
+    # A missing id, null and "" are the same: `dump` sends the one made here.
+    call_id = node.nullable("id")
     if not call_id:
         call_id = node.notes["made_id"] = made
 

@@ -24,7 +24,7 @@ from conversation_state.adapters._streaming import (
     add_to,
     call_chunks,
 )
-from conversation_state.adapters._wire import decode_base64
+from conversation_state.adapters._wire import decode_base64, make_call_id
 from conversation_state.adapters.openai_chat._blocks import SOURCE
 from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage
@@ -228,7 +228,7 @@ class CallAssembler:
         index = self._next if at is None or at in self._taken else at
         self._taken.add(index)
         self._next = max(self._next, index + 1)
-        made_id = "" if call_id else f"{prefix}_call_{len(self._opened)}"
+        made_id = "" if call_id else make_call_id(prefix, len(self._opened))
         call = _ChatCall(index, call_id or made_id, made_id)
         self._opened.append(call)
         self._by_id.setdefault(call.id, call)
