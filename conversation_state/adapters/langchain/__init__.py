@@ -10,6 +10,8 @@ LangChain: message histories in a store (extra ``langchain``).
 
     model.invoke(history.trimmed(trimmer))    # the view for the model
 
+    create_agent(model, tools, middleware=[trimming_middleware(trimmer)])
+
 `load` converts LangChain's messages to ours, and `dump` restores them: equal, and
 of the same class. `conversation_state.adapters._langchain` documents the
 conversion and its notes. `trimmed` does for any list of messages what
@@ -27,47 +29,44 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conversation_state.adapters._export import Export, Lost
 from conversation_state.adapters._host import check_trimmer, import_lazily
-from conversation_state.adapters._langchain import (
-    class_names,
-    dump,
-    dump_message,
-    load,
-    load_message,
-    make_message,
-)
-from conversation_state.errors import DecodeError
-from conversation_state.messages import Message
+from conversation_state.adapters._langchain import dump, load
+from conversation_state.adapters.langchain._views import load_for_view, shown_messages
 from conversation_state.trimming import Trimmer
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from conversation_state.adapters.langchain._history import StoreChatMessageHistory
+    from conversation_state.adapters.langchain._middleware import (
+        TrimmingMiddleware,
+        trimming_middleware,
+    )
 
-__all__ = ["Export", "Lost", "StoreChatMessageHistory", "dump", "load", "trimmed"]
+__all__ = [
+    "Export",
+    "Lost",
+    "StoreChatMessageHistory",
+    "TrimmingMiddleware",
+    "dump",
+    "load",
+    "trimmed",
+    "trimming_middleware",
+]
 
 
 __getattr__, __dir__ = import_lazily(
     __name__,
-    {"StoreChatMessageHistory": "_history"},
+    {
+        "StoreChatMessageHistory": "_history",
+        "TrimmingMiddleware": "_middleware",
+        "trimming_middleware": "_middleware",
+    },
     extra="langchain",
-    needs={"langchain_core"},
-)
-
-
-# The fields that are sent to a model.
-_VIEW_FIELDS = (
-    "content",
-    "invalid_tool_calls",
-    "name",
-    "role",
-    "status",
-    "tool_call_id",
-    "tool_calls",
+    needs={"langchain", "langchain_core"},
 )
 
 
@@ -95,33 +94,5 @@ def trimmed(messages: Iterable[BaseMessage], trimmer: Trimmer) -> list[BaseMessa
     ['Hi.', 'Bye.']
     """
     original = list(messages)
-    ours = [_load_for_view(message) for message in original]
-    view = check_trimmer(trimmer, "trimmer")(ours)
-    return [
-        original[element.seq]
-        if element.message is ours[element.seq]
-        else dump_message(element.message)
-        for element in view.elements
-    ]
-
-
-def _load_for_view(message: Any) -> Message:
-    """
-    Our message for one that is only viewed, and not saved: if *message* can't be
-    kept as a whole, its content and calls.
-
-    Raises:
-        DecodeError:
-            If it is not a message of LangChain's, or these can't be kept.
-    """
-    try:
-        return load_message(message)
-    except DecodeError:
-        names = map(class_names().get, type(message).__mro__)
-        name = next(filter(None, names), None)
-        if name is None:
-            raise
-
-        values = vars(message)
-        fields = {field: values[field] for field in _VIEW_FIELDS if field in values}
-        return load_message(make_message(name, fields))
+    ours = [load_for_view(message) for message in original]
+    return shown_messages(original, ours, check_trimmer(trimmer, "trimmer")(ours))

@@ -1,0 +1,69 @@
+"""
+Views of lists of LangChain's messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from conversation_state.adapters._langchain import (
+    class_names,
+    dump_message,
+    load_message,
+    make_message,
+)
+from conversation_state.errors import DecodeError
+from conversation_state.messages import Message
+from conversation_state.trimming import TrimContext
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+# The fields that are sent to a model.
+_VIEW_FIELDS = (
+    "content",
+    "invalid_tool_calls",
+    "name",
+    "role",
+    "status",
+    "tool_call_id",
+    "tool_calls",
+)
+
+
+def load_for_view(message: Any) -> Message:
+    """
+    Our message for one that is only viewed, and not saved: if *message* can't be
+    kept as a whole, its content and calls.
+
+    Raises:
+        DecodeError:
+            If it is not a message of LangChain's, or these can't be kept.
+    """
+    try:
+        return load_message(message)
+    except DecodeError:
+        names = map(class_names().get, type(message).__mro__)
+        name = next(filter(None, names), None)
+        if name is None:
+            raise
+
+        values = vars(message)
+        fields = {field: values[field] for field in _VIEW_FIELDS if field in values}
+        return load_message(make_message(name, fields))
+
+
+def shown_messages(
+    messages: Sequence[BaseMessage], ours: Sequence[Message], view: TrimContext
+) -> list[BaseMessage]:
+    """
+    LangChain's messages of a *view* of *ours*, which were loaded from *messages*:
+    unchanged ones are those objects.
+    """
+    return [
+        messages[element.seq]
+        if element.message is ours[element.seq]
+        else dump_message(element.message)
+        for element in view.elements
+    ]
