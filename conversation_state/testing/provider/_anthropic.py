@@ -1,0 +1,1019 @@
+"""
+What Anthropic's Messages API, and hosts that speak its wire, ask of a request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from conversation_state.testing.provider._reading import (
+    NAME,
+    Faults,
+    Finding,
+    is_spoken,
+    noted,
+    objects_of,
+)
+from conversation_state.testing.provider._rules import REFERENCE, Rule
+
+__all__ = ["ANTHROPIC_RULES", "AnthropicRequest"]
+
+Block = Mapping[str, Any]
+
+# Blocks of other wires. Which blocks the newest model takes is unknown.
+_FOREIGN_BLOCKS = frozenset(
+    [
+        "image_url",
+        "input_text",
+        "output_text",
+        "input_image",
+        "input_file",
+        "input_audio",
+        "refusal",
+        "reasoning",
+        "function",
+        "function_call",
+        "function_call_output",
+        "tool_call",
+        "file",
+        "audio",
+        "video",
+    ]
+)
+_CACHE = {"type", "cache_control"}
+_KEYS: Mapping[str, frozenset[str]] = {
+    "text": frozenset(_CACHE | {"text", "citations"}),
+    "thinking": frozenset({"type", "thinking", "signature"}),
+    "redacted_thinking": frozenset({"type", "data"}),
+    "tool_use": frozenset(_CACHE | {"id", "name", "input", "caller"}),
+    "tool_result": frozenset(_CACHE | {"tool_use_id", "content", "is_error", "caller"}),
+    "image": frozenset(_CACHE | {"source"}),
+    "document": frozenset(_CACHE | {"source", "title", "context", "citations"}),
+}
+_REQUIRED: Mapping[str, tuple[tuple[str, type, str], ...]] = {
+    "text": (("text", str, "a valid string"),),
+    "thinking": (
+        ("thinking", str, "a valid string"),
+        ("signature", str, "a valid string"),
+    ),
+    "redacted_thinking": (("data", str, "a valid string"),),
+    "server_tool_use": (("id", str, "a valid string"),),
+    "mcp_tool_use": (("id", str, "a valid string"),),
+    "tool_use": (
+        ("id", str, "a valid string"),
+        ("name", str, "a valid string"),
+        ("input", Mapping, "a valid dictionary"),
+    ),
+    "tool_result": (("tool_use_id", str, "a valid string"),),
+    "image": (("source", Mapping, "a valid dictionary"),),
+    "document": (("source", Mapping, "a valid dictionary"),),
+}
+_RESULT_OF = ("tool_use_id", str, "a valid string")
+_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_MAX_IMAGE = 5 * 1024 * 1024
+
+# The models that take an answer's beginning as the last message.
+_OLD_MODEL = re.compile(
+    r"claude-(?:[123]|instant|(?:opus|sonnet|haiku)-4-(?:[015]|20)\b|"
+    r"(?:opus|sonnet|haiku)-4-20)"
+)
+
+
+def _required_of(kind: str) -> tuple[tuple[str, type, str], ...]:
+    required = _REQUIRED.get(kind)
+    if required is not None:
+        return required
+
+    # Of the server's tools, of which there are more than are known here.
+    return (_RESULT_OF,) if kind.endswith("_tool_result") else ()
+
+
+class AnthropicRequest:
+    """
+    A request of the Messages API, read once for all checks.
+
+    Attributes:
+        messages: Role and blocks of each message. A text is one block.
+
+        uses: Place of the message and of the block, and the block, of each call.
+
+        results: The same, of each result.
+
+        texts: Path, place of the message, and text of each text.
+
+        faults: What is not of the form.
+    """
+
+    def __init__(self, body: Mapping[str, Any], memory: Any, *, whole: bool) -> None:
+        self.body = body
+        self.memory = memory
+        self.faults = Faults()
+        self.messages: list[tuple[str, list[Block]]] = []
+        self.uses: list[tuple[int, int, Block]] = []
+        self.results: list[tuple[int, int, Block]] = []
+        self.markers = 0
+        self.media: list[tuple[str, Block]] = []
+        if whole:
+            for key in ("model", "max_tokens"):
+                if body.get(key) is None:
+                    self.faults.note("missing", key)
+
+        messages = body.get("messages")
+        if messages is None:
+            self.faults.note("missing", "messages")
+        elif not isinstance(messages, list | tuple):
+            self.faults.note("type", "messages", wanted="a valid list")
+        elif not messages:
+            self.faults.note("no_message", "messages")
+        else:
+            for at, message in enumerate(messages):
+                self._read_message(at, message)
+
+        self._read_system(body.get("system"))
+        for _, tool in objects_of(body.get("tools")):
+            if tool.get("cache_control"):
+                self.markers += 1
+
+    def _read_system(self, system: Any) -> None:
+        if system is None or isinstance(system, str):
+            return
+
+        if not isinstance(system, list | tuple):
+            self.faults.note("type", "system", wanted="a valid string")
+            return
+
+        for at, block in enumerate(system):
+            self._read_block(f"system.{at}", block)
+
+    def _read_message(self, at: int, message: Any) -> None:
+        path = f"messages.{at}"
+        if not isinstance(message, Mapping):
+            self.faults.note("type", path, wanted="a valid dictionary")
+            return
+
+        role = self._read_role(path, message)
+        for key in message:
+            if key not in ("role", "content"):
+                self.faults.note("extra", f"{path}.{key}")
+
+        content = message.get("content")
+        if isinstance(content, str):
+            self.messages.append((role, [{"type": "text", "text": content}]))
+        elif isinstance(content, list | tuple):
+            self.messages.append((role, list(content)))
+            self._read_blocks(at, content)
+        elif "content" in message:
+            self.faults.note("type", f"{path}.content", wanted="a valid list")
+        else:
+            self.faults.note("missing", f"{path}.content")
+
+    def _read_role(self, path: str, message: Mapping[str, Any]) -> str:
+        role = message.get("role")
+        if role is None:
+            self.faults.note("missing", f"{path}.role")
+        elif role not in ("user", "assistant", "system"):
+            self.faults.note("role", f"{path}.role", role=role)
+
+        return str(role)
+
+    def _read_blocks(self, at: int, blocks: Sequence[Any]) -> None:
+        for block_at, block in enumerate(blocks):
+            path = f"messages.{at}.content.{block_at}"
+            kind = self._read_block(path, block)
+            if kind == "tool_use":
+                self.uses.append((at, block_at, block))
+            elif kind == "tool_result":
+                self.results.append((at, block_at, block))
+                inner = block.get("content")
+                if isinstance(inner, list | tuple):
+                    for inner_at, each in enumerate(inner):
+                        where = f"{path}.tool_result.content.{inner_at}"
+                        self._read_block(where, each)
+                elif not isinstance(inner, str | None):
+                    where = f"{path}.tool_result.content"
+                    self.faults.note("type", where, wanted="a valid string")
+
+    def _read_block(self, path: str, block: Any) -> str:
+        if not isinstance(block, Mapping):
+            self.faults.note("type", path, wanted="a valid dictionary")
+            return ""
+
+        kind = block.get("type")
+        if not isinstance(kind, str):
+            self.faults.note("missing", f"{path}.type")
+            return ""
+
+        if kind in _FOREIGN_BLOCKS:
+            self.faults.note("foreign_block", path, found=kind)
+            return ""
+
+        self._read_keys(path, kind, block)
+
+        if block.get("cache_control"):
+            self.markers += 1
+
+        return kind
+
+    def _read_keys(self, path: str, kind: str, block: Block) -> None:
+        known = _KEYS.get(kind)
+        if known is not None and not known.issuperset(block):
+            for key in block:
+                if key not in known:
+                    self.faults.note("extra", f"{path}.{kind}.{key}")
+
+        for key, wanted, words in _required_of(kind):
+            if key not in block:
+                self.faults.note("missing", f"{path}.{kind}.{key}")
+            elif not isinstance(block[key], wanted):
+                self.faults.note("type", f"{path}.{kind}.{key}", wanted=words)
+
+        if kind in ("image", "document"):
+            self.media.append((f"{path}.{kind}", block))
+
+
+def find_unanswered_uses(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Calls whose results are not in the next message.
+    """
+    if not request.uses:
+        return
+
+    answers: dict[int, set[str]] = {}
+    for at, _, block in request.results:
+        answers.setdefault(at, set()).add(block["tool_use_id"])
+
+    waiting: dict[int, list[str]] = {}
+    for at, _, block in request.uses:
+        if block["id"] not in answers.get(at + 1, ()):
+            waiting.setdefault(at, []).append(block["id"])
+
+    for at, ids in waiting.items():
+        yield f"messages.{at}", {"at": at, "ids": ", ".join(ids)}
+
+
+def find_results_without_uses(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Results whose call is not in the message before.
+    """
+    if not request.results:
+        return
+
+    called = {(at + 1, block["id"]) for at, _, block in request.uses}
+    for at, block_at, block in request.results:
+        if (at, block["tool_use_id"]) not in called:
+            path = f"messages.{at}.content.{block_at}"
+            yield path, {"path": path, "id": block["tool_use_id"]}
+
+
+def find_second_results(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Second results of one call.
+    """
+    seen: set[tuple[int, str]] = set()
+    for at, block_at, block in request.results:
+        key = (at, block["tool_use_id"])
+        if key in seen:
+            path = f"messages.{at}.content.{block_at}"
+            yield path, {"path": path, "id": block["tool_use_id"]}
+
+        seen.add(key)
+
+
+def find_results_after_text(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Results after another block of their message.
+    """
+    for at, block_at, block in request.results:
+        if block_at and request.messages[at][1][block_at - 1]["type"] != "tool_result":
+            yield (
+                f"messages.{at}.content.{block_at}",
+                {"at": at - 1, "ids": block["tool_use_id"]},
+            )
+
+
+def find_ids_twice(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Ids that two calls of the request have.
+    """
+    seen: set[str] = set()
+    for at, block_at, block in request.uses:
+        if block["id"] in seen:
+            path = f"messages.{at}.content.{block_at}"
+            yield path, {"path": path}
+
+        seen.add(block["id"])
+
+
+def find_odd_ids(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Ids with other than letters, digits, underscores and dashes; empty ones.
+    """
+    for at, block_at, block in request.uses:
+        if not NAME.match(block["id"]):
+            path = f"messages.{at}.content.{block_at}.tool_use.id"
+            yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]+$"}
+
+    for at, block_at, block in request.results:
+        if not NAME.match(block["tool_use_id"]):
+            path = f"messages.{at}.content.{block_at}.tool_result.tool_use_id"
+            yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]+$"}
+
+
+def _is_custom(tool: Mapping[str, Any]) -> bool:
+    return tool.get("type") in (None, "custom")
+
+
+def _names(request: AnthropicRequest) -> Iterator[tuple[str, str]]:
+    for at, block_at, block in request.uses:
+        yield f"messages.{at}.content.{block_at}.tool_use.name", block["name"]
+
+    for at, tool in objects_of(request.body.get("tools")):
+        if isinstance(tool.get("name"), str) and _is_custom(tool):
+            yield f"tools.{at}.custom.name", tool["name"]
+
+
+def find_odd_names(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Names of tools with other than letters, digits, underscores and dashes; empty ones,
+    and ones of more than 128 characters.
+    """
+    for path, name in _names(request):
+        if not NAME.match(name) or len(name) > 128:  # noqa: PLR2004 - the pattern's
+            yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]{1,128}$"}
+
+
+def find_long_names(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Names of tools with more than 64 characters.
+    """
+    for path, name in _names(request):
+        if len(name) > 64 and NAME.match(name):  # noqa: PLR2004 - the pattern's
+            yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]{1,64}$"}
+
+
+def find_empty_texts(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Texts without a character, but for the content of a last answer.
+    """
+    last = len(request.messages) - 1
+    for at, (role, blocks) in enumerate(request.messages):
+        for block_at, block in enumerate(blocks):
+            if block.get("type") == "text" and not block["text"]:
+                if at == last and role == "assistant" and len(blocks) == 1:
+                    continue
+
+                yield f"messages.{at}.content.{block_at}", {}
+
+
+def find_blank_texts(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Messages whose texts have only white space.
+    """
+    for at, (_, blocks) in enumerate(request.messages):
+        texts = [block["text"] for block in blocks if block.get("type") == "text"]
+        if texts and all(texts) and not any(map(is_spoken, texts)):
+            yield f"messages.{at}.content", {}
+
+
+def find_empty_messages(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Messages without a block, but for a last answer.
+    """
+    last = len(request.messages) - 1
+    for at, (role, blocks) in enumerate(request.messages):
+        if not blocks and not (at == last and role == "assistant"):
+            yield f"messages.{at}", {"at": at}
+
+
+def find_empty_system(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Blocks of the system prompt without a character.
+    """
+    system = request.body.get("system")
+    if isinstance(system, list | tuple):
+        for at, block in enumerate(system):
+            if not block.get("text"):
+                yield f"system.{at}", {}
+
+
+def find_empty_result_texts(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Texts without a character in the parts of a result.
+    """
+    for at, block_at, block in request.results:
+        inner = block.get("content")
+        if isinstance(inner, list | tuple):
+            for inner_at, each in enumerate(inner):
+                if each.get("type") == "text" and not each["text"]:
+                    yield f"messages.{at}.content.{block_at}.content.{inner_at}", {}
+
+
+def find_trailing_space(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    A last answer that ends with white space.
+    """
+    role, blocks = request.messages[-1]
+    if role == "assistant" and blocks and blocks[-1].get("type") == "text":
+        text = blocks[-1]["text"]
+        if text and text != text.rstrip():
+            yield f"messages.{len(request.messages) - 1}", {}
+
+
+def _prefill(request: AnthropicRequest) -> Iterator[Finding]:
+    role, _ = request.messages[-1]
+    if role == "assistant":
+        yield f"messages.{len(request.messages) - 1}", {}
+
+
+def find_prefill_of_new_model(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    An answer at the end, where the request names a model that does not go on with it.
+    """
+    model = str(request.body.get("model", ""))
+    if "claude" in model and not _OLD_MODEL.search(model):
+        yield from _prefill(request)
+
+
+def find_assistant_first(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    An answer at the beginning.
+    """
+    if request.messages[0][0] == "assistant":
+        yield "messages.0", {}
+
+
+def find_roles_in_a_row(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Two messages of one role next to each other.
+    """
+    previous = ""
+    for at, (role, _) in enumerate(request.messages):
+        if role == previous:
+            yield f"messages.{at}", {"role": role}
+
+        previous = role
+
+
+def find_system_messages(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    System messages among the others.
+    """
+    for at, (role, _) in enumerate(request.messages):
+        if role == "system":
+            yield f"messages.{at}.role", {"role": role}
+
+
+def find_uses_of_users(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Calls in a user's message.
+    """
+    for at, block_at, _ in request.uses:
+        if request.messages[at][0] != "assistant":
+            yield f"messages.{at}.content.{block_at}", {"at": at}
+
+
+def find_results_of_assistants(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Results in an answer.
+    """
+    for at, block_at, _ in request.results:
+        if request.messages[at][0] != "user":
+            yield f"messages.{at}.content.{block_at}", {"at": at}
+
+
+def find_thinking_of_users(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Thinking in a user's message.
+    """
+    for at, (role, blocks) in enumerate(request.messages):
+        if role == "assistant":
+            continue
+
+        for block_at, block in enumerate(blocks):
+            if block.get("type") in ("thinking", "redacted_thinking"):
+                yield (
+                    f"messages.{at}.content.{block_at}",
+                    {"at": at, "kind": block["type"]},
+                )
+
+
+def find_media_of_assistants(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Images and documents in an answer.
+    """
+    for at, (role, blocks) in enumerate(request.messages):
+        if role != "assistant":
+            continue
+
+        for block_at, block in enumerate(blocks):
+            if block.get("type") in ("image", "document"):
+                yield (
+                    f"messages.{at}.content.{block_at}",
+                    {"at": at, "kind": block["type"]},
+                )
+
+
+def find_thinking_at_end(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Answers whose last block is thinking.
+    """
+    for at, (role, blocks) in enumerate(request.messages):
+        if role == "assistant" and blocks:
+            kind = blocks[-1].get("type")
+            if kind in ("thinking", "redacted_thinking"):
+                yield f"messages.{at}", {"at": at, "kind": kind}
+
+
+def find_changed_thinking(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Thinking with a signature of this provider and another text than it was given with.
+    """
+    if request.memory is None:
+        return
+
+    thoughts = request.memory.thoughts
+    for at, (_, blocks) in enumerate(request.messages):
+        for block_at, block in enumerate(blocks):
+            if block.get("type") == "thinking":
+                given = thoughts.get(block["signature"])
+                if given is not None and given != block["thinking"]:
+                    yield f"messages.{at}.content.{block_at}", {"at": at}
+
+
+def find_foreign_signatures(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Thinking with a signature that this provider did not give.
+    """
+    if request.memory is None or not request.memory.has_signed:
+        return
+
+    thoughts = request.memory.thoughts
+    for at, (_, blocks) in enumerate(request.messages):
+        for block_at, block in enumerate(blocks):
+            if block.get("type") == "thinking" and block["signature"] not in thoughts:
+                yield f"messages.{at}.content.{block_at}", {"at": at, "on": block_at}
+
+
+def find_missing_thinking(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Answers with calls, after the newest words of a user, that begin without thinking
+    although the request asks for it.
+    """
+    thinking = request.body.get("thinking")
+    if not isinstance(thinking, Mapping) or thinking.get("type") != "enabled":
+        return
+
+    for at in range(len(request.messages) - 1, -1, -1):
+        role, blocks = request.messages[at]
+        if role == "user":
+            if any(block.get("type") != "tool_result" for block in blocks):
+                return
+        elif blocks and any(block.get("type") == "tool_use" for block in blocks):
+            kind = blocks[0].get("type")
+            if kind not in ("thinking", "redacted_thinking"):
+                yield f"messages.{at}.content.0.type", {"at": at, "found": kind}
+
+
+def find_too_many_markers(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    More than four markers of what to cache.
+    """
+    if request.markers > 4:  # noqa: PLR2004 - named in the docstring
+        yield "messages", {"count": request.markers}
+
+
+def find_markers_on_empty_texts(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Markers of what to cache on texts without a character.
+    """
+    for at, (_, blocks) in enumerate(request.messages):
+        for block_at, block in enumerate(blocks):
+            if (
+                block.get("type") == "text"
+                and not block["text"]
+                and block.get("cache_control")
+            ):
+                path = f"messages.{at}.content.{block_at}.text"
+                yield path, {"path": path}
+
+
+def find_server_results_without_use(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Results of the server's tools whose call is not before them in the message.
+    """
+    for at, (_, blocks) in enumerate(request.messages):
+        called = set()
+        for block_at, block in enumerate(blocks):
+            kind = str(block.get("type"))
+            if kind in ("server_tool_use", "mcp_tool_use"):
+                called.add(block.get("id"))
+            elif kind != "tool_result" and kind.endswith("tool_result"):
+                id_ = block.get("tool_use_id")
+                if id_ is not None and id_ not in called:
+                    path = f"messages.{at}.content.{block_at}"
+                    use = "mcp_tool_use" if kind[:3] == "mcp" else "server_tool_use"
+                    yield path, {"path": path, "kind": kind, "id": id_, "use": use}
+
+
+def find_server_uses_without_result(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Calls of the server's tools without their result, in an answer that is not the last.
+    """
+    last = len(request.messages) - 1
+    for at, (_, blocks) in enumerate(request.messages):
+        if at == last:
+            continue
+
+        answered = {block.get("tool_use_id") for block in blocks}
+        # A call of ours beside it interrupts the server, which goes on afterwards.
+        if any(block.get("type") == "tool_use" for block in blocks):
+            continue
+
+        for block_at, block in enumerate(blocks):
+            if block.get("type") == "server_tool_use" and block["id"] not in answered:
+                values = {"at": at, "name": block.get("name"), "id": block["id"]}
+                yield f"messages.{at}.content.{block_at}", values
+
+
+def _base64(block: Block) -> tuple[str, str] | None:
+    source = block["source"]
+    if source.get("type") == "base64":
+        return str(source.get("media_type")), str(source.get("data"))
+
+    return None
+
+
+def find_odd_images(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Images whose media type is not one of four.
+    """
+    for path, block in request.media:
+        encoded = _base64(block)
+        if block["type"] == "image" and encoded and encoded[0] not in _IMAGES:
+            where = f"{path}.source.base64.media_type"
+            yield where, {"path": where}
+
+
+def find_odd_documents(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Documents whose media type is not PDF.
+    """
+    for path, block in request.media:
+        encoded = _base64(block)
+        if block["type"] == "document" and encoded and encoded[0] != "application/pdf":
+            where = f"{path}.source.base64.media_type"
+            yield where, {"path": where}
+
+
+def find_large_images(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Images whose base64 has more than 5 MiB.
+    """
+    for path, block in request.media:
+        encoded = _base64(block)
+        if block["type"] == "image" and encoded and len(encoded[1]) > _MAX_IMAGE:
+            where = f"{path}.source.base64"
+            yield where, {"path": where, "size": len(encoded[1]), "limit": _MAX_IMAGE}
+
+
+def _schemas(request: AnthropicRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for at, tool in objects_of(request.body.get("tools")):
+        if _is_custom(tool):
+            schema = tool.get("input_schema")
+            if isinstance(schema, Mapping):
+                yield f"tools.{at}.custom.input_schema", schema
+
+
+def find_unions_at_top(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Schemas of tools with a union at their top.
+    """
+    for path, schema in _schemas(request):
+        if any(key in schema for key in ("oneOf", "allOf", "anyOf")):
+            yield path, {"path": path}
+
+
+def find_schemas_without_type(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Schemas of tools that are not of an object.
+    """
+    for path, schema in _schemas(request):
+        if schema.get("type") != "object":
+            where = f"{path}.type"
+            words = "Input should be 'object'" if "type" in schema else "Field required"
+            yield where, {"path": where, "words": words}
+
+
+def find_tools_twice(request: AnthropicRequest) -> Iterator[Finding]:
+    """
+    Names that two tools have.
+    """
+    seen: set[str] = set()
+    for at, tool in objects_of(request.body.get("tools")):
+        name = str(tool.get("name", f"{at}"))
+        if name in seen:
+            yield f"tools.{at}", {}
+
+        seen.add(name)
+
+
+_ISSUES = "https://github.com/"
+_REFERENCE = "https://docs.claude.com/en/api/messages"
+_TOOL_USE = (
+    "https://docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use"
+)
+_BEDROCK = "https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html"
+
+
+def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> Rule:
+    return Rule(
+        name=name, wire="anthropic", check=check, text=text, source=source, **more
+    )
+
+
+ANTHROPIC_RULES: tuple[Rule, ...] = (
+    # The form.
+    _rule("missing", noted("missing"), "{path}: Field required", _REFERENCE),
+    _rule("type", noted("type"), "{path}: Input should be {wanted}", _REFERENCE),
+    _rule(
+        "extra", noted("extra"), "{path}: Extra inputs are not permitted", _REFERENCE
+    ),
+    _rule(
+        "no_message",
+        noted("no_message"),
+        "messages: at least one message is required",
+        _REFERENCE,
+    ),
+    _rule(
+        "role",
+        noted("role"),
+        'messages: Unexpected role "{role}". Allowed roles are "user" or "assistant"',
+        _REFERENCE,
+    ),
+    _rule(
+        "foreign_block",
+        noted("foreign_block"),
+        "{path}: Input tag '{found}' found using 'type' does not match any of the "
+        "expected tags: 'document', 'image', 'redacted_thinking', 'search_result', "
+        "'text', 'thinking', 'tool_result', 'tool_use'",
+        _REFERENCE,
+    ),
+    # Calls and results.
+    _rule(
+        "call_without_result",
+        find_unanswered_uses,
+        "messages.{at}: `tool_use` ids were found without `tool_result` blocks "
+        "immediately after: {ids}. Each `tool_use` block must have a corresponding "
+        "`tool_result` block in the next message.",
+        _ISSUES + "anthropics/claude-code/issues/8210",
+    ),
+    _rule(
+        "result_without_call",
+        find_results_without_uses,
+        "{path}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each "
+        "`tool_result` block must have a corresponding `tool_use` block in the "
+        "previous message.",
+        _ISSUES + "anthropics/claude-code/issues/18947",
+    ),
+    _rule(
+        "second_result",
+        find_second_results,
+        "{path}: each tool_use must have a single result. Found multiple "
+        "`tool_result` blocks with id: {id}",
+        _REFERENCE,
+    ),
+    _rule(
+        "result_after_text",
+        find_results_after_text,
+        "messages.{at}: `tool_use` ids were found without `tool_result` blocks "
+        "immediately after: {ids}. Each `tool_use` block must have a corresponding "
+        "`tool_result` block in the next message.",
+        _TOOL_USE,
+        by=(REFERENCE,),
+    ),
+    _rule(
+        "id_twice",
+        find_ids_twice,
+        "{path}: `tool_use` ids must be unique",
+        _REFERENCE,
+    ),
+    _rule(
+        "call_of_user",
+        find_uses_of_users,
+        "messages.{at}: `tool_use` blocks can only be in `assistant` messages",
+        _REFERENCE,
+    ),
+    _rule(
+        "result_of_assistant",
+        find_results_of_assistants,
+        "messages.{at}: `tool_result` blocks can only be in `user` messages",
+        _REFERENCE,
+    ),
+    _rule(
+        "server_result_without_call",
+        find_server_results_without_use,
+        "{path}: unexpected `tool_use_id` found in `{kind}` blocks: {id}. Each "
+        "`{kind}` block must have a corresponding `{use}` block before it.",
+        _ISSUES + "anthropics/claude-code/issues/64383",
+    ),
+    _rule(
+        "server_call_without_result",
+        find_server_uses_without_result,
+        "messages.{at}: `{name}` tool use with id `{id}` was found without a "
+        "corresponding `{name}_tool_result` block",
+        _REFERENCE,
+    ),
+    # Ids and names.
+    _rule(
+        "id_characters",
+        find_odd_ids,
+        "{path}: String should match pattern '{pattern}'",
+        _ISSUES + "maximhq/bifrost/issues/5097",
+    ),
+    _rule(
+        "name_characters",
+        find_odd_names,
+        "{path}: String should match pattern '{pattern}'",
+        _REFERENCE,
+    ),
+    _rule(
+        "name_too_long",
+        find_long_names,
+        "{path}: String should match pattern '{pattern}'",
+        _BEDROCK,
+        by=("bedrock", "vertex", REFERENCE),
+    ),
+    # Empty content.
+    _rule(
+        "empty_text",
+        find_empty_texts,
+        "messages: text content blocks must be non-empty",
+        _ISSUES + "anthropics/claude-code/issues/59812",
+    ),
+    _rule(
+        "blank_text",
+        find_blank_texts,
+        "messages: text content blocks must contain non-whitespace text",
+        _ISSUES + "LibreChat-AI/agents/pull/124",
+    ),
+    _rule(
+        "empty_message",
+        find_empty_messages,
+        "messages.{at}: all messages must have non-empty content except for the "
+        "optional final assistant message",
+        _REFERENCE,
+    ),
+    _rule(
+        "empty_system",
+        find_empty_system,
+        "system: text content blocks must be non-empty",
+        _REFERENCE,
+    ),
+    _rule(
+        "empty_result_text",
+        find_empty_result_texts,
+        "messages: text content blocks must be non-empty",
+        _REFERENCE,
+    ),
+    _rule(
+        "trailing_space",
+        find_trailing_space,
+        "messages: final assistant content cannot end with trailing whitespace",
+        _REFERENCE,
+    ),
+    # Who speaks.
+    _rule(
+        "prefill",
+        find_prefill_of_new_model,
+        "This model does not support assistant message prefill. The conversation "
+        "must end with a user message.",
+        _ISSUES + "smallmain/vscode-unify-chat-provider/issues/249",
+    ),
+    _rule(
+        "assistant_last",
+        _prefill,
+        "This model does not support assistant message prefill. The conversation "
+        "must end with a user message.",
+        _ISSUES + "NousResearch/hermes-agent/pull/50055",
+        by=("copilot", "bedrock"),
+    ),
+    _rule(
+        "assistant_first",
+        find_assistant_first,
+        'messages: first message must use the "user" role',
+        _ISSUES + "anthropics/anthropic-sdk-typescript/issues/622",
+        by=("bedrock",),
+    ),
+    _rule(
+        "alternation",
+        find_roles_in_a_row,
+        'messages: roles must alternate between "user" and "assistant", but found '
+        'multiple "{role}" roles in a row',
+        _BEDROCK,
+        by=("bedrock",),
+    ),
+    _rule(
+        "system_message",
+        find_system_messages,
+        'messages: Unexpected role "{role}". The Messages API accepts a top-level '
+        '`system` parameter, not "system" as an input message role.',
+        _BEDROCK,
+        by=("bedrock", "vertex"),
+    ),
+    # Thinking and media.
+    _rule(
+        "thinking_at_end",
+        find_thinking_at_end,
+        "messages.{at}: The final block in an assistant message cannot be `{kind}`.",
+        _ISSUES + "tailcallhq/forgecode/issues/2107",
+    ),
+    _rule(
+        "thinking_of_user",
+        find_thinking_of_users,
+        "messages.{at}: `{kind}` blocks can only be in `assistant` messages",
+        _REFERENCE,
+    ),
+    _rule(
+        "thinking_changed",
+        find_changed_thinking,
+        "messages.{at}: `thinking` or `redacted_thinking` blocks in the latest "
+        "assistant message cannot be modified. These blocks must remain as they were "
+        "in the original response.",
+        _ISSUES + "anthropics/claude-code/issues/63295",
+    ),
+    _rule(
+        "thinking_signature",
+        find_foreign_signatures,
+        "messages.{at}.content.{on}: Invalid `signature` in `thinking` block",
+        _REFERENCE,
+    ),
+    _rule(
+        "thinking_missing",
+        find_missing_thinking,
+        "messages.{at}.content.0.type: Expected `thinking` or `redacted_thinking`, but "
+        "found `{found}`. When `thinking` is enabled, a final `assistant` message must "
+        "start with a thinking block (preceeding the lastmost set of `tool_use` and "
+        "`tool_result` blocks).",
+        _ISSUES + "n8n-io/n8n/issues/22550",
+    ),
+    _rule(
+        "media_of_assistant",
+        find_media_of_assistants,
+        "messages.{at}: `{kind}` blocks can only be in `user` messages",
+        _REFERENCE,
+        by=(REFERENCE,),
+    ),
+    _rule(
+        "image_format",
+        find_odd_images,
+        "{path}: Input should be 'image/jpeg', 'image/png', 'image/gif' or "
+        "'image/webp'",
+        _REFERENCE,
+    ),
+    _rule(
+        "document_format",
+        find_odd_documents,
+        "{path}: Input should be 'application/pdf'",
+        _REFERENCE,
+    ),
+    _rule(
+        "image_size",
+        find_large_images,
+        "{path}: image exceeds 5 MB maximum: {size} bytes > {limit} bytes",
+        _REFERENCE,
+    ),
+    # Markers.
+    _rule(
+        "too_many_markers",
+        find_too_many_markers,
+        "A maximum of 4 blocks with cache_control may be provided. Found {count}.",
+        _ISSUES + "tghamm/Anthropic.SDK/issues/50",
+    ),
+    _rule(
+        "marker_on_empty_text",
+        find_markers_on_empty_texts,
+        "{path}: cache_control cannot be set for empty text blocks",
+        _ISSUES + "anthropics/claude-code/issues/54039",
+    ),
+    # Tools.
+    _rule(
+        "schema_union",
+        find_unions_at_top,
+        "{path}: input_schema does not support oneOf, allOf, or anyOf at the top level",
+        _REFERENCE,
+    ),
+    _rule(
+        "schema_type",
+        find_schemas_without_type,
+        "{path}: {words}",
+        _REFERENCE,
+    ),
+    _rule(
+        "tool_twice",
+        find_tools_twice,
+        "tools: Tool names must be unique.",
+        _REFERENCE,
+    ),
+)

@@ -1,0 +1,902 @@
+"""
+What OpenAI's Chat Completions, and hosts that speak its wire, ask of a request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from conversation_state.testing.provider._reading import (
+    NAME,
+    Faults,
+    Finding,
+    article,
+    noted,
+    objects_of,
+    says,
+)
+from conversation_state.testing.provider._rules import REFERENCE, Rule
+
+__all__ = ["CHAT_RULES", "ChatRequest"]
+
+_ROLES = ("system", "assistant", "user", "function", "tool", "developer")
+_SPEAKER = re.compile(r"[^\s<|\\/>]+\Z")
+_NINE = re.compile(r"[a-zA-Z0-9]{9}\Z")
+_IMAGES = ("image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp")
+
+# Kinds of part by role. What a newer model takes is unknown, so only kinds that are
+# known to be of another wire, or of another role, are refused.
+_FOREIGN_PARTS = frozenset(
+    [
+        "input_text",
+        "output_text",
+        "input_image",
+        "input_file",
+        "tool_use",
+        "tool_result",
+        "redacted_thinking",
+        "image",
+        "document",
+        "functionCall",
+        "function_call",
+    ]
+)
+_ROLE_PARTS = {
+    "system": {"text"},
+    "developer": {"text"},
+    "tool": {"text"},
+    "assistant": {"text", "refusal"},
+}
+
+
+class ChatRequest:
+    """
+    A Chat Completions request, read once for all checks.
+
+    Attributes:
+        messages: The messages, each with its place.
+
+        calls: Place of the message, of the call, the call's id and its function's name.
+
+        texts: Path and text of every text.
+
+        faults: What is not of the form.
+    """
+
+    def __init__(self, body: Mapping[str, Any], memory: Any, *, whole: bool) -> None:
+        self.body = body
+        self.memory = memory
+        self.faults = Faults()
+        self.messages: list[Mapping[str, Any]] = []
+        self.calls: list[tuple[int, int, str, str]] = []
+        self.texts: list[tuple[str, int, str, str]] = []
+        self.images: list[tuple[str, str]] = []
+        self.keys: list[tuple[str, str]] = []
+        if whole and not isinstance(body.get("model"), str):
+            self.faults.note("missing", "model")
+
+        messages = body.get("messages")
+        if messages is None:
+            self.faults.note("missing", "messages")
+        elif not isinstance(messages, list | tuple):
+            self.faults.note(
+                "type", "messages", wanted="an array of objects", found=says(messages)
+            )
+        elif not messages:
+            self.faults.note("empty_array", "messages")
+        else:
+            for at, message in enumerate(messages):
+                self._read_message(at, message)
+
+    def _read_message(self, at: int, message: Any) -> None:
+        path = f"messages[{at}]"
+        if not isinstance(message, Mapping):
+            self.faults.note("type", path, wanted="an object", found=says(message))
+            return
+
+        self.messages.append(message)
+        role = message.get("role")
+        if role is None:
+            self.faults.note("missing", f"{path}.role")
+        elif role not in _ROLES:
+            self.faults.note(
+                "value", f"{path}.role", found=role, wanted=article(_ROLES)
+            )
+        else:
+            self._read_content(at, role, message)
+            if role == "assistant" and message.get("tool_calls") is not None:
+                self._read_calls(path, at, message["tool_calls"])
+            elif role == "tool":
+                self._read_string(f"{path}.tool_call_id", message, "tool_call_id")
+
+    def _read_string(self, path: str, holder: Mapping[str, Any], key: str) -> str:
+        value = holder.get(key)
+        if isinstance(value, str):
+            return value
+
+        if key in holder:
+            self.faults.note("type", path, wanted="a string", found=says(value))
+        else:
+            self.faults.note("missing", path)
+
+        return ""
+
+    def _read_content(self, at: int, role: str, message: Mapping[str, Any]) -> None:
+        path = f"messages[{at}].content"
+        content = message.get("content")
+        if isinstance(content, str):
+            self.texts.append((path, at, role, content))
+        elif isinstance(content, list | tuple):
+            if not content and role != "assistant":
+                self.faults.note("empty_array", path)
+
+            for part_at, part in enumerate(content):
+                self._read_part(f"{path}[{part_at}]", at, role, part)
+        elif content is None:
+            if role in {"assistant", "function"}:
+                return
+
+            if "content" in message:
+                self.faults.note("null_content", path, at=at)
+            else:
+                self.faults.note("missing", path)
+        else:
+            self.faults.note(
+                "type",
+                path,
+                wanted="one of a string or array of objects",
+                found=says(content),
+            )
+
+    def _read_part(self, path: str, at: int, role: str, part: Any) -> None:
+        if not isinstance(part, Mapping):
+            self.faults.note("type", path, wanted="an object", found=says(part))
+            return
+
+        kind = part.get("type")
+        if kind == "text":
+            text = self._read_string(f"{path}.text", part, "text")
+            self.texts.append((f"{path}.text", at, role, text))
+        elif kind is None:
+            self.faults.note("missing", f"{path}.type")
+        elif kind == "image_url":
+            image = part.get("image_url")
+            if not isinstance(image, Mapping):
+                self.faults.note(
+                    "type", f"{path}.image_url", wanted="an object", found=says(image)
+                )
+            elif isinstance(url := image.get("url"), str):
+                self.images.append((f"{path}.image_url.url", url))
+            else:
+                self.faults.note("missing", f"{path}.image_url.url")
+
+        self.keys.append((path, str(kind)))
+
+    def _read_calls(self, path: str, at: int, calls: Any) -> None:
+        if not isinstance(calls, list | tuple):
+            self.faults.note(
+                "type",
+                f"{path}.tool_calls",
+                wanted="an array of objects",
+                found=says(calls),
+            )
+            return
+
+        if not calls:
+            self.faults.note("calls_empty", f"{path}.tool_calls")
+
+        for call_at, call in enumerate(calls):
+            where = f"{path}.tool_calls[{call_at}]"
+            if not isinstance(call, Mapping):
+                self.faults.note("type", where, wanted="an object", found=says(call))
+                continue
+
+            id_ = self._read_string(f"{where}.id", call, "id")
+            kind = call.get("type")
+            if kind is None:
+                self.faults.note("missing", f"{where}.type")
+                kind = "function"
+
+            function = call.get("custom" if kind == "custom" else "function")
+            if not isinstance(function, Mapping):
+                self.faults.note("missing", f"{where}.function")
+                continue
+
+            name = self._read_string(f"{where}.function.name", function, "name")
+            if kind == "function":
+                self._read_string(f"{where}.function.arguments", function, "arguments")
+
+            self.calls.append((at, call_at, id_, name))
+
+
+def find_foreign_parts(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Parts of other wires.
+    """
+    for path, kind in request.keys:
+        if kind in _FOREIGN_PARTS:
+            yield path, {"path": path, "found": kind}
+
+
+def find_thinking_parts(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Parts of thinking, which only Mistral has.
+    """
+    for path, kind in request.keys:
+        if kind in ("thinking", "reference"):
+            yield path, {"path": path, "found": kind}
+
+
+def find_parts_of_other_roles(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Images, sound and files where the role holds texts only.
+    """
+    for path, kind in request.keys:
+        at = int(path[9 : path.index("]")])
+        role = request.messages[at]["role"]
+        held = _ROLE_PARTS.get(role)
+        if held is not None and kind in ("image_url", "input_audio", "file"):
+            yield path, {"at": at, "role": role}
+
+
+def find_null_answers(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Answers without content, calls, sound or refusal.
+    """
+    for at, message in enumerate(request.messages):
+        if (
+            message["role"] == "assistant"
+            and message.get("content") is None
+            and not message.get("tool_calls")
+            and not message.get("function_call")
+            and not message.get("audio")
+        ):
+            yield f"messages[{at}].content", {"at": at}
+
+
+def find_empty_answers(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Answers with an empty text or no parts, and no calls.
+    """
+    for at, message in enumerate(request.messages):
+        if (
+            message["role"] == "assistant"
+            and message.get("content") is not None
+            and not message.get("content")
+            and not message.get("tool_calls")
+            and not message.get("function_call")
+            and not message.get("refusal")
+        ):
+            yield f"messages[{at}].content", {"at": at}
+
+
+def find_unanswered_calls(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Calls whose results are not in the messages directly after them.
+    """
+    waiting: dict[str, None] = {}
+    called_at = 0
+    for at, message in enumerate(request.messages):
+        if message["role"] == "tool":
+            waiting.pop(message["tool_call_id"], None)
+            continue
+
+        if waiting:
+            yield f"messages[{called_at}].tool_calls", _unanswered(waiting, at)
+
+        waiting = dict.fromkeys(
+            call["id"] for call in message.get("tool_calls") or () if "id" in call
+        )
+        called_at = at
+
+    if waiting:
+        yield (
+            f"messages[{called_at}].tool_calls",
+            _unanswered(waiting, len(request.messages)),
+        )
+
+
+def _unanswered(ids: Mapping[str, None], at: int) -> Mapping[str, Any]:
+    return {"ids": ", ".join(ids), "at": at}
+
+
+def find_results_without_calls(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Results that no message with calls comes before.
+    """
+    open_ids: set[str] | None = None
+    for at, message in enumerate(request.messages):
+        if message["role"] != "tool":
+            calls = message.get("tool_calls")
+            open_ids = {call["id"] for call in calls} if calls else None
+        elif open_ids is None:
+            yield f"messages[{at}]", {"at": at}
+
+
+def find_results_of_unknown_calls(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Results after calls, none of which has their id.
+    """
+    open_ids: set[str] | None = None
+    for at, message in enumerate(request.messages):
+        if message["role"] != "tool":
+            calls = message.get("tool_calls")
+            open_ids = {call["id"] for call in calls} if calls else None
+        elif open_ids is not None and message["tool_call_id"] not in open_ids:
+            path = f"messages[{at}].tool_call_id"
+            yield path, {"at": at, "id": message["tool_call_id"]}
+
+
+def find_second_results(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Second results of one call.
+    """
+    answered: set[str] = set()
+    for at, message in enumerate(request.messages):
+        if message["role"] != "tool":
+            answered = set()
+        elif (id_ := message["tool_call_id"]) in answered:
+            yield f"messages[{at}].tool_call_id", {"at": at, "id": id_}
+        else:
+            answered.add(id_)
+
+
+def find_ids_twice_in_message(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Ids that two calls of one message have.
+    """
+    seen: set[tuple[int, str]] = set()
+    for at, call_at, id_, _ in request.calls:
+        if (at, id_) in seen:
+            yield f"messages[{at}].tool_calls[{call_at}].id", {"at": at, "id": id_}
+
+        seen.add((at, id_))
+
+
+def find_ids_twice_in_request(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Ids that calls of two messages have.
+    """
+    first: dict[str, int] = {}
+    for at, call_at, id_, _ in request.calls:
+        if first.setdefault(id_, at) != at:
+            yield f"messages[{at}].tool_calls[{call_at}].id", {"at": at, "id": id_}
+
+
+def _ids(request: ChatRequest) -> Iterator[tuple[str, str]]:
+    for at, call_at, id_, _ in request.calls:
+        yield f"messages[{at}].tool_calls[{call_at}].id", id_
+
+    for at, message in enumerate(request.messages):
+        if message["role"] == "tool":
+            yield f"messages[{at}].tool_call_id", message["tool_call_id"]
+
+
+def find_empty_ids(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Ids of calls without a character.
+    """
+    for path, id_ in _ids(request):
+        if not id_:
+            yield path, {"path": path}
+
+
+def find_long_ids(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Ids of calls with more than 40 characters.
+    """
+    for path, id_ in _ids(request):
+        if len(id_) > 40:  # noqa: PLR2004 - named in the docstring
+            yield path, {"path": path, "limit": 40, "length": len(id_)}
+
+
+def find_other_than_nine(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Ids of calls that are not nine letters and digits.
+    """
+    for path, id_ in _ids(request):
+        if not _NINE.match(id_):
+            yield path, {"id": id_}
+
+
+def _names(request: ChatRequest) -> Iterator[tuple[str, str]]:
+    for at, call_at, _, name in request.calls:
+        yield f"messages[{at}].tool_calls[{call_at}].function.name", name
+
+    for at, tool in objects_of(request.body.get("tools")):
+        if isinstance(tool.get("function"), Mapping):
+            yield f"tools[{at}].function.name", str(tool["function"].get("name"))
+
+
+def find_odd_names(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Names of functions with other than letters, digits, underscores and dashes.
+    """
+    for path, name in _names(request):
+        if name and not NAME.match(name):
+            yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]+$"}
+
+
+def find_long_names(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Names of functions with more than 64 characters.
+    """
+    for path, name in _names(request):
+        if len(name) > 64:  # noqa: PLR2004 - named in the docstring
+            yield path, {"path": path, "limit": 64, "length": len(name)}
+
+
+def find_empty_names(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Names of functions without a character.
+    """
+    for path, name in _names(request):
+        if not name:
+            yield path, {"path": path}
+
+
+def find_odd_speakers(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Names of messages with spaces, or other than their pattern.
+    """
+    for at, message in enumerate(request.messages):
+        name = message.get("name")
+        if isinstance(name, str) and not _SPEAKER.match(name):
+            path = f"messages[{at}].name"
+            yield path, {"path": path, "pattern": "^[^\\s<|\\\\/>]+$"}
+
+
+def find_long_speakers(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Names of messages with more than 64 characters.
+    """
+    for at, message in enumerate(request.messages):
+        name = message.get("name")
+        if isinstance(name, str) and len(name) > 64:  # noqa: PLR2004 - the limit
+            path = f"messages[{at}].name"
+            yield path, {"path": path, "limit": 64, "length": len(name)}
+
+
+def find_assistant_last(request: ChatRequest) -> Iterator[Finding]:
+    """
+    An answer at the end, where it is not marked as the answer's beginning.
+    """
+    last = request.messages[-1]
+    if last["role"] == "assistant" and not last.get("prefix"):
+        yield f"messages[{len(request.messages) - 1}]", {"role": "assistant"}
+
+
+_MISTRAL_ORDER = {
+    "system": {"user", "assistant", "system"},
+    "user": {"assistant", "system", "user"},
+    "assistant": {"assistant", "user", "tool"},
+    "tool": {"assistant", "tool", "user"},
+}
+
+
+def find_roles_out_of_order(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Roles that can't follow each other: a system message after an answer, say.
+    """
+    previous = ""
+    for at, message in enumerate(request.messages):
+        role = message["role"]
+        if role not in _MISTRAL_ORDER.get(previous, {role}):
+            yield f"messages[{at}]", {"role": role, "previous": previous}
+
+        previous = role
+
+
+def find_user_after_tool(request: ChatRequest) -> Iterator[Finding]:
+    """
+    A user's message directly after a result.
+    """
+    previous = ""
+    for at, message in enumerate(request.messages):
+        if message["role"] == "user" and previous == "tool":
+            yield f"messages[{at}]", {"role": "user", "previous": "tool"}
+
+        previous = message["role"]
+
+
+def find_roles_that_do_not_alternate(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Two messages of users, or two answers, next to each other; an answer first.
+    """
+    speaker = "assistant"
+    for at, message in enumerate(request.messages):
+        role = message["role"]
+        if role in ("system", "developer"):
+            continue
+
+        side = "assistant" if role == "assistant" else "user"
+        if side == speaker and not (role == "tool" and at):
+            yield f"messages[{at}]", {}
+
+        speaker = side
+
+
+def find_odd_images(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Images in the request whose media type is not one of four.
+    """
+    for path, url in request.images:
+        if url.startswith("data:"):
+            kind = url[5:].partition(";")[0].partition(",")[0]
+            if kind.lower() not in _IMAGES and kind.startswith("image/"):
+                yield path, {}
+
+
+def find_images_without_type(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Data in the request that is not said to be an image.
+    """
+    for path, url in request.images:
+        if url.startswith("data:") and not url[5:].lower().startswith("image/"):
+            yield path, {}
+
+
+def find_odd_urls(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Images that are neither data nor an address of the web.
+    """
+    for path, url in request.images:
+        if not url.startswith(("data:", "http://", "https://", "gs://")):
+            yield path, {"path": path}
+
+
+def find_missing_reasoning(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Answers with calls, since the newest message of a user, without the reasoning that
+    was answered with them, where the model thinks.
+    """
+    body = request.body
+    thinking = body.get("thinking")
+    asked = isinstance(thinking, Mapping) and thinking.get("type") == "enabled"
+    model = str(body.get("model", ""))
+    if not (asked or "reasoner" in model or "deepseek-v4" in model):
+        return
+
+    if isinstance(thinking, Mapping) and thinking.get("type") == "disabled":
+        return
+
+    for at, message in enumerate(request.messages):
+        if message.get("tool_calls") and message.get("reasoning_content") is None:
+            path = f"messages[{at}].reasoning_content"
+            yield path, {"at": at}
+
+
+def find_forgotten_reasoning(request: ChatRequest) -> Iterator[Finding]:
+    """
+    Answers with calls that this provider gave with ``reasoning_content``, without it.
+    """
+    if request.memory is None:
+        return
+
+    for at, _, id_, _ in request.calls:
+        message = request.messages[at]
+        if (
+            id_ in request.memory.reasoned_calls
+            and message.get("reasoning_content") is None
+        ):
+            yield f"messages[{at}].reasoning_content", {"at": at}
+
+
+_ISSUES = "https://github.com/"
+_OPENAI = "https://platform.openai.com/docs/api-reference/chat/create"
+_MISTRAL = (
+    "https://github.com/mistralai/mistral-common (protocol/instruct/validator.py)"
+)
+
+
+def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> Rule:
+    return Rule(
+        name=name, wire="openai_chat", check=check, text=text, source=source, **more
+    )
+
+
+CHAT_RULES: tuple[Rule, ...] = (
+    # The form.
+    _rule(
+        "missing",
+        noted("missing"),
+        "Missing required parameter: '{path}'.",
+        _OPENAI,
+        param="{path}",
+        code="missing_required_parameter",
+    ),
+    _rule(
+        "type",
+        noted("type"),
+        "Invalid type for '{path}': expected {wanted}, but got {found} instead.",
+        _OPENAI,
+        param="{path}",
+        code="invalid_type",
+    ),
+    _rule(
+        "value",
+        noted("value"),
+        "Invalid value: '{found}'. Supported values are: {wanted}.",
+        _OPENAI,
+        param="{path}",
+        code="invalid_value",
+    ),
+    _rule(
+        "empty_array",
+        noted("empty_array"),
+        "Invalid '{path}': empty array. Expected an array with minimum length 1, but "
+        "got an empty array instead.",
+        _OPENAI,
+        param="{path}",
+        code="empty_array",
+    ),
+    _rule(
+        "calls_empty",
+        noted("calls_empty"),
+        "Invalid '{path}': empty array. Expected an array with minimum length 1, but "
+        "got an empty array instead.",
+        _OPENAI,
+        taken_by=("mistral",),
+        param="{path}",
+        code="empty_array",
+    ),
+    _rule(
+        "null_content",
+        noted("null_content"),
+        "Invalid value for 'content': expected a string, got null.",
+        _ISSUES + "docker/docker-agent/issues/63",
+        param="messages.[{at}].content",
+    ),
+    _rule(
+        "foreign_part",
+        find_foreign_parts,
+        "Invalid value: '{found}'. Supported values are: 'text', 'image_url', "
+        "'input_audio', 'refusal', 'audio', and 'file'.",
+        _OPENAI,
+        param="{path}",
+        code="invalid_value",
+    ),
+    _rule(
+        "thinking_part",
+        find_thinking_parts,
+        "Invalid value: '{found}'. Supported values are: 'text', 'image_url', "
+        "'input_audio', 'refusal', 'audio', and 'file'.",
+        _OPENAI,
+        taken_by=("mistral",),
+        param="{path}",
+        code="invalid_value",
+    ),
+    _rule(
+        "part_of_other_role",
+        find_parts_of_other_roles,
+        "Invalid 'messages[{at}]'. Image URLs are only allowed for messages with role "
+        "'user', but this message with role '{role}' contains an image URL.",
+        _OPENAI,
+        param="messages[{at}]",
+        code="invalid_value",
+    ),
+    # Empty content.
+    _rule(
+        "answer_of_nothing",
+        find_null_answers,
+        "Invalid value for 'content': expected a string, got null.",
+        _ISSUES + "vercel/ai/pull/13744",
+        param="messages.[{at}].content",
+    ),
+    _rule(
+        "answer_without_content",
+        find_empty_answers,
+        "Assistant message must have either content or tool_calls, but not none.",
+        _OPENAI,
+        by=("mistral",),
+        type="invalid_request_assistant_message",
+        code="3240",
+    ),
+    # Calls and results.
+    _rule(
+        "call_without_result",
+        find_unanswered_calls,
+        "An assistant message with 'tool_calls' must be followed by tool messages "
+        "responding to each 'tool_call_id'. The following tool_call_ids did not have "
+        "response messages: {ids}",
+        _ISSUES + "router-for-me/CLIProxyAPI/issues/2798",
+        param="messages.[{at}].role",
+    ),
+    _rule(
+        "result_without_call",
+        find_results_without_calls,
+        "Invalid parameter: messages with role 'tool' must be a response to a "
+        "preceeding message with 'tool_calls'.",
+        _OPENAI,
+        param="messages.[{at}].role",
+    ),
+    _rule(
+        "result_of_unknown_call",
+        find_results_of_unknown_calls,
+        "Invalid parameter: 'tool_call_id' of '{id}' not found in 'tool_calls' of "
+        "previous message.",
+        _OPENAI,
+        param="messages.[{at}].tool_call_id",
+    ),
+    _rule(
+        "second_result",
+        find_second_results,
+        "Duplicate value for 'tool_call_id' of '{id}' in message[{at}]",
+        _OPENAI,
+        by=("azure", REFERENCE),
+        param="messages.[{at}].tool_call_id",
+    ),
+    _rule(
+        "id_twice_in_message",
+        find_ids_twice_in_message,
+        "Duplicate value for 'tool_call_id' of '{id}' in message[{at}]",
+        _OPENAI,
+        by=("azure", REFERENCE),
+        param="messages.[{at}].tool_calls",
+    ),
+    _rule(
+        "id_twice_in_request",
+        find_ids_twice_in_request,
+        "messages.{at}.content.0: `tool_use` ids must be unique",
+        _OPENAI,
+        by=("copilot", REFERENCE),
+        param="messages.[{at}].tool_calls",
+    ),
+    # Ids and names.
+    _rule(
+        "id_empty",
+        find_empty_ids,
+        "Invalid '{path}': empty string. Expected a string with minimum length 1, but "
+        "got an empty string instead.",
+        _OPENAI,
+        param="{path}",
+        code="empty_string",
+    ),
+    _rule(
+        "id_too_long",
+        find_long_ids,
+        "Invalid '{path}': string too long. Expected a string with maximum length "
+        "{limit}, but got a string with length {length} instead.",
+        _ISSUES + "BerriAI/litellm/issues/17343",
+        by=("azure", "copilot", "openrouter"),
+        param="{path}",
+        code="string_above_max_length",
+    ),
+    _rule(
+        "id_not_nine",
+        find_other_than_nine,
+        "Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.",
+        _ISSUES + "nearai/ironclaw/issues/1241",
+        by=("mistral",),
+        type="invalid_function_call",
+        code="3280",
+    ),
+    _rule(
+        "name_characters",
+        find_odd_names,
+        "Invalid '{path}': string does not match pattern. Expected a string that "
+        "matches the pattern '{pattern}'.",
+        _OPENAI,
+        param="{path}",
+        code="invalid_value",
+    ),
+    _rule(
+        "name_too_long",
+        find_long_names,
+        "Invalid '{path}': string too long. Expected a string with maximum length "
+        "{limit}, but got a string with length {length} instead.",
+        _OPENAI,
+        param="{path}",
+        code="string_above_max_length",
+    ),
+    _rule(
+        "name_empty",
+        find_empty_names,
+        "Invalid '{path}': empty string. Expected a string with minimum length 1, but "
+        "got an empty string instead.",
+        _OPENAI,
+        param="{path}",
+        code="empty_string",
+    ),
+    _rule(
+        "speaker_characters",
+        find_odd_speakers,
+        "Invalid '{path}': string does not match pattern. Expected a string that "
+        "matches the pattern '{pattern}'.",
+        _OPENAI,
+        param="{path}",
+        code="invalid_value",
+    ),
+    _rule(
+        "speaker_too_long",
+        find_long_speakers,
+        "Invalid '{path}': string too long. Expected a string with maximum length "
+        "{limit}, but got a string with length {length} instead.",
+        _OPENAI,
+        param="{path}",
+        code="string_above_max_length",
+    ),
+    # Who speaks.
+    _rule(
+        "assistant_last",
+        find_assistant_last,
+        "Expected last role User or Tool (or Assistant with prefix True) for serving "
+        "but got {role}",
+        _OPENAI,
+        by=("mistral",),
+        type="invalid_request_message_order",
+        code="3230",
+    ),
+    _rule(
+        "role_order",
+        find_roles_out_of_order,
+        "Unexpected role '{role}' after role '{previous}'",
+        _MISTRAL,
+        by=("mistral",),
+        type="invalid_request_message_order",
+        code="3230",
+    ),
+    _rule(
+        "user_after_tool",
+        find_user_after_tool,
+        "Unexpected role '{role}' after role '{previous}'",
+        _ISSUES + "NousResearch/hermes-agent/issues/20154",
+        by=("mistral", "nvidia"),
+        dialect=True,
+        type="invalid_request_message_order",
+        code="3230",
+    ),
+    _rule(
+        "alternation",
+        find_roles_that_do_not_alternate,
+        "After the optional system message, conversation roles must alternate user "
+        "and assistant roles",
+        _ISSUES + "charmbracelet/crush/issues/279",
+        by=("vllm", "perplexity"),
+        dialect=True,
+    ),
+    # Images.
+    _rule(
+        "image_format",
+        find_odd_images,
+        "You uploaded an unsupported image. Please make sure your image is valid and "
+        "has of one the following formats: ['png', 'jpeg', 'gif', 'webp'].",
+        _OPENAI,
+        code="invalid_image_format",
+    ),
+    _rule(
+        "image_without_type",
+        find_images_without_type,
+        "Invalid MIME type. Only image types are supported.",
+        _OPENAI,
+        code="invalid_image_format",
+    ),
+    _rule(
+        "image_url",
+        find_odd_urls,
+        "Invalid '{path}'. Expected a base64-encoded data URL with an image MIME type "
+        "(e.g. 'data:image/png;base64,aW1nIGJ5dGVzIGhlcmU='), or a valid URL.",
+        _OPENAI,
+        param="{path}",
+        code="invalid_value",
+    ),
+    # Reasoning.
+    _rule(
+        "reasoning_missing",
+        find_missing_reasoning,
+        "Missing `reasoning_content` field in the assistant message at message index "
+        "{at}. For more information, please refer to "
+        "https://api-docs.deepseek.com/guides/thinking_mode#tool-calls",
+        _ISSUES + "abhigyanpatwari/GitNexus/issues/43",
+        by=("deepseek",),
+    ),
+    _rule(
+        "reasoning_forgotten",
+        find_forgotten_reasoning,
+        "The `reasoning_content` in the thinking mode must be passed back to the API.",
+        _ISSUES + "earendil-works/pi/issues/3636",
+        by=("deepseek",),
+    ),
+)

@@ -1,0 +1,672 @@
+"""
+What Google's Gemini API, and Vertex AI on its wire, ask of a request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from conversation_state.testing.provider._reading import (
+    Faults,
+    Finding,
+    noted,
+    objects_of,
+)
+from conversation_state.testing.provider._rules import REFERENCE, Rule
+
+__all__ = ["GEMINI_RULES", "GeminiRequest"]
+
+Part = Mapping[str, Any]
+
+# What a part holds one of; keys in camel case, as the server writes them.
+_DATA = frozenset(
+    [
+        "text",
+        "inlineData",
+        "fileData",
+        "functionCall",
+        "functionResponse",
+        "executableCode",
+        "codeExecutionResult",
+        "toolCall",
+        "toolResponse",
+    ]
+)
+_ABOUT = frozenset(
+    ["thought", "thoughtSignature", "videoMetadata", "partMetadata", "mediaResolution"]
+)
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}\Z")
+_SCHEMA_KEYS_REFUSED = frozenset(
+    [
+        "$schema",
+        "$id",
+        "$comment",
+        "patternProperties",
+        "unevaluatedProperties",
+        "dependentRequired",
+        "dependentSchemas",
+        "contains",
+        "if",
+        "then",
+        "else",
+        "not",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "uniqueItems",
+        "allOf",
+        "oneOf",
+    ]
+)
+_UNSUPPORTED = ("image/svg+xml", "image/gif", "image/tiff", "application/zip")
+
+
+def camel(key: str) -> str:
+    """
+    *key* as the server writes it; both spellings are taken.
+    """
+    if "_" not in key:
+        return key
+
+    head, *rest = key.split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+def _by_camel(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    if any("_" in key for key in value):
+        return {camel(str(key)): each for key, each in value.items()}
+
+    return value
+
+
+class GeminiRequest:
+    """
+    A request of ``generateContent``, read once for all checks.
+
+    Attributes:
+        turns: Role and parts of each content; a content without a role is a user's.
+
+        calls: The number of calls in each turn.
+
+        responses: The number of responses in each turn.
+
+        faults: What is not of the form.
+    """
+
+    def __init__(self, body: Mapping[str, Any], memory: Any, *, whole: bool) -> None:
+        self.body = body
+        self.memory = memory
+        self.faults = Faults()
+        self.turns: list[tuple[str, list[Part]]] = []
+        self.calls: list[int] = []
+        self.responses: list[int] = []
+        self.whole = whole
+        contents = body.get("contents")
+        if isinstance(contents, Mapping):
+            contents = [contents]
+
+        if not isinstance(contents, list | tuple) or not contents:
+            self.faults.note("no_contents", "contents")
+        else:
+            for at, content in enumerate(contents):
+                self._read_content(f"contents[{at}]", content)
+
+        self.system: list[Part] = []
+        system = body.get("systemInstruction", body.get("system_instruction"))
+        if isinstance(system, Mapping):
+            self.system = self._read_parts(
+                "system_instruction", system.get("parts") or ()
+            )
+
+    def _read_content(self, path: str, content: Any) -> None:
+        if not isinstance(content, Mapping):
+            self.faults.note("value", path, found=content)
+            return
+
+        for key in content:
+            if key not in ("role", "parts"):
+                self.faults.note("unknown", path, key=key)
+
+        role = content.get("role") or "user"
+        if role not in ("user", "model", "function"):
+            self.faults.note("role", f"{path}.role")
+
+        parts = content.get("parts")
+        if isinstance(parts, Mapping):
+            parts = [parts]
+
+        if not isinstance(parts, list | tuple) or not parts:
+            self.faults.note("no_parts", f"{path}.parts")
+            return
+
+        read = self._read_parts(path, parts)
+        self.turns.append(("model" if role == "model" else "user", read))
+        self.calls.append(sum("functionCall" in part for part in read))
+        self.responses.append(sum("functionResponse" in part for part in read))
+
+    def _read_parts(self, path: str, parts: Any) -> list[Part]:
+        read: list[Part] = []
+        for at, part in enumerate(parts):
+            where = f"{path}.parts[{at}]"
+            if not isinstance(part, Mapping):
+                self.faults.note("value", where, found=part)
+                continue
+
+            known = _by_camel(part)
+            held = _DATA.intersection(known)
+            if not held:
+                self.faults.note("no_data", where)
+            elif len(held) > 1:
+                first, second = sorted(held)[:2]
+                self.faults.note("two_data", where, first=first, second=second)
+
+            if len(known) > len(held):
+                for key in known:
+                    if key not in _DATA and key not in _ABOUT:
+                        self.faults.note("unknown", where, key=key)
+
+            self._read_data(where, known)
+            read.append(known)
+
+        return read
+
+    def _read_data(self, path: str, part: Part) -> None:
+        if "text" in part and not isinstance(part["text"], str):
+            self.faults.note("value", f"{path}.text", found=part["text"])
+
+        for key, inner in (
+            ("functionCall", "args"),
+            ("functionResponse", "response"),
+        ):
+            if key not in part:
+                continue
+
+            data = part[key]
+            if not isinstance(data, Mapping):
+                self.faults.note("value", f"{path}.{key}", found=data)
+                continue
+
+            if not isinstance(data.get("name"), str):
+                self.faults.note("no_name", f"{path}.{key}.name")
+
+            if not isinstance(data.get("id"), str | None):
+                self.faults.note("value", f"{path}.{key}.id", found=data["id"])
+
+            value = data.get(inner)
+            if value is not None and not isinstance(value, Mapping):
+                self.faults.note("struct", f"{path}.{key}.{inner}", found=value)
+
+        blob = part.get("inlineData")
+        if blob is not None and not isinstance(blob, Mapping):
+            self.faults.note("value", f"{path}.inline_data", found=blob)
+
+
+def find_calls_out_of_turn(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    Calls that do not come directly after a user's turn or after responses.
+    """
+    for at, (role, _) in enumerate(request.turns):
+        if request.calls[at] and (
+            role != "model" or not at or request.turns[at - 1][0] != "user"
+        ):
+            yield f"contents[{at}]", {}
+
+
+def find_responses_out_of_turn(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    Responses that do not come directly after calls.
+    """
+    for at, (role, _) in enumerate(request.turns):
+        if request.responses[at] and (
+            role != "user" or not at or not request.calls[at - 1]
+        ):
+            yield f"contents[{at}]", {}
+
+
+def find_unequal_numbers(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    Calls whose next turn has another number of responses.
+    """
+    for at in range(len(request.turns)):
+        if request.calls[at]:
+            following = at + 1
+            count = (
+                request.responses[following] if following < len(request.turns) else 0
+            )
+            if count != request.calls[at]:
+                yield f"contents[{at}]", {}
+
+
+def find_responses_beside_others(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    Responses in a turn with a user's words.
+    """
+    for at, (_, parts) in enumerate(request.turns):
+        if request.responses[at] and any("text" in part for part in parts):
+            yield f"contents[{at}]", {}
+
+
+def find_model_first(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    A model's turn at the beginning.
+    """
+    if request.turns[0][0] == "model":
+        yield "contents[0]", {}
+
+
+def find_model_last(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    A model's turn at the end.
+    """
+    if request.turns[-1][0] == "model":
+        yield f"contents[{len(request.turns) - 1}]", {}
+
+
+def find_empty_texts(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    Texts without a character.
+    """
+    for at, (_, parts) in enumerate(request.turns):
+        for part_at, part in enumerate(parts):
+            if part.get("text") == "":
+                yield f"contents[{at}].parts[{part_at}].text", {}
+
+    for at, part in enumerate(request.system):
+        if part.get("text") == "":
+            yield f"system_instruction.parts[{at}].text", {}
+
+
+def _functions(request: GeminiRequest) -> Iterator[tuple[str, str]]:
+    for at, (_, parts) in enumerate(request.turns):
+        for part_at, part in enumerate(parts):
+            for key, words in (
+                ("functionCall", "function_call"),
+                ("functionResponse", "function_response"),
+            ):
+                if key in part:
+                    path = f"contents[{at}].parts[{part_at}].{words}.name"
+                    yield path, part[key]["name"]
+
+
+def _declarations(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    tools = request.body.get("tools")
+    if isinstance(tools, Mapping):
+        tools = [tools]
+
+    for at, tool in objects_of(tools):
+        for on, function in objects_of(_by_camel(tool).get("functionDeclarations")):
+            path = f"tools[{at}].function_declarations[{on}]"
+            yield path, _by_camel(function)
+
+
+def find_empty_names(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    Calls and responses without a name.
+    """
+    for path, name in _functions(request):
+        if not name:
+            yield path, {"path": path}
+
+
+def find_odd_names(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    Names of declared functions that do not begin with a letter or an underscore, have
+    other characters, or are too long.
+    """
+    for path, function in _declarations(request):
+        if not _NAME.match(str(function.get("name"))):
+            yield f"{path}.name", {"path": f"{path}.name"}
+
+
+def find_odd_names_of_calls(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    The same, of calls and responses.
+    """
+    for path, name in _functions(request):
+        if name and not _NAME.match(name):
+            yield path, {"path": path}
+
+
+def find_other_names(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    Responses of a name that none of the calls has.
+    """
+    for at in range(1, len(request.turns)):
+        if request.responses[at] and request.calls[at - 1]:
+            names = {
+                part["functionCall"]["name"]
+                for part in request.turns[at - 1][1]
+                if "functionCall" in part
+            }
+            for part_at, part in enumerate(request.turns[at][1]):
+                response = part.get("functionResponse")
+                if response is not None and response["name"] not in names:
+                    yield f"contents[{at}].parts[{part_at}]", {}
+
+
+def find_other_ids(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    Responses of an id that none of the calls has.
+    """
+    for at in range(1, len(request.turns)):
+        if request.responses[at] and request.calls[at - 1]:
+            ids = {
+                part["functionCall"].get("id")
+                for part in request.turns[at - 1][1]
+                if "functionCall" in part
+            }
+            for part_at, part in enumerate(request.turns[at][1]):
+                if "functionResponse" in part:
+                    id_ = part["functionResponse"].get("id")
+                    if id_ is not None and id_ not in ids:
+                        yield f"contents[{at}].parts[{part_at}]", {"id": id_}
+
+
+def find_ids_twice(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    Ids that two calls of the request have.
+    """
+    seen: set[str] = set()
+    for at, (_, parts) in enumerate(request.turns):
+        for part_at, part in enumerate(parts):
+            id_ = part["functionCall"].get("id") if "functionCall" in part else None
+            if id_:
+                if id_ in seen:
+                    yield f"contents[{at}].parts[{part_at}]", {"id": id_}
+
+                seen.add(id_)
+
+
+def find_missing_signatures(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    The first call of each step since the user's newest words, without its signature,
+    where the model is a Gemini 3.
+    """
+    if "gemini-3" not in str(request.body.get("model", "")):
+        return
+
+    begin = 0
+    for at, (role, parts) in enumerate(request.turns):
+        if role == "user" and any("text" in part for part in parts):
+            begin = at
+
+    for at in range(begin, len(request.turns)):
+        if request.calls[at]:
+            part_at, part = next(
+                (part_at, part)
+                for part_at, part in enumerate(request.turns[at][1])
+                if "functionCall" in part
+            )
+            if not part.get("thoughtSignature"):
+                values = {"name": part["functionCall"]["name"], "at": at + 1}
+                yield f"contents[{at}].parts[{part_at}]", values
+
+
+def find_foreign_signatures(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    Signatures that this provider did not give, once it has given some.
+    """
+    if request.memory is None or not request.memory.signatures:
+        return
+
+    known = request.memory.signatures.union(_SKIPPED)
+    for at, (_, parts) in enumerate(request.turns):
+        for part_at, part in enumerate(parts):
+            signature = part.get("thoughtSignature")
+            if signature and signature not in known:
+                yield f"contents[{at}].parts[{part_at}]", {}
+
+
+# What Google's guide says to send for calls that it did not sign.
+_SKIPPED = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
+
+
+def _blobs(request: GeminiRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for at, (_, parts) in enumerate(request.turns):
+        for part_at, part in enumerate(parts):
+            if "inlineData" in part:
+                path = f"contents[{at}].parts[{part_at}].inline_data"
+                yield path, _by_camel(part["inlineData"])
+
+
+def find_blobs_without_type(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    Data without a media type.
+    """
+    for path, blob in _blobs(request):
+        if not blob.get("mimeType"):
+            yield f"{path}.mime_type", {"path": f"{path}.mime_type"}
+
+
+def find_odd_blobs(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    Data of a media type that is not taken.
+    """
+    for path, blob in _blobs(request):
+        kind = str(blob.get("mimeType"))
+        if kind in _UNSUPPORTED:
+            yield f"{path}.mime_type", {"kind": kind}
+
+
+def find_odd_schema_keys(request: GeminiRequest) -> Iterator[Finding]:
+    """
+    Keys of JSON Schema, in the parameters of a function, that Gemini's subset lacks.
+    """
+    for path, function in _declarations(request):
+        parameters = function.get("parameters")
+        if isinstance(parameters, Mapping):
+            yield from _odd_keys(f"{path}.parameters", parameters)
+
+
+def _odd_keys(path: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
+    for key, value in schema.items():
+        if key in _SCHEMA_KEYS_REFUSED:
+            yield path, {"path": path, "key": key}
+        elif key == "properties" and isinstance(value, Mapping):
+            for name, each in value.items():
+                if isinstance(each, Mapping):
+                    yield from _odd_keys(f"{path}.properties[{name}]", each)
+        elif key == "items" and isinstance(value, Mapping):
+            yield from _odd_keys(f"{path}.items", value)
+
+
+_ISSUES = "https://github.com/"
+_REFERENCE = "https://ai.google.dev/api/generate-content"
+_SIGNATURES = "https://ai.google.dev/gemini-api/docs/thought-signatures"
+
+
+def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> Rule:
+    return Rule(name=name, wire="gemini", check=check, text=text, source=source, **more)
+
+
+GEMINI_RULES: tuple[Rule, ...] = (
+    # The form.
+    _rule(
+        "no_contents",
+        noted("no_contents"),
+        "* GenerateContentRequest.contents: contents is not specified\n",
+        _REFERENCE,
+    ),
+    _rule(
+        "no_parts",
+        noted("no_parts"),
+        "* GenerateContentRequest.{path}: contents.parts must not be empty.\n",
+        _REFERENCE,
+    ),
+    _rule(
+        "no_data",
+        noted("no_data"),
+        "* GenerateContentRequest.{path}.data: required oneof field 'data' must have "
+        "one initialized field\n",
+        _REFERENCE,
+    ),
+    _rule(
+        "two_data",
+        noted("two_data"),
+        "Invalid value at '{path}' (oneof), oneof field 'data' is already set. Cannot "
+        "set '{second}'",
+        _REFERENCE,
+    ),
+    _rule("role", noted("role"), "Please use a valid role: user, model.", _REFERENCE),
+    _rule(
+        "unknown_key",
+        noted("unknown"),
+        "Invalid JSON payload received. Unknown name \"{key}\" at '{path}': Cannot "
+        "find field.",
+        _REFERENCE,
+    ),
+    _rule("type", noted("value"), "Invalid value at '{path}', {found!r}", _REFERENCE),
+    _rule(
+        "struct",
+        noted("struct"),
+        "Invalid value at '{path}' (type.googleapis.com/google.protobuf.Struct), "
+        "{found!r}",
+        _REFERENCE,
+    ),
+    _rule(
+        "no_name",
+        noted("no_name"),
+        "* GenerateContentRequest.{path}: Name cannot be empty.\n",
+        _REFERENCE,
+    ),
+    # Turns.
+    _rule(
+        "call_out_of_turn",
+        find_calls_out_of_turn,
+        "Please ensure that function call turn comes immediately after a user turn or "
+        "after a function response turn.",
+        _ISSUES + "google-gemini/gemini-cli/issues/26486",
+    ),
+    _rule(
+        "result_without_call",
+        find_responses_out_of_turn,
+        "Please ensure that function response turn comes immediately after a function "
+        "call turn.",
+        _ISSUES + "langchain-ai/langchain/issues/27799",
+    ),
+    _rule(
+        "call_without_result",
+        find_unequal_numbers,
+        "Please ensure that the number of function response parts is equal to the "
+        "number of function call parts of the function call turn.",
+        _ISSUES + "google-gemini/gemini-cli/issues/16984",
+    ),
+    _rule(
+        "result_beside_text",
+        find_responses_beside_others,
+        "Please ensure that the number of function response parts is equal to the "
+        "number of function call parts of the function call turn.",
+        _REFERENCE,
+        by=("vertex",),
+    ),
+    _rule(
+        "model_first",
+        find_model_first,
+        "Please ensure that multiturn requests start with a user turn.",
+        _REFERENCE,
+        by=("vertex", REFERENCE),
+    ),
+    _rule(
+        "model_last",
+        find_model_last,
+        "Please ensure that multiturn requests ends with a user role or a function "
+        "response.",
+        _ISSUES + "crewAIInc/crewAI/pull/6973",
+        by=("vertex",),
+    ),
+    # Empty content.
+    _rule(
+        "empty_text",
+        find_empty_texts,
+        "Unable to submit request because it has an empty text parameter. Add a value "
+        "to the parameter and try again. Learn more: https://cloud.google.com/"
+        "vertex-ai/generative-ai/docs/model-reference/gemini",
+        _ISSUES + "FoundationAgents/OpenManus/pull/876",
+        by=("vertex",),
+    ),
+    # Names and ids.
+    _rule(
+        "name_empty",
+        find_empty_names,
+        "* GenerateContentRequest.{path}: Name cannot be empty.\n",
+        _REFERENCE,
+    ),
+    _rule(
+        "name_characters",
+        find_odd_names,
+        "* GenerateContentRequest.{path}: Invalid function name. Must start with a "
+        "letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores "
+        "(_), dots (.), colons (:), or dashes (-), with a maximum length of 64.\n",
+        _REFERENCE,
+    ),
+    _rule(
+        "name_of_call",
+        find_odd_names_of_calls,
+        "* GenerateContentRequest.{path}: Invalid function name. Must start with a "
+        "letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores "
+        "(_), dots (.), colons (:), or dashes (-), with a maximum length of 64.\n",
+        _REFERENCE,
+        by=(REFERENCE,),
+    ),
+    _rule(
+        "name_of_other_call",
+        find_other_names,
+        "Please ensure that function response parts have the names of their function "
+        "calls.",
+        _REFERENCE,
+        by=(REFERENCE,),
+    ),
+    _rule(
+        "id_of_other_call",
+        find_other_ids,
+        "No function call has the id {id} of this function response.",
+        _REFERENCE,
+        by=(REFERENCE,),
+    ),
+    _rule(
+        "id_twice",
+        find_ids_twice,
+        "Two function calls have the id {id}.",
+        _REFERENCE,
+        by=(REFERENCE,),
+    ),
+    # Signatures.
+    _rule(
+        "signature_missing",
+        find_missing_signatures,
+        "Function call is missing a thought_signature in functionCall parts. This is "
+        "required for tools to work correctly, and missing thought_signature may lead "
+        "to degraded model performance. Additional data, function call "
+        "`default_api:{name}` , position {at}. Please refer to "
+        "https://ai.google.dev/gemini-api/docs/thought-signatures for more details.",
+        _ISSUES + "lbjlaq/Antigravity-Manager/issues/733",
+    ),
+    _rule(
+        "signature_foreign",
+        find_foreign_signatures,
+        "Corrupted thought signature.",
+        _SIGNATURES,
+    ),
+    # Media and tools.
+    _rule(
+        "media_without_type",
+        find_blobs_without_type,
+        "* GenerateContentRequest.{path}: must not be empty.\n",
+        _REFERENCE,
+    ),
+    _rule(
+        "media_format",
+        find_odd_blobs,
+        "Unsupported MIME type: {kind}",
+        _REFERENCE,
+    ),
+    _rule(
+        "schema_key",
+        find_odd_schema_keys,
+        "Invalid JSON payload received. Unknown name \"{key}\" at '{path}': Cannot "
+        "find field.",
+        _REFERENCE,
+    ),
+)

@@ -1,0 +1,102 @@
+"""
+What the readers of the four wires share: paths, types in JSON's words, names.
+
+A reader goes through a request once, and leaves lists for the checks. What is not of
+the form at all it notes itself, under the name of a rule (`Faults`); a request that
+can't be read goes no further.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+__all__ = ["Faults", "Finding", "article", "is_spoken", "noted", "objects_of", "says"]
+
+Finding = tuple[str, Mapping[str, Any]]
+
+_JSON_TYPES: Mapping[type, str] = {
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a decimal",
+    dict: "an object",
+    list: "an array",
+    tuple: "an array",
+    type(None): "null",
+}
+
+NAME = re.compile(r"[a-zA-Z0-9_-]+\Z")
+
+
+def says(value: Any) -> str:
+    """
+    The type of *value* in JSON's words, as OpenAI's errors name it.
+    """
+    return _JSON_TYPES.get(type(value), "an object")
+
+
+def article(words: Sequence[str]) -> str:
+    """
+    The words in quotes, with an "and" before the last.
+    """
+    quoted = [f"'{word}'" for word in words]
+    return f"{', '.join(quoted[:-1])}, and {quoted[-1]}" if quoted[1:] else quoted[0]
+
+
+def objects_of(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """
+    Place and object of each object in an array; of anything else, nothing.
+    """
+    if isinstance(value, list | tuple):
+        for at, each in enumerate(value):
+            if isinstance(each, Mapping):
+                yield at, each
+
+
+def is_spoken(text: str) -> bool:
+    """
+    Whether *text* has more than white space.
+    """
+    return bool(text) and not text.isspace()
+
+
+# What is wrong in the form, and hinders nobody from reading the rest.
+_READABLE = frozenset({"calls_empty", "extra", "unknown", "foreign_block"})
+
+
+class Faults:
+    """
+    What a reader found wrong in the form of a request.
+
+    Attributes:
+        by_rule: Path and values of each fault, by the name of the rule.
+
+        are_unreadable: Whether one of them is such that no other check can go on.
+    """
+
+    def __init__(self) -> None:
+        self.by_rule: defaultdict[str, list[Finding]] = defaultdict(list)
+        self.are_unreadable = False
+
+    def note(self, rule: str, path: str, **values: Any) -> None:
+        """
+        The request breaks *rule* at *path*.
+        """
+        self.by_rule[rule].append((path, {"path": path, **values}))
+        if rule not in _READABLE:
+            self.are_unreadable = True
+
+
+def noted(rule: str) -> Callable[[Any], Iterable[Finding]]:
+    """
+    A check that gives what the reader noted under *rule*.
+    """
+
+    def find_noted(request: Any) -> Iterable[Finding]:
+        faults: Mapping[str, list[Finding]] = request.faults.by_rule
+        return faults.get(rule, ())
+
+    return find_noted

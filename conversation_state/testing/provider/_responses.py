@@ -1,0 +1,815 @@
+"""
+What OpenAI's Responses API, and hosts that speak its wire, ask of a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from conversation_state.testing.provider._reading import (
+    NAME,
+    Faults,
+    Finding,
+    article,
+    noted,
+    objects_of,
+    says,
+)
+from conversation_state.testing.provider._rules import REFERENCE, Rule
+
+__all__ = ["RESPONSES_RULES", "ResponsesRequest"]
+
+Item = Mapping[str, Any]
+
+_ROLES = ("assistant", "system", "developer", "user")
+_MESSAGE_KEYS = frozenset({"type", "role", "content", "id", "status", "phase"})
+# Keys of other wires' messages.
+_FOREIGN_KEYS = frozenset(
+    [
+        "tool_calls",
+        "tool_call_id",
+        "function_call",
+        "name",
+        "reasoning_content",
+        "refusal",
+        "audio",
+        "cache_control",
+    ]
+)
+_CALLS = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "shell_call": "shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+    "computer_call": "computer_call_output",
+}
+_OUTPUTS = frozenset(_CALLS.values())
+_PREFIX = {
+    "function_call": ("fc",),
+    "reasoning": ("rs",),
+    "message": ("msg",),
+}
+_FOREIGN_ITEMS = frozenset(
+    [
+        "text",
+        "tool_use",
+        "tool_result",
+        "thinking",
+        "tool_call",
+        "functionCall",
+        "input_text",
+        "output_text",
+        "image_url",
+    ]
+)
+_INPUT_PARTS = ("input_text", "input_image", "input_file")
+_OUTPUT_PARTS = ("output_text", "refusal")
+# Kinds of part that are known to be of another wire or role; first a user's.
+_OF_OTHERS = _FOREIGN_ITEMS - {*_INPUT_PARTS, *_OUTPUT_PARTS}
+_FOREIGN_PARTS = (_OF_OTHERS | {*_OUTPUT_PARTS}, _OF_OTHERS | {*_INPUT_PARTS})
+_REQUIRED = {
+    "function_call": ("call_id", "name", "arguments"),
+    "function_call_output": ("call_id",),
+}
+_IMAGES = ("image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp")
+_LONGEST = 64
+
+
+class ResponsesRequest:
+    """
+    A request of the Responses API, read once for all checks.
+
+    Attributes:
+        items: Kind and item of each item of the input; a message without a type is a
+            ``message``.
+
+        parts: Path, role of the message, and part, of each part of a message.
+
+        faults: What is not of the form.
+    """
+
+    def __init__(self, body: Mapping[str, Any], memory: Any, *, whole: bool) -> None:
+        self.body = body
+        self.memory = memory
+        self.faults = Faults()
+        self.items: list[tuple[str, Item]] = []
+        self.parts: list[tuple[str, str, Mapping[str, Any]]] = []
+        # What went before is on the server, so calls and results can be there.
+        self.continues = bool(
+            body.get("previous_response_id") or body.get("conversation")
+        )
+        if whole and not isinstance(body.get("model"), str) and not body.get("prompt"):
+            self.faults.note("missing", "model")
+
+        items = body.get("input")
+        if isinstance(items, str):
+            return
+
+        if items is None:
+            if not (self.continues or body.get("prompt")):
+                self.faults.note("input_missing", "input")
+        elif not isinstance(items, list | tuple):
+            self.faults.note(
+                "type",
+                "input",
+                wanted="one of a string or array of input items",
+                found=says(items),
+            )
+        elif not items and not self.continues:
+            self.faults.note("input_missing", "input")
+        else:
+            for at, item in enumerate(items):
+                self._read_item(f"input[{at}]", item)
+
+    def _read_item(self, path: str, item: Any) -> None:
+        if not isinstance(item, Mapping):
+            self.faults.note("type", path, wanted="an object", found=says(item))
+            return
+
+        kind = item.get("type") or ("message" if "role" in item else None)
+        if not isinstance(kind, str):
+            self.faults.note("missing", f"{path}.type")
+            return
+
+        self.items.append((kind, item))
+        if kind in _FOREIGN_ITEMS:
+            self.faults.note("foreign_item", path, found=kind)
+
+        for key in _REQUIRED.get(kind, ()):
+            self._read_string(f"{path}.{key}", item, key)
+
+        if kind == "message":
+            self._read_message(path, item)
+        elif kind == "function_call_output":
+            self._read_content(f"{path}.output", "user", item, "output")
+        elif kind == "reasoning" and "summary" not in item:
+            self.faults.note("missing", f"{path}.summary")
+
+        for key in ("id", "call_id"):
+            if item.get(key) is not None:
+                self._read_string(f"{path}.{key}", item, key)
+
+    def _read_string(self, path: str, item: Item, key: str) -> None:
+        if key not in item:
+            self.faults.note("missing", path)
+        elif not isinstance(item[key], str):
+            self.faults.note("type", path, wanted="a string", found=says(item[key]))
+
+    def _read_content(self, path: str, role: str, item: Item, key: str) -> None:
+        content = item.get(key)
+        if isinstance(content, list | tuple):
+            self._read_parts(path, role, content)
+        elif key not in item:
+            self.faults.note("missing", path)
+        elif not isinstance(content, str):
+            self.faults.note(
+                "type",
+                path,
+                wanted="one of an array of objects or string",
+                found=says(content),
+            )
+
+    def _read_message(self, path: str, item: Item) -> None:
+        role = item.get("role")
+        if role is None:
+            self.faults.note("missing", f"{path}.role")
+            return
+
+        if not isinstance(role, str) or role not in _ROLES:
+            self.faults.note(
+                "value", f"{path}.role", found=role, wanted=article(_ROLES)
+            )
+            return
+
+        for key in item:
+            if key not in _MESSAGE_KEYS and key in _FOREIGN_KEYS:
+                self.faults.note("unknown", f"{path}.{key}")
+
+        self._read_content(f"{path}.content", role, item, "content")
+
+    def _read_parts(self, path: str, role: str, content: Any) -> None:
+        for at, part in enumerate(content):
+            where = f"{path}[{at}]"
+            if not isinstance(part, Mapping):
+                self.faults.note("type", where, wanted="an object", found=says(part))
+                continue
+
+            kind = part.get("type")
+            allowed = _OUTPUT_PARTS if role == "assistant" else _INPUT_PARTS
+            if not isinstance(kind, str):
+                self.faults.note("missing", f"{where}.type")
+            elif kind in _FOREIGN_PARTS[role == "assistant"]:
+                self.faults.note("value", where, found=kind, wanted=article(allowed))
+            elif kind in ("input_text", "output_text") and not isinstance(
+                part.get("text"), str
+            ):
+                self.faults.note("missing", f"{where}.text")
+
+            self.parts.append((where, role, part))
+
+
+def find_unanswered_calls(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Calls without an output after them.
+    """
+    waiting: dict[tuple[str, str], int] = {}
+    for at, (kind, item) in enumerate(request.items):
+        if kind in _CALLS:
+            waiting[_CALLS[kind], item.get("call_id", "")] = at
+        elif kind in _OUTPUTS:
+            waiting.pop((kind, item.get("call_id", "")), None)
+
+    for (_, id_), at in waiting.items():
+        yield f"input[{at}]", {"id": id_}
+
+
+def find_outputs_without_calls(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Outputs without a call before them, in the input or on the server.
+    """
+    if request.continues:
+        return
+
+    called: set[tuple[str, str]] = set()
+    for at, (kind, item) in enumerate(request.items):
+        if kind in _CALLS:
+            called.add((_CALLS[kind], item.get("call_id", "")))
+        elif kind in _OUTPUTS and (kind, item.get("call_id", "")) not in called:
+            yield f"input[{at}]", {"id": item.get("call_id", "")}
+
+
+def find_late_outputs(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Calls whose outputs do not directly follow them and the calls beside them.
+    """
+    at, items = 0, request.items
+    while at < len(items):
+        if items[at][0] not in _CALLS:
+            at += 1
+            continue
+
+        begin = at
+        while at < len(items) and items[at][0] in _CALLS:
+            at += 1
+
+        answered = set()
+        end = at
+        while end < len(items) and items[end][0] in _OUTPUTS:
+            answered.add(items[end][1].get("call_id"))
+            end += 1
+
+        for call_at in range(begin, at):
+            id_ = items[call_at][1].get("call_id")
+            if id_ not in answered:
+                yield f"input[{call_at}]", {"id": id_}
+
+
+def find_call_ids_twice(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Ids that two calls have.
+    """
+    seen: set[str] = set()
+    for at, (kind, item) in enumerate(request.items):
+        if kind in _CALLS:
+            id_ = item.get("call_id", "")
+            if id_ in seen:
+                yield f"input[{at}].call_id", {"at": at, "id": id_}
+
+            seen.add(id_)
+
+
+def find_second_outputs(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Second outputs of one call.
+    """
+    answered: set[tuple[str, str]] = set()
+    for at, (kind, item) in enumerate(request.items):
+        key = (kind, item.get("call_id", ""))
+        if kind in _CALLS:
+            answered.discard((_CALLS[kind], key[1]))
+        elif kind in _OUTPUTS:
+            if key in answered:
+                yield f"input[{at}].call_id", {"at": at, "id": key[1]}
+
+            answered.add(key)
+
+
+def find_items_twice(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Items of one id.
+    """
+    seen: set[str] = set()
+    for at, (_, item) in enumerate(request.items):
+        id_ = item.get("id")
+        if isinstance(id_, str):
+            if id_ in seen:
+                yield f"input[{at}].id", {"id": id_}
+
+            seen.add(id_)
+
+
+def find_reasoning_without_item(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Reasoning that no item of the model follows.
+    """
+    for at, (kind, item) in enumerate(request.items):
+        if kind != "reasoning":
+            continue
+
+        after = at + 1
+        while after < len(request.items) and request.items[after][0] == "reasoning":
+            after += 1
+
+        if after == len(request.items):
+            follows = False
+        else:
+            next_kind, next_item = request.items[after]
+            follows = (
+                next_item.get("role") == "assistant"
+                if next_kind == "message"
+                else next_kind not in _OUTPUTS
+            )
+
+        if not follows:
+            yield f"input[{at}]", {"id": item.get("id", "")}
+
+
+def find_items_without_reasoning(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Items that this provider gave after reasoning, by their ids, without it.
+    """
+    if request.memory is None or request.continues:
+        return
+
+    sent: set[str] = set()
+    for at, (kind, item) in enumerate(request.items):
+        id_ = item.get("id")
+        if not isinstance(id_, str):
+            continue
+
+        sent.add(id_)
+        needed = request.memory.reasoning_of.get(id_)
+        if needed is not None and needed not in sent:
+            yield f"input[{at}]", {"id": id_, "kind": kind, "reasoning": needed}
+
+
+def find_reasoning_not_stored(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Reasoning without its encrypted content where nothing is stored.
+
+    A provider that remembers what it answered knows which is stored. Without memory,
+    a request that says ``store: false`` is taken to be one of many.
+    """
+    for at, (kind, item) in enumerate(request.items):
+        if kind not in ("reasoning", "item_reference"):
+            continue
+
+        id_ = item.get("id")
+        if item.get("encrypted_content") or not isinstance(id_, str):
+            continue
+
+        if request.memory is not None:
+            stored = id_ in request.memory.stored
+        else:
+            stored = request.body.get("store", True) is not False
+
+        if not stored:
+            yield f"input[{at}]", {"id": id_}
+
+
+def find_items_not_stored(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Items of this provider, by their ids, that it was asked not to store.
+    """
+    if request.memory is None:
+        return
+
+    for at, (kind, item) in enumerate(request.items):
+        id_ = item.get("id")
+        if kind != "reasoning" and id_ in request.memory.unstored:
+            yield f"input[{at}]", {"id": id_}
+
+
+def find_changed_encryption(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Encrypted content that this provider did not give, once it has given some.
+    """
+    if request.memory is None or not request.memory.encrypted:
+        return
+
+    for at, (kind, item) in enumerate(request.items):
+        content = item.get("encrypted_content") if kind == "reasoning" else None
+        if content and content not in request.memory.encrypted:
+            yield f"input[{at}].encrypted_content", {"content": content[:8]}
+
+
+def find_odd_item_ids(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Ids of items that begin otherwise than their kind does.
+    """
+    for at, (kind, item) in enumerate(request.items):
+        id_ = item.get("id")
+        prefixes = _PREFIX.get(kind)
+        if isinstance(id_, str) and prefixes and not id_.startswith(prefixes):
+            path = f"input[{at}].id"
+            yield path, {"path": path, "id": id_, "prefix": prefixes[0]}
+
+
+def _ids(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
+    for at, (_, item) in enumerate(request.items):
+        for key in ("id", "call_id"):
+            id_ = item.get(key)
+            if isinstance(id_, str):
+                yield f"input[{at}].{key}", id_
+
+
+def find_long_ids(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Ids of items and calls with more than 64 characters.
+    """
+    for path, id_ in _ids(request):
+        if len(id_) > _LONGEST:
+            yield path, {"path": path, "limit": _LONGEST, "length": len(id_)}
+
+
+def find_empty_ids(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Ids of items and calls without a character.
+    """
+    for path, id_ in _ids(request):
+        if not id_:
+            yield path, {"path": path}
+
+
+def find_odd_characters_in_ids(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Ids of items with other than letters, digits, underscores and dashes.
+    """
+    for at, (_, item) in enumerate(request.items):
+        id_ = item.get("id")
+        if isinstance(id_, str) and id_ and not NAME.match(id_):
+            path = f"input[{at}].id"
+            yield path, {"path": path, "id": id_}
+
+
+def _names(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
+    for at, (kind, item) in enumerate(request.items):
+        if kind == "function_call":
+            yield f"input[{at}].name", item["name"]
+
+    for at, tool in objects_of(request.body.get("tools")):
+        if tool.get("type") == "function":
+            yield f"tools[{at}].name", str(tool.get("name"))
+
+
+def find_odd_names(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Names of functions with other than letters, digits, underscores and dashes.
+    """
+    for path, name in _names(request):
+        if name and not NAME.match(name):
+            yield path, {"path": path, "pattern": "^[a-zA-Z0-9_-]+$"}
+
+
+def find_long_names(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Names of functions with more than 64 characters.
+    """
+    for path, name in _names(request):
+        if len(name) > _LONGEST:
+            yield path, {"path": path, "limit": _LONGEST, "length": len(name)}
+
+
+def find_empty_names(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Names of functions without a character.
+    """
+    for path, name in _names(request):
+        if not name:
+            yield path, {"path": path}
+
+
+def find_reasoning_content(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Reasoning with its text in the open, as other servers give it.
+    """
+    for at, (kind, item) in enumerate(request.items):
+        if kind == "reasoning" and item.get("content"):
+            path = f"input[{at}].content"
+            yield path, {"path": path, "length": len(item["content"])}
+
+
+def find_answers_of_no_type(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Answers of parts that are not a whole output item: without id, status or
+    annotations.
+    """
+    for at, (kind, item) in enumerate(request.items):
+        content = item.get("content")
+        if (
+            kind != "message"
+            or item.get("role") != "assistant"
+            or not isinstance(content, list | tuple)
+        ):
+            continue
+
+        for key in ("id", "status", "type"):
+            if key not in item:
+                yield f"input[{at}].{key}", {"at": at, "key": key}
+
+        for part_at, part in enumerate(content):
+            if part.get("type") == "output_text" and "annotations" not in part:
+                where = f"content[{part_at}].annotations"
+                yield f"input[{at}].{where}", {"at": at, "key": where}
+
+
+def _images(request: ResponsesRequest) -> Iterator[tuple[str, str]]:
+    for path, _, part in request.parts:
+        url = part.get("image_url")
+        if part.get("type") == "input_image" and isinstance(url, str):
+            yield f"{path}.image_url", url
+
+
+def find_odd_images(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Images in the request whose media type is not one of four.
+    """
+    for path, url in _images(request):
+        if url.startswith("data:"):
+            kind = url[5:].partition(";")[0].partition(",")[0].lower()
+            if kind not in _IMAGES:
+                yield path, {"path": path}
+
+
+def find_odd_urls(request: ResponsesRequest) -> Iterator[Finding]:
+    """
+    Images that are neither data nor an address of the web.
+    """
+    for path, url in _images(request):
+        if not url.startswith(("data:", "http://", "https://")):
+            yield path, {"path": path}
+
+
+_ISSUES = "https://github.com/"
+_REFERENCE = "https://platform.openai.com/docs/api-reference/responses/create"
+
+
+def _rule(name: str, check: Any, text: str, source: str, **more: Any) -> Rule:
+    return Rule(
+        name=name,
+        wire="openai_responses",
+        check=check,
+        text=text,
+        source=source,
+        **more,
+    )
+
+
+RESPONSES_RULES: tuple[Rule, ...] = (
+    # The form.
+    _rule(
+        "missing",
+        noted("missing"),
+        "Missing required parameter: '{path}'.",
+        _REFERENCE,
+        param="{path}",
+        code="missing_required_parameter",
+    ),
+    _rule(
+        "input_missing",
+        noted("input_missing"),
+        'One of "input" or "previous_response_id" or \'prompt\' or '
+        "'conversation_id' must be provided.",
+        _REFERENCE,
+        param="input",
+        code="missing_required_parameter",
+    ),
+    _rule(
+        "type",
+        noted("type"),
+        "Invalid type for '{path}': expected {wanted}, but got {found} instead.",
+        _REFERENCE,
+        param="{path}",
+        code="invalid_type",
+    ),
+    _rule(
+        "value",
+        noted("value"),
+        "Invalid value: '{found}'. Supported values are: {wanted}.",
+        _REFERENCE,
+        param="{path}",
+        code="invalid_value",
+    ),
+    _rule(
+        "unknown_key",
+        noted("unknown"),
+        "Unknown parameter: '{path}'.",
+        _REFERENCE,
+        param="{path}",
+        code="unknown_parameter",
+    ),
+    _rule(
+        "foreign_item",
+        noted("foreign_item"),
+        "Invalid value: '{found}'. Supported values are: 'message', 'reasoning', "
+        "'function_call', and 'function_call_output'.",
+        _REFERENCE,
+        param="{path}",
+        code="invalid_value",
+    ),
+    # Calls and outputs.
+    _rule(
+        "call_without_result",
+        find_unanswered_calls,
+        "No tool output found for function call {id}.",
+        _ISSUES + "openai/openai-agents-python/issues/673",
+        param="input",
+    ),
+    _rule(
+        "result_without_call",
+        find_outputs_without_calls,
+        "No tool call found for function call output with call_id {id}.",
+        _ISSUES + "james-6-23/codex2api/issues/414",
+        param="input",
+    ),
+    _rule(
+        "result_late",
+        find_late_outputs,
+        "No tool output found for tool call {id}",
+        _ISSUES + "deepseek-ai/awesome-deepseek-integration/issues/740",
+        by=("deepseek", REFERENCE),
+        param="input",
+    ),
+    _rule(
+        "second_result",
+        find_second_outputs,
+        "Duplicate function call output for call_id {id}.",
+        _REFERENCE,
+        by=(REFERENCE,),
+        param="input",
+    ),
+    _rule(
+        "id_twice",
+        find_call_ids_twice,
+        "Duplicate function call with call_id {id}.",
+        _REFERENCE,
+        by=(REFERENCE,),
+        param="input",
+    ),
+    # Items.
+    _rule(
+        "item_twice",
+        find_items_twice,
+        "Duplicate item found with id {id}. Remove duplicate items from your input "
+        "and try again.",
+        _REFERENCE,
+        param="input",
+    ),
+    _rule(
+        "reasoning_without_item",
+        find_reasoning_without_item,
+        "Item '{id}' of type 'reasoning' was provided without its required following "
+        "item.",
+        _ISSUES + "continuedev/continue/issues/8933",
+        param="input",
+    ),
+    _rule(
+        "item_without_reasoning",
+        find_items_without_reasoning,
+        "Item '{id}' of type '{kind}' was provided without its required 'reasoning' "
+        "item: '{reasoning}'.",
+        _ISSUES + "cline/cline/issues/12242",
+        param="input",
+    ),
+    _rule(
+        "reasoning_not_stored",
+        find_reasoning_not_stored,
+        "Item with id '{id}' not found. Items are not persisted when `store` is set "
+        "to false. Try again with `store` set to true, or remove this item from your "
+        "input.",
+        _ISSUES + "vercel/ai/issues/7543",
+        param="input",
+        status=404,
+    ),
+    _rule(
+        "item_not_stored",
+        find_items_not_stored,
+        "Item with id '{id}' not found. Items are not persisted when `store` is set "
+        "to false. Try again with `store` set to true, or remove this item from your "
+        "input.",
+        _ISSUES + "langchain-ai/langchain/pull/38372",
+        param="input",
+        status=404,
+    ),
+    _rule(
+        "encryption",
+        find_changed_encryption,
+        "The encrypted content {content}... could not be verified. Reason: Encrypted "
+        "content could not be decrypted or parsed.",
+        _REFERENCE,
+        code="invalid_encrypted_content",
+    ),
+    _rule(
+        "reasoning_content",
+        find_reasoning_content,
+        "Invalid '{path}': array too long. Expected an array with maximum length 0, "
+        "but got an array with length {length} instead.",
+        _REFERENCE,
+        param="{path}",
+        code="array_above_max_length",
+    ),
+    _rule(
+        "answer_of_no_type",
+        find_answers_of_no_type,
+        "[{{'type': 'missing', 'loc': ('body', 'input', {at}, '{key}'), 'msg': 'Field "
+        "required'}}]",
+        _REFERENCE,
+        by=("vllm", REFERENCE),
+        type="BadRequestError",
+    ),
+    # Ids and names.
+    _rule(
+        "item_id_prefix",
+        find_odd_item_ids,
+        "Invalid '{path}': '{id}'. Expected an ID that begins with '{prefix}'.",
+        _REFERENCE,
+        param="{path}",
+        code="invalid_value",
+    ),
+    _rule(
+        "item_id_characters",
+        find_odd_characters_in_ids,
+        "Invalid '{path}': '{id}'. Expected an ID that contains letters, numbers, "
+        "underscores, or dashes, but this value contained additional characters.",
+        _REFERENCE,
+        param="{path}",
+        code="invalid_value",
+    ),
+    _rule(
+        "id_too_long",
+        find_long_ids,
+        "Invalid '{path}': string too long. Expected a string with maximum length "
+        "{limit}, but got a string with length {length} instead.",
+        _ISSUES + "AnswerDotAI/fastllm/issues/45",
+        param="{path}",
+        code="string_above_max_length",
+    ),
+    _rule(
+        "id_empty",
+        find_empty_ids,
+        "Invalid '{path}': empty string. Expected a string with minimum length 1, but "
+        "got an empty string instead.",
+        _REFERENCE,
+        param="{path}",
+        code="empty_string",
+    ),
+    _rule(
+        "name_characters",
+        find_odd_names,
+        "Invalid '{path}': string does not match pattern. Expected a string that "
+        "matches the pattern '{pattern}'.",
+        _REFERENCE,
+        param="{path}",
+        code="invalid_value",
+    ),
+    _rule(
+        "name_too_long",
+        find_long_names,
+        "Invalid '{path}': string too long. Expected a string with maximum length "
+        "{limit}, but got a string with length {length} instead.",
+        _REFERENCE,
+        param="{path}",
+        code="string_above_max_length",
+    ),
+    _rule(
+        "name_empty",
+        find_empty_names,
+        "Invalid '{path}': empty string. Expected a string with minimum length 1, but "
+        "got an empty string instead.",
+        _REFERENCE,
+        param="{path}",
+        code="empty_string",
+    ),
+    # Images.
+    _rule(
+        "image_format",
+        find_odd_images,
+        "The image data you provided does not represent a valid image. Please check "
+        "your input and try again with one of the supported image formats: "
+        "['image/jpeg', 'image/png', 'image/gif', 'image/webp'].",
+        _REFERENCE,
+        param="input",
+        code="invalid_value",
+    ),
+    _rule(
+        "image_url",
+        find_odd_urls,
+        "Invalid '{path}'. Expected a base64-encoded data URL with an image MIME type "
+        "(e.g. 'data:image/png;base64,aW1nIGJ5dGVzIGhlcmU='), or a valid URL.",
+        _REFERENCE,
+        param="{path}",
+        code="invalid_value",
+    ),
+)
