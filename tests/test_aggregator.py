@@ -46,6 +46,7 @@ from conversation_state.aggregator import (
     total_usage,
 )
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
+from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.rendering import escape_line
 from conversation_state.testing.laws import states_add_up, unchanged
 from tests.processes import count_lines
@@ -296,14 +297,17 @@ def answer(
 class TestAddResponse:
     def test_message_and_usage(self):
         """
-        The message is appended, and its usage recorded under the response's id.
+        The message is appended, and its usage recorded under the response's id
+        and content.
         """
         message = answer("Hi.", Usage(8, 2), "chatcmpl-1", "gpt-5")
         state = chat("Hello").add_response(message)
+        key = response_key(state.entries[-1])
 
         assert message is state[-1]
-        assert ("chatcmpl-1", Usage(8, 2), "gpt-5") == state.ledger[0][:3]
-        assert "chatcmpl-1" == response_key(state.entries[-1])
+        assert (key, Usage(8, 2), "gpt-5") == state.ledger[0][:3]
+        assert key.startswith("chatcmpl-1#")
+        assert key == response_key(message)
 
     def test_time(self):
         """
@@ -354,7 +358,6 @@ class TestAddResponse:
 
         assert 1 == len(state)
         assert () == tuple(state.ledger)
-        assert response_key(state.entries[0]) is None
 
     def test_several_messages(self):
         """
@@ -366,19 +369,85 @@ class TestAddResponse:
         )
 
         assert "a b c" == text_of(both)
-        assert ["1", "2"] == [entry.id for entry in both.ledger]
+        assert ["1", "2"] == [entry.id.partition("#")[0] for entry in both.ledger]
         assert state is state.add_response()
 
     def test_one_id_for_every_response(self):
         """
         Where a server gives two responses one id, both are billed.
         """
-        state = chat().add_response(answer("a", Usage(1), "same"))
-        state = state.add_response(answer("b", Usage(2), "same"))
+        for text, usage in [("b", Usage(2)), ("b", Usage(1)), ("a", Usage(2))]:
+            state = chat().add_response(answer("a", Usage(1), "same"))
+            state = state.add_response(answer(text, usage, "same"))
 
-        assert ["same", state.entries[1].id] == [entry.id for entry in state.ledger]
-        assert Usage(3) == state.total_usage
-        assert state is state.record_responses()
+            assert 2 == len(state.ledger)
+            assert Usage(1) + usage == state.total_usage
+            assert state is state.record_responses()
+            again = state.add_response(answer(text, usage, "same"))
+            assert state.ledger == again.ledger
+
+    def test_content_of_a_key(self):
+        """
+        Notes, ids of calls, reasoning and white space of arguments are not part of
+        what keys a response; its text, and each call's name and arguments, are.
+        """
+        meta = ResponseMeta(id="7", usage=Usage(9, 1))
+        plain = AssistantMessage(
+            "Hi.", tool_calls=[ToolCall("c1", "go", '{"a": 1, "b": 2}')], response=meta
+        )
+        elsewhere = AssistantMessage(
+            [ReasoningPart("hm", signature="s"), TextPart("Hi.", index=1)],
+            tool_calls=[ToolCall("response_0", "go", '{"b":2,"a":1}', index=2)],
+            response=ResponseMeta("tool_calls", Usage(9, 1), id="7"),
+            metadata={"host": 1},
+        )
+        others = [
+            plain.replace(content="Hi!"),
+            plain.replace(tool_calls=()),
+            plain.replace(tool_calls=[ToolCall("c1", "go", '{"a": 1, "b": 3}')]),
+            plain.replace(tool_calls=[ToolCall("c1", "to", '{"a": 1, "b": 2}')]),
+            plain.replace(response=ResponseMeta(id="8", usage=Usage(9, 1))),
+        ]
+
+        assert response_key(plain) == response_key(elsewhere)
+        assert 6 == len({response_key(plain), *map(response_key, others)})
+        state = chat().add_response(plain).add_response(elsewhere)
+        assert Usage(9, 1) == state.total_usage
+
+    def test_several_pieces(self):
+        """
+        A response of several messages is one bill, whole or in pieces, with its
+        counts so far, with a tool's result between, and twice.
+        """
+        one, two = answer("a", Usage(9, 1), "7"), answer("b", Usage(9, 4), "7")
+        result = ToolMessage("done", tool_call_id="c1")
+        together = chat().add_response(one, two)
+
+        assert Usage(9, 4) == together.total_usage
+        assert response_key(answer("ab", None, "7")) == together.ledger[0].id
+        assert together.ledger == together.add_response(one, two).ledger
+        for messages in [one, two], [one, result, two], [one, two, one, two]:
+            state = Aggregator.new(messages).record_responses()
+            assert Usage(9, 4) == state.total_usage
+            assert [together.ledger[0].id] == [entry.id for entry in state.ledger]
+            assert together.total_usage == join(together, state).total_usage
+
+    def test_numbered_from_one(self):
+        """
+        Answers of a server that gives one id again are billed each: in a loop with
+        tools, and after the next prompt.
+        """
+        call = answer("calls", Usage(9, 1), "0")
+        end = answer("done", Usage(12, 1), "0")
+        result = ToolMessage("done", tool_call_id="c1")
+
+        for between in result, UserMessage("And now?"):
+            one_by_one = chat().add_response(call).add(between).add_response(end)
+            history = Aggregator.new([call, between, end]).record_responses()
+            assert Usage(21, 2) == one_by_one.total_usage == history.total_usage
+            assert one_by_one is one_by_one.record_responses()
+        same = Aggregator.new([call, UserMessage("?"), call.replace(content="end")])
+        assert Usage(18, 2) == same.record_responses().total_usage
 
     def test_recorded_by_hand(self):
         """

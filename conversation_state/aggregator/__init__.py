@@ -17,7 +17,6 @@ from conversation_state.aggregator._entries import (
     Entry,
     LedgerEntry,
     Messages,
-    response_key,
 )
 from conversation_state.aggregator._state import (
     Aggregator,
@@ -27,6 +26,7 @@ from conversation_state.aggregator._state import (
     total_usage,
 )
 from conversation_state.aggregator._value import Turn
+from conversation_state.messages import response_key
 
 __all__ = [
     "Aggregator",

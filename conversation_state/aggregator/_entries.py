@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
 from conversation_state._persistent import Log, View, final
 from conversation_state._wording import describe_value
-from conversation_state.messages import AssistantMessage, Message, ResponseMeta
+from conversation_state.messages import Message, id_of_key
 from conversation_state.pickling import Maker
 from conversation_state.usage import Usage
 
@@ -66,26 +66,6 @@ def current_time() -> datetime:
     import datetime as dt  # noqa: PLC0415 - slow, and not every state has a ledger
 
     return dt.datetime.now(dt.UTC)
-
-
-def reported_response(entry: Entry) -> ResponseMeta | None:
-    message = entry.message
-    if not isinstance(message, AssistantMessage) or message.response is None:
-        return None
-
-    return None if message.response.usage in (None, NOTHING) else message.response
-
-
-def response_key(entry: Entry) -> str | None:
-    """
-    The ledger identity under which the usage of *entry*'s response belongs.
-
-    The provider's id of the response, or else the identity of the entry;
-    None if no tokens are reported. `Aggregator.record_responses`
-    records under it, and so does every host of this library.
-    """
-    meta = reported_response(entry)
-    return None if meta is None else meta.id or entry.id
 
 
 # Getters in C, because joining and comparing read the identities of thousands. The
@@ -174,24 +154,37 @@ class Ledger(NamedTuple):
         total = sum([entry.usage for entry in entries], self.total)
         return Ledger(self.entries.extend(entries), total)
 
+    def by_id(self) -> Index:
+        # Its entries by identity, see `find_in_index`. O(log n).
+        return self.entries.fold(_add_to_index, _NO_INDEX, key=_add_to_index)
+
+    def of_response(self, response_id: str) -> list[LedgerEntry]:
+        # The entries whose key has the provider's id of a response. O(log n).
+        indexes = self.entries.fold(_add_to_ids, _NO_IDS, key=_add_to_ids)
+        return [each for _, ids in indexes for each in ids.get(response_id, ())]
+
     def find(self, key: str) -> LedgerEntry | None:
         # The entry with the identity *key*, or None. O(log n).
-        for entries in self.entries.fold(_add_to_index, _NO_INDEX, key=_add_to_index):
-            if (found := entries.get(key)) is not None:
-                return found
-
-        return None
+        return find_in_index(self.by_id(), key)
 
 
 def _add_usage_of(total: Usage, entry: LedgerEntry) -> Usage:
     return total + entry.usage
 
 
-_Index = tuple[dict[str, LedgerEntry], ...]
-_NO_INDEX: _Index = ()
+Index = tuple[dict[str, LedgerEntry], ...]
+_NO_INDEX: Index = ()
 
 
-def _add_to_index(index: _Index, entry: LedgerEntry) -> _Index:
+def find_in_index(index: Index, key: str) -> LedgerEntry | None:
+    for entries in index:
+        if (found := entries.get(key)) is not None:
+            return found
+
+    return None
+
+
+def _add_to_index(index: Index, entry: LedgerEntry) -> Index:
     # Maps of 2^k entries by identity, larger ones first, like the digits of a
     # counter: a step costs O(log n) on average, and the log remembers them
     # (`Log.fold`). They are shared between versions, so none is ever changed.
@@ -201,6 +194,31 @@ def _add_to_index(index: _Index, entry: LedgerEntry) -> _Index:
         index = index[:-1]
 
     return (*index, newest)
+
+
+_Ids = tuple[tuple[int, dict[str, tuple[LedgerEntry, ...]]], ...]
+_NO_IDS: _Ids = ()
+
+
+def _add_to_ids(index: _Ids, entry: LedgerEntry) -> _Ids:
+    # As `_add_to_index`, by the response's id in the key: each map with how many
+    # entries it is of, because some servers give all responses one id.
+    response_id = id_of_key(entry.id)
+    size = 1
+    newest: dict[str, tuple[LedgerEntry, ...]] = {}
+    if response_id:
+        newest = {response_id: (entry,)}
+
+    while index and index[-1][0] <= size:
+        count, older = index[-1]
+        size += count
+        newest = {
+            **older,
+            **{each: older.get(each, ()) + some for each, some in newest.items()},
+        }
+        index = index[:-1]
+
+    return (*index, (size, newest))
 
 
 NOTHING = Usage()

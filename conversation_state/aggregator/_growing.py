@@ -16,15 +16,18 @@ from conversation_state.aggregator._entries import (
     LedgerEntry,
     current_time,
     describe_mismatch,
-    reported_response,
+    find_in_index,
 )
 from conversation_state.aggregator._value import StateValue
 from conversation_state.errors import InvalidMessageError, InvalidUsageError
 from conversation_state.messages import (
+    Answer,
     AssistantMessage,
     Message,
     ToolMessage,
     UserMessage,
+    group_answers,
+    read_response,
 )
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
@@ -142,17 +145,17 @@ class GrowingState(StateValue):
         This state with a provider's response at its end, and in its ledger.
 
         Appends *messages*, and records the usage that an `AssistantMessage`
-        reports (``message.response.usage``) under the id of its response, so
-        that adding one response again bills nothing again; see
-        `record_responses`. Without a usage, it is ``extend(messages)``.
+        reports (``message.response.usage``) under the id and the content of its
+        response (`response_key`), so that adding one response again bills nothing
+        again; see `record_responses`. Without a usage, it is ``extend(messages)``.
 
         Args:
             *messages: The response, usually one `AssistantMessage`, as an
                 adapter's ``load`` gives it.
 
-            key: The ledger identity to use instead of the response's id. Only
+            key: The ledger identity to use instead of the response's own. Only
                 this key stands for the usage then: `record_responses` would record
-                it again, under the response's id.
+                it again.
 
         Raises:
             InvalidMessageError:
@@ -166,19 +169,18 @@ class GrowingState(StateValue):
         >>> from conversation_state import Aggregator, ResponseMeta
         >>> meta = ResponseMeta(id="chatcmpl-1", usage=Usage(8, 2), model="gpt-5")
         >>> state = Aggregator.new().add_response(AssistantMessage("Hi", response=meta))
-        >>> state.total_usage.total_tokens, state.ledger[0].id
-        (10, 'chatcmpl-1')
+        >>> state.add_response(state[-1]).total_usage.total_tokens
+        10
         """
         grown = self.extend(messages)
         if key is None:
             # Earlier responses may have been recorded under keys of the caller's own,
             # and would be billed again.
-            return grown.record_responses(since=len(self._log))
+            return grown._record_answers(len(self._log), are_new=True)
 
+        added = grown._log.iterate(len(self._log))
         reported = [
-            (meta, entry.message.timestamp)
-            for entry in grown._log.iterate(len(self._log))
-            if (meta := reported_response(entry)) is not None
+            answer for answer in group_answers(added) if answer.usage is not None
         ]
         if len(reported) > 1:
             raise InvalidUsageError(
@@ -186,8 +188,9 @@ class GrowingState(StateValue):
                 f"report {len(reported)}; add them one by one"
             )
 
-        for meta, time in reported:
-            grown = grown.add_usage(meta.usage, key=key, model=meta.model, at=time)
+        for answer in reported:
+            at, model = answer.time, answer.model
+            grown = grown.add_usage(answer.usage, key=key, model=model, at=at)
 
         return grown
 
@@ -195,13 +198,19 @@ class GrowingState(StateValue):
         """
         This state with the usage of its responses in its ledger, each once.
 
-        A response is recorded under the id its provider gave it, or under the
-        identity of its entry where it has none, or where the ledger has
-        another usage under that id (some servers give every response one id).
-        What is recorded so already is not recorded again, so this is idempotent;
-        what was recorded under another key, or by `add_usage` without one, is not
-        known to be of a response. The time of an entry is its message's timestamp,
-        or now.
+        A response is recorded under its `response_key`: the id its provider gave it
+        and what it says, or the identity of its entry where it has no id. So two
+        answers to which a server gave one id are two entries, and one response that
+        was added twice, or on two branches, is one. Several messages of one response
+        (one id, one number of prompt tokens, nothing but results between) are taken
+        together before, with the larger of their counts. Where the ledger has
+        another usage under the key, the response is recorded with its usage in its
+        key: one id with one content and two usages is two entries.
+
+        What is recorded so already, or with an equal usage under the response's id
+        alone, is not recorded again, so this is idempotent; what was recorded under
+        another key, or by `add_usage` without one, is not known to be of a response.
+        The time of an entry is its message's timestamp, or now.
 
         O(messages from *since* on).
 
@@ -222,29 +231,68 @@ class GrowingState(StateValue):
                 "from 0 on"
             )
 
-        ledger = self._ledger
-        for entry in self._log.iterate(since):
-            meta = reported_response(entry)
-            if meta is None or meta.usage is None:  # the second is for type checkers
+        return self._record_answers(since, are_new=False)
+
+    def _record_answers(self, since: int, *, are_new: bool) -> Self:
+        # *are_new*: the messages came just now, and none is an edited copy of one that
+        # was recorded before.
+        recorded = self._ledger.by_id()
+        new: dict[str, LedgerEntry] = {}
+        for answer in group_answers(self._log.iterate(since)):
+            usage = answer.usage
+            if usage is None:
                 continue
 
             # The model is not compared: what `add_usage` recorded under the response's
             # id is this response, whatever model the caller named.
-            for key in (meta.id, entry.id):
-                known = ledger.find(key) if key else None
-                if known is not None and known.usage == meta.usage:
-                    break
+            key = answer.key
+            known = {
+                each: found.usage
+                for each in (key, *answer.other_keys())
+                if (found := new.get(each) or find_in_index(recorded, each)) is not None
+            }
+            if known:
+                if answer.is_recorded_by(known.values()):
+                    continue
 
-                if key and known is None:
-                    at = entry.message.timestamp or current_time()
-                    new = LedgerEntry(key, meta.usage, meta.model, at)
-                    ledger = ledger.with_entries((new,))
-                    break
+                # Another response of the same id says the same, for other tokens.
+                key = answer.second_key if key in known else key
+                if key in new or find_in_index(recorded, key) is not None:
+                    continue
 
-        if ledger is self._ledger:
+            if not are_new and self._is_edited(answer):
+                continue
+
+            at = answer.time or current_time()
+            new[key] = LedgerEntry(key, usage, answer.model, at)
+
+        if not new:
             return self
 
+        ledger = self._ledger.with_entries(tuple(new.values()))
         return self._with_contents(ledger=ledger, log=self._log)
+
+    def _is_edited(self, answer: Answer) -> bool:
+        """
+        Whether the ledger has the usage of *answer* under the id of its response, and
+        for something that no message says any more: its text was edited since.
+        """
+        same = [
+            entry.id
+            for entry in self._ledger.of_response(answer.response_id)
+            if entry.usage == answer.usage
+        ]
+        if not same:
+            return False
+
+        others = group_answers(
+            entry
+            for entry in self._log
+            if (meta := read_response(entry.message)) is None
+            or meta.id == answer.response_id
+        )
+        standing = {key for other in others for key in (other.key, *other.other_keys())}
+        return any(key not in standing for key in same)
 
     def extend(self, messages: Iterable[Message]) -> Self:
         """

@@ -12,6 +12,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from conversation_state._lazy import open_later
+from conversation_state.messages._answers import (
+    Answer,
+    MessageEntry,
+    digest_answer,
+    digest_of_key,
+    group_answers,
+    id_of_key,
+    read_response,
+    read_usage,
+    response_key,
+)
 from conversation_state.messages._base import Message
 from conversation_state.messages._kinds import (
     AssistantMessage,
@@ -34,19 +45,28 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ERASED",
+    "Answer",
     "AssistantMessage",
     "Envelope",
     "Erasure",
     "LogProb",
     "Message",
+    "MessageEntry",
     "ResponseMeta",
     "SystemMessage",
     "ToolMessage",
     "UnknownMessage",
     "UserMessage",
+    "digest_answer",
+    "digest_of_key",
     "find_erasure",
     "format_exception",
+    "group_answers",
+    "id_of_key",
     "make_tombstone",
+    "read_response",
+    "read_usage",
+    "response_key",
 ]
 
 _ENVELOPE = f"{__name__}._envelope"

@@ -14,6 +14,7 @@ from agents.items import ModelResponse as AgentsResponse
 from agents.usage import Usage as AgentsUsage
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
+from openai.types.responses import ResponseOutputMessage, ResponseOutputText
 from openai.types.responses.response_usage import (
     InputTokensDetails,
     OutputTokensDetails,
@@ -22,17 +23,25 @@ from pydantic_ai.conversation import Conversation
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.usage import RequestUsage
 
-from conversation_state import Aggregator, Usage, UserMessage, open_store
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    Usage,
+    UserMessage,
+    open_store,
+)
 from conversation_state.adapters import openai_chat
 from conversation_state.adapters import pydantic_ai as pydantic_ai_adapter
 from conversation_state.adapters.agents import StoreSession
 from conversation_state.adapters.langchain import StoreChatMessageHistory
 from conversation_state.adapters.langgraph import ConversationStateSaver
 from conversation_state.adapters.pydantic_ai import StoreBackend
+from conversation_state.aggregator import response_key
 from conversation_state.counting import cost
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails
 
 MODEL, ID = "gpt-5", "chatcmpl-1"
+KEY = response_key(AssistantMessage("Noon."), id=ID)
 EXPECTED = Usage(
     100,
     20,
@@ -135,7 +144,15 @@ def of_agents(store):
             {"role": "assistant", "content": "Noon."},
         ]
         await session.add_items(items)
-        result: Any = SimpleNamespace(raw_responses=[AgentsResponse([], usage, ID)])
+        text = ResponseOutputText(type="output_text", text="Noon.", annotations=[])
+        said = ResponseOutputMessage(
+            id="msg_1",
+            type="message",
+            role="assistant",
+            status="completed",
+            content=[text],
+        )
+        result: Any = SimpleNamespace(raw_responses=[AgentsResponse([said], usage, ID)])
         await session.record(result, model=MODEL)
 
     asyncio.run(run())
@@ -155,9 +172,9 @@ HOSTS = [
 @pytest.mark.parametrize("run", HOSTS, ids=lambda run: run.__name__[3:])
 def test_same_everywhere(run):
     """
-    The response is in the ledger once, under the provider's id, with the model and
-    every count of the provider. What is saved by a host has its bill already: there is
-    nothing left to record. What it cost is not $0.00.
+    The response is in the ledger once, under the provider's id and its content, with
+    the model and every count of the provider. What is saved by a host has its bill
+    already: there is nothing left to record. What it cost is not $0.00.
     """
     with open_store("memory:") as store:
         state = run(store)
@@ -166,7 +183,7 @@ def test_same_everywhere(run):
     if run is of_pydantic_ai_messages:
         state = state.record_responses()
 
-    assert [(ID, MODEL, EXPECTED)] == [
+    assert [(KEY, MODEL, EXPECTED)] == [
         (entry.id, entry.model, entry.usage) for entry in state.ledger
     ]
     assert state is state.record_responses()

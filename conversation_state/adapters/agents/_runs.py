@@ -20,7 +20,7 @@ from conversation_state.adapters._reading import DocumentReader, is_list, is_map
 from conversation_state.adapters._responses._blocks import CALLERS, CALLS, SOURCE
 from conversation_state.adapters._responses._dump import write_items
 from conversation_state.adapters._responses._load import load_items, load_usage
-from conversation_state.aggregator import Aggregator
+from conversation_state.aggregator import Aggregator, response_key
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
     AssistantMessage,
@@ -406,10 +406,20 @@ def _read_run_usage(usage: Any) -> Usage | None:
     return load_usage(counts)
 
 
+# The messages of *response*; none if its items are not such as a session keeps.
+def _read_output(response: Any) -> list[Message]:
+    try:
+        return _load_items(response.to_input_items(), {})
+    except (AttributeError, DecodeError):
+        return []
+
+
 def _make_key(response: Any) -> str:
     for own_id in (response.response_id, getattr(response, "request_id", None)):
         if isinstance(own_id, str) and own_id and own_id != _NO_ID:
-            return own_id
+            key = response_key(*_read_output(response), id=own_id)
+            if key is not None:
+                return key
 
     place = id(response)
     if place not in _keys:

@@ -11,7 +11,7 @@ from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis.strategies import SearchStrategy
 
 from conversation_state._wording import shorten_repr
-from conversation_state.aggregator import Aggregator
+from conversation_state.aggregator import Aggregator, response_key
 from conversation_state.messages import ResponseMeta
 from conversation_state.testing._comparison import (
     assert_same,
@@ -120,7 +120,8 @@ class ReducerContract(Contract):
     def test_counts_responses_once(self, state: Aggregator) -> None:
         """
         The usage of a response that the state has is not recorded under another key
-        than the id of the response or of its entry: two keys count it twice.
+        than those of the response (`response_key`, its id, its entry's id): two keys
+        count it twice.
         """
         result = self.reducer(state)
         usages = {meta.usage for meta in _list_responses(state)}
@@ -129,6 +130,8 @@ class ReducerContract(Contract):
         for each in (state, result):
             keys |= {meta.id for meta in _list_responses(each)}
             keys |= {entry.id for entry in each.entries}
+            keys |= {response_key(entry) or "" for entry in each.entries}
+            keys |= _find_unrecorded(each)
 
         for entry in result.ledger:
             # A small usage may be the reducer's own, and equal by chance.

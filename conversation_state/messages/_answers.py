@@ -1,0 +1,334 @@
+"""
+Answers: the messages of one response taken together, and the key of their usage.
+
+A ledger has the usage of each response once, whatever is repeated, replayed or
+joined. What must be known to change it: ids of responses are not unique everywhere
+(Ollama's have three digits, others number them from 1, some give all responses one),
+and one response may be several messages. So its key is made of its id and of what it
+says, and its messages are taken together before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from conversation_state._persistent import check_text, final
+from conversation_state._wording import describe_value
+from conversation_state.errors import InvalidMessageError
+from conversation_state.messages._base import Message
+from conversation_state.messages._kinds import AssistantMessage, ToolMessage
+from conversation_state.messages._response import ResponseMeta
+from conversation_state.usage import Usage
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+_NOTHING = Usage()
+_DIGEST_BYTES = 8
+_KEY = re.compile(rf"#[0-9a-f]{{{_DIGEST_BYTES * 2}}}\Z")
+
+
+class MessageEntry(Protocol):
+    """
+    **Protocol:** one entry of a conversation: its identity and its message.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def message(self) -> Message: ...
+
+
+def response_key(*pieces: MessageEntry | Message, id: str = "") -> str | None:
+    """
+    The ledger identity under which the usage of one response belongs.
+
+    The provider's id of the response, ``#`` and a digest of what the response says:
+    its texts and the names and arguments of its calls. Ids of calls, reasoning,
+    metadata and all else are not part of it, so a response that came through another
+    host, was streamed, or was added on another branch has the same key; two
+    responses to which a server gave one id have two. Without the provider's id: the
+    identity of the first entry; None if there is none, or no assistant's message.
+
+    `Aggregator.add_response` and `Aggregator.record_responses` record under it, and
+    so does every host of this library.
+
+    Args:
+        *pieces: All messages of the response, in order, or their entries. A message
+            that is there twice counts once.
+
+        id: The provider's id of the response, for messages that do not have it.
+
+    Raises:
+        TypeError:
+            If a piece is something else.
+
+        InvalidMessageError:
+            If *id* is not a text.
+
+    >>> from conversation_state.messages import ResponseMeta
+    >>> meta = ResponseMeta(id="chatcmpl-1")
+    >>> response_key(AssistantMessage("Hi.", response=meta))
+    'chatcmpl-1#5230ea63e022c45c'
+    """
+    messages = []
+    for piece in pieces:
+        message = piece if isinstance(piece, Message) else _message_of(piece)
+        messages.append(message)
+
+    id = check_text(id, "id", InvalidMessageError)
+    metas = [read_response(message) for message in messages]
+    response_id = id or next((meta.id for meta in metas if meta and meta.id), "")
+    if response_id:
+        return f"{response_id}#{digest_answer(messages)}"
+
+    for piece in pieces:
+        if not isinstance(piece, Message) and piece.message.role == "assistant":
+            return piece.id
+
+    return None
+
+
+def _message_of(piece: MessageEntry) -> Message:
+    message = getattr(piece, "message", None)
+    if not isinstance(message, Message):
+        raise TypeError(
+            "response_key takes Messages and entries of a state, got "
+            f"{describe_value(piece)}"
+        )
+
+    return message
+
+
+def id_of_key(key: str) -> str:
+    """
+    The provider's id of the response whose `response_key` is *key*; "" for any other.
+    """
+    digest = digest_of_key(key)
+    return key[: -len(digest) - 1] if digest else ""
+
+
+def digest_of_key(key: str) -> str:
+    """
+    The digest at the end of a *key* that `response_key` made of a provider's id; ""
+    of any other key.
+    """
+    found = _KEY.search(key)
+    return "" if found is None else found[0][1:]
+
+
+def read_response(message: Message) -> ResponseMeta | None:
+    return message.response if isinstance(message, AssistantMessage) else None
+
+
+def read_usage(message: Message) -> Usage | None:
+    """
+    The usage that *message* reports; None if it reports no tokens.
+    """
+    meta = read_response(message)
+    usage = None if meta is None else meta.usage
+    # The total first, because comparing all counts is slow.
+    if usage is None or (not usage.total_tokens and usage == _NOTHING):
+        return None
+
+    return usage
+
+
+@final
+class Answer(NamedTuple):
+    """
+    One answer of a model: the entries of the messages of one response.
+
+    Attributes:
+        entries: The entries, in order.
+
+        usage: The usage of the response: of several reports the larger counts, as
+            in a stream; None if no tokens are reported.
+    """
+
+    entries: tuple[MessageEntry, ...]
+    usage: Usage | None
+
+    @property
+    def response_id(self) -> str:
+        """
+        The provider's id of the response; "" if it gave none.
+        """
+        meta = read_response(self.entries[0].message)
+        return "" if meta is None else meta.id
+
+    @property
+    def model(self) -> str:
+        """
+        The model that answered; "" if it is unknown.
+        """
+        metas = [read_response(entry.message) for entry in self.entries]
+        return next((meta.model for meta in metas if meta and meta.model), "")
+
+    @property
+    def time(self) -> datetime | None:
+        """
+        When it was made: the time of its first message that has one.
+        """
+        times = [entry.message.timestamp for entry in self.entries]
+        return next(filter(None, times), None)
+
+    @property
+    def key(self) -> str:
+        """
+        Its `response_key`.
+        """
+        response_id = self.response_id
+        if not response_id:
+            return self.entries[0].id
+
+        return (
+            f"{response_id}#{digest_answer([entry.message for entry in self.entries])}"
+        )
+
+    @property
+    def second_key(self) -> str:
+        """
+        The key if another response has `key`, with another usage: two responses of
+        one id that say the same. Made of the usage, too.
+        """
+        if not self.response_id:
+            return self.key
+
+        usage = self.usage or _NOTHING
+        counts = usage.prompt_tokens, usage.completion_tokens, usage.total_tokens
+        messages = [entry.message for entry in self.entries]
+        return f"{self.response_id}#{digest_answer(messages, *map(str, counts))}"
+
+    def other_keys(self) -> list[str]:
+        """
+        The ledger identities but `key` that its usage may have: of one message that
+        was added before the others came; its id alone, as programs pass it to
+        `add_usage`; the identities of its entries.
+        """
+        own = [entry.id for entry in self.entries]
+        response_id = self.response_id
+        if not response_id:
+            return own[1:]
+
+        if len(own) > 1:
+            messages = [entry.message for entry in self.entries]
+            own += [f"{response_id}#{digest_answer([each])}" for each in messages]
+
+        own.append(response_id)
+        return own
+
+    def is_recorded_by(self, known: Collection[Usage]) -> bool:
+        """
+        Whether *known*, what a ledger has under its keys, is its usage.
+
+        Several messages may have been recorded one by one, each with what the
+        provider had counted until then.
+        """
+        if self.usage in known:
+            return True
+
+        largest = _NOTHING
+        for usage in known:
+            largest |= usage
+
+        return len(self.entries) > 1 and largest == self.usage
+
+
+def group_answers(entries: Iterable[MessageEntry]) -> Iterator[Answer]:
+    """
+    The answers among *entries*, in order. O(n).
+
+    Messages are of one response if they have its id and one after the other reports
+    the same number of prompt tokens: the next response of a server that gives all of
+    them one id has seen a longer prompt. Only results of tools may be between them.
+
+    Source:
+        Claude Code writes each block of a response as a line, with the response's id
+        and usage, and results between them; a server counts `prompt_tokens` once for
+        all choices.
+    """
+    pieces: list[MessageEntry] = []
+    usage: Usage | None = None
+    is_adjacent = False
+    for entry in entries:
+        message = entry.message
+        if not isinstance(message, AssistantMessage):
+            is_adjacent = False
+            if pieces and not isinstance(message, ToolMessage):
+                yield Answer(tuple(pieces), usage)
+                pieces = []
+
+            continue
+
+        reported = read_usage(message)
+        if pieces and _continues(
+            pieces[0].message, usage, message, reported, is_adjacent
+        ):
+            pieces.append(entry)
+            if reported is not None:
+                usage = reported if usage is None else usage | reported
+        else:
+            if pieces:
+                yield Answer(tuple(pieces), usage)
+
+            pieces, usage = [entry], reported
+
+        is_adjacent = True
+
+    if pieces:
+        yield Answer(tuple(pieces), usage)
+
+
+def _continues(
+    first: Message,
+    usage: Usage | None,
+    message: Message,
+    reported: Usage | None,
+    is_adjacent: bool,  # noqa: FBT001 - used once, above
+) -> bool:
+    ours, theirs = read_response(first), read_response(message)
+    if ours is None or theirs is None or not ours.id or ours.id != theirs.id:
+        return False
+
+    if usage is None or reported is None:
+        # Behind results it may be the next answer, of which no usage came.
+        return is_adjacent
+
+    return usage.prompt_tokens == reported.prompt_tokens
+
+
+def digest_answer(messages: Sequence[Message], *more: str) -> str:
+    """
+    The digest of what *messages* say, which stands at the end of a `response_key`.
+    """
+    # Imported late: they take milliseconds, and not every program records responses.
+    from hashlib import blake2b  # noqa: PLC0415
+
+    from conversation_state._canonical import dump  # noqa: PLC0415
+
+    if len(messages) == 1 and not messages[0].tool_calls:
+        content = dump([messages[0].text, [], *more])
+        return blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
+
+    said: dict[tuple[str, tuple[tuple[str, str], ...]], None] = {}
+    for message in messages:
+        calls = [(call.name, _normalize(call.arguments)) for call in message.tool_calls]
+        said[message.text, tuple(calls)] = None
+
+    text = "".join([text for text, _ in said])
+    # JSON, because it shows where each text ends.
+    content = dump([text, [call for _, calls in said for call in calls], *more])
+    return blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _normalize(arguments: str) -> str:
+    import json  # noqa: PLC0415 - as above
+
+    # Hosts that keep arguments as objects write them with other white space.
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments
