@@ -213,6 +213,33 @@ class TestCost:
             unbilled["tokens"],
         )
 
+    @pytest.mark.parametrize("before", [Aggregator.new(), PRICED])
+    def test_stopped(self, run, before):
+        """
+        An answer that was stopped has cost something: the total is not complete, here
+        and in `counting.cost` alike.
+        """
+        stopped = ResponseMeta("interrupted", model="gpt-4o", id="r9")
+        state = before.add_user_prompt("A story!").add_response(
+            AssistantMessage("A very long", response=stopped)
+        )
+        save(run, state)
+
+        printed = run("cost", "trip").stdout
+        (record,) = run.json("cost", "trip")
+
+        total = f"at least {cost(PRICED)}" if before is PRICED else "unknown"
+        assert f"Total: {total}\n" in printed
+        assert "Not recorded: the usage of 1 answer of a model\n" in printed
+        assert cost(state).complete is record["complete"] is False
+        (unbilled,) = record["unbilled"]
+        assert (len(state), "gpt-4o", None) == (
+            unbilled["number"],
+            unbilled["model"],
+            unbilled["tokens"],
+        )
+        assert 1 == record["unrecorded_answers"]
+
     @pytest.mark.parametrize("state", [Aggregator.new(), ASKED])
     def test_nothing(self, run, state):
         """

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conversation_state import Aggregator
-from conversation_state.aggregator import Entry, LedgerEntry
+from conversation_state.aggregator import Entry, LedgerEntry, response_key
 from conversation_state.counting import (
     Cost,
     CostLine,
@@ -31,7 +31,15 @@ from conversation_state.errors import (
     UnknownModelError,
     UnpricedError,
 )
-from conversation_state.messages import AssistantMessage, ResponseMeta
+from conversation_state.messages import (
+    AssistantMessage,
+    ResponseMeta,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+    make_tombstone,
+    read_usage,
+)
 from conversation_state.testing import strategies as our
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 from tests.states import rebuild_state
@@ -621,13 +629,113 @@ class TestUnbilled:
         assert (chat.entries[1],) == cost(first).unbilled
         assert () == cost(chat.record_responses()).unbilled
 
-    def test_reports_nothing_where_nothing_was_reported(self):
+    def test_of_which_no_usage_came(self, registry):
         """
-        No response, none with a usage, or one of nothing; and what has a
-        ledger alone.
+        An answer without a usage cost something all the same: one that was stopped,
+        made by hand, imported, or of a server that reports nothing or zeros. The
+        bill is not complete, and never $0.00.
         """
-        chat = Aggregator.new().add_assistant_message("a").add(answer(None))
-        chat = chat.add(answer(Usage())).add_user_prompt("b")
+        paid = (
+            Aggregator.new()
+            .add_user_prompt("?")
+            .add_response(answer(Usage(9, 1), "r1"))
+        )
+        stopped = AssistantMessage(
+            "A very", response=ResponseMeta("interrupted", model="plain", id="r2")
+        )
+        for message in (
+            *(stopped, stopped.replace(response=ResponseMeta("interrupted"))),
+            *(answer(None), answer(Usage(), "r3"), AssistantMessage("by hand")),
+        ):
+            for before in (paid, Aggregator.new()):
+                chat = before.add_user_prompt("And?").add_response(message)
+
+                found = cost(chat.record_responses())
+
+                assert (chat.entries[-1],) == found.unbilled
+                assert not found.complete
+                assert "1 answer of unknown usage" in str(found)
+                assert str(found).startswith("$0.0" if before is paid else "unknown: ")
+        assert cost(paid).complete
+
+    def test_same_id_stopped(self, registry):
+        """
+        A stopped answer is not paid by another one whose id its server used again.
+        """
+        paid = answer(Usage(9, 1), "0", "first")
+        stopped = AssistantMessage("sec", response=ResponseMeta("interrupted", id="0"))
+        for between in UserMessage("?"), ToolMessage("done", tool_call_id="c1"):
+            chat = Aggregator.new().add_response(paid).add(between).add(stopped)
+
+            assert (chat.entries[-1],) == cost(chat).unbilled
+        recorded_by_hand = chat.add_usage(Usage(1), key=response_key(stopped))
+        assert () == cost(recorded_by_hand).unbilled
+
+    def test_rolled_back(self, registry):
+        """
+        What an attempt cost that was taken back pays for no other answer.
+        """
+        start = Aggregator.new().add_user_prompt("?")
+        tried = start.add_response(answer(Usage(9, 1), "r1"))
+        for message in AssistantMessage("other"), answer(Usage(9, 1), "r2"):
+            again = tried.rollback(start).add(message)
+
+            assert (again.entries[-1],) == cost(again).unbilled
+
+    def test_recorded_by_hand(self, registry):
+        """
+        Usage under a key of the program's own accounts for one answer without a
+        usage, except one that was stopped.
+        """
+        by_hand = Aggregator.new().add_assistant_message("a")
+        stopped = Aggregator.new().add(
+            AssistantMessage("a", response=ResponseMeta("interrupted"))
+        )
+
+        assert () == cost(by_hand.add_usage(Usage(9, 1))).unbilled
+        assert () == cost(by_hand.add_usage(Usage(9, 1), key="request 7")).unbilled
+        assert 1 == len(cost(by_hand.add_usage(Usage())).unbilled)
+        two = by_hand.add_user_prompt("?").add_assistant_message("b")
+        assert (two.entries[2],) == cost(two.add_usage(Usage(9, 1))).unbilled
+        assert () == cost(two.add_usage(Usage(1)).add_usage(Usage(2))).unbilled
+        assert 1 == len(cost(stopped.add_usage(Usage(9, 1))).unbilled)
+        key = stopped.entries[0].id
+        assert () == cost(stopped.add_usage(Usage(9, 1), key=key)).unbilled
+
+    def test_without_the_facts_of_its_response(self, registry):
+        """
+        A host that keeps messages apart from the facts about their responses records
+        under the response's id and what it says.
+        """
+        key = response_key(AssistantMessage("a"), id="r1")
+        chat = Aggregator.new().add_assistant_message("a").add_usage(Usage(1), key=key)
+
+        assert () == cost(chat).unbilled
+        other = Aggregator.new().add_assistant_message("b").add_usage(Usage(1), key=key)
+        assert 1 == len(cost(other).unbilled)
+
+    def test_edited_and_erased(self, registry):
+        """
+        An answer that was billed stays so when its text is edited or erased.
+        """
+        paid = answer(Usage(9, 1), "r1")
+        chat = Aggregator.new().add_response(paid)
+        edited = chat.before(chat.entries[0].id).add(paid.replace(content="Edited."))
+        erased = chat.before(chat.entries[0].id).add(
+            make_tombstone(paid, bytes(16), "asked to")
+        )
+
+        for changed in edited, erased:
+            assert () == cost(changed).unbilled
+            assert changed is changed.record_responses()
+        assert 1 == len(cost(erased.add_assistant_message("b")).unbilled)
+
+    def test_no_answers(self, registry):
+        """
+        A conversation without an answer costs nothing, and so does a ledger alone
+        that is empty.
+        """
+        chat = Aggregator.new([SystemMessage("Be brief."), UserMessage("Hi?")])
 
         assert () == cost(chat).unbilled
         assert "$0.00" == str(cost(chat))
@@ -650,9 +758,12 @@ class TestUnbilled:
     @given(our.aggregators())
     def test_is_what_recording_adds(self, chat):
         """
-        After `record_responses` nothing is left, in any state.
+        After `record_responses` nothing is left of what reports a usage, in any
+        state.
         """
-        assert () == cost(chat.record_responses(), when=THEN).unbilled
+        left = cost(chat.record_responses(), when=THEN).unbilled
+
+        assert [] == [entry for entry in left if read_usage(entry.message) is not None]
 
 
 class TestCost:

@@ -19,6 +19,7 @@ from conversation_state.cli._options import (
     print_json,
     store_command,
 )
+from conversation_state.messages import read_response, read_usage
 
 if TYPE_CHECKING:
     # A command imports these when it runs, so that --help is quick.
@@ -34,11 +35,6 @@ _NO_MODEL = "(no model recorded)"
 class _Bill(NamedTuple):
     cost: Cost  # the cost of the whole ledger, with what is not in it
     numbers: dict[str, int]  # the numbers of messages in the state, from 1, by entry id
-    answers: int  # how many answers there are, if no usage of any is recorded; or 0
-
-    @property
-    def is_complete(self) -> bool:
-        return not (self.cost.unpriced or self.cost.unbilled or self.answers)
 
 
 @store_command(has_pages=True)
@@ -51,7 +47,7 @@ def cost(store: Store, *, name: str, lines: bool, as_json: bool) -> None:
     Prices each entry of the ledger of NAME at the prices of its time, or of now if
     its time is unknown, with what was inherited at a fork. What can't be priced is
     listed and makes the total "at least" or "unknown": usage without a known model
-    or price, and responses whose usage is not in the ledger. Needs the extra
+    or price, and answers whose usage is not in the ledger. Needs the extra
     "prices".
     """
     which = find_state(store, name)
@@ -85,7 +81,7 @@ def cost(store: Store, *, name: str, lines: bool, as_json: bool) -> None:
         ]
         print_table(heading, rows)
 
-    total = _format_amount(bill.cost.total, is_complete=bill.is_complete)
+    total = _format_amount(bill.cost.total, is_complete=bill.cost.complete)
     click.echo(f"Total: {total}")
     for line in _describe_unknown(bill):
         print_line(line)
@@ -94,16 +90,8 @@ def cost(store: Store, *, name: str, lines: bool, as_json: bool) -> None:
 def _compute_bill(state: Aggregator) -> _Bill:
     from conversation_state.counting import cost as price_ledger
 
-    found = price_ledger(state)
-    # Nothing at all is recorded where a program saves messages without responses.
-    is_recorded = found.usage.total_tokens or found.unpriced or found.unbilled
-    return _Bill(
-        found,
-        {entry.id: number for number, entry in enumerate(state.entries, 1)},
-        0
-        if is_recorded
-        else sum(message.role == "assistant" for message in state.messages),
-    )
+    numbers = {entry.id: number for number, entry in enumerate(state.entries, 1)}
+    return _Bill(price_ledger(state), numbers)
 
 
 def _format_amount(amount: Decimal, *, is_complete: bool) -> str:
@@ -126,26 +114,32 @@ def _describe_unknown(bill: _Bill) -> Iterator[str]:
 
     for data in _unbilled_data(bill):
         model = f" of {data['model']}" if data["model"] else ""
-        yield (
-            f"Not in the ledger: message {data['number']}, "
-            f"{format_count(data['tokens'], 'token')}{model}"
-        )
+        if data["tokens"] is not None:
+            yield (
+                f"Not in the ledger: message {data['number']}, "
+                f"{format_count(data['tokens'], 'token')}{model}"
+            )
 
-    if bill.answers:
-        answers = format_count(bill.answers, "answer")
+    if unknown := _count_unknown(bill):
+        answers = format_count(unknown, "answer")
         yield f"Not recorded: the usage of {answers} of a model"
+
+
+def _count_unknown(bill: _Bill) -> int:
+    return sum(read_usage(entry.message) is None for entry in bill.cost.unbilled)
 
 
 def _unbilled_data(bill: _Bill) -> list[dict[str, Any]]:
     data = []
     for entry in bill.cost.unbilled:
-        response = entry.message.response  # type: ignore[attr-defined] # has usage
+        response, usage = read_response(entry.message), read_usage(entry.message)
         data.append(
             {
                 "number": bill.numbers[entry.id],
                 "entry_id": entry.id,
-                "model": response.model,
-                "tokens": response.usage.total_tokens,
+                "model": response.model if response is not None else "",
+                # None where the provider reported none, which is not zero.
+                "tokens": None if usage is None else usage.total_tokens,
             }
         )
 
@@ -154,8 +148,8 @@ def _unbilled_data(bill: _Bill) -> list[dict[str, Any]]:
 
 def _bill_data(bill: _Bill) -> dict[str, Any]:
     return {
-        "amount_usd": _amount_data(bill.cost.total, is_known=bill.is_complete),
-        "complete": bill.is_complete,
+        "amount_usd": _amount_data(bill.cost.total, is_known=bill.cost.complete),
+        "complete": bill.cost.complete,
         "models": [
             {
                 "model": model,
@@ -178,7 +172,7 @@ def _bill_data(bill: _Bill) -> dict[str, Any]:
             for line in bill.cost.lines
         ],
         "unbilled": _unbilled_data(bill),
-        "unrecorded_answers": bill.answers,
+        "unrecorded_answers": _count_unknown(bill),
     }
 
 

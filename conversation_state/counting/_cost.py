@@ -29,7 +29,17 @@ from conversation_state.counting._prices import (
     price_of,
 )
 from conversation_state.errors import UnknownModelError, UnpricedError
-from conversation_state.messages import Message
+from conversation_state.messages import (
+    Answer,
+    Message,
+    digest_answer,
+    digest_of_key,
+    find_erasure,
+    group_answers,
+    id_of_key,
+    read_response,
+    read_usage,
+)
 from conversation_state.usage import Usage
 
 _MAX_REASONS = 3
@@ -135,9 +145,10 @@ class Cost:
     Attributes:
         lines: The cost of each ledger entry, in the ledger's order.
 
-        unbilled: The entries of the conversation with a response whose usage
-            is in no ledger entry, in order; the first of several messages of
-            one response. `Aggregator.record_responses` records them.
+        unbilled: The answers of the conversation whose usage is in no ledger
+            entry, in order; the first of several messages of one response.
+            `Aggregator.record_responses` records those that report their usage; of
+            others, one that was stopped say, it is unknown what they cost.
 
         total: The sum of the amounts that are known, in US dollars; exact.
     """
@@ -155,6 +166,14 @@ class Cost:
                     total += line.amount
 
         object.__setattr__(self, "total", total)
+
+    @property
+    def complete(self) -> bool:
+        """
+        Whether `total` is all that the conversation cost: every ledger entry has a
+        price, and every answer is in the ledger.
+        """
+        return not (self.unpriced or self.unbilled)
 
     @property
     def unpriced(self) -> tuple[CostLine, ...]:
@@ -188,11 +207,15 @@ class Cost:
         if self.unpriced:
             parts.append(self._describe_unpriced())
 
-        if self.unbilled:
-            responses = format_count(len(self.unbilled), "response")
-            total = sum([_usage_of(entry).total_tokens for entry in self.unbilled])
-            tokens = format_count(total, "token")
+        usages = [read_usage(entry.message) for entry in self.unbilled]
+        reported = [usage.total_tokens for usage in usages if usage is not None]
+        if reported:
+            responses = format_count(len(reported), "response")
+            tokens = format_count(sum(reported), "token")
             parts.append(f"{responses} ({tokens}) not in the ledger")
+
+        if unknown := len(usages) - len(reported):
+            parts.append(f"{format_count(unknown, 'answer')} of unknown usage")
 
         if self.total or not parts:
             parts.insert(0, format_dollars(self.total))
@@ -227,11 +250,13 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
     that can't be priced are listed and never taken as zero: without a model, with
     an unknown model, and usage without a price (see `price`).
 
-    Messages with a response whose usage is in no ledger entry are listed, too
-    (`Cost.unbilled`). A response is in the ledger if there is an entry under
-    its id, or under the identity of its own entry; or an entry that belongs to
-    no response, with an equal usage, as ``add_usage(usage)`` without a key
-    makes. O(messages + ledger entries).
+    Answers whose usage is in no ledger entry are listed, too (`Cost.unbilled`), also
+    those of which no usage came: a stream that was stopped, a server that reports
+    none, a message that was imported or made by hand. An answer is in the ledger if
+    there is an entry under its `response_key`, its response's id, or the identity of
+    its own entry. An entry under a key of the program's own, as ``add_usage(usage)``
+    makes, accounts for one answer: one that reports an equal usage, or one that
+    reports none and was not stopped. O(messages + ledger entries).
 
     Args:
         state: Anything with a `ledger`: an `Aggregator`, a `Turn`.
@@ -257,52 +282,122 @@ def cost(state: HasLedger, *, when: datetime | None = None) -> Cost:
     return Cost(tuple(lines), _find_unbilled(state))
 
 
-def _usage_of(entry: WithMessage) -> Usage:
-    response = getattr(entry.message, "response", None)
-    usage = None if response is None else response.usage
-    return _NOTHING if usage is None else usage
-
-
 def _find_unbilled(state: HasLedger) -> tuple[WithMessage, ...]:
     """
-    The entries of *state*, if it has any, whose response is in no ledger entry.
+    The first entry of each answer in *state*, if it has any, whose usage is in no
+    ledger entry.
     """
-    # Each different usage by the id of the response or, without one, of its entry:
-    # some servers use one id for all responses.
-    responses: dict[str, dict[Usage, WithMessage]] = {}
-    keys: set[str] = set()
-    entry: WithMessage
-    for entry in getattr(state, "entries", ()):
-        usage = _usage_of(entry)
-        if usage != _NOTHING:
-            key = entry.message.response.id or entry.id  # type: ignore[attr-defined]
-            responses.setdefault(key, {}).setdefault(usage, entry)
-            keys |= {key, entry.id}
+    # One response that was added twice is one answer. Some servers use one id for all
+    # responses, so that several usages may be of one key, and several keys of one id.
+    answers: dict[tuple[str, Usage | None], Answer] = {}
+    for answer in group_answers(getattr(state, "entries", ())):
+        answers.setdefault((answer.key, answer.usage), answer)
 
-    if not responses:
+    if not answers:
         return ()
 
+    usages_of_key = Counter([key for key, _ in answers])
+    keys_of_id = Counter([answers[key, usage].response_id for key, usage in answers])
     recorded = {entry.id: entry.usage for entry in state.ledger}
-    # Recorded under keys of the program's own: each accounts for one response that
-    # used as many tokens.
-    without_response = Counter(
-        [usage for key, usage in recorded.items() if key not in keys]
-    )
-    unbilled = []
-    for key, usages in responses.items():
-        if len(usages) == 1 and key in recorded:
-            continue
+    rest = dict(recorded)
+    missing = []
+    for (key, usage), answer in answers.items():
+        keys = {key, *answer.other_keys()} & recorded.keys()
+        if usages_of_key[key] > 1:
+            keys |= {answer.second_key} & recorded.keys()
 
-        for usage, entry in usages.items():
-            if usage in {recorded.get(key), recorded.get(entry.id)}:
-                continue
+        for each in keys:
+            rest.pop(each, None)
 
-            if without_response[usage]:
-                without_response[usage] -= 1
-            else:
-                unbilled.append(entry)
+        is_alone = keys_of_id[answer.response_id] == 1 or not answer.response_id
+        if usage is None:
+            # Under an id that other answers have, it may be the usage of those.
+            shared = set() if is_alone else {answer.response_id}
+            is_recorded = bool(keys - shared)
+        else:
+            is_recorded = answer.is_recorded_by([recorded[each] for each in keys])
+            # Alone with its id it has that usage, though it reports another.
+            is_recorded = is_recorded or (is_alone and bool(keys))
 
-    return tuple(unbilled)
+        if not is_recorded:
+            missing.append(answer)
+
+    left = _UnclaimedUsage(rest)
+    # Those that report a usage first, because they know which entry is theirs.
+    claims = sorted(missing, key=lambda answer: answer.usage is None)
+    unbilled = {answer.entries[0].id for answer in claims if not left.claim(answer)}
+    firsts = [answer.entries[0] for answer in missing]
+    return tuple([entry for entry in firsts if entry.id in unbilled])
+
+
+class _UnclaimedUsage:
+    """
+    The entries of a ledger that have none of the keys of an answer: of responses that
+    are not in the conversation, and those under keys of the program's own.
+    """
+
+    def __init__(self, usages: dict[str, Usage]) -> None:
+        self._of_responses: dict[str, list[Usage]] = {}
+        self._digests: Counter[str] = Counter()
+        self._own: list[Usage] = []
+        for key, usage in usages.items():
+            if response_id := id_of_key(key):
+                self._of_responses.setdefault(response_id, []).append(usage)
+                self._digests[digest_of_key(key)] += 1
+            elif usage != _NOTHING:
+                self._own.append(usage)
+
+    def claim(self, answer: Answer) -> bool:
+        """
+        Whether one of the entries is that of *answer*; the next answer can't have it.
+        """
+        usage, message = answer.usage, answer.entries[0].message
+        if usage is not None:
+            # The first are those of a response whose text was edited since.
+            return any(
+                _take(usages, usage)
+                for usages in (
+                    self._of_responses.get(answer.response_id, []),
+                    self._own,
+                )
+            )
+
+        if find_erasure(message) is not None:
+            # Nothing says which one it was.
+            return _pop_any([*self._of_responses.values(), self._own])
+
+        meta = read_response(message)
+        if meta is not None and meta.finish_reason == "interrupted":
+            return False
+
+        # Hosts keep messages apart from the facts about their responses.
+        digest = "" if answer.response_id else digest_answer([message])
+        if self._digests[digest]:
+            self._digests[digest] -= 1
+            return True
+
+        if self._own:
+            self._own.pop(0)
+            return True
+
+        return False
+
+
+def _pop_any(lists: Iterable[list[Usage]]) -> bool:
+    for usages in lists:
+        if usages:
+            usages.pop()
+            return True
+
+    return False
+
+
+def _take(usages: list[Usage], usage: Usage) -> bool:
+    if usage not in usages:
+        return False
+
+    usages.remove(usage)
+    return True
 
 
 def _read_ledger(state: HasLedger) -> Iterable[UsageEntry]:

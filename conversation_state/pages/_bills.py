@@ -165,8 +165,8 @@ def _collect_usage(
 ) -> tuple[list[LedgerEntry], list[Entry], dict[tuple[str, bool], _Key]]:
     """
     What all *states* have, each identity once: ledger entries (of two with one
-    identity the first, as in a join), and the messages with a response. For each
-    identity, and whether it is of the ledger, the key of the first state that has it.
+    identity the first, as in a join), and the messages. For each identity, and
+    whether it is of the ledger, the key of the first state that has it.
     """
     ledger: list[LedgerEntry] = []
     entries: list[Entry] = []
@@ -181,8 +181,7 @@ def _collect_usage(
 
         start = 0 if past is None else state.entries.common_prefix(past.entries)
         for entry in state.entries.iterate(start):
-            has_response = getattr(entry.message, "response", None) is not None
-            if has_response and (entry.id, False) not in origins:
+            if (entry.id, False) not in origins:
                 origins[entry.id, False] = key
                 entries.append(entry)
 
