@@ -2,10 +2,11 @@
 For tests: strategies, laws, state machines, and contracts for your own code.
 
 What lives here: `register`, which Hypothesis calls, and by name the checks of
-`contracts`, each of which holds a function or a class to its laws. What does not: the
-strategies (`strategies`), what they are held against (`laws`), a machine that
-compares states with plain lists (`machines`), and what stores promise
-(`stores`). ``python -m conversation_state.testing`` prints a table of what was checked.
+`contracts`, each of which holds a function or a class to its laws, and the strategies
+of whole conversations. What does not: the strategies of single values (`strategies`),
+the table of shapes (`shapes`), what is held against them (`laws`), a machine that
+compares states with plain lists (`machines`), and what stores promise (`stores`).
+``python -m conversation_state.testing`` prints a table of what was checked.
 """
 
 from __future__ import annotations
@@ -25,9 +26,20 @@ if TYPE_CHECKING:
         check_summariser,
         check_trimming_step,
     )
+    from conversation_state.testing.shapes import SHAPES, ConversationShape
+    from conversation_state.testing.strategies import (
+        conversations,
+        diamonds,
+        event_streams,
+        model_answers,
+        provider_payloads,
+        states,
+    )
 
 __all__ = [
+    "SHAPES",
     "BrokenLawsError",
+    "ConversationShape",
     "check_adapter",
     "check_backend",
     "check_counter",
@@ -35,17 +47,36 @@ __all__ = [
     "check_session",
     "check_summariser",
     "check_trimming_step",
+    "conversations",
+    "diamonds",
+    "event_streams",
+    "model_answers",
+    "provider_payloads",
     "register",
+    "states",
 ]
 
+_STRATEGIES = (
+    "conversations",
+    "diamonds",
+    "event_streams",
+    "model_answers",
+    "provider_payloads",
+    "states",
+)
+
 # Later, for Hypothesis imports this module while it is imported itself.
-__getattr__, __dir__ = open_later(
-    __name__,
-    dict.fromkeys(
-        [name for name in __all__ if name != "register"],
+_HOMES = {
+    "BrokenLawsError": "conversation_state.testing.contracts",
+    "SHAPES": "conversation_state.testing.shapes",
+    "ConversationShape": "conversation_state.testing.shapes",
+    **dict.fromkeys(_STRATEGIES, "conversation_state.testing.strategies"),
+    **dict.fromkeys(
+        [name for name in __all__ if name.startswith("check_")],
         "conversation_state.testing.contracts",
     ),
-)
+}
+__getattr__, __dir__ = open_later(__name__, _HOMES)
 
 
 def register() -> None:

@@ -6,11 +6,13 @@ how its examples shrink. Between them they make every value that can be
 constructed, so what holds for their examples holds for what users bring:
 text beyond the BMP, clocks of odd zones, parts from the future.
 
-What lives here: values up to the state, and timelines. What does not: what is
+What lives here: whole conversations and states that look like life, single values up
+to the state, and timelines. What does not: what is
 true of them (`laws`), and comparing states with a model step by step
 (`machines`).
 """
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any, get_args, get_origin, get_type_hints
@@ -18,6 +20,18 @@ from typing import Any, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from conversation_state.testing.strategies._answers import (
+    BROKEN_ANSWERS,
+    event_streams,
+    model_answers,
+    provider_payloads,
+)
+from conversation_state.testing.strategies._life import (
+    Diamond,
+    conversations,
+    diamonds,
+    states,
+)
 from conversation_state.testing.strategies._messages import (
     MEDIA,
     assistant_messages,
@@ -77,16 +91,21 @@ from conversation_state.testing.strategies._values import (
 )
 
 __all__ = [
+    "BROKEN_ANSWERS",
+    "Diamond",
     "aggregators",
     "assistant_messages",
     "broken_transcripts",
     "checkpoints",
     "chunks",
     "completion_tokens_details",
+    "conversations",
+    "diamonds",
     "diffs",
     "documents",
     "entries",
     "envelopes",
+    "event_streams",
     "heads",
     "is_accepted",
     "json_values",
@@ -96,16 +115,19 @@ __all__ = [
     "message_trees",
     "messages",
     "metadata",
+    "model_answers",
     "moments",
     "parameters",
     "parts",
     "placeholders",
     "prompt_tokens_details",
+    "provider_payloads",
     "reasoning_parts",
     "receipts",
     "refusal_parts",
     "relatives",
     "response_metas",
+    "states",
     "system_messages",
     "templates",
     "text_parts",
@@ -133,6 +155,10 @@ def _list_strategies() -> dict[type, Callable[[], SearchStrategy[Any]]]:
     """
     found: dict[type, Callable[[], SearchStrategy[Any]]] = {}
     for make in map(globals().__getitem__, __all__):
+        # Of a class that several of them make, the last one: states are like life.
+        if make is model_answers or not inspect.isfunction(make):
+            continue
+
         for made in get_args(get_type_hints(make)["return"]):
             cls = get_origin(made) or made
             # Of a text or a tuple there are others than those that are made here.

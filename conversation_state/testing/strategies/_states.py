@@ -133,11 +133,15 @@ def _draw_aggregators(draw: DrawFn, max_steps: int) -> Aggregator:
         states.append(_draw_step(draw, state, states, _plain_messages()))
 
     # Hypothesis asks for the repr only of what it prints, once a test has failed.
-    note(_Code(states[-1]))
+    note(DrawnState(states[-1]))
     return states[-1]
 
 
-class _Code:
+class DrawnState:
+    """
+    What a failing test prints of a state: it as code, made only if it is printed.
+    """
+
     def __init__(self, state: Aggregator) -> None:
         self._state = state
 

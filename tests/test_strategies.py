@@ -1,0 +1,368 @@
+"""
+Strategies draw what happens: measured on two thousand draws, and shape by shape.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import strategies as st
+
+from conversation_state import Aggregator, AssistantMessage, ToolMessage, UserMessage
+from conversation_state.adapters import anthropic, gemini, openai_chat, openai_responses
+from conversation_state.errors import DecodeError, ProviderStreamError
+from conversation_state.messages import Message
+from conversation_state.parts import ImagePart, ReasoningPart, RefusalPart
+from conversation_state.testing import (
+    SHAPES,
+    ConversationShape,
+    conversations,
+    diamonds,
+    event_streams,
+    model_answers,
+    provider_payloads,
+    states,
+)
+from conversation_state.testing.shapes import write_shapes
+from conversation_state.tools import Parameter, ToolInfo
+
+_DRAWS = settings(
+    max_examples=2_000,
+    database=None,
+    derandomize=True,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow],
+)
+_FEW = settings(_DRAWS, max_examples=300)
+_ADAPTERS = {
+    "openai_chat": openai_chat,
+    "openai_responses": openai_responses,
+    "anthropic": anthropic,
+    "gemini": gemini,
+}
+
+
+def list_features(messages: Iterable[Message]) -> set[str]:
+    """
+    What happens in a conversation, read from its messages alone.
+    """
+    messages = list(messages)
+    made_at = {
+        call.id: at
+        for at, message in enumerate(messages)
+        for call in message.tool_calls
+        if call.id
+    }
+    found: set[str] = set() if messages else {"empty"}
+    if {"user", "assistant"} <= {message.role for message in messages}:
+        found.add("both roles")
+
+    if len(messages) > 60:
+        found.add("long")
+
+    for at, message in enumerate(messages):
+        if isinstance(message, AssistantMessage):
+            thinks = any(isinstance(part, ReasoningPart) for part in message.parts)
+            reason = message.response.finish_reason if message.response else ""
+            found |= {"thought with a call"} if thinks and message.tool_calls else set()
+            found |= {"parallel calls"} if len(message.tool_calls) > 1 else set()
+            found |= {"interrupted"} if reason == "interrupted" else set()
+        elif isinstance(message, ToolMessage):
+            start = made_at.get(message.tool_call_id, at)
+            between = messages[start:at]
+            is_media = any(isinstance(part, ImagePart) for part in message.parts)
+            is_late = any(isinstance(each, UserMessage) for each in between)
+            found |= {"call with result"} if start < at else set()
+            found |= {"media in a result"} if is_media else set()
+            found |= {"late result"} if is_late else set()
+
+    return found
+
+
+_SHARES = {
+    "both roles": 60,
+    "call with result": 40,
+    "parallel calls": 10,
+    "late result": 5,
+    "interrupted": 5,
+    "thought with a call": 5,
+    "media in a result": 5,
+    "long": 3,
+}
+
+
+class TestShares:
+    @pytest.mark.parametrize(
+        "strategy",
+        [conversations(), states(), st.from_type(Aggregator)],
+        ids=["conversations", "states", "by type"],
+    )
+    def test_of_what_happens(self, strategy: st.SearchStrategy[Iterable[Message]]):
+        """
+        Of 2,000 draws enough have calls with results, late results and the like, and
+        few are empty.
+        """
+        seen: Counter[str] = Counter()
+
+        @_DRAWS
+        @given(strategy)
+        def draw(drawn: Iterable[Message]) -> None:
+            seen.update(["draws", *list_features(drawn)])
+
+        draw()
+        shares = {
+            name: 100 * seen[name] / seen["draws"] for name in [*_SHARES, "empty"]
+        }
+
+        assert seen["draws"] >= 1_900
+        assert [name for name, least in _SHARES.items() if shares[name] < least] == []
+        assert shares["empty"] <= 5
+
+    def test_of_diamonds(self, monkeypatch: pytest.MonkeyPatch):
+        """
+        In one state of twenty, at least, two branches that both added something meet.
+        """
+        join, met, seen = Aggregator.join, [], Counter()
+
+        def note_join(self: Aggregator, *others: Aggregator) -> Aggregator:
+            joined = join(self, *others)
+            if all(len(joined) > len(each) for each in (self, *others)):
+                met.append(joined)
+
+            return joined
+
+        monkeypatch.setattr(Aggregator, "join", note_join)
+
+        @_DRAWS
+        @given(states())
+        def draw(_state: Aggregator) -> None:
+            seen["draws"] += 1
+            seen["diamonds"] += bool(met)
+            met.clear()
+
+        draw()
+
+        assert seen["diamonds"] / seen["draws"] >= 0.05
+
+
+class TestConversations:
+    @pytest.mark.parametrize(
+        ("option", "feature"),
+        [
+            ("parallel", "parallel calls"),
+            ("late", "late result"),
+            ("interrupted", "interrupted"),
+            ("media", "media in a result"),
+            ("reasoning", "thought with a call"),
+            ("long", "long"),
+        ],
+    )
+    def test_without(self, option: str, feature: str):
+        """
+        What an option excludes is in no shape that is drawn.
+        """
+        seen: set[str] = set()
+
+        @_FEW
+        @given(conversations(max_turns=4, **{option: False}))
+        def draw(drawn: list[Message]) -> None:
+            seen.update(list_features(drawn))
+
+        draw()
+
+        assert "call with result" in seen
+        assert feature not in seen
+
+    def test_shrink_to_a_turn(self):
+        """
+        The smallest conversation with parallel calls is one turn of them.
+        """
+        found = find(
+            conversations(), lambda drawn: "parallel calls" in list_features(drawn)
+        )
+
+        assert [each.role for each in found][:2] == ["user", "assistant"]
+        assert len(found) <= 5
+
+    def test_draw_shapes_of_users(self, monkeypatch: pytest.MonkeyPatch):
+        """
+        A shape that a user adds to the table is drawn like ours.
+        """
+        form = ConversationShape(
+            lambda turn: [UserMessage(f"form {turn.number}")], share=5
+        )
+        monkeypatch.setitem(SHAPES, "a form", form)
+        found = find(
+            conversations(), lambda drawn: any("form" in m.text for m in drawn)
+        )
+
+        assert [each.text for each in found] == ["form 0"]
+
+
+class TestShapes:
+    def test_are_what_they_are_named(self):
+        """
+        The examples of shapes that are the same in every run show what their names say.
+        """
+        shapes = write_shapes()
+
+        assert "late result" in list_features(shapes["late result"])
+        assert "interrupted" in list_features(shapes["interrupted answer"])
+        assert "thought with a call" in list_features(shapes["thought with a call"])
+        assert "media in a result" in list_features(shapes["image in a result"])
+        assert "parallel calls" in list_features(shapes["parallel calls"])
+        assert shapes == write_shapes()
+
+    def test_are_drawn(self):
+        """
+        Random search meets every shape of the table.
+        """
+        names = {id(shape): name for name, shape in SHAPES.items()}
+        met: set[str] = set()
+        written = {
+            name: ConversationShape(
+                lambda turn, shape=shape: (
+                    met.add(names[id(shape)]) or list(shape.write(turn))
+                ),
+                shape.needs,
+                shape.share,
+            )
+            for name, shape in SHAPES.items()
+        }
+        with pytest.MonkeyPatch.context() as patch:
+            for name, shape in written.items():
+                patch.setitem(SHAPES, name, shape)
+
+            settings(_DRAWS, max_examples=500)(
+                given(conversations())(lambda _drawn: None)
+            )()
+
+        assert met == {*SHAPES}
+
+
+class TestDiamonds:
+    @given(diamonds())
+    def test_are_two_forks_and_their_join(self, diamond):
+        """
+        Both sides begin with the trunk and add something; together they have both.
+        """
+        trunk, left, right, joined = diamond
+        ids = [[entry.id for entry in each.entries] for each in diamond]
+
+        assert left.parent_id == trunk.id == right.parent_id
+        assert len(left) > len(trunk) < len(right)
+        assert {*ids[1]} | {*ids[2]} == {*ids[3]}
+        assert len(joined) == len(left) + len(right) - len(trunk)
+
+
+class TestModelAnswers:
+    def test_fit_their_tools(self):
+        """
+        Answers without faults call tools that exist, with the arguments they need.
+        """
+        book = ToolInfo(
+            "book",
+            parameters={
+                "train": Parameter("integer", required=True),
+                "seat": Parameter("string", enum=("window", "aisle")),
+            },
+        )
+        names: set[str] = set()
+
+        @_FEW
+        @given(model_answers([book], broken=False))
+        def draw(answer: AssistantMessage) -> None:
+            for call in answer.tool_calls:
+                names.add(call.name)
+                assert '"train": ' in call.arguments
+
+            assert answer.text or answer.tool_calls
+
+        draw()
+
+        assert names == {"book"}
+
+    @pytest.mark.parametrize(
+        ("fault", "shows"),
+        [
+            ("unknown tool", lambda a: any(c.name != "clock" for c in a.tool_calls)),
+            ("invalid JSON", lambda a: any(c.arguments != "{}" for c in a.tool_calls)),
+            ("missing id", lambda a: any(not c.id for c in a.tool_calls)),
+            ("long id", lambda a: any(len(c.id) > 64 for c in a.tool_calls)),
+            (
+                "repeated id",
+                lambda a: len({c.id for c in a.tool_calls}) < len(a.tool_calls),
+            ),
+            ("empty", lambda a: not a.parts and not a.tool_calls),
+            ("refused", lambda a: any(isinstance(p, RefusalPart) for p in a.parts)),
+            ("truncated", lambda a: a.response.finish_reason == "length"),
+        ],
+    )
+    def test_have_faults(self, fault, shows):
+        """
+        Each fault is drawn where it is asked for, and not where it is not.
+        """
+        find(model_answers([ToolInfo("clock")], broken=[fault]), shows)
+        with pytest.raises(Exception, match="No"):
+            find(
+                model_answers([ToolInfo("clock")], broken=[]),
+                shows,
+                settings=settings(max_examples=100, database=None),
+            )
+
+    def test_refuse_unknown_faults(self):
+        """
+        An unknown fault is an error that lists the known ones.
+        """
+        with pytest.raises(ValueError, match="unknown fault 'late'; valid ones are"):
+            model_answers(broken=["late"])
+
+
+@pytest.mark.parametrize("wire", _ADAPTERS)
+class TestWires:
+    def test_payloads_are_read(self, wire: str):
+        """
+        Our adapters read what is written here without them, requests and responses.
+        """
+        kinds: set[str] = set()
+
+        @_FEW
+        @given(provider_payloads(wire))
+        def draw(payload) -> None:
+            kinds.update({"messages", "input", "contents", "usage"} & {*payload})
+            _ADAPTERS[wire].load(payload)
+
+        draw()
+
+        assert kinds
+
+    def test_streams_are_read(self, wire: str):
+        """
+        Streams are whole, broken off, or end with an error; all of what came is read.
+        """
+        ends: Counter[str] = Counter()
+
+        @_FEW
+        @given(event_streams(wire))
+        def draw(events) -> None:
+            try:
+                chunks = list(_ADAPTERS[wire].load_chunks(events))
+            except ProviderStreamError:
+                ends["error"] += 1
+            except DecodeError:
+                ends["unreadable"] += 1
+            else:
+                reasons = [c.response.finish_reason for c in chunks if c.response]
+                ends["cut" if "interrupted" in reasons else "whole"] += 1
+
+        draw()
+
+        assert {*ends} == {"error", "cut", "whole"}
+
+    def test_unknown_formats_are_refused(self, wire: str):
+        """
+        An unknown format is an error that lists the known ones.
+        """
+        with pytest.raises(ValueError, match=wire):
+            event_streams("morse")
