@@ -21,6 +21,7 @@ from uuid import UUID
 import pytest
 
 from conversation_state import (
+    Accumulator,
     Aggregator,
     AssistantMessage,
     Checkpoint,
@@ -45,8 +46,13 @@ from conversation_state.aggregator import (
     response_key,
     total_usage,
 )
-from conversation_state.errors import InvalidMessageError, InvalidUsageError
-from conversation_state.parts import ReasoningPart, TextPart
+from conversation_state.errors import (
+    ConversationStateError,
+    InvalidMessageError,
+    InvalidUsageError,
+)
+from conversation_state.messages import Message, make_tombstone
+from conversation_state.parts import ImagePart, ReasoningPart, TextPart
 from conversation_state.rendering import escape_line
 from conversation_state.testing.laws import states_add_up, unchanged
 from tests.processes import count_lines
@@ -294,6 +300,10 @@ def answer(
     )
 
 
+# A message as OpenAI's chat format has it.
+SENT: Any = {"role": "user", "content": "Hi"}
+
+
 class TestAddResponse:
     def test_message_and_usage(self):
         """
@@ -306,7 +316,7 @@ class TestAddResponse:
 
         assert message is state[-1]
         assert (key, Usage(8, 2), "gpt-5") == state.ledger[0][:3]
-        assert key.startswith("chatcmpl-1#")
+        assert str(key).startswith("chatcmpl-1#")
         assert key == response_key(message)
 
     def test_time(self):
@@ -472,6 +482,269 @@ class TestAddResponse:
             state.add_response(
                 answer("a", Usage(2)), answer("a", Usage(3)), key="another"
             )
+
+    def test_as_loaded(self):
+        """
+        It takes what `load` returns, with or without the star, and any iterable.
+        """
+        messages = answer("a", Usage(1), "1"), answer("b", Usage(2), "2")
+        expected = chat().add_response(*messages)
+
+        for given in messages, [*messages], iter(messages):
+            state = chat().add_response(given)
+            assert list(expected) == list(state)
+            assert expected.total_usage == state.total_usage
+        mixed = chat().add_response(messages[0], [messages[1]])
+        assert list(expected) == list(mixed)
+        assert 0 == len(chat().add_response([]))
+
+
+def result(id: str) -> ToolMessage:
+    return ToolMessage("done", tool_call_id=id)
+
+
+def calls(*ids: str, id: str = "r1", **meta: Any) -> AssistantMessage:
+    """
+    An answer that makes calls of these ids.
+    """
+    made = [ToolCall(each, "book", "{}") for each in ids]
+    return AssistantMessage(
+        "Let me see.", tool_calls=made, response=ResponseMeta(id=id, **meta)
+    )
+
+
+class TestContent:
+    def test_texts_and_parts(self):
+        """
+        A prompt and an answer are a text, a part, or several of both.
+        """
+        image = ImagePart(url="https://example.com/map.png")
+        given: Any = ["Where is this?", image]
+        parts = (TextPart("Where is this?"), image)
+        for state in (
+            chat().add_user_prompt(given),
+            chat().add_user_prompt(iter(parts)),
+            chat().add_assistant_message(given),
+        ):
+            assert parts == state[-1].parts
+        assert (image,) == chat().add_user_prompt(image)[-1].parts
+        assert "Hi" == chat().add_assistant_message(TextPart("Hi"))[-1].text
+        with pytest.raises(InvalidMessageError, match="UserMessage holds parts of"):
+            chat().add_user_prompt(ReasoningPart("hm"))
+
+    def test_calls_in_a_list(self):
+        """
+        Several calls come with or without the star.
+        """
+        made = [ToolCall(each, "book", "{}") for each in "ab"]
+
+        assert tuple(made) == chat().add_tool_call(made)[-1].tool_calls
+        assert tuple(made) == chat().add_tool_call(*made)[-1].tool_calls
+
+
+class TestPendingCalls:
+    """
+    `pending_calls`: what a loop runs next.
+    """
+
+    @pytest.mark.parametrize(
+        ("expected", "messages"),
+        [
+            ("", []),
+            ("", [UserMessage("?")]),
+            ("", [UserMessage("?"), AssistantMessage("!")]),
+            ("a b", [UserMessage("?"), calls("a", "b")]),
+            ("b", [calls("a", "b"), result("a")]),
+            ("a", [calls("a", "b"), result("b")]),
+            ("", [calls("a", "b"), result("b"), result("a")]),
+            ("", [calls("a"), UserMessage("Stop!")]),
+            ("", [calls("a"), UserMessage("Stop!"), AssistantMessage("I did.")]),
+            ("", [calls("a"), UserMessage("When?"), result("a")]),
+            ("", [calls("a", finish_reason="interrupted")]),
+            ("b", [calls("a"), UserMessage("?"), calls("b", id="r2")]),
+            ("", [calls("a"), UserMessage("?"), calls("b", id="r2"), result("b")]),
+            ("", [calls("a"), calls(id="r2")]),
+            ("a", [calls("a"), SystemMessage("Be brief.")]),
+            ("a", [calls("a"), result("a"), calls("a", id="r2")]),
+            ("a", [calls("a", "a"), result("a")]),
+            ("a", [calls("a"), result("of none")]),
+            ("", [calls("a"), result("a"), result("a")]),
+        ],
+    )
+    def test_waiting(self, expected: str, messages: list[Message]):
+        """
+        Those of the newest answer without a result; none that the user stopped, or
+        wrote after, and none of an earlier answer.
+        """
+        state = Aggregator.new(messages)
+
+        assert expected == " ".join([call.id for call in state.pending_calls])
+
+    def test_answer_in_pieces(self):
+        """
+        An answer of several messages is one, also with results between; not if the
+        server gives each response that id.
+        """
+        one, two = (calls(each, usage=Usage(9, 1)) for each in "ab")
+        other = calls("b", usage=Usage(12, 1))
+
+        cases: list[tuple[list[Message], str]] = [
+            ([one, two], "a b"),
+            ([one, result("a"), two], "b"),
+            ([one, result("a"), two, result("b")], ""),
+            ([one, two.replace(response=ResponseMeta("interrupted", id="r1"))], ""),
+            ([one, other], "b"),
+        ]
+        for messages, expected in cases:
+            state = Aggregator.new(messages)
+            assert expected == " ".join([call.id for call in state.pending_calls])
+
+    def test_erased(self):
+        """
+        A call whose arguments were erased is not run without them.
+        """
+        tombstone = make_tombstone(calls("a"), bytes(16), "asked to")
+
+        assert () == Aggregator.new([tombstone]).pending_calls
+
+    def test_looks_from_the_end(self):
+        """
+        Messages before the newest answer are not read.
+        """
+        short = Aggregator.new([UserMessage("?"), calls("a")])
+        long = Aggregator.new([UserMessage("?"), calls("b"), result("b")] * 10_000)
+        long = long.extend(short)
+
+        assert short.pending_calls == long.pending_calls
+        lines = count_lines(lambda: short.pending_calls)
+        assert count_lines(lambda: long.pending_calls) < 2 * lines
+
+    def test_a_loop_ends(self):
+        """
+        A loop that runs what waits and asks otherwise runs each call once, wherever it
+        is stopped and begun again.
+        """
+        script = [calls("a", "b"), calls("c", id="r2"), answer("end", None, "r3")]
+        state, ran = chat("?"), []
+        while state.pending_calls or state[-1].role != "assistant":
+            if state.pending_calls:
+                ran.append(state.pending_calls[0].id)
+                state = state.add_tool_response(result(ran[-1]))
+            else:
+                state = state.add_response(script.pop(0))
+            state = decode(encode(state))
+
+        assert ["a", "b", "c"] == ran
+
+
+class TestOtherHands:
+    """
+    What others' APIs take or have: the error says the line to write.
+    """
+
+    @pytest.mark.parametrize(
+        ("call", "line"),
+        [
+            (lambda _: Aggregator.new([SENT]), "Aggregator.new(openai_chat.load("),
+            (lambda _: Aggregator.new(SENT), "Aggregator.new(openai_chat.load("),
+            (lambda state: state.extend([SENT]), "state.extend(openai_chat.load("),
+            (lambda state: state.add(SENT), "state.extend(openai_chat.load("),
+            (lambda state: state.add("Hi"), "add_user_prompt(text)"),
+            (lambda state: state.add([UserMessage("a")]), "state.extend(messages)"),
+            (
+                lambda state: state.add_response({"choices": [{"message": SENT}]}),
+                "state.add_response(openai_chat.load(response))",
+            ),
+            (
+                lambda state: state.add_response([{"candidates": []}]),
+                "state.add_response(gemini.load(messages))",
+            ),
+            (
+                lambda state: state.add_response({"output": []}),
+                "state.add_response(openai_responses.load(response))",
+            ),
+            (
+                lambda state: state.add_response({"content": [], "stop_reason": None}),
+                "state.add_response(anthropic.load(response))",
+            ),
+            (lambda state: state.add_response("Hi"), "add_assistant_message(text)"),
+            (lambda state: state.add_response(Accumulator()), "received.message"),
+            (lambda state: state.add_user_prompt(SENT), "openai_chat.load([message])"),
+            (
+                lambda state: state.add_user_prompt([{"type": "text", "text": "Hi"}]),
+                "openai_chat.load([{'role': 'user', 'content': parts}])",
+            ),
+            (
+                lambda state: state.add_assistant_message(SENT),
+                "state.add_response(openai_chat.load([message]))",
+            ),
+            (lambda state: state.add_user_prompt(5), "add_user_prompt([text, part])"),
+            (lambda state: state.add_tool_response("Hi"), "tool_call_id=call.id"),
+            (lambda state: state.add_usage({"prompt_tokens": 1}), "add_response("),
+            (lambda state: state.rollback("label"), "state.checkpoint('label')"),
+            (lambda state: state.rollback("label"), "store.load(name, at='label')"),
+        ],
+        ids=map(str, range(20)),
+    )
+    def test_arguments(self, call, line):
+        """
+        JSON and texts where messages are expected.
+        """
+        with pytest.raises((ConversationStateError, LookupError)) as caught:
+            call(chat("Hi"))
+
+        assert line in str(caught.value)
+
+    def test_objects_of_sdks(self):
+        """
+        An SDK's object is named with the call that makes it JSON, and the adapter.
+        """
+        openai = pytest.importorskip("openai.types.chat")
+        said = openai.ChatCompletionMessage(role="assistant", content="Hi")
+
+        with pytest.raises(InvalidMessageError) as caught:
+            chat().add_response(said)
+
+        assert (
+            "state.add_response(openai_chat.load([message.to_dict(mode='json')]))"
+        ) in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("name", "advice"),
+        [
+            ("append", "state = state.add(message)"),
+            ("add_message", "state = state.add(message)"),
+            ("add_user_message", "state = state.add_user_prompt(text)"),
+            ("add_tool_result", "state.add_tool_response("),
+            ("history", "did you mean 'messages'?"),
+            ("to_dict", "encode(state)"),
+            ("pop", "state.rollback(len(state) - 1)"),
+            ("copy", "it needs no copy"),
+            ("clear", "Aggregator.new()"),
+            ("add_system_message", "SystemMessage(text)"),
+            ("save", "store.save(name, state)"),
+            ("nothing_known", "no attribute 'nothing_known'"),
+        ],
+    )
+    def test_names(self, name, advice):
+        """
+        Names that lists and other libraries' objects have.
+        """
+        with pytest.raises(AttributeError) as caught:
+            getattr(chat(), name)
+
+        assert advice in str(caught.value)
+        assert not hasattr(chat(), name)
+        for verb in re.findall(r"state\.(\w+)", str(caught.value)):
+            assert hasattr(Aggregator, verb)
+
+    @pytest.mark.parametrize("name", ["append", "extend", "pop"])
+    def test_names_of_lists(self, name):
+        """
+        The messages are a view, to which nothing can be appended.
+        """
+        with pytest.raises(AttributeError, match="state = state"):
+            getattr(chat().messages, name)
 
 
 class TestRecordResponses:

@@ -125,6 +125,15 @@ class Messages(View[Message]):
     def __reversed__(self) -> Iterator[Message]:
         return map(message_of, reversed(self._entries))
 
+    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            from conversation_state.aggregator._advice import (  # noqa: PLC0415
+                explain_list_attribute,
+            )
+
+            raise AttributeError(explain_list_attribute(name))
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _MESSAGES, (self._entries,)
 

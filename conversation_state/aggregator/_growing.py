@@ -4,7 +4,7 @@ How a state grows: messages at its end, and usage in its ledger.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from operator import index
 from typing import TYPE_CHECKING, Self
 
@@ -15,7 +15,6 @@ from conversation_state.aggregator._entries import (
     Entry,
     LedgerEntry,
     current_time,
-    describe_mismatch,
     find_in_index,
 )
 from conversation_state.aggregator._value import StateValue
@@ -29,6 +28,7 @@ from conversation_state.messages import (
     group_answers,
     read_response,
 )
+from conversation_state.parts import Part, TextPart
 from conversation_state.tools import ToolCall
 from conversation_state.usage import Usage
 
@@ -66,40 +66,57 @@ class GrowingState(StateValue):
         state._log = self._log.append(_make(Entry, (new_entry_id(), message)))
         return state
 
-    def add_user_prompt(self, prompt: str | UserMessage) -> Self:
+    def add_user_prompt(
+        self, prompt: str | Part | Iterable[str | Part] | UserMessage
+    ) -> Self:
         """
         This state with a user's *prompt* at its end.
 
+        Args:
+            prompt: A text, a part, several of both, or a `UserMessage`.
+
         Raises:
             InvalidMessageError:
-                If *prompt* is neither a text nor a `UserMessage`.
-        """
-        if isinstance(prompt, str):
-            prompt = UserMessage(prompt)
+                If *prompt* is something else, or has a part that a user's message
+                can't contain.
 
+        >>> from conversation_state import Aggregator
+        >>> from conversation_state.parts import ImagePart
+        >>> image = ImagePart(url="https://example.com/map.png")
+        >>> state = Aggregator.new().add_user_prompt(["Where is this?", image])
+        >>> [part.kind for part in state[-1].parts]
+        ['text', 'image']
+        """
         if not isinstance(prompt, UserMessage):
-            raise _mismatch_error("add_user_prompt", "a str or a UserMessage", prompt)
+            expected = "a str or a UserMessage"
+            prompt = UserMessage(_make_content("add_user_prompt", expected, prompt))
 
         return self.add(prompt)
 
-    def add_assistant_message(self, message: str | AssistantMessage) -> Self:
+    def add_assistant_message(
+        self, message: str | Part | Iterable[str | Part] | AssistantMessage
+    ) -> Self:
         """
         This state with an assistant's *message* at its end.
 
+        Args:
+            message: A text, a part, several of both, or an `AssistantMessage`.
+
         Raises:
             InvalidMessageError:
-                If *message* is neither a text nor an `AssistantMessage`.
+                If *message* is something else, or has a part that an assistant's
+                message can't contain.
         """
-        if isinstance(message, str):
-            message = AssistantMessage(message)
-
         if not isinstance(message, AssistantMessage):
             expected = "a str or an AssistantMessage"
-            raise _mismatch_error("add_assistant_message", expected, message)
+            content = _make_content("add_assistant_message", expected, message)
+            message = AssistantMessage(content)
 
         return self.add(message)
 
-    def add_tool_call(self, *calls: ToolCall | AssistantMessage) -> Self:
+    def add_tool_call(
+        self, *calls: ToolCall | Iterable[ToolCall] | AssistantMessage
+    ) -> Self:
         """
         This state with one assistant's message that makes *calls* at its end.
 
@@ -112,12 +129,17 @@ class GrowingState(StateValue):
         """
         message = calls[0] if len(calls) == 1 else None
         if not isinstance(message, AssistantMessage):
-            for call in calls:
-                if not isinstance(call, ToolCall):
-                    expected = "ToolCalls, or one AssistantMessage that has some"
-                    raise _mismatch_error("add_tool_call", expected, call)
+            made: list[ToolCall] = []
+            for each in calls:
+                several = each if isinstance(each, (list, tuple)) else (each,)
+                for call in several:
+                    if not isinstance(call, ToolCall):
+                        expected = "ToolCalls, or one AssistantMessage that has some"
+                        raise _mismatch_error("add_tool_call", expected, call)
 
-            message = AssistantMessage(tool_calls=calls)  # type: ignore[arg-type]
+                    made.append(call)
+
+            message = AssistantMessage(tool_calls=made)
 
         if not message.tool_calls:
             raise InvalidMessageError(
@@ -131,6 +153,9 @@ class GrowingState(StateValue):
         """
         This state with a tool's result at its end.
 
+        Also a result whose call is not in this state, or has one already, as other
+        programs keep them: `problems` of a view names them.
+
         Raises:
             InvalidMessageError:
                 If *message* is not a `ToolMessage`.
@@ -140,7 +165,9 @@ class GrowingState(StateValue):
 
         return self.add(message)
 
-    def add_response(self, *messages: Message, key: str | None = None) -> Self:
+    def add_response(
+        self, *messages: Message | Iterable[Message], key: str | None = None
+    ) -> Self:
         """
         This state with a provider's response at its end, and in its ledger.
 
@@ -150,8 +177,8 @@ class GrowingState(StateValue):
         again; see `record_responses`. Without a usage, it is ``extend(messages)``.
 
         Args:
-            *messages: The response, usually one `AssistantMessage`, as an
-                adapter's ``load`` gives it.
+            *messages: The response, usually one `AssistantMessage`: what an
+                adapter's ``load`` returns, with or without the star.
 
             key: The ledger identity to use instead of the response's own. Only
                 this key stands for the usage then: `record_responses` would record
@@ -172,7 +199,7 @@ class GrowingState(StateValue):
         >>> state.add_response(state[-1]).total_usage.total_tokens
         10
         """
-        grown = self.extend(messages)
+        grown = self.extend(_flatten(messages))
         if key is None:
             # Earlier responses may have been recorded under keys of the caller's own,
             # and would be billed again.
@@ -303,11 +330,17 @@ class GrowingState(StateValue):
             InvalidMessageError:
                 If one of them is not a `Message`; none is added then.
         """
+        return self._extend(messages, "extend")
+
+    def _extend(self, messages: Iterable[Message], verb: str) -> Self:
+        if isinstance(messages, (str, Mapping)):
+            raise _mismatch_error(verb, "a list of Messages", messages)
+
         check_iterable(messages, "messages", "a list of Messages")
         entries = []
         for message in messages:
             if not isinstance(message, Message):
-                raise _mismatch_error("extend", "Messages", message)
+                raise _mismatch_error(verb, "Messages", message)
 
             entries.append(_make(Entry, (new_entry_id(), message)))
 
@@ -350,7 +383,9 @@ class GrowingState(StateValue):
 
         if not isinstance(usage, Usage):
             raise InvalidUsageError(
-                f"add_usage takes a Usage or None, got {shorten_repr(usage)}"
+                f"add_usage takes a Usage or None, got {shorten_repr(usage)}; "
+                "state.add_response(openai_chat.load(response)) records what a "
+                "response reports"
             )
 
         model = check_text(model, "model", InvalidUsageError)
@@ -378,8 +413,65 @@ class GrowingState(StateValue):
         return self._with_contents(ledger=ledger, log=self._log)
 
 
+def _make_content(verb: str, expected: str, given: object) -> str | tuple[Part, ...]:
+    if isinstance(given, str):
+        return given
+
+    if isinstance(given, Part):
+        return (given,)
+
+    if not isinstance(given, Iterable) or isinstance(given, (bytes, Mapping)):
+        raise _mismatch_error(verb, expected, given)
+
+    parts = []
+    for each in given:
+        part = TextPart(each) if isinstance(each, str) else each
+        if not isinstance(part, Part):
+            # An object of an SDK is iterable, too, and what it holds says less.
+            is_list = isinstance(given, (list, tuple))
+            raise _mismatch_error(verb, expected, each if is_list else given)
+
+        parts.append(part)
+
+    return tuple(parts)
+
+
+def _flatten(given: Iterable[object]) -> Iterator[Message]:
+    # The messages among arguments that are each a message or several.
+    for each in given:
+        if isinstance(each, Message):
+            yield each
+            continue
+
+        if isinstance(each, (str, bytes, Mapping)) or not isinstance(each, Iterable):
+            raise _mismatch_error("add_response", _LOADED, each)
+
+        for message in each:
+            if not isinstance(message, Message):
+                raise _mismatch_error("add_response", _LOADED, each)
+
+            yield message
+
+
+_LOADED = "what an adapter's load returns"
+# The call to write, with the messages as {}.
+_LINES = {
+    "Aggregator.new": "Aggregator.new({})",
+    "add": "state.extend({})",
+    "add_user_prompt": "state.extend({})",
+    "add_assistant_message": "state.add_response({})",
+    "add_tool_response": "state.extend({})",
+    "add_tool_call": "state.add_response({})",
+}
+
+
 def _mismatch_error(verb: str, expected: str, given: object) -> InvalidMessageError:
-    return InvalidMessageError(describe_mismatch(verb, expected, given))
+    from conversation_state.aggregator._advice import (  # noqa: PLC0415 - for errors only
+        describe_wrong,
+    )
+
+    line = _LINES.get(verb, f"state.{verb}({{}})")
+    return InvalidMessageError(describe_wrong(verb, expected, given, line))
 
 
 def _refuse_time(problem: str) -> InvalidUsageError:

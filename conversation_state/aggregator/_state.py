@@ -94,7 +94,8 @@ class Aggregator(GrowingState):
         """
         number = new_uuid_number() if id is None else number_of_uuid(id)
         origin = StateOrigin(number, None, number, 0, 0, NOTHING)
-        return _make_state(origin, EMPTY_LEDGER, EMPTY_LOG).extend(messages)
+        empty = _make_state(origin, EMPTY_LEDGER, EMPTY_LOG)
+        return empty._extend(messages, "Aggregator.new")
 
     @classmethod
     def rebuild(
@@ -195,7 +196,8 @@ class Aggregator(GrowingState):
                 If *to* is a number outside 0 to ``len(self)``.
 
             LookupError:
-                If no entry of this state has the identity *to*.
+                If no entry of this state has the identity *to*, as for a label:
+                keep the checkpoint, or ask the store.
 
             ValueError:
                 If *to* is a state that has nothing in common with this one.
@@ -262,9 +264,12 @@ class Aggregator(GrowingState):
 
             left -= 1
 
+        shown = shorten_repr(entry_id)
         raise LookupError(
-            f"no entry of this state has the identity {shorten_repr(entry_id)}; "
-            "state.entries lists them"
+            f"no entry of this state has the identity {shown}; state.entries lists "
+            "them. If it is a label: a state does not know its checkpoints; keep one, "
+            f"kept = state.checkpoint({shown}), for state.rollback(kept), or ask the "
+            f"store that saved it, state.rollback(store.load(name, at={shown}))"
         )
 
     def _with_first(self, count: int) -> Aggregator:

@@ -29,12 +29,14 @@ from conversation_state.aggregator._entries import (
     id_of,
     message_of,
 )
-from conversation_state.messages import Message
+from conversation_state.messages import Message, find_pending_calls
 from conversation_state.pickling import Maker
 from conversation_state.usage import Usage
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+    from conversation_state.tools import ToolCall
 
 
 _new = object.__new__
@@ -252,6 +254,27 @@ class StateValue:
         return self._log
 
     @property
+    def pending_calls(self) -> tuple[ToolCall, ...]:
+        """
+        The calls that wait to be run, in order: those of the newest answer that have
+        no result yet.
+
+        None if a user's message came after the answer, or if it was interrupted
+        (`ResponseMeta.finish_reason`): a call that the user stopped is not run. A
+        view answers it with an error. Looks at the messages from the end back to that
+        answer.
+
+        >>> from conversation_state import Aggregator, ToolCall
+        >>> state = Aggregator.new().add_user_prompt("Book it.")
+        >>> asked = state.add_tool_call(ToolCall("c1", "book", "{}"))
+        >>> [call.id for call in asked.pending_calls]
+        ['c1']
+        >>> asked.add_user_prompt("Stop!").pending_calls
+        ()
+        """
+        return find_pending_calls(reversed(self.messages))
+
+    @property
     def ledger(self) -> Log[LedgerEntry]:
         """
         The recorded usages in order, those inherited at the fork included. O(1).
@@ -398,6 +421,15 @@ class StateValue:
             f"… {format_count(left_out, 'message')}",
             *[show(message) for message in self[-_LAST:]],
         ]
+
+    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            from conversation_state.aggregator._advice import (  # noqa: PLC0415
+                explain_attribute,
+            )
+
+            raise AttributeError(explain_attribute(name))
 
     def __copy__(self) -> Self:
         return self

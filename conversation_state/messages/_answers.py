@@ -11,6 +11,7 @@ says, and its messages are taken together before.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -18,12 +19,19 @@ from conversation_state._persistent import check_text, final
 from conversation_state._wording import describe_value
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages._base import Message
-from conversation_state.messages._kinds import AssistantMessage, ToolMessage
+from conversation_state.messages._kinds import (
+    AssistantMessage,
+    ToolMessage,
+    UserMessage,
+)
 from conversation_state.messages._response import ResponseMeta
+from conversation_state.messages._tombstones import find_erasure
 from conversation_state.usage import Usage
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from conversation_state.tools import ToolCall
 
 _NOTHING = Usage()
 _DIGEST_BYTES = 8
@@ -280,6 +288,56 @@ def group_answers(entries: Iterable[MessageEntry]) -> Iterator[Answer]:
 
     if pieces:
         yield Answer(tuple(pieces), usage)
+
+
+def find_pending_calls(newest_first: Iterable[Message]) -> tuple[ToolCall, ...]:
+    """
+    The calls of the newest answer that have no result, and wait to be run; see
+    `Aggregator.pending_calls`.
+
+    Args:
+        newest_first: The messages of a conversation from its end. Those before the
+            newest answer are not read.
+    """
+    results: Counter[str] = Counter()  # those behind the message that is looked at
+    pending: list[ToolCall] = []
+    later: Message | None = None
+    usage: Usage | None = None
+    is_adjacent = False
+    for message in newest_first:
+        if isinstance(message, ToolMessage):
+            results[message.tool_call_id] += 1
+            is_adjacent = False
+        elif isinstance(message, AssistantMessage):
+            reported = read_usage(message)
+            if later is not None and not _continues(
+                message, reported, later, usage, is_adjacent
+            ):
+                break
+
+            meta = message.response
+            if meta is not None and meta.finish_reason == "interrupted":
+                return ()
+
+            if message.tool_calls and find_erasure(message) is None:
+                pending[:0] = _take_waiting(message.tool_calls, results)
+
+            later, usage, is_adjacent = message, reported or usage, True
+        elif later is not None or isinstance(message, UserMessage):
+            break
+
+    return tuple(pending)
+
+
+def _take_waiting(calls: Iterable[ToolCall], results: Counter[str]) -> list[ToolCall]:
+    waiting = []
+    for call in calls:
+        if results[call.id]:
+            results[call.id] -= 1  # a result is of one call, also where ids repeat
+        else:
+            waiting.append(call)
+
+    return waiting
 
 
 def _continues(
