@@ -5,6 +5,7 @@ Wording that messages, errors and reprs of all layers share.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,66 @@ def describe_value(value: object) -> str:
     ``a str: 'Where to?'``.
     """
     return f"{describe_type(value)}: {shorten_repr(value)}"
+
+
+# The method of an SDK's object that makes JSON of it, by the package of its class.
+_TO_DICT = "to_dict(mode='json')"
+_MODEL_DUMP = "model_dump(mode='json', by_alias=True, exclude_none=True)"
+_TO_JSON = {"openai": _TO_DICT, "anthropic": _TO_DICT, "google": _MODEL_DUMP}
+
+# The adapter that reads a JSON object, by a key that no other format has.
+_ADAPTERS = {
+    "choices": "openai_chat",
+    "candidates": "gemini",
+    "contents": "gemini",
+    "parts": "gemini",
+    "output": "openai_responses",
+    "input": "openai_responses",
+    "stop_reason": "anthropic",
+}
+
+
+def name_to_json(value: object) -> str:
+    """
+    The call that makes plain JSON of *value*, an object of a provider's SDK; "" for
+    any other.
+    """
+    package = type(value).__module__.partition(".")[0]
+    if package in _TO_JSON:
+        return _TO_JSON[package]
+
+    return _MODEL_DUMP if callable(getattr(value, "model_dump", None)) else ""
+
+
+def name_load(given: object) -> str:
+    """
+    The call that loads *given*, a JSON object or list of another format's, as in
+    ``openai_chat.load(response)``; "" if it is neither.
+    """
+    if isinstance(given, (list, tuple)):
+        first = name_load(given[0]) if given else ""
+        return first and f"{first.partition('.')[0]}.load(messages)"
+
+    if not isinstance(given, Mapping):
+        return ""
+
+    found = [name for key, name in _ADAPTERS.items() if key in given]
+    value = "[message]"
+    if "messages" in given or "contents" in given or "input" in given:
+        value = "request"
+    elif found and "parts" not in given:
+        value = "response"
+    elif "role" not in given and "type" in given:
+        value = "[{'role': 'user', 'content': parts}]"
+
+    return f"{found[0] if found else 'openai_chat'}.load({value})"
+
+
+def is_of_other_format(given: Mapping[Any, Any]) -> bool:
+    """
+    Whether *given* has a key of a provider's request, response or message.
+    """
+    return bool(given.keys() & {*_ADAPTERS, "messages", "role"})
 
 
 def format_count(count: int, noun: str, plural: str = "") -> str:

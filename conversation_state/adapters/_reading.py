@@ -15,7 +15,7 @@ from typing import Any, Self, TypeGuard
 import attrs
 
 from conversation_state._persistent import EMPTY_MAP
-from conversation_state._wording import format_count, shorten_repr
+from conversation_state._wording import format_count, name_to_json, shorten_repr
 from conversation_state.adapters._notes import RESERVED, own_of, with_notes
 from conversation_state.errors import DecodeError, Problem
 from conversation_state.messages import UnknownMessage
@@ -154,6 +154,15 @@ def _describe_value(value: Any) -> str:
     return "a list" if is_list(value) else f"a Python {type(value).__name__}"
 
 
+def _advise(value: object) -> str:
+    # How to make JSON of an object of an SDK, or of a text.
+    if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
+        return "; parse it first: json.loads(text)"
+
+    to_json = "" if is_map(value) or is_list(value) else name_to_json(value)
+    return f"; make it JSON first, as in load(answer.{to_json})" if to_json else ""
+
+
 class DocumentReader:
     """
     One document while it is read. Never leaves the function that reads it.
@@ -170,7 +179,8 @@ class DocumentReader:
             self.problems.append(Problem(path, what))
 
     def wrong(self, path: str, value: object, expected: str) -> None:
-        self.problem(path, f"is {_describe_value(value)}; expected {expected}")
+        advice = _advise(value)
+        self.problem(path, f"is {_describe_value(value)}; expected {expected}{advice}")
 
     def finish(self) -> None:
         """

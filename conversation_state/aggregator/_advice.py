@@ -7,9 +7,7 @@ Imported when an error is raised, and then only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from conversation_state._wording import describe_value
+from conversation_state._wording import describe_value, name_load, name_to_json
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -19,27 +17,18 @@ from conversation_state.messages import (
 from conversation_state.parts import Part
 from conversation_state.tools import ToolCall
 
-# What makes an object of a provider's SDK plain JSON, and the adapter that reads it, by
-# the package that the object's class is in.
-_PYDANTIC = ".model_dump(mode='json', by_alias=True, exclude_none=True)"
+# The adapter that reads an SDK's object, by the package that its class is in.
 _PACKAGES = {
-    "openai": ("openai_chat", ".to_dict(mode='json')"),
-    "anthropic": ("anthropic", ".to_dict(mode='json')"),
-    "google": ("gemini", _PYDANTIC),
-    "langchain_core": ("langchain", ""),
-    "pydantic_ai": ("pydantic_ai", ""),
-    "agents": ("agents", ""),
+    "openai": "openai_chat",
+    "anthropic": "anthropic",
+    "google": "gemini",
+    "langchain_core": "langchain",
+    "pydantic_ai": "pydantic_ai",
+    "agents": "agents",
 }
-# The adapter of a JSON object, by a key that no other format has.
-_KEYS = {
-    "choices": "openai_chat",
-    "candidates": "gemini",
-    "contents": "gemini",
-    "parts": "gemini",
-    "output": "openai_responses",
-    "input": "openai_responses",
-    "stop_reason": "anthropic",
-}
+_OF_PROVIDERS = {"openai_chat", "openai_responses", "anthropic", "gemini"}
+# What whole responses have, and the messages in them do not.
+_OF_RESPONSES = ("choices", "candidates", "output", "stop_reason")
 
 
 def describe_wrong(verb: str, expected: str, given: object, line: str) -> str:
@@ -74,9 +63,9 @@ def _advise_foreign(verb: str, given: object, line: str) -> str:
     """
     How to load *given*, which is JSON or an object of an SDK; "" if it is neither.
     """
-    found = _find_adapter(given)
-    if found is not None:
-        adapter, loaded = found
+    loaded = name_load(given) or _name_load_of_object(given)
+    if loaded:
+        adapter = loaded.removeprefix("concat(").partition(".")[0]
         return (
             f"load it first: {line.format(loaded)}, with {adapter} from "
             "conversation_state.adapters"
@@ -91,48 +80,30 @@ def _advise_foreign(verb: str, given: object, line: str) -> str:
     return ""
 
 
-def _find_adapter(given: object) -> tuple[str, str] | None:
+def _name_load_of_object(given: object) -> str:
     """
-    The adapter that reads *given*, and the call that does.
+    The call that loads *given*, an object of an SDK; "" for any other.
     """
-    if isinstance(given, Mapping):
-        return _find_adapter_of_json(given)
-
     if isinstance(given, (list, tuple)):
-        first = _find_adapter(given[0]) if given else None
-        return first and (first[0], f"{first[0]}.load(messages)")
+        return _name_load_of_object(given[0]) if given else ""
 
     kind = type(given)
-    adapter, to_json = _PACKAGES.get(kind.__module__.partition(".")[0], ("", ""))
+    adapter = _PACKAGES.get(kind.__module__.partition(".")[0], "")
     if not adapter:
-        return None
+        return ""
 
     if kind.__module__.startswith("openai.types.responses"):
         adapter = "openai_responses"
 
+    to_json = name_to_json(given)
+    call = f".{to_json}" if to_json and adapter in _OF_PROVIDERS else ""
     if "Stream" in kind.__name__ or "Chunk" in kind.__name__:
-        events = f"each{to_json} for each in stream"
-        return adapter, f"concat({adapter}.load_chunks({events}))"
+        return f"concat({adapter}.load_chunks(each{call} for each in stream))"
 
-    value = f"answer{to_json}"
-    if not any(hasattr(given, key) for key in _KEYS if key != "parts"):
-        value = f"[message{to_json}]"
+    if any(hasattr(given, key) for key in _OF_RESPONSES):
+        return f"{adapter}.load(answer{call})"
 
-    return adapter, f"{adapter}.load({value})"
-
-
-def _find_adapter_of_json(given: Mapping[object, object]) -> tuple[str, str]:
-    found = [name for key, name in _KEYS.items() if key in given]
-    adapter = found[0] if found else "openai_chat"
-    value = "[message]"
-    if "messages" in given or "contents" in given:
-        value = "request"
-    elif found and "parts" not in given:
-        value = "response"
-    elif "role" not in given and "type" in given:
-        value = "[{'role': 'user', 'content': parts}]"
-
-    return adapter, f"{adapter}.load({value})"
+    return f"{adapter}.load([message{call}])"
 
 
 # What to do with a text, by the verb that it was given to.

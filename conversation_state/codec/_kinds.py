@@ -14,7 +14,7 @@ from conversation_state._canonical import (
     describe_json,
     is_loadable,
 )
-from conversation_state._wording import shorten_repr
+from conversation_state._wording import is_of_other_format, name_load, shorten_repr
 from conversation_state.aggregator import Aggregator, Checkpoint, Messages, Turn
 from conversation_state.codec._fast import DOUBTS, Object, write_usage
 from conversation_state.codec._format import FORMAT, INLINE_KINDS, VERSION
@@ -26,7 +26,12 @@ from conversation_state.codec._messages import (
     read_usage,
     write_messages,
 )
-from conversation_state.codec._reader import CodecReader, Read, object_reader
+from conversation_state.codec._reader import (
+    CodecReader,
+    Problems,
+    Read,
+    object_reader,
+)
 from conversation_state.codec._states import (
     read_aggregator,
     read_checkpoint,
@@ -148,10 +153,11 @@ def read_document(
     reader = CodecReader(kinds=kinds, is_plain=is_plain)
     problems = reader.problems
     if not reader.is_object(data, None):
+        _add_advice(problems, data)
         return None, reader
 
     for name, wrong in (("format", _format_problem), ("version", _version_problem)):
-        what = wrong(data[name]) if name in data else "missing"
+        what = wrong(data[name]) if name in data else _missing_problem(name, data)
         if what:
             problems.add((None, name), what)
 
@@ -171,6 +177,26 @@ def read_document(
         problems.add(None, what)
 
     return value, reader
+
+
+def _missing_problem(name: str, data: Mapping[str, Any]) -> str:
+    is_foreign = name == "format" and is_of_other_format(data)
+    return f"missing; {_advise(data)}" if is_foreign else "missing"
+
+
+def _add_advice(problems: Problems, data: Any) -> None:
+    # A list of messages is what providers take, and no document of ours.
+    first = data[0] if isinstance(data, list) and data else None
+    if isinstance(first, dict) and is_of_other_format(first):
+        problems.add(None, _advise(data))
+
+
+def _advise(data: Any) -> str:
+    return (
+        "this is no JSON of this library's; if it is a provider's, load it: "
+        f"Aggregator.new({name_load(data)}), with the adapter from "
+        "conversation_state.adapters"
+    )
 
 
 def _can_be(made: type, expect: type) -> bool:

@@ -63,8 +63,11 @@ from conversation_state.store.schema import (
 )
 
 _OTHER_ROOT = (
-    "That is another conversation, with another root: save yours under another "
-    "name; or pass the head as expecting= to replace it"
+    "That is another conversation, with another root, as two programs begin that "
+    "both found nothing under the name. To keep both, join yours into it: "
+    "store.update(name, lambda saved: saved.join(state)); to begin a name, "
+    "store.update(name, function, start=Aggregator.new()) never meets this. Or save "
+    "yours under another name; or pass the head as expecting= to replace it"
 )
 
 

@@ -32,6 +32,7 @@ from conversation_state.store._values import (
     Receipt,
     check_expecting,
     check_function,
+    check_made,
     check_name,
     check_not_mirrored,
     check_notes,
@@ -266,6 +267,7 @@ class Store(RevisionVerbs):
                 continue
 
             remembered = None
+            check_made(made, is_async=False)
             with suppress(StaleHeadError):
                 self.save(name, made, expecting=expecting)
                 return made
@@ -287,7 +289,10 @@ class Store(RevisionVerbs):
         for _ in range(UPDATE_ATTEMPTS):
             read = partial(self._read_for_update, name, start)
             expecting, state = await run_in_anyio_thread(read)
-            made = await function(state)
+            answer = function(state)
+            check_made(answer, is_async=True)
+            made = await answer
+            check_made(made, is_async=False)
             with suppress(StaleHeadError):
                 await self.asave(name, made, expecting=expecting)
                 return made

@@ -5,6 +5,7 @@ written, and values; and how rows keep labels, notes and times.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from time import time_ns
@@ -379,10 +380,52 @@ def check_function(function: object) -> None:
         )
 
 
+def check_made(made: object, *, is_async: bool) -> None:
+    """
+    Check what the function of an update returned.
+
+    Raises:
+        TypeError:
+            If it is no state, or no awaitable of an async update.
+    """
+    if is_async:
+        if not inspect.isawaitable(made):
+            raise TypeError(
+                f"function: expected an async function, got one that returns "
+                f"{describe_type(made)}; make it async (async def), or call "
+                "store.update(name, function)"
+            )
+    elif inspect.isawaitable(made):
+        if inspect.iscoroutine(made):
+            made.close()  # one that is never awaited warns when it is collected
+
+        raise TypeError(
+            "function: expected a function, got an async one; await "
+            "store.aupdate(name, function) takes it"
+        )
+    elif not isinstance(made, Aggregator):
+        raise TypeError(
+            f"function: it returned {describe_type(made)}; let it return the state "
+            "that it made of the one it was given"
+        )
+
+
 def check_state(name: str, state: object, expecting: object) -> None:
+    if isinstance(name, Aggregator):
+        raise TypeError(
+            f"name: expected a str, got {describe_type(name)}; the name comes first: "
+            "store.save(name, state)"
+        )
+
     check_name(name)
     if not isinstance(state, Aggregator):
-        raise TypeError(f"state: expected an Aggregator, got {describe_type(state)}")
+        advice = ""
+        if isinstance(state, (list, tuple)):
+            advice = "; make one of messages: Aggregator.new(messages)"
+
+        raise TypeError(
+            f"state: expected an Aggregator, got {describe_type(state)}{advice}"
+        )
 
     check_expecting(name, expecting)
 

@@ -11,9 +11,10 @@ compares states with plain lists (`machines`), and what stores promise (`stores`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from conversation_state._lazy import open_later
+from conversation_state.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from conversation_state.testing.contracts import (
@@ -76,7 +77,18 @@ _HOMES = {
         "conversation_state.testing.contracts",
     ),
 }
-__getattr__, __dir__ = open_later(__name__, _HOMES)
+_get_attribute, __dir__ = open_later(__name__, _HOMES)
+_NEEDED = {"hypothesis", "pytest"}
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _get_attribute(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _NEEDED:
+            raise
+
+        raise MissingExtraError(f"{__name__}.{name}", "testing") from error
 
 
 def register() -> None:

@@ -15,11 +15,17 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import attrs
-from hypothesis import strategies as st
+
+from conversation_state.errors import MissingExtraError, UnknownMomentError
+
+try:
+    from hypothesis import strategies as st
+except ModuleNotFoundError as error:
+    raise MissingExtraError(__name__, "testing") from error
+
 from hypothesis.stateful import Bundle, initialize, rule
 from hypothesis.strategies import SearchStrategy
 
-from conversation_state.errors import UnknownMomentError
 from conversation_state.testing._state_machine import AggregatorMachine, CarryingMachine
 from conversation_state.testing.laws import (
     redo_then_undo_is_the_identity,

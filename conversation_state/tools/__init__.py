@@ -125,5 +125,13 @@ class ToolCall:
     def _check_texts(self) -> None:
         for field in ("id", "name", "arguments", "type"):
             given = getattr(self, field)
+            if field == "arguments" and isinstance(given, (Mapping, list, tuple)):
+                raise InvalidMessageError(
+                    f"is {shorten_repr(given)}; expected the JSON text that the model "
+                    "wrote: ToolCall(id, name, json.dumps(arguments))",
+                    "ToolCall",
+                    "arguments",
+                )
+
             text = check_text(given, f"ToolCall.{field}", InvalidMessageError)
             object.__setattr__(self, field, text)

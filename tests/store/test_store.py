@@ -352,13 +352,11 @@ class TestErrors:
 
     def test_another_conversation(self, store):
         """
-        Where the name is another conversation's, or must be new or is to be
-        deleted, nothing advises to join what does not belong together.
+        Where a name must be new or is to be deleted, nothing advises to join.
         """
         head = store.save("chat", CHAT)
         store.save("chat", CHAT.add_user_prompt("and?"))
         for call, advice in (
-            (partial(store.save, "chat", Aggregator.new()), "another conversation"),
             (partial(store.fork, "chat", "chat"), "Give the fork another name"),
             (partial(store.delete, "chat", expecting=head), "to delete it"),
         ):
@@ -366,6 +364,57 @@ class TestErrors:
                 call()
 
             assert "join" not in str(caught.value)
+
+    def test_two_roots(self, store):
+        """
+        Two programs that both found nothing under a name begin it twice: the error
+        offers the join first, and that keeps both; `update` never gets there.
+        """
+        one, two = (
+            store.load("chat", default=Aggregator.new()).add_user_prompt(text)
+            for text in "ab"
+        )
+        store.save("chat", one)
+        with pytest.raises(StaleHeadError, match="another root") as caught:
+            store.save("chat", two)
+
+        error = str(caught.value)
+        assert error.index("saved.join(state)") < error.index("expecting=")
+        assert "start=Aggregator.new()" in error
+        both = store.update("chat", lambda saved: saved.join(two))
+        assert ["a", "b"] == [message.text for message in both]
+
+    def test_swapped(self, store):
+        """
+        A state where the name belongs, and other values than a state.
+        """
+        anything: Any = store
+        for call, line in (
+            (partial(anything.save, CHAT, "chat"), "store.save(name, state)"),
+            (partial(anything.save, "chat", [*CHAT]), "Aggregator.new(messages)"),
+        ):
+            with pytest.raises(TypeError) as caught:
+                call()
+
+            assert line in str(caught.value)
+
+    def test_other_kind_of_function(self, store):
+        """
+        A function that is async where it may not be, or the other way round, or that
+        returns no state.
+        """
+
+        async def asynchronous(state):
+            return state
+
+        anything: Any = store
+        with pytest.raises(TypeError, match=r"store.aupdate\(name, function\)"):
+            anything.update("chat", asynchronous, start=CHAT)
+        with pytest.raises(TypeError, match="let it return the state"):
+            anything.update("chat", lambda _: None, start=CHAT)
+        with pytest.raises(TypeError, match="async def"):
+            anyio.run(lambda: anything.aupdate("chat", lambda state: state, start=CHAT))
+        assert "chat" not in store
 
     def test_arguments(self, store):
         """

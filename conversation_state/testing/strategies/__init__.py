@@ -17,7 +17,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, get_args, get_origin, get_type_hints
 
-from hypothesis import strategies as st
+from conversation_state.errors import MissingExtraError
+
+try:
+    from hypothesis import strategies as st
+except ModuleNotFoundError as error:
+    raise MissingExtraError(__name__, "testing") from error
+
 from hypothesis.strategies import SearchStrategy
 
 from conversation_state.testing.strategies._answers import (

@@ -1,0 +1,174 @@
+"""
+What a newcomer gets wrong: each error says the line to write.
+
+What a state's own verbs are given is in ``test_aggregator.py``, a store's in
+``store/test_store.py``.
+"""
+
+import json
+
+import pytest
+
+from conversation_state import Aggregator, ToolCall, decode
+from conversation_state.adapters import (
+    anthropic,
+    gemini,
+    openai_chat,
+    openai_responses,
+)
+from conversation_state.errors import (
+    ConversationStateError,
+    DecodeError,
+    InvalidMessageError,
+    MissingExtraError,
+)
+from tests.processes import run_script
+
+SENT = {"role": "user", "content": "Hi"}
+
+
+class TestObjectsOfSdks:
+    """
+    `load` reads JSON, and an SDK's object has a method that makes it.
+    """
+
+    def test_openai(self):
+        """
+        A response, and a message in a list.
+        """
+        types = pytest.importorskip("openai.types.chat")
+        said = types.ChatCompletionMessage(role="assistant", content="Hi")
+        choice = {"index": 0, "finish_reason": "stop", "message": said}
+        answer = types.ChatCompletion(
+            id="1", object="chat.completion", created=1, model="m", choices=[choice]
+        )
+
+        for given in answer, [said]:
+            with pytest.raises(DecodeError) as caught:
+                openai_chat.load(given)
+            assert "load(answer.to_dict(mode='json'))" in str(caught.value)
+        assert "Hi" == openai_chat.load(answer.to_dict(mode="json"))[0].text
+
+    def test_anthropic(self):
+        """
+        A response, and an event of a stream.
+        """
+        types = pytest.importorskip("anthropic.types")
+        answer = types.Message(
+            id="1",
+            type="message",
+            role="assistant",
+            model="m",
+            content=[types.TextBlock(type="text", text="Hi")],
+            usage=types.Usage(input_tokens=1, output_tokens=1),
+        )
+        event = types.RawMessageStopEvent(type="message_stop")
+
+        with pytest.raises(DecodeError, match=r"answer\.to_dict\(mode='json'\)"):
+            anthropic.load(answer)
+        with pytest.raises(DecodeError, match=r"to_dict\(mode='json'\)"):
+            list(anthropic.load_chunks([event]))
+        assert "Hi" == anthropic.load(answer.to_dict(mode="json"))[0].text
+
+    def test_gemini(self):
+        """
+        Google's client writes its own names only if it is asked to.
+        """
+        types = pytest.importorskip("google.genai.types")
+        content = {"role": "model", "parts": [{"text": "Hi"}]}
+        answer = types.GenerateContentResponse(candidates=[{"content": content}])
+
+        with pytest.raises(DecodeError) as caught:
+            gemini.load(answer)
+        assert "model_dump(mode='json', by_alias=True, exclude_none=True)" in str(
+            caught.value
+        )
+        payload = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        assert "Hi" == gemini.load(payload)[0].text
+
+    @pytest.mark.parametrize(
+        "adapter",
+        [openai_chat, openai_responses, anthropic, gemini],
+        ids=lambda adapter: adapter.__name__.rpartition(".")[2],
+    )
+    def test_text(self, adapter):
+        """
+        JSON that was not parsed.
+        """
+        with pytest.raises(DecodeError, match=r"json\.loads\(text\)"):
+            adapter.load(json.dumps([SENT]))
+
+
+class TestDecode:
+    @pytest.mark.parametrize(
+        ("data", "line"),
+        [
+            ({"messages": [SENT]}, "Aggregator.new(openai_chat.load(request))"),
+            ([SENT], "Aggregator.new(openai_chat.load(messages))"),
+            (SENT, "Aggregator.new(openai_chat.load([message]))"),
+            ({"id": "1", "choices": []}, "Aggregator.new(openai_chat.load(response))"),
+            ({"candidates": []}, "Aggregator.new(gemini.load(response))"),
+            ({"contents": []}, "Aggregator.new(gemini.load(request))"),
+            ({"output": []}, "Aggregator.new(openai_responses.load(response))"),
+        ],
+        ids=map(str, range(7)),
+    )
+    def test_json_of_a_provider(self, data, line):
+        """
+        A provider's JSON is no document of this library's; an adapter loads it.
+        """
+        with pytest.raises(DecodeError) as caught:
+            decode(json.dumps(data))
+
+        assert line in str(caught.value)
+
+    @pytest.mark.parametrize("data", ["{}", "[]", "[1]", '{"version": 1}'])
+    def test_other_json(self, data):
+        """
+        What has no key of a provider's is not taken for one.
+        """
+        with pytest.raises(DecodeError) as caught:
+            decode(data)
+
+        assert "load(" not in str(caught.value)
+
+
+def test_arguments_of_a_call():
+    """
+    A call has the JSON text that the model wrote, and not its value.
+    """
+    arguments: object = {"city": "Bern"}
+    with pytest.raises(InvalidMessageError, match=r"json\.dumps\(arguments\)"):
+        ToolCall("c1", "departures", arguments)  # type: ignore[arg-type]
+
+
+def test_errors_are_ours():
+    """
+    What is refused with advice is an error of this library's, as before.
+    """
+    with pytest.raises(ConversationStateError):
+        Aggregator.new([SENT])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from conversation_state.testing import check_reducer",
+        "from conversation_state.testing import states",
+        "import conversation_state.testing.strategies",
+        "import conversation_state.testing.machines",
+    ],
+)
+def test_missing_extra(line):
+    """
+    Without Hypothesis the extra is named.
+    """
+    script = (
+        "import sys; sys.modules['hypothesis'] = None\n"
+        "from conversation_state.errors import MissingExtraError\n"
+        f"try:\n    {line}\n"
+        "except MissingExtraError as error:\n    print(error)"
+    )
+
+    assert "conversation-state[testing]" in run_script(script)
+    assert issubclass(MissingExtraError, ImportError)
