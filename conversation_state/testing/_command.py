@@ -99,7 +99,7 @@ def _make_parser() -> argparse.ArgumentParser:
         text = f"a law that {which}; may be repeated"
         add(option, metavar="LAW", action="append", default=[], help=text)
 
-    text = "how many examples for each law (100)"
+    text = "how many examples to draw for each law, beside the named ones (100)"
     add("--examples", metavar="N", type=_read_number, default=100, help=text)
     return parser
 

@@ -10,17 +10,19 @@ which a user's own may be added::
 
     SHAPES["a form"] = ConversationShape(ask_for_a_form)
 
-What does not: drawing (`strategies`), and states, which have shapes of their own there.
+`ACTS` is the same for states: forks, diamonds, rollbacks, retries. What does not:
+drawing (`strategies`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import attrs
 
+from conversation_state.aggregator import Aggregator
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -40,13 +42,25 @@ from conversation_state.parts import (
     TextPart,
     UnknownPart,
 )
+from conversation_state.testing._code import USUAL_TIME
+from conversation_state.testing._comparison import decoded, unpickled
 from conversation_state.tools import ToolCall
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["SHAPES", "ConversationShape", "TurnWriter", "write_shapes"]
+__all__ = [
+    "ACTS",
+    "SHAPES",
+    "ConversationShape",
+    "Diamond",
+    "TurnWriter",
+    "add_messages",
+    "grow_state",
+    "make_diamond",
+    "write_shapes",
+]
 
 T = TypeVar("T")
 
@@ -546,3 +560,140 @@ def _(turn: TurnWriter) -> Iterator[Message]:
     yield turn.say("", call)
     yield turn.result(call, "A row of the table.\n" * (_LONG // 5))
     yield turn.say("It is in the table.")
+
+
+# States
+
+
+def add_messages(state: Aggregator, messages: Iterable[Message]) -> Aggregator:
+    """
+    *state* with *messages*, and the usage of each response under its id.
+    """
+    for message in messages:
+        if isinstance(message, AssistantMessage) and message.response is not None:
+            state = state.add_response(_at_usual_time(message))
+        else:
+            state = state.add(message)
+
+    return state
+
+
+def _at_usual_time(message: AssistantMessage) -> AssistantMessage:
+    # Otherwise the ledger has the time of the run, and examples differ in each.
+    return message.replace(timestamp=message.timestamp or USUAL_TIME)
+
+
+def grow_state(messages: Iterable[Message]) -> Aggregator:
+    """
+    A state with *messages*, and the usage of each response under its id.
+    """
+    return add_messages(Aggregator.new(), messages)
+
+
+class Diamond(NamedTuple):
+    """
+    Two branches of one state, and what they are together.
+
+    Attributes:
+        trunk: The state that was forked.
+
+        left: A fork of it, with something added.
+
+        right: Another one.
+
+        joined: Both: ``left.join(right)``.
+    """
+
+    trunk: Aggregator
+    left: Aggregator
+    right: Aggregator
+    joined: Aggregator
+
+
+def make_diamond(turn: TurnWriter, trunk: Aggregator) -> Diamond:
+    """
+    Two forks of *trunk*, in each of which a tool was called, and their join.
+    """
+    left = add_messages(trunk.fork(), _research(turn, "trains"))
+    right = add_messages(trunk.fork(), _research(turn, "hotels"))
+    if turn.sometimes():
+        # One request that both know of, as after a retry in another process.
+        left, right = [
+            each.add_usage(Usage(10, 5), key="request 1", at=USUAL_TIME)
+            if "request 1" not in {entry.id for entry in each.ledger}
+            else each
+            for each in (left, right)
+        ]
+
+    if turn.sometimes():
+        right = unpickled(right)
+
+    return Diamond(trunk, left, right, left.join(right))
+
+
+def _research(turn: TurnWriter, subject: str) -> Iterable[Message]:
+    call = turn.call("search", f'{{"query": "{subject}"}}')
+    if turn.usually():
+        yield UserMessage(f"Look for {subject}.")
+
+    yield turn.say("", call)
+    yield turn.result(call, f"3 {subject}")
+    if turn.sometimes():
+        yield turn.say(f"I found {subject}.")
+
+
+# What happens to a state, each under a name: from the state and a turn to write with.
+
+
+def _fork_earlier(turn: TurnWriter, state: Aggregator) -> Aggregator:
+    return state.fork(at=max(0, len(state) - turn.pick(1, 2, 5)))
+
+
+def _join_both_ways(turn: TurnWriter, state: Aggregator) -> Aggregator:
+    diamond = make_diamond(turn, state)
+    return diamond.right.join(diamond.left).join(diamond.joined)
+
+
+def _roll_back(turn: TurnWriter, state: Aggregator) -> Aggregator:
+    tried = add_messages(state, [turn.ask("Book it."), turn.say("Booked twice.")])
+    return tried.rollback(turn.pick(len(state), max(0, len(state) - 1)))
+
+
+def _retry(turn: TurnWriter, state: Aggregator) -> Aggregator:
+    # The answer came, the connection broke, and the same response is added again.
+    answer = _at_usual_time(turn.say("At noon."))
+    asked = state.add(turn.ask())
+    return asked.add_response(answer).rollback(asked).add_response(answer)
+
+
+def _pay(turn: TurnWriter, state: Aggregator) -> Aggregator:
+    usage = turn.pick(Usage(10, 5), Usage(3), Usage())
+    key = f"{turn.pick('request', 'attempt')} {turn.number}"
+    if key in {entry.id for entry in state.ledger}:
+        return state
+
+    return state.add_usage(usage, key=key, model=turn.pick("", "gpt-5"), at=USUAL_TIME)
+
+
+def _pay_without_key(turn: TurnWriter, state: Aggregator) -> Aggregator:
+    return state.add_usage(turn.pick(Usage(10, 5), Usage(3)), at=USUAL_TIME)
+
+
+def _leave_unrecorded(turn: TurnWriter, state: Aggregator) -> Aggregator:
+    return state.add(turn.say("It was loaded, and its usage is not recorded."))
+
+
+ACTS: dict[str, Callable[[TurnWriter, Aggregator], Aggregator]] = {
+    "fork": lambda _turn, state: state.fork(),
+    "fork at an earlier message": _fork_earlier,
+    "diamond": lambda turn, state: make_diamond(turn, state).joined,
+    "diamond from both sides": _join_both_ways,
+    "rollback": _roll_back,
+    "retry": _retry,
+    "usage under a key": _pay,
+    "usage without a key": _pay_without_key,
+    "response that is not recorded": _leave_unrecorded,
+    "from another process": lambda _turn, state: unpickled(state),
+    "from a store": lambda _turn, state: decoded(state),
+}
+"""What happens to states: functions from a state, and a turn to write with."""

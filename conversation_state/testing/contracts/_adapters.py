@@ -27,13 +27,9 @@ from conversation_state.testing._comparison import (
     assert_same_on_copies,
     decoded_each,
 )
-from conversation_state.testing._drawing import draw_evenly, rarely
 from conversation_state.testing.contracts._contract import Contract, check_contract, law
-from conversation_state.testing.contracts._examples import (
-    CONVERSATIONS,
-    UNUSUAL_CONVERSATIONS,
-)
-from conversation_state.testing.strategies import json_values, messages
+from conversation_state.testing.contracts._examples import CONVERSATIONS
+from conversation_state.testing.strategies import json_values
 
 
 class Adapter(Protocol):
@@ -55,11 +51,6 @@ class Adapter(Protocol):
         ...
 
 
-# Including messages that no provider accepts: they must be dumped or listed as lost.
-_CONVERSATIONS = draw_evenly(
-    rarely(CONVERSATIONS, st.lists(messages(), max_size=2).map(tuple)),
-    UNUSUAL_CONVERSATIONS,
-)
 # Values that `load` should refuse: large numbers, surrogates, values that are not JSON,
 # and JSON of the wrong shape.
 _JUNK: SearchStrategy[Any] = st.one_of(
@@ -150,7 +141,7 @@ class AdapterContract(Contract):
 
     kind, subject = "adapters", "adapter"
     adapter: Adapter
-    conversations: SearchStrategy[tuple[Message, ...]] = _CONVERSATIONS
+    conversations: SearchStrategy[tuple[Message, ...]] = CONVERSATIONS
     normalise: Callable[[Message], Message] = staticmethod(strip_message)
 
     def _observe_result(self, messages: Iterable[Message]) -> tuple[str, list[Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
+import re
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -17,7 +18,7 @@ from typing import Any, ClassVar, TypeVar
 from unittest import SkipTest
 
 import attrs
-from hypothesis import HealthCheck, Phase, Verbosity, given
+from hypothesis import HealthCheck, Phase, Verbosity, given, target
 from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis.errors import Flaky, HypothesisException
 from hypothesis.strategies import SearchStrategy
@@ -25,12 +26,15 @@ from hypothesis.strategies import SearchStrategy
 from conversation_state._wording import shorten_repr
 from conversation_state.testing._code import format_example
 from conversation_state.testing._comparison import assert_same
+from conversation_state.testing.contracts._coverage import measure, try_shapes
 from conversation_state.testing.contracts._results import (
     BROKEN,
     DECLARED,
     HOLDS,
     NOT_RUN,
     LawResult,
+    describe_subject,
+    find_definition,
     find_line,
     raise_broken,
 )
@@ -68,6 +72,7 @@ class Law:
         """
 
         def test(contract: Contract) -> None:
+            __tracebackhide__ = True
             if not contract._is_checked(self):
                 raise SkipTest(f"{self.name}: {DECLARED}")
 
@@ -86,14 +91,17 @@ class Law:
         tried: Iterator[int],
     ) -> None:
         """
-        Hold it against as many examples as *settings* say, and count them in *tried*.
+        Hold it against the named shapes of its examples, each once, and against as many
+        drawn ones as *settings* say, and count them all in *tried*.
 
         *on_error* is called with every example that breaks it, the smallest one last.
         An interrupt ends the search, with a note of the example that it met: that of a
         function which does not return.
         """
+        __tracebackhide__ = True
 
         def hold(**drawn: Any) -> None:
+            __tracebackhide__ = True
             next(tried)
             if drawn:
                 # Hypothesis gives all examples the same random numbers: a function
@@ -119,14 +127,41 @@ class Law:
             hold()
             return
 
-        # Hypothesis stores failing examples under the name and the source of the
-        # function, and all laws share the source of this one.
-        hold.__name__ = f"{type(contract).__name__}_{self.check.__name__}"
         # Given as a name if a subclass may define its own examples.
         examples = {
             name: getattr(contract, found) if isinstance(found, str) else found
             for name, found in self.examples.items()
         }
+        try_shapes(examples, hold)
+        self._search(contract, settings, examples, hold)
+
+    def _search(
+        self,
+        contract: Any,
+        settings: Settings,
+        examples: dict[str, SearchStrategy[Any]],
+        hold: Callable[..., None],
+    ) -> None:
+        """
+        Hold it against examples that are drawn.
+        """
+        __tracebackhide__ = True
+
+        def search(**drawn: Any) -> None:
+            __tracebackhide__ = True
+            # What random search seldom reaches: long conversations, and views that are
+            # far over their budgets.
+            for label, size in measure(drawn):
+                target(size, label=label)
+
+            hold(**drawn)
+
+        # Hypothesis stores failing examples under the name and the source of the
+        # function. All laws share the source of this one, and what is checked has its
+        # own examples, which stay when another function is checked.
+        name = f"{self.check.__name__} of {contract._describe_subject()}"
+        # Hypothesis wants an identifier.
+        search.__name__ = search.__qualname__ = re.sub(r"\W", "_", name)
         adapted = Settings(
             settings,
             deadline=None,  # what is checked may be slow, or slow the first time
@@ -136,7 +171,7 @@ class Law:
             # Its explanations are about lines of this kit, not of the user's code.
             phases=[each for each in settings.phases if each is not Phase.explain],
         )
-        adapted(given(**examples)(hold))()
+        adapted(given(**examples)(search))()
 
 
 def read_promise(test: Callable[..., Any]) -> str:
@@ -207,6 +242,17 @@ class Contract:
                 if isinstance(found, Law):
                     cls.laws[found.name] = found
                     setattr(cls, name, found.make_test())
+
+    def _describe_subject(self) -> str:
+        """
+        Where what is checked is defined, by names that stay the same in the next run.
+        """
+        subject = getattr(self, self.subject, None) if self.subject else None
+        cls = type(self)
+        if cls.__module__.startswith(f"{__package__}."):
+            return f"{cls.__name__} {describe_subject(subject)}"
+
+        return f"{cls.__module__}.{cls.__qualname__}"
 
     def _is_checked(self, wanted: Law) -> bool:
         self._check_names()
@@ -313,7 +359,9 @@ def _run_law(each: Law, contract: Contract, settings: Settings) -> LawResult:
         if isinstance(error, Flaky):
             reason.add_note("not each time that it is tried")
 
-        line = find_line(reason.__traceback__)
+        line = find_line(reason.__traceback__) or find_definition(
+            getattr(contract, contract.subject, None)
+        )
         code = format_example(drawn)
         result = attrs.evolve(result, result=BROKEN, error=reason, code=code, line=line)
 
@@ -336,6 +384,7 @@ def check_contract(
         BrokenLawsError:
             If a law is broken; from what the first broken one raised.
     """
+    __tracebackhide__ = True
     contract = contract_class()
     if not callable(subject) and contract.expected:
         expected = f"{contract.subject}: expected {contract.expected}"

@@ -5,9 +5,11 @@ What came of laws: each result, why a law is broken, and the error that lists th
 from __future__ import annotations
 
 import traceback
+from functools import partial
 from pathlib import Path
 from textwrap import indent, wrap
-from types import TracebackType
+from types import ModuleType, TracebackType
+from typing import Any
 
 import attrs
 
@@ -40,7 +42,8 @@ class LawResult:
 
         code: The smallest example that breaks it, as Python code.
 
-        line: Where the user's own code raised the error, if it did.
+        line: Where the user's own code raised the error; where it is defined, if it
+            returned something wrong.
     """
 
     law: str
@@ -114,10 +117,65 @@ def raise_broken(subject: object, kind: str, results: tuple[LawResult, ...]) -> 
     """
     Raise an error if any of *results* is that of a broken law.
     """
+    __tracebackhide__ = True
     for each in results:
         if each.is_broken:
-            name = getattr(subject, "__qualname__", None) or shorten_repr(subject)
-            raise BrokenLawsError(str(name), kind, results) from each.error
+            raise BrokenLawsError(name_subject(subject), kind, results) from each.error
+
+
+def name_subject(subject: object) -> str:
+    """
+    What is checked, as its author calls it.
+    """
+    if isinstance(subject, ModuleType):
+        return subject.__name__
+
+    return str(getattr(subject, "__qualname__", None) or shorten_repr(subject))
+
+
+def describe_subject(subject: object) -> str:
+    """
+    Where *subject* is defined: the same text in each run.
+    """
+    function = _find_function(subject)
+    if isinstance(function, ModuleType):
+        return function.__name__
+
+    named = function if hasattr(function, "__qualname__") else type(function)
+    code = getattr(function, "__code__", None)
+    # Functions without names of their own, lambdas and inner ones, by their lines.
+    line = f":{code.co_firstlineno}" if code and "<" in named.__qualname__ else ""
+    return f"{named.__module__}.{named.__qualname__}{line}"
+
+
+def find_definition(subject: object) -> str:
+    """
+    Where *subject* is defined: ``agent.py:12, in drop_empty``; "" if it is built in.
+    """
+    function = _find_function(subject)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        code = getattr(vars(type(function)).get("__call__"), "__code__", None)
+
+    if code is None or code.co_filename.startswith(_KIT):
+        return ""
+
+    return f"{Path(code.co_filename).name}:{code.co_firstlineno}, in {code.co_name}"
+
+
+def _find_function(subject: object) -> Any:
+    """
+    The function that a partial, a decorated function or a method calls.
+    """
+    while True:
+        inner = getattr(subject, "__func__", None) or (
+            subject.func if isinstance(subject, partial) else None
+        )
+        inner = inner or getattr(subject, "__wrapped__", None)
+        if inner is None:
+            return subject
+
+        subject = inner
 
 
 def find_line(raised: TracebackType | None) -> str:

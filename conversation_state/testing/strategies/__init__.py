@@ -26,6 +26,7 @@ except ModuleNotFoundError as error:
 
 from hypothesis.strategies import SearchStrategy
 
+from conversation_state.testing.shapes import Diamond
 from conversation_state.testing.strategies._answers import (
     BROKEN_ANSWERS,
     event_streams,
@@ -33,7 +34,6 @@ from conversation_state.testing.strategies._answers import (
     provider_payloads,
 )
 from conversation_state.testing.strategies._life import (
-    Diamond,
     conversations,
     diamonds,
     states,

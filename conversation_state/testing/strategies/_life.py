@@ -5,9 +5,9 @@ Whole conversations and states that look like life: what the shapes of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import note
 from hypothesis import strategies as st
@@ -15,19 +15,22 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.messages import (
-    AssistantMessage,
     Message,
     SystemMessage,
-    UserMessage,
 )
-from conversation_state.testing._code import USUAL_TIME
-from conversation_state.testing._comparison import decoded, unpickled
 from conversation_state.testing._drawing import once
-from conversation_state.testing.shapes import SHAPES, TurnWriter
+from conversation_state.testing.shapes import (
+    ACTS,
+    SHAPES,
+    Diamond,
+    TurnWriter,
+    add_messages,
+    grow_state,
+    make_diamond,
+)
 from conversation_state.testing.strategies._messages import messages as _any_message
 from conversation_state.testing.strategies._states import DrawnState
 from conversation_state.testing.strategies._values import texts
-from conversation_state.usage import Usage
 
 T = TypeVar("T")
 
@@ -175,129 +178,6 @@ def conversations(
 # States
 
 
-def _grow(state: Aggregator, messages: Iterable[Message]) -> Aggregator:
-    """
-    *state* with *messages*, and the usage of each response under its id.
-    """
-    for message in messages:
-        if isinstance(message, AssistantMessage) and message.response is not None:
-            state = state.add_response(_at_usual_time(message))
-        else:
-            state = state.add(message)
-
-    return state
-
-
-def _at_usual_time(message: AssistantMessage) -> AssistantMessage:
-    # Otherwise the ledger has the time of the run, and examples differ in each.
-    return message.replace(timestamp=message.timestamp or USUAL_TIME)
-
-
-class Diamond(NamedTuple):
-    """
-    Two branches of one state, and what they are together.
-
-    Attributes:
-        trunk: The state that was forked.
-
-        left: A fork of it, with something added.
-
-        right: Another one.
-
-        joined: Both: ``left.join(right)``.
-    """
-
-    trunk: Aggregator
-    left: Aggregator
-    right: Aggregator
-    joined: Aggregator
-
-
-def _make_diamond(turn: TurnWriter, trunk: Aggregator) -> Diamond:
-    left = _grow(trunk.fork(), _research(turn, "trains"))
-    right = _grow(trunk.fork(), _research(turn, "hotels"))
-    if turn.sometimes():
-        # One request that both know of, as after a retry in another process.
-        left, right = [
-            each.add_usage(Usage(10, 5), key="request 1", at=USUAL_TIME)
-            if "request 1" not in {entry.id for entry in each.ledger}
-            else each
-            for each in (left, right)
-        ]
-
-    if turn.sometimes():
-        right = unpickled(right)
-
-    return Diamond(trunk, left, right, left.join(right))
-
-
-def _research(turn: TurnWriter, subject: str) -> Iterable[Message]:
-    call = turn.call("search", f'{{"query": "{subject}"}}')
-    if turn.usually():
-        yield UserMessage(f"Look for {subject}.")
-
-    yield turn.say("", call)
-    yield turn.result(call, f"3 {subject}")
-    if turn.sometimes():
-        yield turn.say(f"I found {subject}.")
-
-
-# What happens to a state, each under a name: from the state and a turn to write with.
-
-
-def _fork_earlier(turn: TurnWriter, state: Aggregator) -> Aggregator:
-    return state.fork(at=max(0, len(state) - turn.pick(1, 2, 5)))
-
-
-def _join_both_ways(turn: TurnWriter, state: Aggregator) -> Aggregator:
-    diamond = _make_diamond(turn, state)
-    return diamond.right.join(diamond.left).join(diamond.joined)
-
-
-def _roll_back(turn: TurnWriter, state: Aggregator) -> Aggregator:
-    tried = _grow(state, [turn.ask("Book it."), turn.say("Booked twice.")])
-    return tried.rollback(turn.pick(len(state), max(0, len(state) - 1)))
-
-
-def _retry(turn: TurnWriter, state: Aggregator) -> Aggregator:
-    # The answer came, the connection broke, and the same response is added again.
-    answer = _at_usual_time(turn.say("At noon."))
-    asked = state.add(turn.ask())
-    return asked.add_response(answer).rollback(asked).add_response(answer)
-
-
-def _pay(turn: TurnWriter, state: Aggregator) -> Aggregator:
-    usage = turn.pick(Usage(10, 5), Usage(3), Usage())
-    key = f"{turn.pick('request', 'attempt')} {turn.number}"
-    if key in {entry.id for entry in state.ledger}:
-        return state
-
-    return state.add_usage(usage, key=key, model=turn.pick("", "gpt-5"), at=USUAL_TIME)
-
-
-def _pay_without_key(turn: TurnWriter, state: Aggregator) -> Aggregator:
-    return state.add_usage(turn.pick(Usage(10, 5), Usage(3)), at=USUAL_TIME)
-
-
-def _leave_unrecorded(turn: TurnWriter, state: Aggregator) -> Aggregator:
-    return state.add(turn.say("It was loaded, and its usage is not recorded."))
-
-
-ACTS: dict[str, Callable[[TurnWriter, Aggregator], Aggregator]] = {
-    "fork": lambda _turn, state: state.fork(),
-    "fork at an earlier message": _fork_earlier,
-    "diamond": lambda turn, state: _make_diamond(turn, state).joined,
-    "diamond from both sides": _join_both_ways,
-    "rollback": _roll_back,
-    "retry": _retry,
-    "usage under a key": _pay,
-    "usage without a key": _pay_without_key,
-    "response that is not recorded": _leave_unrecorded,
-    "from another process": lambda _turn, state: unpickled(state),
-    "from a store": lambda _turn, state: decoded(state),
-}
-
-
 @st.composite
 def _draw_states(
     draw: DrawFn, conversations: SearchStrategy[Iterable[Message]]
@@ -308,12 +188,12 @@ def _draw_states(
     done = 0
     for number, act in enumerate(acts):
         upto = draw(st.integers(done, len(conversation)))
-        state = _grow(state, conversation[done:upto])
+        state = add_messages(state, conversation[done:upto])
         # Numbers that no turn of the conversation has, so that ids differ.
         state = ACTS[act](DrawnTurnWriter(draw, 1_000 + number), state)
         done = upto
 
-    state = _grow(state, conversation[done:])
+    state = add_messages(state, conversation[done:])
     note(DrawnState(state))
     return state
 
@@ -348,8 +228,8 @@ def _default_conversations(
 def _draw_diamond(
     draw: DrawFn, conversations: SearchStrategy[Iterable[Message]]
 ) -> Diamond:
-    trunk = _grow(Aggregator.new(), draw(conversations))
-    return _make_diamond(DrawnTurnWriter(draw, 1_000), trunk)
+    trunk = grow_state(draw(conversations))
+    return make_diamond(DrawnTurnWriter(draw, 1_000), trunk)
 
 
 @once
@@ -366,19 +246,3 @@ def diamonds(
     Shrink to a trunk without messages.
     """
     return _draw_diamond(_default_conversations(conversations))
-
-
-def list_state_shapes() -> dict[str, Aggregator]:
-    """
-    A state for each shape of a conversation and each act on a state, under its name;
-    the same in every run but for identities.
-    """
-    found = {
-        name: _grow(Aggregator.new(), shape.write(TurnWriter()))
-        for name, shape in SHAPES.items()
-    }
-    start = _grow(Aggregator.new(), SHAPES["call and result"].write(TurnWriter()))
-    for name, act in ACTS.items():
-        found[name] = act(TurnWriter(1_000), start)
-
-    return found
