@@ -82,11 +82,11 @@ def run(model: Model, desk: Desk, task: str) -> tuple[Aggregator, list[Aggregato
     while len(abandoned) < MAX_ATTEMPTS:
         before, booked = state.checkpoint("before the attempt"), len(desk.booked)
         try:
-            while state[-1].role != "assistant":
-                answer = model(trim(state, BUDGET).messages)
-                state = state.add_response(answer)
-                for each in answer.tool_calls:
+            while state.pending_calls or state[-1].role != "assistant":
+                for each in state.pending_calls:
                     state = state.add_tool_response(use_tool(desk, each))
+
+                state = state.add_response(model(trim(state, BUDGET).messages))
         except RollBack as reason:
             abandoned.append(state)
             del desk.booked[booked:]

@@ -32,6 +32,7 @@ from conversation_state.store import Store
 Complete: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 MODEL = os.environ.get("OPENAI_MODEL", "model-of-the-example")
+_ARGUMENTS = 3  # the script, a store and a question
 BUDGET = TokenBudget(context_window=8_000, max_output_tokens=1_000)
 
 
@@ -42,7 +43,7 @@ def ask(complete: Complete, key: str, prompt: str, state: Aggregator) -> Aggrega
     state = state.add_user_prompt(prompt)
     request = openai_chat.dump(trim(state, BUDGET).messages)
     response = complete(key, {"model": MODEL, **request.payload})
-    return state.add_response(*openai_chat.load(response))
+    return state.add_response(openai_chat.load(response))
 
 
 def research(store: Store, question: str, complete: Complete) -> Aggregator:
@@ -120,4 +121,7 @@ def main(path: str, question: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    if len(sys.argv) != _ARGUMENTS:
+        sys.exit("usage: python examples/research_pipeline.py STORE QUESTION")
+
+    main(*sys.argv[1:])

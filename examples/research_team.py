@@ -174,11 +174,10 @@ def research(model: Model, topic: str, state: Aggregator) -> Aggregator:
     state = state.add_user_prompt(f"Research {topic}. Use your tools.")
     for _ in range(MAX_CALLS):
         state = asked(model, state)
-        answer = state[-1]
-        if not isinstance(answer, AssistantMessage) or not answer.tool_calls:
+        if not state.pending_calls:
             return state
 
-        for call in answer.tool_calls:
+        for call in state.pending_calls:
             state = save_progress(state.add_tool_response(used(call)))
 
     raise RuntimeError(f"{topic}: no answer after {MAX_CALLS} calls")

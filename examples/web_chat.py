@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import AsyncIterator
 from html import escape
 from operator import methodcaller
@@ -143,6 +144,8 @@ def _draw_act(act: str, id: str, words: str) -> str:
 
 
 if __name__ == "__main__":
+    if "OPENAI_API_KEY" not in os.environ:
+        sys.exit("usage: OPENAI_API_KEY=... python examples/web_chat.py")
     url = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
     key = {"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}
     app = create_app(httpx.AsyncClient(base_url=url, headers=key, timeout=60))

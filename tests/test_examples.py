@@ -100,6 +100,20 @@ with module.open_store(path) as store:
         assert "billed: 4 responses" in printed
         assert printed == run(*arguments)
 
+    @pytest.mark.parametrize("script", [SCRIPT, "examples/web_chat.py"])
+    def test_usage(self, script, monkeypatch):
+        """
+        Without what it needs it says how it is run.
+        """
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        command = [sys.executable, script]
+        done = subprocess.run(
+            command, cwd=ROOT, check=False, capture_output=True, text=True
+        )
+
+        assert 1 == done.returncode
+        assert done.stderr.startswith("usage: ")
+
     def test_provider(self, tmp_path, monkeypatch, capsys):
         """
         With the address of a server, that is asked.
