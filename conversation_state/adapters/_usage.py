@@ -1,17 +1,27 @@
 """
 Token counts: what all adapters share when they read usage.
 
+Servers report counts as floats, as text, as null or as nonsense, and the answer was
+paid for all the same. So a count that can't be read never hides an answer: a response
+keeps it in its notes, under ``usage``, and has no usage at all if its prompt or its
+completion can't be counted without it. Only `load_usage`, which gives nothing else,
+refuses it.
+
 What does not live here: which counts a provider has, and which of them include
 others.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from math import isfinite
 from typing import Any, TypeGuard
 
+from conversation_state.adapters._export import is_empty_value
 from conversation_state.adapters._reading import (
     DocumentReader,
+    is_list,
     is_map,
     mended,
 )
@@ -19,6 +29,33 @@ from conversation_state.errors import InvalidUsageError
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
 
 _MAX_COUNT = 2**63 - 1
+_MAX_LEVELS = 20  # of a usage block; no provider's has more than four
+_COUNT = "an integer from 0 to 2**63 - 1"
+# The counts without which nothing is known of the prompt, or of the completion.
+_NEEDED = frozenset(
+    {
+        "cache_creation_input_tokens",
+        "cache_read_input_tokens",
+        "candidatesTokenCount",
+        "candidates_token_count",
+        "completion_tokens",
+        "input_tokens",
+        "output_tokens",
+        "promptTokenCount",
+        "prompt_token_count",
+        "prompt_tokens",
+        "responseTokenCount",
+        "response_token_count",
+        "thoughtsTokenCount",
+        "thoughts_token_count",
+        "toolUsePromptTokenCount",
+        "tool_use_prompt_token_count",
+    }
+)
+# Those of them that are always given. In other formats null stands for a 0.
+_ALWAYS = ("completion_tokens", "input_tokens", "output_tokens", "prompt_tokens")
+_PROMPT = ("input_tokens", "promptTokenCount", "prompt_token_count", "prompt_tokens")
+_TOTALS = ("totalTokenCount", "total_token_count", "total_tokens")
 # Categories of `Usage.extra` for the counts in a breakdown, where the category is not
 # the name of the breakdown and that of the count.
 _CATEGORIES: Mapping[str, str] = dict.fromkeys(
@@ -36,6 +73,22 @@ CountReader = Callable[[DocumentReader, Mapping[Any, Any], str], Counted]
 
 def is_count(value: Any) -> TypeGuard[int]:
     return value.__class__ is int and 0 <= value <= _MAX_COUNT
+
+
+def as_count(value: Any) -> int | None:
+    """
+    The count that *value* is, None if it is none: 12.0 is 12.
+
+    >>> as_count(12.0), as_count(12.5), as_count("12"), as_count(True)
+    (12, None, None, None)
+
+    Source:
+        OpenRouter and gateways in front of other providers report floats.
+    """
+    if value.__class__ is float and isfinite(value) and value.is_integer():
+        value = int(value)
+
+    return value if is_count(value) else None
 
 
 def usage_in(
@@ -104,6 +157,135 @@ def read_usage_block(
     return usage, read.rest(left, frozenset(), path)
 
 
+def read_billed(
+    read: DocumentReader, block: Any, path: str, count: CountReader
+) -> tuple[Usage | None, Any]:
+    """
+    As `read_usage_block`, of an answer that was paid for: nothing in *block* is a
+    problem of the document. The usage is None if it is unknown, and counts that can't
+    be read are among the values that are not counts.
+    """
+    if not is_map(block):
+        return None, as_kept(block)
+
+    trial = DocumentReader()
+    totals, details, extra, left = count(trial, block, path)
+    odd = {
+        re.split(r"[.\[]", problem.path[len(path) + 1 :])[0]
+        for problem in trial.problems
+    }
+    odd |= {name for name in _ALWAYS if block.get(name, 0) is None}
+    usage = None
+    if odd.isdisjoint(_NEEDED) and trial.count == len(trial.problems):
+        usage = _make_usage(trial, totals, details, extra, path)
+
+    if usage is None:
+        left = dict(block)
+    elif odd:
+        left |= {name: block[name] for name in odd if name in block}
+
+    return usage, read.rest(as_kept(left), frozenset(), path) if left else {}
+
+
+def as_kept(value: Any, depth: int = 0) -> Any:
+    """
+    *value* as JSON that can be kept: what it can't represent, such as NaN, is a text.
+    """
+    if value is None or isinstance(value, str | bool) or depth > _MAX_LEVELS:
+        return value if depth <= _MAX_LEVELS else "..."
+
+    if is_map(value):
+        return {
+            key if isinstance(key, str) else str(key): as_kept(value[key], depth + 1)
+            for key in value
+        }
+
+    if is_list(value):
+        return [as_kept(item, depth + 1) for item in value]
+
+    if value.__class__ is int:
+        return value if abs(value) <= _MAX_COUNT else hex(value)
+
+    return value if isinstance(value, float) and isfinite(value) else repr(value)
+
+
+class RunningCounts:
+    """
+    The usage so far in a stream, each event of which may have some of the counts, or
+    all of them again.
+
+    A count never goes down: an event that has less of it, or null, does not set it
+    back. Only of the prompt the latest count stands that is not 0, because providers
+    correct it, also downwards. A count that can't be read makes it unknown until one
+    can.
+
+    Source:
+        In recorded streams of Gemini the prompt is 169 tokens in the first event and 79
+        in the last, which is billed; and an event in the middle has only the prompt.
+    """
+
+    def __init__(self, count: CountReader) -> None:
+        self._count = count
+        self._block: Any = None
+
+    def add(self, block: Any) -> None:
+        """
+        Add the usage *block* of an event; None changes nothing.
+        """
+        # A copy: a client may change the same object for the next event.
+        block = as_kept(block)
+        if not isinstance(block, dict):
+            self._block = self._block if block is None else block
+            return
+
+        if not isinstance(self._block, dict):
+            self._block = {}
+
+        before = _get_needed(self._block)
+        _merge_counts(self._block, block, 0)
+        merged = _get_needed(self._block)
+        for name in _TOTALS:
+            value, total = block.get(name), as_count(self._block.get(name))
+            if value is not None and as_count(value) is None:
+                self._block[name] = value
+            elif value is not None and merged == _get_needed(block):
+                new = as_count(value) or 0
+                self._block[name] = max(new, total or 0) if merged == before else new
+            elif merged != before:
+                # Neither this total nor the one before is that of all counts.
+                self._block.pop(name, None)
+
+    def read(self) -> tuple[Usage | None, Any]:
+        """
+        The usage, None if it is unknown; and the values that are not counts.
+        """
+        if self._block is None:
+            return None, {}
+
+        return read_billed(DocumentReader(), self._block, "$", self._count)
+
+
+def _get_needed(block: Mapping[str, Any]) -> dict[str, int]:
+    counts = {name: as_count(block[name]) for name in _NEEDED & block.keys()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _merge_counts(kept: dict[str, Any], news: Mapping[str, Any], depth: int) -> None:
+    """
+    Merge *news* into what is *kept*, except totals.
+    """
+    for key, value in news.items():
+        before = kept.get(key)
+        new, old = as_count(value), as_count(before)
+        if key in _TOTALS or is_empty_value(value):
+            kept.setdefault(key, value)
+        elif isinstance(value, dict) and depth < _MAX_LEVELS:
+            inside = kept[key] = dict(before) if isinstance(before, dict) else {}
+            _merge_counts(inside, value, depth + 1)
+        elif new is None or old is None or new >= old or (new and key in _PROMPT):
+            kept[key] = value
+
+
 def split_counts(
     read: DocumentReader, block: Mapping[Any, Any], known: Collection[str], path: str
 ) -> tuple[dict[str, int], dict[str, int], dict[str, Any]]:
@@ -116,10 +298,11 @@ def split_counts(
     left: dict[str, Any] = {}
     for key, value in block.items():
         if key in known:
-            if is_count(value):
-                counts[key] = value
+            known_count = as_count(value)
+            if known_count is not None:
+                counts[key] = known_count
             elif value is not None:
-                read.wrong(f"{path}.{key}", value, "an integer from 0 to 2**63 - 1")
+                read.wrong(f"{path}.{key}", value, _COUNT)
         # A name with half of a surrogate pair is left to `DocumentReader.rest`, which
         # mends it and notes that.
         elif isinstance(key, str) and mended(key) == key and is_count(value):

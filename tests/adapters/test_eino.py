@@ -633,11 +633,6 @@ class TestRefuses:
             (answer(tool_calls=[{"index": 2**63}]), ".tool_calls[0].index"),
             ({"role": "tool", "content": "", "tool_call_id": 5}, ".tool_call_id"),
             (answer(response_meta=[]), ".response_meta"),
-            (meta(usage={"prompt_tokens": -1}), f"{META}.usage.prompt_tokens"),
-            (
-                meta(usage={"prompt_token_details": []}),
-                f"{META}.usage.prompt_token_details",
-            ),
             (meta(logprobs={"content": 5}), f"{META}.logprobs.content"),
             (likely(logprob="x"), f"{META}.logprobs.content[0].logprob"),
             (likely(bytes="a"), f"{META}.logprobs.content[0].bytes"),

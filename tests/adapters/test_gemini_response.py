@@ -145,7 +145,6 @@ class TestResponse:
                 "$.candidates[0].content.parts[0]",
             ),
             ({"promptFeedback": {"blockReason": 3}}, "$.promptFeedback.blockReason"),
-            ({"usageMetadata": 3}, "$.usageMetadata"),
         ],
     )
     def test_refuses(self, payload, path):

@@ -755,7 +755,6 @@ class TestRefuses:
             (done({"type": "program", "x": 2**70}, 7), "$[1].item.x"),
             (event("content_part.added", part=5), "$[1].part"),
             (event("content_part.done", part={}), "$[1].part.type"),
-            (end(usage={"input_tokens": -1}), "$[1].response.usage.input_tokens"),
             (end(5), "$[1].response.output[0]"),
             (end({}), "$[1].response.output[0].type"),
             (event("hologram", of=float("nan")), "$[1].of"),
@@ -782,14 +781,10 @@ class TestRefuses:
 
     def test_what_was_valid_before(self):
         """
-        Stays: the usage of an earlier event, and no invalid probabilities.
+        Invalid probabilities are left out.
         """
-        used = event("in_progress", response=response(usage={"input_tokens": 20}))
-        invalid = end(usage={"input_tokens": -1})
-        billed, _ = given_before([used, invalid], DecodeError)
         unlikely, _ = given_before([piece("a", logprobs=[{}])], DecodeError)
 
-        assert Usage(20) == concat(billed).response.usage
         assert None is concat(unlikely).response.logprobs
 
     def test_all_of_the_output(self):

@@ -22,7 +22,7 @@ from conversation_state.adapters._langchain._values import (
 )
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import DocumentReader, mended
-from conversation_state.adapters._usage import is_count
+from conversation_state.adapters._usage import as_count, as_kept, is_count
 from conversation_state.errors import InvalidUsageError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
@@ -175,7 +175,7 @@ def _load_meta(
     if counts is not None:
         usage = _read_usage(counts)
         if usage is None or _write_usage(usage) != counts:
-            notes["usage"] = counts
+            notes["usage"] = as_kept(counts)
 
     if usage is None and not reason and not model and not own_id:
         return None
@@ -265,18 +265,22 @@ def _read_usage(raw: Any) -> Usage | None:
     made = raw.get("output_token_details") or _NOTHING
     try:
         return Usage(
-            raw["input_tokens"],
-            raw["output_tokens"],
-            raw["total_tokens"],
+            _count_or_value(raw["input_tokens"]),
+            _count_or_value(raw["output_tokens"]),
+            _count_or_value(raw["total_tokens"]),
             PromptTokensDetails(
-                audio_tokens=within.get("audio") or 0,
+                audio_tokens=_count_or_value(within.get("audio") or 0),
                 cached_tokens=_find_of_any_tier(within, "cache_read"),
             ),
             CompletionTokensDetails(
-                accepted_prediction_tokens=made.get("accepted_prediction") or 0,
-                audio_tokens=made.get("audio") or 0,
+                accepted_prediction_tokens=_count_or_value(
+                    made.get("accepted_prediction") or 0
+                ),
+                audio_tokens=_count_or_value(made.get("audio") or 0),
                 reasoning_tokens=_find_of_any_tier(made, "reasoning"),
-                rejected_prediction_tokens=made.get("rejected_prediction") or 0,
+                rejected_prediction_tokens=_count_or_value(
+                    made.get("rejected_prediction") or 0
+                ),
             ),
             _read_cache_writes(within),
         )
@@ -288,7 +292,12 @@ def _read_usage(raw: Any) -> Usage | None:
 
 def _find_of_any_tier(details: Mapping[str, Any], name: str) -> Any:
     counts = [details.get(f"{tier}{name}") for tier in _TIERS]
-    return next(filter(None, counts), 0)
+    return _count_or_value(next(filter(None, counts), 0))
+
+
+def _count_or_value(value: Any) -> Any:
+    count = as_count(value)
+    return value if count is None else count
 
 
 def _read_cache_writes(within: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,7 +305,7 @@ def _read_cache_writes(within: Mapping[str, Any]) -> dict[str, Any]:
     The tokens written to the cache, as counts of `Usage.extra`; with those of each
     lifetime if they add up to the total.
     """
-    written = within.get("cache_creation") or 0
+    written = _count_or_value(within.get("cache_creation") or 0)
     parts = {
         ours: within[theirs]
         for theirs, ours in _LIFETIMES.items()

@@ -28,8 +28,8 @@ from conversation_state.adapters._responses._items import PartOrCall, read_item
 from conversation_state.adapters._usage import (
     Counted,
     find_usage_block,
+    read_billed,
     read_counts,
-    read_usage_block,
     usage_in,
 )
 from conversation_state.adapters._wire import (
@@ -404,8 +404,8 @@ def read_response(node: ObjectReader) -> ResponseInfo:
     raw = node.raw
     usage, left = None, dict[str, Any]()
     if raw.get("usage") is not None:
-        usage, left = read_usage_block(
-            node.reading, raw["usage"], f"{node.path}.usage", _read_responses_counts
+        usage, left = read_billed(
+            node.reading, raw["usage"], f"{node.path}.usage", read_responses_counts
         )
 
     model = node.nullable("model")
@@ -459,7 +459,7 @@ def load_usage(payload: Any) -> Usage | None:
     >>> load_usage({"input_tokens": 9, "output_tokens": 2}).total_tokens
     11
     """
-    return usage_in(payload, _find_usage, _read_responses_counts)
+    return usage_in(payload, _find_usage, read_responses_counts)
 
 
 def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
@@ -467,7 +467,7 @@ def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     return find_usage_block(holders, _COUNTS)
 
 
-def _read_responses_counts(
+def read_responses_counts(
     read: DocumentReader, block: Mapping[Any, Any], path: str
 ) -> Counted:
     counts, details, extra, left = read_counts(read, block, _COUNTS, _DETAILS, path)

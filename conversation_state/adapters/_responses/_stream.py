@@ -28,7 +28,11 @@ from conversation_state.adapters._reading import (
 )
 from conversation_state.adapters._responses._blocks import CALLS, SOURCE
 from conversation_state.adapters._responses._items import LISTS
-from conversation_state.adapters._responses._load import ResponseInfo, read_response
+from conversation_state.adapters._responses._load import (
+    ResponseInfo,
+    read_response,
+    read_responses_counts,
+)
 from conversation_state.adapters._responses._stream_items import (
     StreamContext,
     StreamedBlock,
@@ -43,6 +47,7 @@ from conversation_state.adapters._streaming import (
     check_event,
     chunks_of,
 )
+from conversation_state.adapters._usage import RunningCounts
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 
@@ -168,6 +173,7 @@ class ResponsesStream:
         self._at: dict[int, StreamedItem] = {}
         self._by_id: dict[str, StreamedItem] = {}
         self._info = ResponseInfo("", None, "", "", {})
+        self._usage = RunningCounts(read_responses_counts)
         self._reason = ""
         self._events: dict[str, dict[str, Any]] = {}
 
@@ -376,10 +382,11 @@ class ResponsesStream:
         node = event.child("response")
         problems = event.reading.count
         info = read_response(node)
-        # If something is invalid, such as a count, the metadata of an earlier event
-        # stays.
+        self._usage.add(node.raw.get("usage"))
+        # If something is invalid, the metadata of an earlier event stays.
         if event.reading.count == problems:
-            self._info = info
+            model, name = info.model or self._info.model, info.id or self._info.id
+            self._info = info._replace(model=model, id=name)
 
         if info.id:
             self._context.prefix = info.id
@@ -427,7 +434,11 @@ class ResponsesStream:
             item.finish(None, "$")
 
         yield from self._take_chunks()
-        _, usage, model, response_id, about = self._info
+        _, _, model, response_id, about = self._info
+        usage, left = self._usage.read()
+        if left:
+            about = {**about, "usage": left}
+
         notes = {
             "response": about,
             "events": self._events,

@@ -19,7 +19,11 @@ from conversation_state.adapters._host import replace_entries
 from conversation_state.adapters._reading import DocumentReader, is_list, is_map, mended
 from conversation_state.adapters._responses._blocks import CALLERS, CALLS, SOURCE
 from conversation_state.adapters._responses._dump import write_items
-from conversation_state.adapters._responses._load import load_items, load_usage
+from conversation_state.adapters._responses._load import (
+    load_items,
+    read_responses_counts,
+)
+from conversation_state.adapters._usage import read_billed
 from conversation_state.aggregator import Aggregator, response_key
 from conversation_state.errors import DecodeError
 from conversation_state.messages import (
@@ -403,7 +407,8 @@ def _read_run_usage(usage: Any) -> Usage | None:
     if not counts["total_tokens"]:
         del counts["total_tokens"]
 
-    return load_usage(counts)
+    # A count that can't be read makes the usage unknown, and stops no run.
+    return read_billed(DocumentReader(), counts, "$", read_responses_counts)[0]
 
 
 # The messages of *response*; none if its items are not such as a session keeps.

@@ -17,13 +17,14 @@ from conversation_state.adapters._reading import (
     note_mended,
     take_text,
 )
+from conversation_state.adapters._usage import read_billed
 from conversation_state.adapters._wire import (
     MessageLoader,
     make_call_id,
     make_call_prefix,
 )
 from conversation_state.adapters.anthropic._blocks import SOURCE, read_call, read_part
-from conversation_state.adapters.anthropic._usage import read_usage
+from conversation_state.adapters.anthropic._usage import read_anthropic_counts
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -309,7 +310,9 @@ class AnthropicLoader(MessageLoader):
 
         usage, left = None, dict[str, Any]()
         if raw.get("usage") is not None:
-            usage, left = read_usage(self, raw["usage"], f"{node.path}.usage")
+            usage, left = read_billed(
+                self, raw["usage"], f"{node.path}.usage", read_anthropic_counts
+            )
 
         reason, model = node.optional("stop_reason"), node.optional("model")
         node.keys.clear()

@@ -26,10 +26,11 @@ from conversation_state.adapters._streaming import (
     check_event,
     chunks_of,
 )
+from conversation_state.adapters._usage import RunningCounts
 from conversation_state.adapters._wire import make_call_id, make_call_prefix
 from conversation_state.adapters.anthropic._blocks import SOURCE
 from conversation_state.adapters.anthropic._stream_blocks import StreamBlock
-from conversation_state.adapters.anthropic._usage import read_usage
+from conversation_state.adapters.anthropic._usage import read_anthropic_counts
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 
@@ -111,7 +112,7 @@ class AnthropicStream:
         self._next = 0
         self._finish_reason = ""
         self._model = ""
-        self._counts: dict[str, Any] | None = None
+        self._usage = RunningCounts(read_anthropic_counts)
         self._of_response: dict[str, Any] = {}
         self._of_events: dict[str, Any] = {}
         self._others: list[Any] = []
@@ -255,18 +256,7 @@ class AnthropicStream:
         if raw.get("stop_reason") is not None:
             self._finish_reason = node.text("stop_reason")
 
-        block = raw.get("usage")
-        if block is None:
-            return
-
-        path = f"{node.path}.usage"
-        counts = node.reading.json(block, path)
-        if not is_map(counts):
-            node.reading.wrong(path, block, "an object or null")
-        elif read_usage(node.reading, counts, path)[0] is not None:
-            # Running totals.
-            self._counts = self._counts or {}
-            _update_known(self._counts, counts)
+        self._usage.add(raw.get("usage"))
 
     def _start_block(self, at: int, block: ObjectReader) -> list[AssistantMessage]:
         if at < 0:
@@ -368,12 +358,9 @@ class AnthropicStream:
             yield from self._end_block(at, is_broken=True)
 
         response = dict(self._of_response)
-        usage = None
-        if self._counts is not None:
-            # Each count was read when it came, so that only their sum can be wrong.
-            usage, left = read_usage(DocumentReader(), self._counts, "$")
-            if usage is None or left:
-                response["usage"] = self._counts if usage is None else left
+        usage, left = self._usage.read()
+        if left:
+            response["usage"] = left
 
         response_id = take_text(response, "id")
         notes = {

@@ -5,7 +5,6 @@ Usage in Anthropic's responses.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import partial
 from typing import Any
 
 from conversation_state.adapters._notes import map_of
@@ -16,9 +15,9 @@ from conversation_state.adapters._reading import (
 )
 from conversation_state.adapters._usage import (
     Counted,
+    as_count,
     find_usage_block,
-    is_count,
-    read_usage_block,
+    read_billed,
     split_counts,
     usage_in,
 )
@@ -84,7 +83,7 @@ def load_usage(payload: Any) -> Usage | None:
     >>> usage.prompt_tokens, usage.prompt_tokens_details.cached_tokens
     (12, 9)
     """
-    return usage_in(payload, _find_usage, _read_counts)
+    return usage_in(payload, _find_usage, read_anthropic_counts)
 
 
 def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
@@ -92,7 +91,9 @@ def _find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     return find_usage_block(holders, _COUNTS)
 
 
-def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
+def read_anthropic_counts(
+    read: DocumentReader, block: Mapping[Any, Any], path: str
+) -> Counted:
     counts, extra, left = split_counts(read, block, _COUNTS, path)
     # An integer instead of a breakdown is wrong, and no category of its own.
     left |= {name: extra.pop(name) for name in _BREAKDOWNS & extra.keys()}
@@ -145,7 +146,9 @@ def _read_cache_writes(
     others = map_of(left, "cache_creation")
     written = counts.get(_WRITTEN)
     if written is None:
-        written = sum(parts.values()) + sum(filter(is_count, others.values()))
+        written = sum(parts.values()) + sum(
+            as_count(one) or 0 for one in others.values()
+        )
 
     # Whole, or not at all: a part alone would be priced wrongly.
     if others or sum(parts.values()) != written:
@@ -175,7 +178,8 @@ def _read_iterations(iterations: Any) -> list[tuple[str, int]]:
             continue
 
         # Without iterations of its own: hostile ones are nested a thousand times.
-        usage, _ = read_usage(DocumentReader(), {**one, "iterations": None}, "$")
+        inside = {**one, "iterations": None}
+        usage, _ = read_billed(DocumentReader(), inside, "$", read_anthropic_counts)
         if usage is not None:
             found.append((f"{kind}_prompt", usage.prompt_tokens))
             found.append((f"{kind}_completion", usage.completion_tokens))
@@ -200,6 +204,3 @@ def _is_declined(attempt: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
     model, answered = attempt.get("model"), last.get("model")
     is_known = isinstance(model, str) and isinstance(answered, str)
     return last["type"] == _FALLBACK or (is_known and model != answered)
-
-
-read_usage = partial(read_usage_block, count=_read_counts)

@@ -19,7 +19,7 @@ from conversation_state.adapters._reading import (
 from conversation_state.adapters._usage import (
     Counted,
     find_usage_block,
-    read_usage_block,
+    read_billed,
     split_counts,
     usage_in,
 )
@@ -233,7 +233,7 @@ def _read_response_meta(message: ObjectReader) -> ResponseMeta | None:
     usage, given = None, node.raw.get("usage")
     if given is not None:
         path = f"{node.path}.usage"
-        usage, left = read_usage_block(node.reading, given, path, _read_meta_counts)
+        usage, left = read_billed(node.reading, given, path, _read_meta_counts)
         if left:
             node.keys["usage"] = left
 

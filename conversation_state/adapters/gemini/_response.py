@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import zip_longest
 from math import isfinite
 from typing import Any, NamedTuple
@@ -24,8 +23,9 @@ from conversation_state.adapters._usage import (
     Counted,
     Details,
     Totals,
+    as_count,
     is_count,
-    read_usage_block,
+    read_billed,
     usage_in,
 )
 from conversation_state.adapters._wire import make_call_prefix
@@ -70,7 +70,7 @@ def read_response(node: GeminiObject) -> list[ResponseChoice]:
     notes = read.rest(node.raw, RESPONSE, "$")
     block, where = find_usage(node.raw)
     if block is not None:
-        usage, left = read_usage(read, block, where)
+        usage, left = read_billed(read, block, where, read_gemini_counts)
         if left:
             notes["usage"] = left
 
@@ -261,7 +261,7 @@ def load_usage(payload: Any) -> Usage | None:
     >>> load_usage({**counts, "thoughtsTokenCount": 5}).completion_tokens
     7
     """
-    return usage_in(payload, find_usage, _read_counts)
+    return usage_in(payload, find_usage, read_gemini_counts)
 
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
@@ -273,7 +273,9 @@ def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     return (payload if found else None), "$"
 
 
-def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> Counted:
+def read_gemini_counts(
+    read: DocumentReader, block: Mapping[Any, Any], path: str
+) -> Counted:
     counts: dict[str, int] = {}
     extra: dict[str, int] = {}
     left: dict[str, Any] = {}
@@ -285,8 +287,9 @@ def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> C
         if name in _DETAILS:
             _add_details(read, value, f"{path}.{key}", _DETAILS[name], extra)
         elif name in _COUNTS:
-            if is_count(value):
-                counts[name] = value
+            known_count = as_count(value)
+            if known_count is not None:
+                counts[name] = known_count
             elif value is not None:
                 read.wrong(f"{path}.{key}", value, "an integer from 0 to 2**63 - 1")
         elif name and is_count(value):
@@ -295,9 +298,6 @@ def _read_counts(read: DocumentReader, block: Mapping[Any, Any], path: str) -> C
             left[key] = value
 
     return *_sum_counts(counts, extra), extra, left
-
-
-read_usage = partial(read_usage_block, count=_read_counts)
 
 
 def _add_details(
@@ -324,9 +324,10 @@ def _add_details(
             modality = "text"
 
         count = one.get("tokenCount", one.get("token_count"))
-        if is_count(count):
+        known_count = as_count(count)
+        if known_count is not None:
             name = f"{of}_{mended(modality).lower()}_tokens"
-            extra[name] = extra.get(name, 0) + count
+            extra[name] = extra.get(name, 0) + known_count
         elif count is not None:
             read.wrong(f"{here}.tokenCount", count, "an integer from 0 to 2**63 - 1")
 

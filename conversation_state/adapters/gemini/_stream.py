@@ -35,6 +35,7 @@ from conversation_state.adapters._streaming import (
     make_text_chunk,
     part_chunks,
 )
+from conversation_state.adapters._usage import RunningCounts, as_kept
 from conversation_state.adapters._wire import make_call_prefix
 from conversation_state.adapters.gemini._calls import StreamedCalls
 from conversation_state.adapters.gemini._parts import (
@@ -50,7 +51,7 @@ from conversation_state.adapters.gemini._response import (
     find_usage,
     read_block_reason,
     read_candidate,
-    read_usage,
+    read_gemini_counts,
 )
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
@@ -86,9 +87,10 @@ def load_chunks(
             If an event is not what the format has.
 
     Source:
-        Each event has the usage so far, and a later one may have less:
-        the last value stands. The signature of a text often comes with an
-        empty text after it, and Google asks not to join the two.
+        Each event has the usage so far. A later one may have fewer tokens of the
+        prompt, which is right then, or leave counts out, which stand. The signature of
+        a text often comes with an empty text after it, and Google asks not to join the
+        two.
 
     >>> from conversation_state.chunks import concat
     >>> def event(text):
@@ -189,13 +191,16 @@ class _KeptNotes:
 
 class _LatestUsage:
     """
-    The usage so far: every event has it, and the last one is right.
+    The usage so far: every event has it.
+
+    Of the prompt, which Google corrects also downwards, the last count stands; the
+    others never go down.
     """
 
     def __init__(self) -> None:
-        self._usage: Usage | None = None
-        # The block that was read, and the latest one of the same kind, which is read
-        # when it is asked for.
+        self._counts = RunningCounts(read_gemini_counts)
+        # The block that was added, and the latest one of the same kind, which is added
+        # when it is asked for, or when one of another kind comes.
         self._block: dict[str, Any] = {}
         self._latest: dict[str, Any] | None = None
 
@@ -208,7 +213,7 @@ class _LatestUsage:
         if block is None:
             return True
 
-        before = self._block
+        before = self._latest or self._block
         if block.__class__ is not dict or block.keys() != before.keys():
             return False
 
@@ -217,7 +222,7 @@ class _LatestUsage:
                 return False
 
             if value.__class__ is int:
-                if not 0 <= value < _HUGE:
+                if not before[key] <= value < _HUGE:
                     return False
             elif value != before[key]:
                 return False
@@ -226,22 +231,27 @@ class _LatestUsage:
         self._latest = block.copy()
         return True
 
-    def read(self, read: DocumentReader, block: Any, path: str) -> dict[str, Any]:
+    def add(self, block: Any) -> None:
         """
-        Read a usage block; what in it is not a count.
+        Add a usage block that `takes` does not take.
         """
-        usage, left = read_usage(read, block, path)
-        if usage is not None:
-            self._usage, self._latest = usage, None
-            self._block = read.json(block, path)
-
-        return left
-
-    def usage(self) -> Usage | None:
         if self._latest is not None:
-            self._usage, _ = read_usage(DocumentReader(), self._latest, "$")
+            self._counts.add(self._latest)
 
-        return self._usage
+        self._counts.add(block)
+        self._latest = None
+        # A client may change the same object for the next event.
+        self._block = as_kept(block) if block.__class__ is dict else {}
+
+    def read(self) -> tuple[Usage | None, Any]:
+        """
+        The usage, None if it is unknown; and the values that are not counts.
+        """
+        if self._latest is not None:
+            self._counts.add(self._latest)
+            self._latest = None
+
+        return self._counts.read()
 
 
 class GeminiStream:
@@ -331,9 +341,7 @@ class GeminiStream:
         # Only the first answer has the usage of all, as in a whole response.
         usual = where == "$.usageMetadata" and self._usage.takes(event.raw)
         if block is not None and not (usual or self._choice):
-            left = self._usage.read(event.reading, block, f"{event.path}{where[1:]}")
-            if left:
-                self._of_response.values["usage"] = left
+            self._usage.add(block)
 
         self._model = event.nullable("modelVersion") or self._model
         self._blocked = read_block_reason(event) or self._blocked
@@ -456,6 +464,10 @@ class GeminiStream:
         calls = self._calls.end(self._make_id_prefix(), DocumentReader(), "$")
         response = dict(self._of_response.values)
         response_id = take_text(response, "responseId")
+        usage, left = self._usage.read()
+        if left:
+            response["usage"] = left
+
         notes = {
             "response": response,
             "candidate": self._of_candidate.values,
@@ -465,7 +477,6 @@ class GeminiStream:
         metadata = with_notes(SOURCE, without_empty(notes))
         reason = self._finish_reason or self._blocked
         reason = reason or ("interrupted" if broken else "")
-        usage = self._usage.usage()
         yield AssistantMessage(
             simplify_content(parts),
             tool_calls=calls,

@@ -31,6 +31,7 @@ from conversation_state.adapters._streaming import (
     make_text_chunk,
     part_chunks,
 )
+from conversation_state.adapters._usage import RunningCounts
 from conversation_state.adapters._wire import make_call_prefix
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
@@ -39,8 +40,8 @@ from conversation_state.adapters.openai_chat._blocks import (
 )
 from conversation_state.adapters.openai_chat._load import (
     find_usage,
+    read_chat_counts,
     read_logprobs,
-    read_usage,
 )
 from conversation_state.adapters.openai_chat._stream_pieces import (
     AudioAssembler,
@@ -50,7 +51,6 @@ from conversation_state.adapters.openai_chat._stream_pieces import (
 from conversation_state.errors import ProviderStreamError
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import Part, ReasoningPart, RefusalPart, TextPart
-from conversation_state.usage import Usage
 
 # `obfuscation` is padding that hides the length of a piece.
 _RESPONSE = frozenset({"choices", "error", "model", "obfuscation", "object", "usage"})
@@ -157,7 +157,7 @@ class ChatStream:
         self._is_wrapped = False
         self._finish_reason = ""
         self._model = ""
-        self._usage: Usage | None = None
+        self._usage = RunningCounts(read_chat_counts)
         # The notes: what has no field of ours, of the response, its choice and its
         # message.
         self._of_response: dict[str, Any] = {}
@@ -263,13 +263,10 @@ class ChatStream:
             raise ProviderStreamError(describe_failure(error or event), event)
 
     def _read_response(self, event: ObjectReader) -> None:
-        block, where = find_usage(event.raw)
+        block, _ = find_usage(event.raw)
         # The first answer has the usage of all answers, as in a whole response.
-        if block and not self._choice:
-            usage, left = read_usage(event.reading, block, f"{event.path}{where[1:]}")
-            # The latest usage stands, because providers correct counts, also downwards.
-            self._usage = usage or self._usage
-            add_to(self._of_response, {"usage": left} if left else {})
+        if block is not None and not self._choice:
+            self._usage.add(block)
 
         if event.raw.get("model") is not None:
             self._model = event.text("model") or self._model
@@ -413,6 +410,10 @@ class ChatStream:
 
         response = dict(self._of_response)
         response_id = take_text(response, "id")
+        usage, left = self._usage.read()
+        if left:
+            response["usage"] = left
+
         calls = self._calls.rest()
         self._mended |= {key: True for key, cut in self._texts.items() if cut.is_mended}
         self._mended |= {"tool_calls": True} if self._calls.is_mended() else {}
@@ -429,7 +430,7 @@ class ChatStream:
         yield AssistantMessage(
             parts or content,
             tool_calls=calls,
-            response=ResponseMeta(reason, self._usage, None, self._model, response_id),
+            response=ResponseMeta(reason, usage, None, self._model, response_id),
             metadata=metadata,
         )
 

@@ -5,7 +5,6 @@ From Chat Completions to messages: requests, and responses with their usage.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from conversation_state.adapters._notes import with_notes, without_empty
@@ -28,8 +27,8 @@ from conversation_state.adapters._reading import (
 from conversation_state.adapters._usage import (
     Counted,
     find_usage_block,
+    read_billed,
     read_counts,
-    read_usage_block,
     usage_in,
 )
 from conversation_state.adapters._wire import (
@@ -120,7 +119,7 @@ class ChatLoader(MessageLoader):
         usage, left = None, dict[str, Any]()
         block, where = find_usage(payload)
         if block is not None:
-            usage, left = read_usage(self, block, where)
+            usage, left = read_billed(self, block, where, read_chat_counts)
 
         model = node.optional("model")
         response = self.rest(payload, _RESPONSE, "$")
@@ -408,7 +407,7 @@ def load_usage(payload: Any) -> Usage | None:
     >>> load_usage({"prompt_tokens": 9, "completion_tokens": 2}).total_tokens
     11
     """
-    return usage_in(payload, find_usage, _read_chat_counts)
+    return usage_in(payload, find_usage, read_chat_counts)
 
 
 def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
@@ -421,7 +420,7 @@ def find_usage(payload: Mapping[str, Any]) -> tuple[Any, str]:
     return find_usage_block(holders, _COUNTS)
 
 
-def _read_chat_counts(
+def read_chat_counts(
     read: DocumentReader, block: Mapping[Any, Any], path: str
 ) -> Counted:
     counts, details, extra, left = read_counts(read, block, _COUNTS, _DETAILS, path)
@@ -441,6 +440,3 @@ def _read_chat_counts(
         completion += reasoning
 
     return (prompt, completion, total), details, extra, left
-
-
-read_usage = partial(read_usage_block, count=_read_chat_counts)
