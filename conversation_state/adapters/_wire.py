@@ -458,11 +458,16 @@ class MessageLoader(DocumentReader):
         The id of the call that the result at *node* answers: the *given* one.
 
         If that is missing, it is the first open call of the tool *name*, or else the
-        first open one, and a note has the id that was chosen.
+        first open one, and a note has the id that was chosen; of a result that is
+        ``alone``, without a call, it was made of *prefix*.
         """
         if given:
             self.pairing.close_call(given)
             return given
 
-        call_id = node.notes["made_id"] = self.pairing.close_next(name) or prefix
+        call_id = self.pairing.close_next(name)
+        if not call_id:
+            node.notes["alone"] = True
+
+        call_id = node.notes["made_id"] = call_id or prefix
         return call_id

@@ -195,7 +195,7 @@ class TestWrittenAsItWas:
                 for given in ({"id": None}, {"id": ""})
             ],
             *[
-                (RESPONSES, [call(**given)], [call(call_id="item_0_call_0")])
+                (RESPONSES, [call(**given)], [call(call_id="item_0_call")])
                 for given in ({"call_id": None}, {"call_id": ""})
             ],
             (

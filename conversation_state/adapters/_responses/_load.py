@@ -178,7 +178,7 @@ class ItemLoader(MessageLoader):
             if not isinstance(role, str):
                 item.wrong("role", ", ".join(["assistant", *_ROLES]))
             elif role == "assistant":
-                self._add_answer_item(item, make_call_id(prefix, 0))
+                self._add_answer_item(item, f"{prefix}_call")
             else:
                 self._load_message(item, role)
         elif kind in CALLERS:
@@ -190,7 +190,7 @@ class ItemLoader(MessageLoader):
             # author of the item is unknown.
             self._load_unknown(item)
         else:
-            self._add_answer_item(item, make_call_id(prefix, 0))
+            self._add_answer_item(item, f"{prefix}_call")
 
     def _add_answer_item(
         self, item: ObjectReader, made_id: str, logprobs: list[LogProb] | None = None

@@ -57,7 +57,8 @@ def dump(messages: Iterable[Message]) -> Export:
                 # The call has no id in the format before ``tool_calls``, so the result
                 # has a name instead.
                 name = legacy[raw.pop("tool_call_id")]
-                raw |= {"role": "function", "name": message.tool_name or name}
+                if "made_id" not in notes_of(message.metadata, SOURCE):
+                    raw |= {"role": "function", "name": message.tool_name or name}
 
             raws.append(raw)
 
@@ -117,8 +118,10 @@ def _write_result(
 
     write.lose_error_flag(message, path)
     name = {"name": message.tool_name} if message.tool_name else {}
-    # A result in the format before ``tool_calls`` has no id.
-    if role == "function" and message.tool_call_id == notes.get("made_id"):
+    # A result in the format before ``tool_calls`` has no id, and one without a call
+    # gets none.
+    is_made = message.tool_call_id == notes.get("made_id")
+    if is_made and (role == "function" or notes.get("alone") is True):
         return name
 
     return {"tool_call_id": message.tool_call_id, **name}
