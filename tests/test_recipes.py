@@ -1,0 +1,482 @@
+"""
+The recipes of README and docs, as they stand on the page, against drawn scripts of
+models and users: no request of theirs is refused, and no tool runs that was stopped.
+
+The judge is `conversation_state.testing.provider`, which knows nothing of this
+library's adapters or views.
+"""
+
+import ast
+import asyncio
+import json
+import os
+import random
+import re
+from operator import methodcaller
+from pathlib import Path
+from types import CodeType
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    Cell,
+    ResponseMeta,
+    SystemMessage,
+    Timeline,
+    ToolCall,
+    Usage,
+    open_store,
+    trim,
+)
+from conversation_state.adapters import (
+    anthropic,
+    gemini,
+    openai_chat,
+    openai_responses,
+)
+from conversation_state.parts import ReasoningPart, TextPart
+from conversation_state.streams import Stream
+from conversation_state.testing.provider import judge
+from tests.provider_server import serve
+
+ROOT = Path(__file__).parent.parent
+ADAPTERS: dict[str, Any] = {
+    "openai_chat": openai_chat,
+    "openai_responses": openai_responses,
+    "anthropic": anthropic,
+    "gemini": gemini,
+}
+SCRIPTS = 150
+LEVEL = "api"
+# What servers send besides: ids that repeat or are too long, thoughts alone, no text.
+IS_WILD = False
+
+
+class KilledError(BaseException):
+    """
+    The process ends.
+    """
+
+
+def take_code(page: str, *markers: str) -> CodeType:
+    """
+    The code blocks of *page* that have a marker, in their order, without what they
+    assert or wait for, which belongs to the example on the page.
+    """
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    found = [block for block in blocks if any(each in block for each in markers)]
+    assert len(markers) == len(found), f"{page} has changed"
+    tree = ast.parse("\n".join(found))
+    tree.body = [
+        each
+        for each in tree.body
+        if not isinstance(each, ast.Assert)
+        and not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Await))
+    ]
+    return compile(tree, page, "exec")
+
+
+def run_code(code: CodeType) -> dict[str, Any]:
+    """
+    What *code* defines.
+    """
+    namespace: dict[str, Any] = {}
+    exec(code, namespace)
+    return namespace
+
+
+class Script:
+    """
+    What a model answers and a user does, drawn; with what must not happen.
+
+    Attributes:
+        refused: The refusals of requests so far.
+
+        ran: The arguments of the calls that were run.
+
+        stopped: Those of calls after which the user wrote, or that were cut off.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.refused: list[str] = []
+        self.ran: list[str] = []
+        self.stopped: set[str] = set()
+        self.count = 0
+
+    def judge(self, wire: str, request: dict[str, Any]) -> None:
+        refusals = judge(wire, request, level=LEVEL)
+        self.refused += [f"{wire}: {each}" for each in refusals]
+
+    def judge_view(self, state: Aggregator) -> None:
+        messages = trim(state, None).messages
+        for wire, adapter in ADAPTERS.items():
+            self.judge(wire, adapter.dump(messages).payload)
+
+    def happens(self, chance: float) -> bool:
+        return self.draw.random() < chance
+
+    def die(self, chance: float) -> None:
+        if self.happens(chance):
+            raise KilledError
+
+    def run_tool(self, city: str) -> str:
+        """
+        The tool of the pages, which fails now and then.
+        """
+        assert city not in self.stopped, "a stopped tool ran"
+        self.ran.append(city)
+        if self.draw.random() < 0.1:
+            raise ConnectionError("no timetable")
+
+        return self.draw.choice(["", f"{city} 12:30"])
+
+    def answer(self) -> AssistantMessage:
+        """
+        The next answer: words, calls, thoughts alone, or one that is cut off.
+        """
+        self.count += 1
+        kind = self.draw.choice(["words", "calls", "calls", "calls", "thoughts", "cut"])
+        if kind == "thoughts" and not IS_WILD:
+            kind = "words"
+        meta = ResponseMeta(
+            "interrupted" if kind == "cut" else "stop",
+            None if kind == "cut" else Usage(10 * self.count, 5),
+            id=self.draw.choice(["", "0", f"resp_{self.count}"]),
+        )
+        content: list[Any] = []
+        if kind == "thoughts" or self.draw.random() < 0.2:
+            content.append(ReasoningPart("Hm.", signature="c2ln"))
+        if kind == "words" or self.draw.random() < 0.3:
+            content.append(
+                TextPart(
+                    self.draw.choice(["At noon.", "", " "] if IS_WILD else ["At noon."])
+                )
+            )
+
+        calls = []
+        if kind in {"calls", "cut"}:
+            for number in range(self.draw.choice([1, 1, 2, 3])):
+                city = f"{self.count}-{number}"
+                call_id = self.draw.choice(
+                    [
+                        f"call_{city}",
+                        f"call_{number}",
+                        "functions.departures:0",
+                        f"call_{'x' * 60}_{number}",
+                    ][: None if IS_WILD else 1]
+                )
+                calls.append(ToolCall(call_id, "departures", f'{{"city": "{city}"}}'))
+
+        message = AssistantMessage(content, tool_calls=calls, response=meta)
+        if kind == "cut":
+            self.note_stopped(message)
+
+        return message
+
+    def note_stopped(self, *messages: Any) -> None:
+        """
+        Note that the calls of *messages* are not to run from now on.
+        """
+        for message in messages:
+            for call in message.tool_calls:
+                city = json.loads(call.arguments)["city"]
+                if city not in self.ran:
+                    self.stopped.add(city)
+
+
+def run_agent_turns(seed: int, wire: str, page: dict[str, Any]) -> list[str]:
+    """
+    The refusals in a conversation of some turns.
+    """
+    script, adapter = Script(seed), ADAPTERS[wire]
+
+    def departures(city: str) -> str:
+        """Trains that leave soon."""
+        return script.run_tool(city)
+
+    def ask(request: dict[str, Any]) -> list[AssistantMessage]:
+        script.judge(wire, request)
+        if script.happens(0.15):
+            raise ConnectionError("the provider is down")
+
+        return [script.answer()]
+
+    page["departures"] = departures
+    state = Aggregator.new().add_user_prompt("When is the next train?")
+    for _ in range(6):
+        try:
+            done = page["run_turn"](state, adapter, ask)
+        except ConnectionError:
+            continue  # the state is as it was before the turn
+
+        if script.happens(0.3):  # another tab, which saw no answer
+            script.note_stopped(*state)
+            done = done.join(state.fork().add_user_prompt("And to Geneva?"))
+
+        state = done.add_user_prompt("And back?")
+        script.note_stopped(*state)
+
+    return script.refused
+
+
+@pytest.mark.parametrize("wire", ADAPTERS)
+def test_agent_turns(wire):
+    """
+    The loop of docs/agent-turns.md: with stops, errors, tries again, prompts from
+    two tabs, and forks that are joined.
+    """
+    page = run_code(take_code("docs/agent-turns.md", "def run_turn"))
+    refused = {seed: run_agent_turns(seed, wire, page) for seed in range(SCRIPTS)}
+
+    assert {} == {seed: found for seed, found in refused.items() if found}
+
+
+def run_resumed(seed: int, page: dict[str, Any]) -> list[str]:
+    """
+    The refusals in a conversation whose process dies now and then.
+    """
+    script, store = Script(seed), open_store("memory:")
+
+    def write(text: str) -> None:
+        script.note_stopped(*store.load("chat"))
+        store.update("chat", lambda state: state.add_user_prompt(text))
+
+    def disturb(text: str) -> None:
+        if script.happens(0.15):
+            write(text)
+        script.die(0.15)
+
+    def departures(city: str) -> str:
+        """Trains that leave soon."""
+        result = script.run_tool(city)
+        disturb("How long will it take?")
+        return result
+
+    def ask(state: Aggregator) -> AssistantMessage:
+        script.judge_view(state)
+        disturb("Hurry!")
+        return script.answer()
+
+    page |= {"store": store, "departures": departures}
+    start = Aggregator.new([SystemMessage("You find trains.")])
+    store.save("chat", start.add_user_prompt("When is the next train?"))
+    for _ in range(8):
+        try:
+            page["run_turn"]("chat", ask)
+        except KilledError:
+            if script.happens(0.3):
+                write("STOP")
+        else:
+            write("And back?")
+
+    store.close()
+    return script.refused
+
+
+def test_resume():
+    """
+    The turn of docs/resume.md: killed anywhere and resumed, while the user writes, and
+    after the user has pressed stop.
+    """
+    page = run_code(take_code("docs/resume.md", "def run_turn"))
+    refused = {seed: run_resumed(seed, page) for seed in range(SCRIPTS)}
+
+    assert {} == {seed: found for seed, found in refused.items() if found}
+
+
+def test_readme():
+    """
+    The README's turn, pasted: with OpenAI's client and the key in the environment.
+    """
+    pytest.importorskip("openai")
+    code = take_code("README.md", "client.chat.completions")
+    for seed in range(10):
+        draw = random.Random(seed)
+        responses: list[Any] = []
+        for number in range(draw.randrange(4)):
+            calls = [
+                {
+                    "id": draw.choice(["call_0", f"call_{number}_{at}"]),
+                    "type": "function",
+                    "function": {"name": "departures", "arguments": '{"city": "Bern"}'},
+                }
+                for at in range(draw.randrange(1, 3))
+            ]
+            content = draw.choice([None, "", "Let me see."])
+            responses.append({"content": content, "tool_calls": calls})
+
+        responses.append({"content": "At 12:30."})
+        bodies: list[dict[str, Any]] = [
+            {
+                "id": draw.choice(["0", f"r{number}"]),
+                "object": "chat.completion",
+                "created": 1,
+                "model": "m",
+                "choices": [
+                    {
+                        "index": 0,
+                        "finish_reason": "stop",
+                        "message": {"role": "assistant", **message},
+                    }
+                ],
+                "usage": {
+                    "prompt_tokens": 10 + number,
+                    "completion_tokens": 1,
+                    "total_tokens": 11 + number,
+                },
+            }
+            for number, message in enumerate(responses)
+        ]
+        with serve(*bodies) as server:
+            environment = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.url}
+            with patch.dict(os.environ, environment):
+                namespace = run_code(code)
+
+            namespace["client"].close()
+            namespace["store"].close()
+
+        state = namespace["state"]
+        assert len(bodies) == len(server.requests)
+        assert "At 12:30." == state[-1].text
+        assert state.total_usage.completion_tokens == len(bodies)
+        for _, body in server.requests:
+            assert () == judge("openai_chat", body, whole=True, level="api"), (
+                f"seed {seed}"
+            )
+
+
+def chat_events(draw: random.Random, number: int) -> list[dict[str, Any]]:
+    """
+    The events of a streamed answer, which may have no text and no usage.
+    """
+    id = draw.choice(["0", f"r{number}"])
+    texts = draw.choice([[], [""], ["At ", "noon."], [" "]])
+    events: list[dict[str, Any]] = [
+        {"id": id, "choices": [{"index": 0, "delta": {"content": text}}]}
+        for text in texts
+    ]
+    if draw.random() < 0.7:
+        end = {"index": 0, "delta": {}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 9 + number, "completion_tokens": 1}
+        events += [
+            {"id": id, "choices": [end]},
+            {"id": id, "choices": [], "usage": usage},
+        ]
+    elif draw.random() < 0.5:
+        events.append({"error": {"message": "overloaded"}})
+
+    return events
+
+
+def test_chat():
+    """
+    The chat of docs/chat.md: streamed answers that break off, fail or are stopped,
+    undone prompts and edited ones.
+    """
+    page = run_code(
+        take_code("docs/chat.md", "cell = Cell(Timeline.begin(", "def answer(step")
+    )
+    refused = {seed: asyncio.run(run_chat(seed, page)) for seed in range(SCRIPTS)}
+
+    assert {} == {seed: found for seed, found in refused.items() if found}
+
+
+async def run_chat(seed: int, page: dict[str, Any]) -> list[str]:
+    script = Script(seed)
+    cell = page["cell"] = Cell(Timeline.begin(page["start"]))
+    page["openai_chat"] = openai_chat  # imported in a block that sends a request
+    for number in range(6):
+        present = cell.value.present
+        if script.happens(0.3) and len(present) > 1:  # an edited prompt
+            present = present.before(present.entries[1].id)
+
+        asked = present.add_user_prompt(f"Where to, {number}?")
+        step = cell.swap(methodcaller("commit", asked)).moment.number
+        script.judge_view(asked)
+        await page["answer"](step, asked, chat_events(script.draw, number))
+        if script.happens(0.2):
+            cell.swap(Timeline.undo)
+
+    return script.refused
+
+
+def test_streams():
+    """
+    The answer of docs/streams.md with its stop button, pressed anywhere.
+    """
+    page = run_code(take_code("docs/streams.md", "def answer(state, events, show)"))
+    refused = {seed: run_streams(seed, page) for seed in range(SCRIPTS)}
+
+    assert {} == {seed: found for seed, found in refused.items() if found}
+
+
+def run_streams(seed: int, page: dict[str, Any]) -> list[str]:
+    script, state = Script(seed), Aggregator.new()
+    for number in range(5):
+        state = state.add_user_prompt(f"When, {number}?")
+        script.judge_view(state)
+        state = stop_after(
+            script.draw.choice([0, 1, 2, 5, 9]), page["answer"], state, number
+        )
+
+    return script.refused
+
+
+def stop_after(presses: int, answer: Any, state: Aggregator, number: int) -> Any:
+    """
+    The answer whose stop button is pressed after so many chunks; 0 never.
+    """
+    events, shown = Stream.of(_anthropic_events(number)), []
+
+    def show(received: object) -> None:
+        shown.append(received)
+        if len(shown) == presses:
+            events.abort()
+
+    return answer(state, events, show)
+
+
+def _anthropic_events(number: int) -> list[dict[str, Any]]:
+    begin = {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude",
+        "content": [],
+        "usage": {"input_tokens": 10, "output_tokens": 1},
+    }
+    call = {
+        "type": "tool_use",
+        "id": f"toolu_{number}",
+        "name": "departures",
+        "input": {},
+    }
+    piece = {"type": "input_json_delta", "partial_json": '{"city": '}
+    return [
+        {"type": "message_start", "message": begin},
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "text", "text": ""},
+        },
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "It leaves"},
+        },
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": call},
+        {"type": "content_block_delta", "index": 1, "delta": piece},
+        {"type": "content_block_stop", "index": 1},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "tool_use"},
+            "usage": {"output_tokens": 5},
+        },
+        {"type": "message_stop"},
+    ]
