@@ -19,9 +19,30 @@ from conversation_state.codec import (
     encode_message,
 )
 from conversation_state.messages import Message
+from conversation_state.parts import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
 from conversation_state.testing._code import format_code
+from conversation_state.tools import ToolCall
 
 T = TypeVar("T")
+PARTS = (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    UnknownPart,
+    VideoPart,
+)
 _SHOWN = 300  # characters of a value in an error
 
 
@@ -62,15 +83,65 @@ def _encode_types(value: object) -> Any:
 def assert_same(expected: object, found: object, what: str = "{} became {}") -> None:
     """
     Raise an AssertionError unless *found* is the same as *expected*; its text is *what*
-    with both of them.
+    with both of them, or with the one part in which they differ, and its path.
     """
+    __tracebackhide__ = True
     # Not an assert statement: texts are long, and formatted for a broken law only.
     if not is_same(expected, found):
+        path, before, after = find_difference(expected, found)
         # The repr of a message leaves its metadata out.
-        shown = [
-            shorten_text(format_code(value), _SHOWN) for value in (expected, found)
-        ]
-        raise AssertionError(what.format(*shown))
+        shown = [shorten_text(format_code(value), _SHOWN) for value in (before, after)]
+        start = f"{path.lstrip('.')}: " if path else ""
+        raise AssertionError(start + what.format(*shown))
+
+
+def find_difference(expected: Any, found: Any) -> tuple[str, Any, Any]:
+    """
+    The path of the only part in which two values differ, and what they have there;
+    both as they are, with an empty path, if they differ in several.
+    """
+    parts, others = _list_parts(expected), _list_parts(found)
+    if type(expected) is not type(found) or parts is None or others is None:
+        return "", expected, found
+
+    if [*parts] != [*others]:
+        return "", expected, found
+
+    differing = [name for name in parts if not is_same(parts[name], others[name])]
+    if len(differing) != 1:
+        return "", expected, found
+
+    [name] = differing
+    path, before, after = find_difference(parts[name], others[name])
+    return f"{name}{path}", before, after
+
+
+def _list_parts(value: Any) -> dict[str, Any] | None:
+    """
+    The parts of a value, each under its path; None if it has none.
+    """
+    if isinstance(value, Mapping):
+        # Metadata is shown whole: what is missing there is seen beside the rest.
+        keys = all(isinstance(key, str) and key.isidentifier() for key in value)
+        is_ours = type(value) is dict and keys
+        return {f".{key}": each for key, each in value.items()} if is_ours else None
+
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return {f"[{at}]": each for at, each in enumerate(value)}
+
+    if isinstance(value, (Message, ToolCall, *PARTS)):
+        names = [name for name in _FIELDS if hasattr(value, name)]
+        return {f".{name}": getattr(value, name) for name in names}
+
+    return None
+
+
+_FIELDS = (
+    *("content", "tool_calls", "response", "tool_call_id", "tool_name", "is_error"),
+    *("raw", "source", "text", "signature", "url", "data", "media_type", "detail"),
+    *("id", "name", "arguments", "index", "type"),
+    *("run_id", "turn_id", "timestamp", "metadata", "unknown"),
+)
 
 
 def assert_same_on_copies(
@@ -118,18 +189,18 @@ def compare_messages(messages: Iterable[Message]) -> list[Message]:
     ]
 
 
-def compare_content(state: Aggregator, before: Aggregator) -> tuple[Any, ...]:
+def compare_content(state: Aggregator, before: Aggregator) -> dict[str, Any]:
     """
     *state*, made of *before*, without what differs between two runs: new identities,
     times, and ids of turns.
     """
     known = {entry.id for entry in before.entries}
     recorded = {entry.id for entry in before.ledger}
-    return (
-        [entry.id if entry.id in known else None for entry in state.entries],
-        compare_messages(state),
-        [
+    return {
+        "entries": [entry.id if entry.id in known else None for entry in state.entries],
+        "messages": compare_messages(state),
+        "ledger": [
             (entry.id if entry.id in recorded else None, entry.usage, entry.model)
             for entry in state.ledger
         ],
-    )
+    }

@@ -65,6 +65,7 @@ class Law:
     # A strategy for each argument, or the name of the contract's attribute that has it.
     examples: dict[str, SearchStrategy[Any] | str]
     is_extra: bool = False
+    needs: str = ""  # the attribute of the contract without which there is no such law
 
     def make_test(self) -> Callable[[Any], None]:
         """
@@ -187,7 +188,9 @@ def _note_example(error: BaseException, drawn: dict[str, Any]) -> None:
         error.add_note(f"With:\n\n{format_example(drawn)}\n")
 
 
-def law(*, is_extra: bool = False, **examples: Any) -> Callable[[F], F]:
+def law(
+    *, is_extra: bool = False, needs: str = "", **examples: Any
+) -> Callable[[F], F]:
     """
     A decorator for the methods of a `Contract` that are laws.
 
@@ -197,13 +200,16 @@ def law(*, is_extra: bool = False, **examples: Any) -> Callable[[F], F]:
     Args:
         is_extra: It is only checked if *also* has its name.
 
+        needs: The name of an attribute of the contract: the law is only checked if that
+            is not None.
+
         **examples: What the arguments of the method are drawn from.
     """
 
     def mark(method: F) -> F:
         name = method.__name__.removeprefix("test_").replace("_", " ")
         marked: Any = method
-        marked.law = Law(name, method, examples, is_extra)
+        marked.law = Law(name, method, examples, is_extra, needs)
         return method
 
     return mark
@@ -228,6 +234,8 @@ class Contract:
     kind: ClassVar[str] = ""
     subject: ClassVar[str] = ""
     expected: ClassVar[str] = ""
+    # Makes another subject that has seen nothing; None if the subject keeps nothing.
+    fresh: Callable[[], Any] | None = None
     # The first examples of all laws, and the results for them.
     _first: tuple[tuple[Any, Any], ...] = ()
 
@@ -256,6 +264,9 @@ class Contract:
 
     def _is_checked(self, wanted: Law) -> bool:
         self._check_names()
+        if wanted.needs and getattr(self, wanted.needs) is None:
+            return False
+
         names = self.also if wanted.is_extra else self.without
         return (wanted.name in names) is wanted.is_extra
 
@@ -277,6 +288,18 @@ class Contract:
             self._first += ((example, result),)
 
         return self._first
+
+    def _assert_fresh(self, observe: Callable[[Any, Any], Any], example: Any) -> None:
+        """
+        *observe* gives the same for a subject that has seen nothing yet.
+        """
+        if self.fresh is not None:
+            other = type(self)()
+            vars(other).update(vars(self))
+            setattr(other, self.subject, self.fresh())
+            assert_same(
+                observe(other, example), observe(self, example), "fresh {}, now {}"
+            )
 
     def _assert_repeatable(self, observe: Callable[[Any], Any], example: Any) -> None:
         """
@@ -330,7 +353,7 @@ def run_laws(
             results.append(LawResult(each.name, promise, NOT_RUN))
         elif contract._is_checked(each):
             results.append(_run_law(each, contract, settings or Settings()))
-        elif not each.is_extra:
+        elif not each.is_extra and not each.needs:
             results.append(LawResult(each.name, promise, DECLARED))
 
     return tuple(results)

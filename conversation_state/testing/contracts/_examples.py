@@ -14,7 +14,12 @@ from hypothesis.strategies import SearchStrategy
 
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget
-from conversation_state.messages import Message, ToolMessage
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ToolMessage,
+    UserMessage,
+)
 from conversation_state.testing._drawing import draw_evenly, rarely
 from conversation_state.testing.contracts._coverage import NamedExample, cover
 from conversation_state.testing.shapes import (
@@ -31,6 +36,7 @@ from conversation_state.testing.strategies import (
     states,
     transcripts,
 )
+from conversation_state.tools import ToolCall
 from conversation_state.trimming import TrimContext
 
 
@@ -150,3 +156,30 @@ VIEWS: SearchStrategy[TrimContext] = cover(
     ),
     _list_views,
 )
+
+
+# Texts that an encoding may refuse or read as a special token, and calls whose
+# arguments are not JSON.
+_ODD = st.sampled_from(
+    [
+        UserMessage("What is <|endoftext|>?"),
+        AssistantMessage(tool_calls=[ToolCall("call_1", "search", "")]),
+    ]
+)
+
+
+def _list_messages() -> Iterator[NamedExample[Message]]:
+    for shape in _list_shapes():
+        for message in shape:
+            yield NamedExample((message,), _take_first)
+
+
+def _take_first(conversation: tuple[Message, ...]) -> Message:
+    if not conversation:
+        raise UnsatisfiedAssumption
+
+    return conversation[0]
+
+
+# Single messages: those of all shapes, and of any content.
+MESSAGES: SearchStrategy[Message] = cover(rarely(messages(), _ODD), _list_messages)

@@ -11,8 +11,8 @@ from hypothesis import settings as Settings  # noqa: N812 - a class
 from hypothesis.strategies import SearchStrategy
 
 from conversation_state._wording import shorten_repr
-from conversation_state.aggregator import Aggregator, response_key
-from conversation_state.messages import ResponseMeta
+from conversation_state.aggregator import Aggregator, Entry, response_key
+from conversation_state.messages import ResponseMeta, UserMessage
 from conversation_state.testing._comparison import (
     assert_same,
     assert_same_on_copies,
@@ -21,36 +21,85 @@ from conversation_state.testing._comparison import (
     is_same,
 )
 from conversation_state.testing._state_laws import unchanged
-from conversation_state.testing.contracts._contract import Contract, check_contract, law
+from conversation_state.testing.contracts._contract import (
+    Contract,
+    call,
+    check_contract,
+    law,
+)
 from conversation_state.testing.contracts._examples import STATES
+from conversation_state.testing.contracts._pairs import (
+    assert_keeps_fields,
+    assert_keeps_pairs,
+    find_problems,
+    list_call_ids,
+)
 
 _LARGE = 1_000  # tokens
 
 
 class ReducerContract(Contract):
     """
-    The laws of a reducer: a function from one state to the next.
+    The laws of a reducer: a function from one state to the next. It may be async.
 
     Attributes:
         reducer: The function, as a static method or a method.
 
         states: The states it takes, as a strategy; any state by default.
+
+        removes: Which entries it may remove, as a function from an entry; none if it is
+            None.
+
+        fresh: Makes a reducer that has seen nothing yet, for one that remembers; None
+            for one that remembers nothing.
     """
 
     kind, subject = "reducers", "reducer"
     expected = "a function from a state to a state"
-    reducer: Callable[[Aggregator], Aggregator]
+    reducer: Callable[[Aggregator], Any]
     states: SearchStrategy[Aggregator] = STATES
+    removes: Callable[[Entry], bool] | None = None
 
-    def _observe_result(self, state: Aggregator) -> tuple[Any, ...]:
-        return compare_content(self.reducer(state), state)
+    def _reduce(self, state: Aggregator) -> Aggregator:
+        result: Aggregator = call(self.reducer, state)
+        return result
+
+    def _observe_result(self, state: Aggregator) -> dict[str, Any]:
+        return compare_content(self._reduce(state), state)
+
+    def _find_removable(self, state: Aggregator) -> set[str]:
+        """
+        The entries that the reducer may remove: with a call its result, and with a
+        result its call.
+        """
+        if self.removes is None:
+            return set()
+
+        entries = list(state.entries)
+        found = {entry.id for entry in entries if self.removes(entry)}
+        size = -1
+        # Again for as long as there are more: with one result of parallel calls go the
+        # calls, and with these the other results.
+        while len(found) > size:
+            size = len(found)
+            ids = {
+                each
+                for entry in entries
+                if entry.id in found
+                for each in list_call_ids(entry.message)
+            }
+            found |= {
+                entry.id for entry in entries if ids & {*list_call_ids(entry.message)}
+            }
+
+        return found
 
     @law(state="states")
     def test_takes_every_state(self, state: Aggregator) -> None:
         """
         Of every state comes a state.
         """
-        result: Any = self.reducer(state)
+        result: Any = self._reduce(state)
 
         assert isinstance(result, Aggregator), (
             f"expected a state, got {shorten_repr(result, 200)}"
@@ -60,15 +109,48 @@ class ReducerContract(Contract):
     @law(state="states")
     def test_keeps_messages(self, state: Aggregator) -> None:
         """
-        All messages of the state are in the result, in their order.
+        All messages of the state are in the result, in their order, but for those that
+        it may remove.
         """
+        removable = self._find_removable(state)
         # Each search continues where the previous one ended, which checks the order.
-        rest = iter(self.reducer(state))
-        for number, message in enumerate(state):
-            assert any(is_same(message, each) for each in rest), (
-                f"messages[{number}] is missing, or out of order: "
-                f"{shorten_repr(message, 200)}"
-            )
+        rest = iter(self._reduce(state))
+        for number, entry in enumerate(state.entries):
+            if entry.id not in removable:
+                assert any(is_same(entry.message, each) for each in rest), (
+                    f"messages[{number}] is missing, or out of order: "
+                    f"{shorten_repr(entry.message, 200)}"
+                )
+
+    @law(state="states")
+    def test_keeps_pairs(self, state: Aggregator) -> None:
+        """
+        A call and its result stay together: both are in the result, or neither.
+        """
+        assert_keeps_pairs(list(state), list(self._reduce(state)))
+
+    @law(state="states")
+    def test_keeps_fields(self, state: Aggregator) -> None:
+        """
+        A message that replaces another one has its name, its metadata and its ids, and
+        a result that failed is still marked so.
+        """
+        result = self._reduce(state)
+        before = {entry.id for entry in state.entries}
+        after = {entry.id for entry in result.entries}
+        assert_keeps_fields(
+            [entry.message for entry in state.entries if entry.id not in after],
+            [entry.message for entry in result.entries if entry.id not in before],
+        )
+
+    @law(state="states")
+    def test_adds_no_problems(self, state: Aggregator) -> None:
+        """
+        A state whose calls all have results stays one that a provider accepts.
+        """
+        if not find_problems([*state, UserMessage("")]):
+            problems = find_problems(list(self._reduce(state)))
+            assert not problems, f"{problems[0]}"
 
     @law(state="states")
     def test_keeps_identities(self, state: Aggregator) -> None:
@@ -76,7 +158,7 @@ class ReducerContract(Contract):
         What the result has of the state are its own entries, in their order, and not
         equal messages that were appended again: those are there twice after a join.
         """
-        result = self.reducer(state)
+        result = self._reduce(state)
         before = {entry.id: entry.message for entry in state.entries}
         kept = [entry for entry in result.entries if entry.id in before]
         new = [entry.message for entry in result.entries if entry.id not in before]
@@ -99,7 +181,7 @@ class ReducerContract(Contract):
         Every ledger entry of the state is in the result, unchanged,
         also for messages that were removed.
         """
-        after = {entry.id: entry for entry in self.reducer(state).ledger}
+        after = {entry.id: entry for entry in self._reduce(state).ledger}
         for entry in state.ledger:
             found = after.get(entry.id)
             assert found is not None, f"missing in the ledger: {entry}"
@@ -112,7 +194,7 @@ class ReducerContract(Contract):
         and `record_responses` record it.
         """
         # Usage that was missing before the call is not the reducer's omission.
-        missing = _find_unrecorded(self.reducer(state)) - _find_unrecorded(state)
+        missing = _find_unrecorded(self._reduce(state)) - _find_unrecorded(state)
         # What the state had in its ledger is another law's.
         missing -= {entry.id for entry in state.ledger}
 
@@ -125,7 +207,7 @@ class ReducerContract(Contract):
         than those of the response (`response_key`, its id, its entry's id): two keys
         count it twice.
         """
-        result = self.reducer(state)
+        result = self._reduce(state)
         usages = {meta.usage for meta in _list_responses(state)}
         keys = {entry.id for entry in state.ledger}
         # Of both: the usage of a response that was removed stays in the ledger.
@@ -148,7 +230,7 @@ class ReducerContract(Contract):
         The result is of the same conversation: it has the root or an entry of the
         state, so that a store takes it under the same name.
         """
-        assert self.reducer(state).is_related_to(state), "of another conversation"
+        assert self._reduce(state).is_related_to(state), "of another conversation"
 
     @law(state="states")
     def test_is_pure(self, state: Aggregator) -> None:
@@ -167,13 +249,21 @@ class ReducerContract(Contract):
         """
         assert_same_on_copies(self._observe_result, state, decode=decoded)
 
+    @law(needs="fresh", state="states")
+    def test_same_as_a_fresh_one(self, state: Aggregator) -> None:
+        """
+        What it remembers changes nothing: one that has seen no other state gives the
+        same.
+        """
+        self._assert_fresh(type(self)._observe_result, state)
+
     @law(state="states", is_extra=True)
     def test_is_idempotent(self, state: Aggregator) -> None:
         """
         The result of the result is equal to it.
         """
-        once = self.reducer(state)
-        twice = self.reducer(once)
+        once = self._reduce(state)
+        twice = self._reduce(once)
 
         assert_same(once, twice, "once {}, twice {}")
 
@@ -192,22 +282,28 @@ def _find_unrecorded(state: Aggregator) -> set[str]:
 
 
 def check_reducer(
-    reducer: Callable[[Aggregator], Aggregator],
+    reducer: Callable[[Aggregator], Any],
     *,
     without: Collection[str] = (),
     also: Collection[str] = (),
+    removes: Callable[[Entry], bool] | None = None,
+    fresh: Callable[[], Callable[[Aggregator], Any]] | None = None,
     states: SearchStrategy[Aggregator] | None = None,
     settings: Settings | None = None,
 ) -> None:
     """
     Hold a function from state to state to the laws of `ReducerContract`: it keeps
-    messages, identities and the bill, is pure, and does the same with copies.
+    messages, pairs, identities and the bill, is pure, and does the same with copies.
+    It may be async.
 
-    Calls *reducer* about two thousand times.
+    Calls *reducer* about three thousand times: with each named shape of
+    `testing.SHAPES`, and with drawn states.
 
     What *reducer* calls that is not pure, a model say, should be replaced by something
-    that is. One that removes messages is checked ``without=["keeps messages"]``.
-    The options are the attributes of the class, and Hypothesis' settings.
+    that is. One that removes messages is checked with *removes*, which says of an entry
+    whether it may go: ``removes=lambda entry: not entry.message.text``. One that
+    remembers results is checked with *fresh*, which makes one that remembers none. The
+    options are the attributes of the class, and Hypothesis' settings.
 
     Raises:
         BrokenLawsError:
@@ -215,5 +311,7 @@ def check_reducer(
 
     >>> check_reducer(lambda state: state.add_user_prompt("Please be brief."))
     """
+    __tracebackhide__ = True
     options = {"without": without, "also": also, "states": states}
+    options |= {"removes": removes, "fresh": fresh}
     check_contract(ReducerContract, reducer, settings, **options)

@@ -41,7 +41,20 @@ from conversation_state.testing.contracts._contract import (
     law,
 )
 from conversation_state.testing.contracts._examples import ENDED_CONVERSATIONS, VIEWS
-from conversation_state.trimming import AsyncStep, Element, TrimContext, compact, trim
+from conversation_state.testing.contracts._pairs import (
+    assert_keeps_pairs,
+    assert_replaces,
+    find_problems,
+    list_call_ids,
+)
+from conversation_state.trimming import (
+    AsyncStep,
+    Element,
+    Flaw,
+    TrimContext,
+    compact,
+    trim,
+)
 from conversation_state.usage import Usage
 
 # The errors with which a step may refuse a view.
@@ -57,6 +70,9 @@ class TrimmingStepContract(Contract):
 
         views: The views it takes, as a strategy; any by default: with and without a
             budget, valid and not, whole and with messages removed.
+
+        fresh: Makes a step that has seen nothing yet, for one that remembers; None for
+            one that remembers nothing.
     """
 
     kind, subject = "trimming steps", "step"
@@ -75,7 +91,7 @@ class TrimmingStepContract(Contract):
 
         return result
 
-    def _observe_result(self, view: TrimContext) -> tuple[Any, ...]:
+    def _observe_result(self, view: TrimContext) -> dict[str, Any]:
         return _make_comparable(self._apply_step(view))
 
     @law(view="views")
@@ -125,6 +141,37 @@ class TrimmingStepContract(Contract):
         if not view.problems():
             problems = self._apply_step(view).problems()
             assert not problems, f"{problems[0]}"
+
+    @law(view="views")
+    def test_keeps_pairs(self, view: TrimContext) -> None:
+        """
+        A call and its result stay together, also in views that are invalid for other
+        reasons: both are shown, or neither.
+        """
+        assert_keeps_pairs(list(view), list(self._apply_step(view)))
+
+    @law(view="views")
+    def test_adds_no_problems(self, view: TrimContext) -> None:
+        """
+        What a provider would refuse in the result, it would refuse in the view.
+        """
+        known = {_name_problem(each) for each in view.problems()}
+        for each in self._apply_step(view).problems():
+            assert _name_problem(each) in known, f"{each}"
+
+    @law(view="views")
+    def test_keeps_fields(self, view: TrimContext) -> None:
+        """
+        A message that is shown in the place of another one, and is no summary, has its
+        role, its name, its metadata and its ids, and a failed result is marked so.
+        """
+        result = self._apply_step(view)
+        shown = {each.seq: each.message for each in reversed(result.elements)}
+        for each in view.elements:
+            new = shown.get(each.seq, each.message)
+            if new is not each.message and not any(new is s for s in result.summaries):
+                assert each.role == new.role, f"a message of the {each.role}: {new!r}"
+                assert_replaces(each.message, new)
 
     @law(view="views")
     def test_keeps_the_newest(self, view: TrimContext) -> None:
@@ -192,6 +239,14 @@ class TrimmingStepContract(Contract):
             found = self._observe_result(other.remove(gone))
             assert_same(expected, found, f"{{}}, {how}: {{}}")
 
+    @law(needs="fresh", view="views")
+    def test_same_as_a_fresh_one(self, view: TrimContext) -> None:
+        """
+        What it remembers changes nothing: one that has seen no other view gives the
+        same.
+        """
+        self._assert_fresh(type(self)._observe_result, view)
+
     @law(view="views", is_extra=True)
     def test_fits_the_budget(self, view: TrimContext) -> None:
         """
@@ -228,13 +283,20 @@ def _check_text(before: Element, after: Element) -> None:
     )
 
 
-def _make_comparable(view: TrimContext) -> tuple[Any, ...]:
+def _name_problem(problem: Flaw) -> tuple[str, int]:
+    """
+    A problem by its kind and the message that it is about.
+    """
+    return problem.kind, problem.seqs[-1] if problem.seqs else -1
+
+
+def _make_comparable(view: TrimContext) -> dict[str, Any]:
     shown = list(view.elements)
-    return (
-        [each.seq for each in shown],
-        compare_messages([each.message for each in shown]),
-        [each.seq for each in view.dropped],
-    )
+    return {
+        "shown": [each.seq for each in shown],
+        "messages": compare_messages([each.message for each in shown]),
+        "dropped": [each.seq for each in view.dropped],
+    }
 
 
 def check_trimming_step(
@@ -242,14 +304,17 @@ def check_trimming_step(
     *,
     without: Collection[str] = (),
     also: Collection[str] = (),
+    fresh: Callable[[], AsyncStep] | None = None,
     views: SearchStrategy[TrimContext] | None = None,
     settings: Settings | None = None,
 ) -> None:
     """
-    Hold a step of `trim` to the laws of `TrimmingStepContract`: views stay valid, the
-    newest and the system's messages are shown, what was dropped stays dropped.
+    Hold a step of `trim` to the laws of `TrimmingStepContract`: views stay valid, calls
+    and results stay together, the newest and the system's messages are shown, what was
+    dropped stays dropped.
 
-    Calls *step* about two thousand times.
+    Calls *step* about four thousand times: with each named shape of `testing.SHAPES`,
+    and with drawn views.
 
     A model that *step* asks should be replaced by a function. One that removes what
     failed is checked ``without=["keeps the newest"]``, and further laws on request:
@@ -263,7 +328,8 @@ def check_trimming_step(
     >>> from conversation_state.trimming import fit
     >>> check_trimming_step(fit(), also=["fits the budget", "is idempotent"])
     """
-    options = {"without": without, "also": also, "views": views}
+    __tracebackhide__ = True
+    options = {"without": without, "also": also, "views": views, "fresh": fresh}
     check_contract(TrimmingStepContract, step, settings, **options)
 
 
@@ -286,6 +352,9 @@ class SummariserContract(Contract):
         max_tokens: How many tokens a summary may have; None if there is no limit.
 
         counter: What counts them.
+
+        fresh: Makes a summariser that has seen nothing yet, for one that remembers;
+            None for one that remembers nothing.
     """
 
     kind, subject = "summarisers", "summarise"
@@ -341,6 +410,23 @@ class SummariserContract(Contract):
             f"of a summary comes {shorten_repr(again, 200)}"
         )
 
+    @law(messages="conversations", others="conversations")
+    def test_adds_no_problems(
+        self, messages: tuple[Message, ...], others: tuple[Message, ...]
+    ) -> None:
+        """
+        A conversation that a provider accepts stays one with the summary in the place
+        of its start: no call and no result is left alone.
+        """
+        whole = [*messages, UserMessage("And then?"), *others]
+        ids = [each for message in whole for each in list_call_ids(message)]
+        # One id for two calls is no problem of a summary.
+        if len(ids) == 2 * len({*ids}) and not find_problems(whole):
+            shown = [self._make_message(messages), *whole[len(messages) :]]
+            problems = find_problems(shown)
+            assert not problems, f"{problems[0]}"
+            assert_keeps_pairs(whole, shown)
+
     @law(messages="conversations")
     def test_is_deterministic(self, messages: tuple[Message, ...]) -> None:
         """
@@ -356,18 +442,25 @@ class SummariserContract(Contract):
         """
         assert_same_on_copies(self._observe_result, messages, decode=decoded_each)
 
-    @law(messages="conversations")
+    @law(needs="fresh", messages="conversations")
+    def test_same_as_a_fresh_one(self, messages: tuple[Message, ...]) -> None:
+        """
+        What it remembers changes nothing: one that has seen no other messages gives
+        the same.
+        """
+        self._assert_fresh(type(self)._observe_result, messages)
+
+    @law(needs="max_tokens", messages="conversations")
     def test_is_within_its_limit(self, messages: tuple[Message, ...]) -> None:
         """
-        A summary of any length of conversation has at most *max_tokens*, if there is
-        such a limit.
+        A summary of any length of conversation has at most *max_tokens*.
         """
         if self.max_tokens is not None:
-            summary = self._make_message(messages * 50)
-            tokens = self.counter(summary)
-            assert tokens <= self.max_tokens, (
-                f"{tokens} tokens, expected at most {self.max_tokens}"
-            )
+            for number in (1, 50):
+                tokens = self.counter(self._make_message(messages * number))
+                assert tokens <= self.max_tokens, (
+                    f"{tokens} tokens, expected at most {self.max_tokens}"
+                )
 
     @law(messages="conversations", others="conversations")
     def test_gives_responses_ids(
@@ -401,6 +494,7 @@ def check_summariser(
     without: Collection[str] = (),
     max_tokens: int | None = None,
     counter: TokenCounter = by_characters,
+    fresh: Callable[[], Summariser] | None = None,
     conversations: SearchStrategy[tuple[Message, ...]] | None = None,
     settings: Settings | None = None,
 ) -> None:
@@ -420,6 +514,7 @@ def check_summariser(
 
     >>> check_summariser(lambda messages: f"{len(messages)} messages", max_tokens=5)
     """
+    __tracebackhide__ = True
     check_contract(
         SummariserContract,
         summarise,
@@ -427,5 +522,6 @@ def check_summariser(
         without=without,
         max_tokens=max_tokens,
         counter=counter,
+        fresh=fresh,
         conversations=conversations,
     )
