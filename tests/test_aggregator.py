@@ -456,6 +456,8 @@ class TestAddResponse:
             history = Aggregator.new([call, between, end]).record_responses()
             assert Usage(21, 2) == one_by_one.total_usage == history.total_usage
             assert one_by_one is one_by_one.record_responses()
+        again = one_by_one.rollback(0).add_response(end.replace(content="Another."))
+        assert Usage(33, 3) == again.total_usage
         same = Aggregator.new([call, UserMessage("?"), call.replace(content="end")])
         assert Usage(18, 2) == same.record_responses().total_usage
 

@@ -668,6 +668,9 @@ class TestUnbilled:
             chat = Aggregator.new().add_response(paid).add(between).add(stopped)
 
             assert (chat.entries[-1],) == cost(chat).unbilled
+        by_id = Aggregator.new([paid, UserMessage("?"), stopped])
+        by_id = by_id.add_usage(Usage(9, 1), key="0")
+        assert (by_id.entries[-1],) == cost(by_id).unbilled
         recorded_by_hand = chat.add_usage(Usage(1), key=response_key(stopped))
         assert () == cost(recorded_by_hand).unbilled
 
