@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         check_counter,
         check_reducer,
         check_session,
+        check_stream,
         check_summariser,
         check_trimming_step,
     )
@@ -46,6 +47,7 @@ __all__ = [
     "check_counter",
     "check_reducer",
     "check_session",
+    "check_stream",
     "check_summariser",
     "check_trimming_step",
     "conversations",

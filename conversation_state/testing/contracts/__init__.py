@@ -2,12 +2,12 @@
 Contracts for your own functions and classes, each as one call and as a class.
 
 `check_reducer`, `check_counter`, `check_trimming_step`, `check_summariser`,
-`check_adapter`, `check_session` and `check_backend` hold what they get to its laws, in
-any test function, and raise a `BrokenLawsError` with the smallest example of each
-broken one as code. What can't be checked at all is a TypeError, and an unknown name
-of a law a ValueError. The classes have the same laws as tests for pytest: subclass one
-and give it the attribute that it is about. ``python -m conversation_state.testing``
-prints a table.
+`check_adapter`, `check_stream`, `check_session` and `check_backend` hold what they get
+to its laws, in any test function, and raise a `BrokenLawsError` with the smallest
+example of each broken one as code. What can't be checked at all is a TypeError, and an
+unknown name of a law a ValueError.
+The classes have the same laws as tests for pytest: subclass one and give it the
+attribute that it is about. ``python -m conversation_state.testing`` prints a table.
 
 Laws of the values of this library are in `laws`; the contract of a backend is
 `stores.StoreContract`, and its call needs pytest.
@@ -37,6 +37,11 @@ from conversation_state.testing.contracts._sessions import (
     SessionContract,
     check_session,
 )
+from conversation_state.testing.contracts._streams import (
+    StreamReader,
+    StreamReaderContract,
+    check_stream,
+)
 from conversation_state.testing.contracts._trimming import (
     Summariser,
     SummariserContract,
@@ -61,6 +66,8 @@ __all__ = [
     "ReducerContract",
     "Session",
     "SessionContract",
+    "StreamReader",
+    "StreamReaderContract",
     "Summariser",
     "SummariserContract",
     "TrimmingStepContract",
@@ -69,6 +76,7 @@ __all__ = [
     "check_counter",
     "check_reducer",
     "check_session",
+    "check_stream",
     "check_summariser",
     "check_trimming_step",
     "format_code",

@@ -29,6 +29,11 @@ from conversation_state.testing._comparison import (
 )
 from conversation_state.testing.contracts._contract import Contract, check_contract, law
 from conversation_state.testing.contracts._examples import CONVERSATIONS
+from conversation_state.testing.contracts._losses import (
+    assert_keeps_order,
+    assert_loses_only,
+    read_losses,
+)
 from conversation_state.testing.strategies import json_values
 
 
@@ -60,7 +65,7 @@ _JUNK: SearchStrategy[Any] = st.one_of(
     st.sampled_from([{1: 2}, (1, 2), {"type": "text"}, [[[]]]]),
     json_values(),
 )
-_PATHS = st.lists(st.integers(0, 9), max_size=6)
+PATHS = st.lists(st.integers(0, 9), max_size=6)
 _MAX_SWAPS = 50
 _DATA_URL = re.compile(r"data:([^,]*);base64,([^,]+)")
 _PATH = re.compile(r"messages\[(\d+)\]")
@@ -183,34 +188,45 @@ class AdapterContract(Contract):
     @law(messages="conversations")
     def test_loses_nothing_in_silence(self, messages: tuple[Message, ...]) -> None:
         """
-        Each message that is dumped is loaded as it was, unless the export says what
-        was lost. A call without an id may get one.
+        Each message that is dumped is loaded as it was, but for what the export lists
+        as lost: a loss excuses what it names, and nothing else. A call without an id
+        may get one.
         """
         # One at a time: formats merge neighbours of one role.
         for message in messages:
             export = self.adapter.dump([message])
-            if not export.lost:
-                expected = self.normalise(message)
-                loaded = [
-                    self.normalise(_remove_new_ids(one, message))
-                    for one in self.adapter.load(export.payload)
-                ]
+            expected = self.normalise(message)
+            loaded = [
+                self.normalise(_remove_new_ids(one, message))
+                for one in self.adapter.load(export.payload)
+            ]
+            if export.lost:
+                [losses] = read_losses(export.lost, [message])
+                assert_loses_only(message, loaded, losses, self.normalise)
+            else:
                 assert_same([expected], loaded)
 
     @law(messages="conversations")
     def test_keeps_order(self, messages: tuple[Message, ...]) -> None:
         """
         The texts, other parts, calls and results of a conversation are loaded in their
-        order, unless the export says what was lost; messages of one role may be merged.
+        order, but for what is listed as lost; messages of one role may be merged.
         """
         export = self.adapter.dump(list(messages))
-        if not export.lost and _has_ids(messages):
-            expected = _read_order([self.normalise(each) for each in messages])
-            loaded = _read_order(
-                [self.normalise(each) for each in self.adapter.load(export.payload)]
-            )
-            for before, after in zip(expected, loaded, strict=True):
-                assert_same(before, after)
+        if not _has_ids(messages):
+            return
+
+        before = [self.normalise(each) for each in messages]
+        after = [self.normalise(each) for each in self.adapter.load(export.payload)]
+        if export.lost:
+            losses = read_losses(export.lost, messages)
+            assert_keeps_order(messages, after, losses, self.normalise)
+            return
+
+        for expected, loaded in zip(
+            _read_order(before), _read_order(after), strict=True
+        ):
+            assert_same(expected, loaded)
 
     @law(messages="conversations")
     def test_says_where_it_loses(self, messages: tuple[Message, ...]) -> None:
@@ -268,7 +284,7 @@ class AdapterContract(Contract):
 
         assert_same(before, _format_json(again))
 
-    @law(messages="conversations", path=_PATHS, junk=_JUNK)
+    @law(messages="conversations", path=PATHS, junk=_JUNK)
     def test_refuses_in_one_way(
         self, messages: tuple[Message, ...], path: list[int], junk: Any
     ) -> None:
@@ -432,6 +448,7 @@ def check_adapter(
         BrokenLawsError:
             If it breaks a law, with the smallest conversation that shows it as code.
     """
+    __tracebackhide__ = True
     for name in ("dump", "load"):
         if not callable(getattr(adapter, name, None)):
             raise TypeError(
