@@ -726,6 +726,7 @@ class TestOtherHands:
             ("add_system_message", "SystemMessage(text)"),
             ("save", "store.save(name, state)"),
             ("nothing_known", "no attribute 'nothing_known'"),
+            ("load", "decode(data)"),
         ],
     )
     def test_names(self, name, advice):
@@ -737,6 +738,7 @@ class TestOtherHands:
 
         assert advice in str(caught.value)
         assert not hasattr(chat(), name)
+        assert name not in dir(chat())
         for verb in re.findall(r"state\.(\w+)", str(caught.value)):
             assert hasattr(Aggregator, verb)
 

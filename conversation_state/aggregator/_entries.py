@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
 from conversation_state._persistent import Log, View, final
 from conversation_state._wording import describe_value
+from conversation_state.aggregator._names import (
+    LIST_NAMES,
+    add_missing_names,
+    list_names,
+)
 from conversation_state.messages import Message, id_of_key
 from conversation_state.pickling import Maker
 from conversation_state.usage import Usage
@@ -125,19 +130,14 @@ class Messages(View[Message]):
     def __reversed__(self) -> Iterator[Message]:
         return map(message_of, reversed(self._entries))
 
-    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
-
-        def __getattr__(self, name: str) -> Any:
-            from conversation_state.aggregator._advice import (  # noqa: PLC0415
-                explain_list_attribute,
-            )
-
-            raise AttributeError(explain_list_attribute(name))
+    def __dir__(self) -> list[str]:
+        return list_names(type(self), self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _MESSAGES, (self._entries,)
 
 
+add_missing_names(Messages, "the messages of a state are a view, with", LIST_NAMES)
 _MESSAGES = Maker("aggregator.Messages", Messages)
 
 

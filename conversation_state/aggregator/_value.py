@@ -29,6 +29,7 @@ from conversation_state.aggregator._entries import (
     id_of,
     message_of,
 )
+from conversation_state.aggregator._names import NAMES, add_missing_names, list_names
 from conversation_state.messages import Message, find_pending_calls
 from conversation_state.pickling import Maker
 from conversation_state.usage import Usage
@@ -422,14 +423,8 @@ class StateValue:
             *[show(message) for message in self[-_LAST:]],
         ]
 
-    if not TYPE_CHECKING:  # type checkers would take any name for an attribute
-
-        def __getattr__(self, name: str) -> Any:
-            from conversation_state.aggregator._advice import (  # noqa: PLC0415
-                explain_attribute,
-            )
-
-            raise AttributeError(explain_attribute(name))
+    def __dir__(self) -> list[str]:
+        return list_names(type(self), self)
 
     def __copy__(self) -> Self:
         return self
@@ -437,6 +432,9 @@ class StateValue:
     def __deepcopy__(self, _memo: Any) -> Self:
         # A state never changes, so a deep copy can be the state itself.
         return self
+
+
+add_missing_names(StateValue, "an Aggregator has", NAMES)
 
 
 def _format_line(message: Message) -> str:
