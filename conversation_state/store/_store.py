@@ -439,8 +439,11 @@ class Store(RevisionVerbs):
         try:
             with self._core.read() as transaction:
                 newest = load_newest(transaction, name)
-        except NotSavedError:
+        except NotSavedError as error:
             if start is None:
+                error.add_note(
+                    "to begin the name: update(name, function, start=Aggregator.new())"
+                )
                 raise
 
             return 0, start

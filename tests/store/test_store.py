@@ -384,6 +384,15 @@ class TestErrors:
         both = store.update("chat", lambda saved: saved.join(two))
         assert ["a", "b"] == [message.text for message in both]
 
+    def test_update_of_nothing(self, store):
+        """
+        An update of a name that is not saved says how to begin it.
+        """
+        with pytest.raises(NotSavedError) as caught:
+            store.update("chat", lambda state: state)
+
+        assert "start=Aggregator.new()" in "".join(caught.value.__notes__)
+
     def test_swapped(self, store):
         """
         A state where the name belongs, and other values than a state.
