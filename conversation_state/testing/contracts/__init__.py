@@ -22,6 +22,12 @@ from conversation_state.testing.contracts._adapters import (
     AdapterContract,
     check_adapter,
 )
+from conversation_state.testing.contracts._chats import (
+    Chat,
+    ChatAct,
+    ChatContract,
+    check_chat,
+)
 from conversation_state.testing.contracts._contract import Contract, law, run_laws
 from conversation_state.testing.contracts._counters import (
     CounterContract,
@@ -60,6 +66,9 @@ __all__ = [
     "Adapter",
     "AdapterContract",
     "BrokenLawsError",
+    "Chat",
+    "ChatAct",
+    "ChatContract",
     "Contract",
     "CounterContract",
     "LawResult",
@@ -73,6 +82,7 @@ __all__ = [
     "TrimmingStepContract",
     "check_adapter",
     "check_backend",
+    "check_chat",
     "check_counter",
     "check_reducer",
     "check_session",

@@ -385,7 +385,8 @@ def _run_law(each: Law, contract: Contract, settings: Settings) -> LawResult:
         line = find_line(reason.__traceback__) or find_definition(
             getattr(contract, contract.subject, None)
         )
-        code = format_example(drawn)
+        # A script, if the example is a series of calls.
+        code = getattr(reason, "script", None) or format_example(drawn)
         result = attrs.evolve(result, result=BROKEN, error=reason, code=code, line=line)
 
     return attrs.evolve(result, examples=next(tried))

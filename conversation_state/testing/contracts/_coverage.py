@@ -23,7 +23,8 @@ from conversation_state.trimming import TrimContext
 
 T = TypeVar("T")
 
-Messages: TypeAlias = tuple[Message, ...]
+# Messages, or the acts of a script.
+Items: TypeAlias = tuple[Any, ...]
 
 
 @attrs.frozen
@@ -32,8 +33,8 @@ class NamedExample(Generic[T]):
     An example that is made of a named shape: what it is made of, and how.
     """
 
-    messages: Messages
-    build: Callable[[Messages], T]
+    items: Items
+    build: Callable[[Items], T]
 
 
 _Lister: TypeAlias = Callable[[], Iterable[NamedExample[Any]]]
@@ -114,7 +115,7 @@ def _find_error(
     chosen: Mapping[str, NamedExample[Any]], hold: Callable[..., None]
 ) -> BaseException | None:
     try:
-        drawn = {name: each.build(each.messages) for name, each in chosen.items()}
+        drawn = {name: each.build(each.items) for name, each in chosen.items()}
         hold(**drawn)
     except UnsatisfiedAssumption:
         return None
@@ -137,11 +138,11 @@ def _shrink(
     while is_smaller:
         is_smaller = False
         for name, example in chosen.items():
-            for smaller in _list_smaller(example.messages):
+            for smaller in _list_smaller(example.items):
                 if next(tries, None) is None:
                     return chosen, error
 
-                candidate = {**chosen, name: attrs.evolve(example, messages=smaller)}
+                candidate = {**chosen, name: attrs.evolve(example, items=smaller)}
                 found = _find_error(candidate, hold)
                 if type(found) is type(error):
                     chosen, error, is_smaller = candidate, found, True
@@ -153,13 +154,14 @@ def _shrink(
     return chosen, error
 
 
-def _list_smaller(messages: Messages) -> Iterator[Messages]:
-    for at in range(len(messages)):
-        yield messages[:at] + messages[at + 1 :]
+def _list_smaller(items: Items) -> Iterator[Items]:
+    for at in range(len(items)):
+        yield items[:at] + items[at + 1 :]
 
-    for at, message in enumerate(messages):
-        for simpler in _list_simpler(message):
-            yield (*messages[:at], simpler, *messages[at + 1 :])
+    for at, item in enumerate(items):
+        if isinstance(item, Message):
+            for simpler in _list_simpler(item):
+                yield (*items[:at], simpler, *items[at + 1 :])
 
 
 def _list_simpler(message: Message) -> Iterator[Message]:
