@@ -282,6 +282,20 @@ class TestEncode:
 
             assert tuple(map(tuple, mixed)) == read
 
+    @pytest.mark.parametrize("levels", [2, 50, 480, 494, 500, 509, 520, 900, 3000])
+    def test_refuses_nested_log_probabilities(self, levels):
+        """
+        Log probabilities inside others are refused at any depth, with their path.
+        """
+        one = b'{"token":"a","logprob":-0.5'
+        raw = (one + b',"top":[') * levels + one + b"}" + b"]}" * levels
+        start = LogProb("a", -0.5)
+        whole = encode(AssistantMessage("", response=ResponseMeta(logprobs=[start])))
+        assert one + b"}" in whole
+
+        with pytest.raises(DecodeError):
+            decode(whole.replace(one + b"}", raw))
+
     def test_keeps_the_deepest_json(self):
         """
         A hundred levels, as deep as metadata go, in a part of a checkpoint.

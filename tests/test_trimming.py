@@ -547,3 +547,17 @@ class TestCost:
             trim(view, TokenBudget(context_window=3), counter=counter)
 
         assert 201 == len(asked)
+
+
+def test_long_names_of_steps():
+    """
+    A step that returns no view is named, however long its qualified name is.
+    """
+
+    def step(view):
+        return None
+
+    step.__qualname__ = f"{'a' * 80}.drop_images"
+
+    with pytest.raises(TypeError, match=r"drop_images: expected a TrimContext"):
+        trim(Aggregator.new(), None, step)

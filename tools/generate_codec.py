@@ -71,9 +71,17 @@ KINDS = {
 # What a constructor checks beyond the types of fields: when a value is in doubt.
 RULES: dict[type, tuple[str, ...]] = {
     parts.UnknownPart: ('source == ""',),
-    messages.LogProb: ('any("top" in each for each in given.get("top", ()))',),
     messages.ToolMessage: ('tool_call_id == ""',),
     messages.UnknownMessage: ('source == ""',),
+}
+
+# The same of what holds values of its own class: looked at before these are read, so
+# that nothing is read deeper than one level.
+GUARDS: dict[type, str] = {
+    messages.LogProb: (
+        'given.get("top").__class__ is list'
+        ' and any(each.__class__ is not dict or "top" in each for each in given["top"])'
+    ),
 }
 
 # Optional fields that most values have.
@@ -291,6 +299,9 @@ def reader(plan: Plan) -> str:
     taken = [field for field in usual if not field.default]
     count = bool(plan.tag) + len(taken) + ("content" in names)
     body = [] if plan.tag else ["if given.__class__ is not dict:", "    raise Doubt"]
+    if plan.cls in GUARDS:
+        body += [f"if {GUARDS[plan.cls]}:", "    raise Doubt"]
+
     body += [f"left = len(given) - {count}" if count else "left = len(given)"]
     body += _read_fields(usual)
     if "content" in names:

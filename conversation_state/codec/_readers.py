@@ -121,6 +121,10 @@ def read_tool_call(given: Raw) -> ToolCall:
 def read_log_prob(given: Raw) -> LogProb:
     if given.__class__ is not dict:
         raise Doubt
+    if given.get("top").__class__ is list and any(
+        each.__class__ is not dict or "top" in each for each in given["top"]
+    ):
+        raise Doubt
     left = len(given) - 2
     token = given["token"]
     logprob = given["logprob"]
@@ -147,8 +151,6 @@ def read_log_prob(given: Raw) -> LogProb:
             top = tuple([read_log_prob(each) for each in top])
         if left:
             raise Doubt
-    if any("top" in each for each in given.get("top", ())):
-        raise Doubt
     value = _new_log_prob()
     value.token = token
     value.logprob = logprob
@@ -433,10 +435,7 @@ PARTS: dict[str, Any] = {
 
 _USER_PARTS = {**PARTS, "reasoning": refuse, "refusal": refuse}
 
-_SYSTEM_PARTS: dict[str, Any] = {
-    "text": read_text_part,
-    "*": refuse,
-}
+_SYSTEM_PARTS: dict[str, Any] = {"text": read_text_part, "*": refuse}
 
 MESSAGES: dict[str, Any] = {
     "system": read_system_message,

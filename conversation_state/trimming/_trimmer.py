@@ -40,14 +40,27 @@ def _wrong_result(step: object, result: Any) -> TypeError:
     if isawaitable(result):
         close_coroutine(result)
         return TypeError(
-            f"the step {shorten_repr(step)} has to be awaited; use atrim, or "
+            f"the step {_name_step(step)} has to be awaited; use atrim, or "
             "Trimmer.acall, which take both kinds of steps"
         )
 
     return TypeError(
-        f"the step {shorten_repr(step)}: expected a TrimContext in return, got "
+        f"the step {_name_step(step)}: expected a TrimContext in return, got "
         f"{shorten_repr(result)}"
     )
+
+
+def _name_step(step: object) -> str:
+    """
+    The repr of *step*; of a function that has a long one, its name, because what is
+    cut off would be the end of its qualified name, which tells it from others.
+    """
+    shown = shorten_repr(step)
+    name = getattr(step, "__qualname__", None)
+    if not isinstance(name, str) or name in shown:
+        return shown
+
+    return name
 
 
 def _attach_summaries(error: Any, context: TrimContext) -> None:
