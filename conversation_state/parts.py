@@ -350,3 +350,46 @@ class UnknownPart(Part):
 # No further kinds: the codec could not write them.
 final(Part)
 final(MediaPart)
+
+
+# What the bytes of a file begin with. Source: the formats' own specifications, as the
+# WHATWG's standard on MIME sniffing lists them.
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"BM", "image/bmp"),
+    (b"%PDF-", "application/pdf"),
+    (b"ID3", "audio/mpeg"),
+    (b"\xff\xfb", "audio/mpeg"),
+    (b"\xff\xf3", "audio/mpeg"),
+    (b"fLaC", "audio/flac"),
+    (b"OggS", "audio/ogg"),
+    (b"\x1a\x45\xdf\xa3", "video/webm"),
+)
+
+
+def sniff_media_type(data: bytes) -> str:
+    """
+    The media type of *data* by its first bytes; "" if they are of no known format.
+
+    >>> sniff_media_type(b"GIF89a"), sniff_media_type(b"hi")
+    ('image/gif', '')
+    """
+    if data[:4] == b"RIFF":
+        kinds = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/avi"}
+        return kinds.get(data[8:12], "")
+
+    if data[4:8] == b"ftyp":
+        brand = data[8:12]
+        if brand in {b"heic", b"heix", b"mif1"}:
+            return "image/heic"
+
+        kinds = {
+            b"avif": "image/avif",
+            b"M4A ": "audio/mp4",
+            b"qt  ": "video/quicktime",
+        }
+        return kinds.get(brand, "video/mp4")
+
+    return next((kind for magic, kind in _MAGIC if data.startswith(magic)), "")

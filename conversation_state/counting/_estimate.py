@@ -17,6 +17,7 @@ import attrs
 from conversation_state._persistent import check_iterable, final, freeze_map
 from conversation_state._wording import describe_value, shorten_repr
 from conversation_state.counting._budget import check_tokens
+from conversation_state.counting._encoded_media import EncodedMedia, extract_media
 from conversation_state.messages import (
     AssistantMessage,
     Message,
@@ -118,7 +119,12 @@ _CHARACTERS = 4
 _BY_URL = 1_000
 # Bytes per token, at usual bit rates: speech of 64 kbit/s at 16 tokens a
 # second, video of 1 Mbit/s at 300; a page of a PDF has 30 kB and 1,000 tokens.
-_BYTES = {AudioPart: 500, VideoPart: 400, FilePart: 30}
+_BYTES: Mapping[type[Part], int] = {AudioPart: 500, VideoPart: 400, FilePart: 30}
+_KINDS: Mapping[str, type[Part]] = {
+    "audio": AudioPart,
+    "file": FilePart,
+    "video": VideoPart,
+}
 
 
 class ImageTokens(NamedTuple):
@@ -139,7 +145,8 @@ def by_characters(message: Message) -> int:
     Code points by four, rounded up: the default estimate.
 
     Counted are texts, reasoning, refusals, and names and arguments of tool
-    calls. Fields that this version does not know count as their JSON text. Media add
+    calls. What is kept verbatim counts as its JSON text, without media in base64, which
+    count as media do: an image that a provider's tool made, for example. Media add
     a flat estimate: an image 765 tokens (85 in low detail); audio, video and
     other files a token for 500, 400 and 30 bytes, files of text one for four
     bytes, and 1,000 tokens if they are given by url.
@@ -163,17 +170,18 @@ def by_characters(message: Message) -> int:
 by_characters.__module__ = "conversation_state.counting"
 
 
-def split_content(message: Message) -> tuple[list[str], list[Part]]:
+def split_content(message: Message) -> tuple[list[str], list[Part | EncodedMedia]]:
     """
-    The texts of *message* that are counted, and its media.
+    The texts of *message* that are counted, and its media, also those that are kept
+    verbatim.
     """
+    media: list[Part | EncodedMedia] = []
     if isinstance(message, UnknownMessage):
-        return [format_json(message.raw)], []
+        return [_split_raw(message.raw, media)], media
 
     if not isinstance(message, Message):
         raise TypeError(f"message: expected a Message, got {describe_value(message)}")
 
-    media: list[Part] = []
     content = message.content  # type: ignore[attr-defined]  # all others have some
     if content.__class__ is str:
         texts = [content]
@@ -183,7 +191,7 @@ def split_content(message: Message) -> tuple[list[str], list[Part]]:
             if isinstance(part, (TextPart, ReasoningPart, RefusalPart)):
                 texts.append(part.text)
             elif isinstance(part, UnknownPart):
-                texts.append(format_json(part.raw))
+                texts.append(_split_raw(part.raw, media))
             else:
                 media.append(part)
 
@@ -194,6 +202,27 @@ def split_content(message: Message) -> tuple[list[str], list[Part]]:
     return texts, media
 
 
+# A verbatim value without these, and no longer than this, has no media.
+_HINTS = ("data:", "base64", "edia", "ime")
+_SHORT = 512
+
+
+def _split_raw(raw: Mapping[str, Any], media: list[Part | EncodedMedia]) -> str:
+    """
+    The JSON text of *raw* without media, which are added to *media*.
+    """
+    text = format_json(raw)
+    if len(text) < _SHORT and not any(hint in text for hint in _HINTS):
+        return text
+
+    stripped, found = extract_media(raw)
+    if not found:
+        return text
+
+    media += found
+    return format_json(stripped)
+
+
 def format_json(value: Mapping[str, Any]) -> str:
     """
     The JSON text of a frozen value: keys sorted, so that equal values count the
@@ -202,7 +231,7 @@ def format_json(value: Mapping[str, Any]) -> str:
     return json.dumps(freeze_map(value, "it"), ensure_ascii=False)
 
 
-def estimate_media(media: list[Part], image: ImageTokens) -> int:
+def estimate_media(media: list[Part | EncodedMedia], image: ImageTokens) -> int:
     """
     The number of tokens of *media*, as `by_characters` counts them; *image* is for
     each image.
@@ -210,18 +239,25 @@ def estimate_media(media: list[Part], image: ImageTokens) -> int:
     return sum([_estimate_part(part, image) for part in media])
 
 
-def _estimate_part(part: Part, image: ImageTokens) -> int:
+def _estimate_part(part: Part | EncodedMedia, image: ImageTokens) -> int:
+    if isinstance(part, EncodedMedia):
+        if part.kind == "image":
+            return image.low if part.detail == "low" else image.usual
+
+        return _estimate_bytes(_KINDS[part.kind], part.size, part.media_type)
+
     if isinstance(part, ImagePart):
         return image.low if part.detail == "low" else image.usual
 
     if not isinstance(part, (AudioPart, VideoPart, FilePart)) or part.data is None:
         return _BY_URL
 
-    bytes_a_token = _BYTES[type(part)]
-    if part.media_type.startswith("text/"):
-        bytes_a_token = _CHARACTERS
+    return _estimate_bytes(type(part), len(part.data), part.media_type)
 
-    return -(-len(part.data) // bytes_a_token)
+
+def _estimate_bytes(kind: type[Part], size: int, media_type: str) -> int:
+    bytes_a_token = _CHARACTERS if media_type.startswith("text/") else _BYTES[kind]
+    return -(-size // bytes_a_token)
 
 
 def count_tools(

@@ -1,0 +1,154 @@
+"""
+Media inside of what is kept verbatim count as media.
+"""
+
+import base64
+from typing import Any
+
+import pytest
+
+from conversation_state.adapters import anthropic, gemini, openai_chat, openai_responses
+from conversation_state.counting import by_characters, by_encoding
+from conversation_state.messages import AssistantMessage, UnknownMessage, UserMessage
+from conversation_state.parts import AudioPart, FilePart, ImagePart, UnknownPart
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(60_000)
+PDF = b"%PDF-1.7" + bytes(60_000)
+WAV = b"RIFF\0\0\0\0WAVE" + bytes(60_000)
+ENVELOPE = 60  # tokens of the JSON around media
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def unknown(raw: dict[str, Any]) -> UserMessage:
+    return UserMessage([UnknownPart(raw, source="openai_responses")])
+
+
+RAWS: dict[str, tuple[Any, Any]] = {
+    "an image that a tool made": (
+        {"type": "image_generation_call", "id": "i", "result": encoded(PNG)},
+        ImagePart(data=PNG),
+    ),
+    "a screenshot": (
+        {
+            "type": "computer_call_output",
+            "output": {
+                "type": "computer_screenshot",
+                "image_url": f"data:image/png;base64,{encoded(PNG)}",
+            },
+        },
+        ImagePart(data=PNG),
+    ),
+    "an image in low detail": (
+        {
+            "type": "new",
+            "image_url": f"data:image/png;base64,{encoded(PNG)}",
+            "detail": "low",
+        },
+        ImagePart(data=PNG, detail="low"),
+    ),
+    "a fetched document": (
+        {
+            "type": "web_fetch_tool_result",
+            "content": {
+                "content": {
+                    "source": {
+                        "type": "base64",
+                        "media_type": "application/pdf",
+                        "data": encoded(PDF),
+                    }
+                }
+            },
+        },
+        FilePart(data=PDF, media_type="application/pdf"),
+    ),
+    "a document of no stated type": (
+        {"type": "new", "blob": encoded(PDF)},
+        FilePart(data=PDF),
+    ),
+    "a text file": (
+        {"source": {"media_type": "text/plain", "data": encoded(b"a" * 4_000)}},
+        FilePart(data=b"a" * 4_000, media_type="text/plain"),
+    ),
+    "Gemini's inline data": (
+        {"new": {"inlineData": {"mimeType": "image/png", "data": encoded(PNG)}}},
+        ImagePart(data=PNG),
+    ),
+    "audio": (
+        {"type": "input_audio", "input_audio": {"data": encoded(WAV), "format": "wav"}},
+        AudioPart(data=WAV, media_type="audio/wav"),
+    ),
+    "a result of MCP, deep in a list": (
+        {"a": [{"b": [[{"type": "image", "data": encoded(PNG), "mimeType": "x/y"}]]}]},
+        FilePart(data=PNG),
+    ),
+    "an image of no known format": (
+        {"type": "image_generation_call", "result": "A" * 80_000},
+        ImagePart(data=b"x"),
+    ),
+    "a small image": (
+        {"image": {"mimeType": "image/png", "data": encoded(PNG[:60])}},
+        ImagePart(data=PNG[:60]),
+    ),
+    "base64 in lines": (
+        {"type": "new", "image": base64.encodebytes(PNG).decode()},
+        ImagePart(data=PNG),
+    ),
+}
+
+
+@pytest.mark.parametrize(("raw", "part"), RAWS.values(), ids=RAWS)
+@pytest.mark.parametrize("counter", [by_characters, by_encoding(list)])
+def test_counts_as_a_part(counter, raw, part):
+    """
+    As the same media count as a part, but for the JSON around them.
+    """
+    expected = counter(UserMessage([part]))
+    around = 6 * ENVELOPE if counter is not by_characters else ENVELOPE
+
+    assert expected <= counter(unknown(raw)) <= expected + around
+    message = UnknownMessage(raw, source="x")
+    assert expected - 8 <= counter(message) <= expected + around
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"type": "new", "text": "a" * 9_000},
+        {"type": "new", "output": "a word " * 2_000},
+        {"type": "redacted_thinking", "data": "A" * 9_000},
+        {"type": "new", "encrypted_content": "A" * 9_000},
+        {"type": "new", "url": "data:text/plain,hello"},
+        {"type": "new", "arguments": "A" * 9_000},
+    ],
+    ids=repr,
+)
+def test_texts(raw):
+    """
+    Texts, and what is encrypted, count as the JSON text they are.
+    """
+    tokens = by_characters(unknown(raw))
+
+    assert tokens >= sum(map(len, raw.values())) // 4
+
+
+def test_loaded():
+    """
+    A history with such items is as small as the provider counts it.
+    """
+    image = {"type": "image_generation_call", "id": "ig", "result": encoded(PNG)}
+    (answer,) = openai_responses.load([image])
+    code = {"type": "code_execution_tool_result", "file": encoded(PNG)}
+    (claude,) = anthropic.load([{"role": "assistant", "content": [code]}])
+    tool = {
+        "toolResponse": {"inlineData": {"mimeType": "image/png", "data": "A" * 9000}}
+    }
+    (google,) = gemini.load([{"role": "model", "parts": [tool]}])
+    chat = {"type": "new", "image": encoded(PNG)}
+    (other,) = openai_chat.load([{"role": "assistant", "content": [chat]}])
+
+    for message in (answer, claude, google, other):
+        assert isinstance(message, AssistantMessage)
+        assert 765 <= by_characters(message) <= 900
