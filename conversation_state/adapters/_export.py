@@ -22,7 +22,7 @@ from conversation_state.adapters._notes import (
 )
 from conversation_state.errors import InvalidMessageError
 from conversation_state.messages import Message, ToolMessage
-from conversation_state.parts import Part
+from conversation_state.parts import FilePart, MediaPart, Part, sniff_media_type
 from conversation_state.tools import ToolCall
 
 
@@ -64,6 +64,17 @@ class Export:
 
     payload: Any
     lost: tuple[Lost, ...] = ()
+
+
+def needs_untyped(made: type[Part], data: bytes | None, media_type: str) -> bool:
+    """
+    Whether a medium that was loaded with *data* needs the note ``untyped``, because
+    `PayloadWriter.with_type` would change it.
+    """
+    if data is None or media_type:
+        return False
+
+    return made is not FilePart or bool(sniff_media_type(data))
 
 
 def is_empty_value(value: Any) -> bool:
@@ -137,6 +148,30 @@ class PayloadWriter:
 
     def lose(self, path: str, what: str, why: str) -> None:
         self.lost.append(Lost(path, what, why))
+
+    def with_type(
+        self, part: MediaPart, path: str, notes: Mapping[str, Any]
+    ) -> MediaPart | None:
+        """
+        *part* with the media type that its bytes begin with, if it has none; None, and
+        listed as lost, if that is unknown and no provider could read it. A file goes
+        without, and so does what was loaded without (the note ``untyped``).
+        """
+        if part.media_type or part.data is None or notes.get("untyped") is True:
+            return part
+
+        media_type = sniff_media_type(part.data)
+        # A provider would refuse a PDF as an image, and an image as a sound.
+        kind = media_type.partition("/")[0]
+        if media_type and (isinstance(part, FilePart) or kind == part.kind):
+            typed: Any = attrs.evolve(part, media_type=media_type)
+            return typed  # type: ignore[no-any-return]
+
+        if isinstance(part, FilePart):
+            return part
+
+        self.lose(path, part.kind, "has no media type, and its bytes don't show one")
+        return None
 
     def lose_each(self, path: str, fields: Mapping[str, bool], why: str) -> None:
         for name, is_lost in fields.items():

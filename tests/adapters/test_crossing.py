@@ -90,7 +90,7 @@ OWN = {
 NO_PLACE = {
     ("anthropic", "bubo"): {"file", "index", "reasoning", "tool_calls", "unknown"},
     ("anthropic", "eino"): {"index", "signature", "system", "tool_reference"},
-    ("anthropic", "gemini"): {"signature", "system", "tool_reference"},
+    ("anthropic", "gemini"): {"reasoning", "system", "tool_reference"},
     ("anthropic", "openai_chat"): {"reasoning", "system", "tool_reference"},
     ("anthropic", "openai_responses"): {"reasoning", "tool_reference", "unknown"},
     ("gemini", "anthropic"): {"content"},
@@ -100,7 +100,7 @@ NO_PLACE = {
     ("gemini", "openai_responses"): {"is_error"},
     ("openai_chat", "anthropic"): {"reasoning"},
     ("openai_chat", "bubo"): {"file", "reasoning", "tool_calls"},
-    ("openai_chat", "gemini"): {"name", "system"},
+    ("openai_chat", "gemini"): {"name", "reasoning", "system"},
     ("openai_chat", "openai_responses"): {"reasoning"},
     ("openai_responses", "anthropic"): {"content", "detail", "reasoning", "text"},
     ("openai_responses", "bubo"): {
@@ -111,7 +111,7 @@ NO_PLACE = {
         "tool_calls",
     },
     ("openai_responses", "eino"): {"index", "signature"},
-    ("openai_responses", "gemini"): {"detail", "name", "signature"},
+    ("openai_responses", "gemini"): {"detail", "name", "reasoning"},
     ("openai_responses", "openai_chat"): {"file", "reasoning"},
 }
 

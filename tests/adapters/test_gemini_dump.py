@@ -172,13 +172,13 @@ class TestDump:
                 [user(text("a"))],
                 [],
             ),
-            "a thought that another provider signed is sent unsigned": (
+            "a thought of another provider is not sent": (
                 [
                     AssistantMessage([ReasoningPart("a", "sig", metadata=signed_by(x))])
                     for x in ("anthropic", "openai_chat", "openai_responses")
                 ],
-                [model(text("a", thought=True))] * 3,
-                [f"messages[{at}].parts[0]: signature" for at in range(3)],
+                [model(text(""))] * 3,
+                [f"messages[{at}].parts[0]: reasoning" for at in range(3)],
             ),
         },
     )

@@ -10,8 +10,9 @@ from conversation_state.adapters._export import (
     PayloadWriter,
     cannot_contain,
     merge_kept_keys,
+    needs_untyped,
 )
-from conversation_state.adapters._notes import map_of
+from conversation_state.adapters._notes import map_of, notes_of
 from conversation_state.adapters._openai import (
     Content,
     content_of,
@@ -181,9 +182,12 @@ def _read_medium(block: ObjectReader, kind: str, index: int | None) -> Part | No
     if content is None or (key == "file_data" and content.data is None):
         return None
 
+    made: Any = FilePart if kind == "input_file" else ImagePart
+    if needs_untyped(made, content.data, content.media_type):
+        block.notes["untyped"] = True
+
     block.keep(frozenset({"type", word, key}))
     fields = {**content._asdict(), field: block.if_text(word)}
-    made: Any = FilePart if kind == "input_file" else ImagePart
     return made(**fields, index=index, metadata=block.metadata(SOURCE))  # type: ignore[no-any-return]
 
 
@@ -221,6 +225,11 @@ def _write_medium(
         write.lose(path, part.kind, cannot_contain(role, part.kind))
         return None
 
+    typed = write.with_type(part, path, notes_of(part.metadata, SOURCE))
+    if typed is None:
+        return None
+
+    part = typed
     text, media_type = write_content(part, part.kind)
     if isinstance(part, ImagePart):
         block: dict[str, Any] = {"type": "input_image", "image_url": text}

@@ -296,7 +296,7 @@ def _write_source(
 
     is_file = isinstance(part, FilePart)
     found = media_type or _detect_media_type(data)
-    if (found == _PDF) if is_file else found:
+    if (found == _PDF) if is_file else (found and (media_type or found != _PDF)):
         return {"type": "base64", "media_type": found, "data": encode_base64(data)}
 
     if is_file and (not media_type or media_type.startswith("text/")):

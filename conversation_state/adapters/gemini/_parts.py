@@ -12,7 +12,11 @@ from typing import Any
 
 import attrs
 
-from conversation_state.adapters._export import PayloadWriter, merge_kept_keys
+from conversation_state.adapters._export import (
+    PayloadWriter,
+    merge_kept_keys,
+    needs_untyped,
+)
 from conversation_state.adapters._notes import map_of, signer_of
 from conversation_state.adapters._reading import ObjectReader
 from conversation_state.adapters._wire import (
@@ -174,6 +178,9 @@ def _read_media(node: GeminiObject, kind: str) -> Part | None:
     # What `write_media` writes without a media type.
     is_made_up = made is not FilePart and media_type == f"{made.kind}/*"
     fields["media_type"] = "" if is_made_up else media_type
+    if needs_untyped(made, fields.get("data"), fields["media_type"]):
+        node.notes["untyped"] = True
+
     known = {slot, "mimeType"}
     if made is FilePart:
         fields["name"] = inside.if_text("displayName")
@@ -191,7 +198,7 @@ def write_part(write: PayloadWriter, part: Part, path: str) -> dict[str, Any] | 
     What *part* is in a content; None if it has no place there, and is lost.
     """
     notes = write.notes(part, path)
-    raw: dict[str, Any]
+    raw: dict[str, Any] | None
     if isinstance(part, (RefusalPart, TextPart)):
         raw = {"text": part.text}
         if isinstance(part, RefusalPart):
@@ -200,29 +207,35 @@ def write_part(write: PayloadWriter, part: Part, path: str) -> dict[str, Any] | 
     elif isinstance(part, MediaPart):
         raw = write_media(write, part, path, notes)
     elif isinstance(part, ReasoningPart):
+        if signer_of(part.metadata, SOURCE):
+            why = "reasoning is sent only to the provider that created it"
+            write.lose(path, "reasoning", why)
+            return None
+
         raw = {"text": part.text, "thought": True}
-        if part.signature and not signer_of(part.metadata, SOURCE):
+        if part.signature:
             raw["thoughtSignature"] = part.signature
-        elif part.signature:
-            why = "signatures are sent only to the provider that created them"
-            write.lose(path, "signature", why)
     elif isinstance(part, UnknownPart):
         return write.unknown(part.raw, part.source, path, "type")  # type: ignore[no-any-return]
     else:
         write.lose(path, part.kind, "contents can't contain this kind of part")
         return None
 
-    return merge_kept_keys(map_of(notes, "keys"), raw)
+    return raw and merge_kept_keys(map_of(notes, "keys"), raw)
 
 
 def write_media(
     write: PayloadWriter, part: MediaPart, path: str, notes: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """
-    What *part* is in a content, or in what a function returned.
+    What *part* is in a content, or in what a function returned; None if it is lost.
     """
-    # Without a media type it is its kind with any subtype.
-    media_type = part.media_type
+    typed = write.with_type(part, path, notes)
+    if typed is None:
+        return None
+
+    # By URL, without a media type, it is its kind with any subtype.
+    part, media_type = typed, typed.media_type
     if not (media_type or isinstance(part, FilePart)):
         media_type = f"{part.kind}/*"
 

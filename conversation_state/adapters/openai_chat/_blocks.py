@@ -10,6 +10,7 @@ from conversation_state.adapters._export import (
     PayloadWriter,
     cannot_contain,
     merge_kept_keys,
+    needs_untyped,
 )
 from conversation_state.adapters._notes import list_of, map_of, notes_of
 from conversation_state.adapters._openai import SLOTS, content_of, write_content
@@ -213,6 +214,9 @@ def _read_medium(block: ObjectReader, kind: str, role: str) -> Part | None:
     elif word:
         fields["detail" if made is ImagePart else "name"] = word
 
+    if needs_untyped(made, content.data, fields["media_type"]):
+        block.notes["untyped"] = True
+
     return made(**fields, metadata=block.metadata(SOURCE))
 
 
@@ -291,6 +295,11 @@ def _write_medium(
     if not isinstance(kind, str) or not isinstance(part, _MEDIA.get(kind, ())):
         kind = _block_of(part.kind, part.data, role)
 
+    typed = part if not kind else write.with_type(part, path, notes)
+    if typed is None:
+        return None
+
+    part = typed
     if not kind:
         why = cannot_contain(role, part.kind)
         by_url = part.kind in _NATURAL[role]
