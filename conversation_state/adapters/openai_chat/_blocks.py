@@ -207,9 +207,7 @@ def _read_medium(block: ObjectReader, kind: str, role: str) -> Part | None:
 
     if kind == "input_audio":
         # Some dialects take nothing but a data: url (Qwen's).
-        if content.data is not None and text.startswith("data:"):
-            block.notes["head"] = text[: text.index(",") + 1]
-
+        _keep_head(block, content.data, text)
         fields["media_type"] = _media_type_of(word) or content.media_type
     elif word:
         fields["detail" if made is ImagePart else "name"] = word
@@ -218,6 +216,11 @@ def _read_medium(block: ObjectReader, kind: str, role: str) -> Part | None:
         block.notes["untyped"] = True
 
     return made(**fields, metadata=block.metadata(SOURCE))
+
+
+def _keep_head(block: ObjectReader, data: bytes | None, text: str) -> None:
+    if data is not None and text.startswith("data:"):
+        block.notes["head"] = text[: text.index(",") + 1]
 
 
 def _media_type_of(audio_format: str) -> str:
@@ -295,17 +298,23 @@ def _write_medium(
     if not isinstance(kind, str) or not isinstance(part, _MEDIA.get(kind, ())):
         kind = _block_of(part.kind, part.data, role)
 
-    typed = part if not kind else write.with_type(part, path, notes)
-    if typed is None:
-        return None
-
-    part = typed
     if not kind:
         why = cannot_contain(role, part.kind)
         by_url = part.kind in _NATURAL[role]
         write.lose(path, part.kind, f"{why} by URL" if by_url else why)
         return None
 
+    typed = write.with_type(part, path, notes)
+    return typed and _write_typed(write, typed, path, kind)
+
+
+def _write_typed(
+    write: PayloadWriter, part: MediaPart, path: str, kind: str
+) -> dict[str, Any]:
+    """
+    The block of a *kind* that *part* is.
+    """
+    notes = notes_of(part.metadata, SOURCE)
     text, media_type = write_content(part, kind)
     body = {SLOTS.get(kind, "url"): text}
     if kind == "input_audio":
