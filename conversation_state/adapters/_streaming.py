@@ -144,6 +144,30 @@ def checked_choice(choice: int) -> int:
     return choice
 
 
+def number_of_choice(index: Any, position: int) -> int:
+    """
+    The number of the answer whose *index* an event has, at *position* in its list: 0
+    if it has none, and its position if it is no number. So nothing of an answer is
+    dropped for an odd one.
+
+    >>> [number_of_choice(index, 1) for index in (None, 2, 2.0, "2", "x", True, -1)]
+    [0, 2, 2, 2, 1, 1, 1]
+    """
+    if index is None:
+        return 0
+
+    if isinstance(index, str) and index.isascii() and index.isdigit():
+        index = int(index) if len(index) < _MAX_DIGITS else -1
+    elif index.__class__ is float and index.is_integer():
+        index = int(index)
+
+    return index if index.__class__ is int and 0 <= index < _MAX_CHOICE else position
+
+
+# No provider gives more answers at once.
+_MAX_CHOICE, _MAX_DIGITS = 100_000, 6
+
+
 class SurrogateBuffer:
     """
     A text that comes in pieces, which may be cut in the middle of a pair of

@@ -740,7 +740,7 @@ WRONG_CALLS: list[tuple[str, Any]] = [
     ("", 5),
     *[(".index", {"index": at}) for at in (-1, 2**31, 2**63)],
     (".id", {"index": 0, "id": 5}),
-    (".function.arguments", call(0, {})),
+    (".function.arguments", call(0, [])),
     (".function", {"index": 0, "function": []}),
 ]
 

@@ -700,7 +700,7 @@ WRONG = [
         answer(
             tool_calls=[
                 3,
-                {"id": 1, "function": {"name": None, "arguments": {}}},
+                {"id": 1, "function": {"name": None, "arguments": []}},
                 {"type": "custom", "custom": []},
                 {"type": 3, "function": {}},
                 chat.call(extra=float("inf")),
@@ -709,7 +709,7 @@ WRONG = [
         """
     .tool_calls[0]: is 3; expected an object
     .tool_calls[1].function.name: is null; expected a text
-    .tool_calls[1].function.arguments: is an object; expected a text
+    .tool_calls[1].function.arguments: is a list; expected a text
     .tool_calls[1].id: is 1; expected a text
     .tool_calls[2].custom: is a list; expected an object
     .tool_calls[3].type: is 3; expected a text
@@ -752,10 +752,10 @@ WRONG = [
     ),
     (
         RESPONSES,
-        {"type": "function_call", "call_id": 1, "name": None, "arguments": {}},
+        {"type": "function_call", "call_id": 1, "name": None, "arguments": []},
         """
     .name: is null; expected a text
-    .arguments: is an object; expected a text
+    .arguments: is a list; expected a text
     .call_id: is 1; expected a text
     """,
     ),

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from conversation_state.adapters._notes import with_notes
 from conversation_state.adapters._reading import ObjectReader, is_list, is_map
 from conversation_state.adapters._responses._blocks import CALLS, SOURCE, read_block
+from conversation_state.adapters._wire import read_object_text
 from conversation_state.messages import LogProb
 from conversation_state.parts import Part, ReasoningPart, TextPart, UnknownPart
 from conversation_state.tools import ToolCall
@@ -237,7 +238,10 @@ def read_item_block(
 def read_call(item: ObjectReader, index: int, made_id: str) -> ToolCall:
     kind = item.raw["type"]
     key = CALLS[kind]
-    name, arguments = item.text("name"), item.text(key)
+    name = item.text("name")
+    # Some servers send the object that OpenAI has as JSON text.
+    is_object = is_map(item.raw.get(key))
+    arguments = read_object_text(item, key) if is_object else item.text(key)
     # A missing id, null and "" are the same: `dump` sends the one made here.
     call_id = item.nullable("call_id")
     if not call_id:

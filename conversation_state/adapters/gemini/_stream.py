@@ -33,6 +33,7 @@ from conversation_state.adapters._streaming import (
     checked_choice,
     chunks_of,
     make_text_chunk,
+    number_of_choice,
     part_chunks,
 )
 from conversation_state.adapters._usage import RunningCounts, as_kept
@@ -283,7 +284,7 @@ class GeminiStream:
         """
         candidate = _find_single(event.get("candidates"))
         # Another choice was not read, and may hold anything.
-        if (candidate.get("index") or 0) != self._choice:
+        if number_of_choice(candidate.get("index"), 0) != self._choice:
             return
 
         content = candidate.get("content") or {}
@@ -319,8 +320,9 @@ class GeminiStream:
         node = GeminiObject(read, event, path)
         self._read_response(node)
         chunks: list[AssistantMessage] = []
-        for candidate in node.optional_objects("candidates", "a list of candidates"):
-            if (candidate.raw.get("index") or 0) == self._choice:
+        listed = node.optional_objects("candidates", "a list of candidates")
+        for at, candidate in enumerate(listed):
+            if number_of_choice(candidate.raw.get("index"), at) == self._choice:
                 chunks += self._read_candidate(candidate)
 
         for where in read.mended:
@@ -355,7 +357,9 @@ class GeminiStream:
             listed = self._of_candidate.values.setdefault(LOGPROBS, [])
             listed.append(kept.pop(LOGPROBS))
 
-        kept.pop("index", None)
+        if kept.get("index").__class__ in (int, type(None)):
+            kept.pop("index", None)
+
         self._of_candidate.keep(kept)
         parts: list[Part] = []
         calls: list[ToolCall] = []

@@ -29,9 +29,10 @@ from conversation_state.adapters._streaming import (
     checked_choice,
     chunks_of,
     make_text_chunk,
+    number_of_choice,
     part_chunks,
 )
-from conversation_state.adapters._usage import RunningCounts
+from conversation_state.adapters._usage import RunningCounts, as_kept
 from conversation_state.adapters._wire import make_call_prefix
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
@@ -165,6 +166,8 @@ class ChatStream:
         self._keys: dict[str, Any] = {}
         self._texts = {key: SurrogateBuffer() for key in _TEXTS}
         self._has_text = False
+        # Of the texts that came, whether all of their pieces were empty.
+        self._is_empty: dict[str, bool] = {}
         self._mended: dict[str, bool] = {}
         self._error: Any = None
         self._calls = CallAssembler()
@@ -191,7 +194,10 @@ class ChatStream:
 
         (choice,) = choices
         delta = choice.get("delta")
-        if not is_map(delta) or (choice.get("index") or 0) != self._choice:
+        if (
+            not is_map(delta)
+            or number_of_choice(choice.get("index"), 0) != self._choice
+        ):
             return
 
         brought = {
@@ -247,8 +253,9 @@ class ChatStream:
         node = ObjectReader(read, event, path)
         self._read_response(node)
         chunks: list[AssistantMessage] = []
-        for choice in node.optional_objects("choices", "a list of choices"):
-            if (choice.raw.get("index") or 0) == self._choice:
+        listed = node.optional_objects("choices", "a list of choices")
+        for at, choice in enumerate(listed):
+            if number_of_choice(choice.raw.get("index"), at) == self._choice:
                 chunks += self._read_choice(choice)
 
         for where in read.mended:
@@ -291,6 +298,9 @@ class ChatStream:
                 response = ResponseMeta(logprobs=logprobs)
 
         add_rest(self._of_choice, choice, _CHOICE)
+        index = raw.get("index")
+        if index is not None and index.__class__ is not int:
+            self._of_choice["index"] = as_kept(index)
 
         delta = raw.get("delta")
         if is_map(delta):
@@ -366,6 +376,8 @@ class ChatStream:
             delta.wrong(key, "a text or null")
             return ""
 
+        # What was empty from the beginning is sent back empty, as DeepSeek wants it.
+        self._is_empty[key] = not piece and self._is_empty.get(key, True)
         return self._texts[key].next(piece)
 
     def _read_reasoning(self, delta: ObjectReader) -> list[Part]:
@@ -388,6 +400,15 @@ class ChatStream:
 
         keys = {"refusal": True} if self._has_text else {}
         return [RefusalPart(refusal, metadata=_note_keys(keys))]
+
+    def _list_empty(self) -> dict[str, str]:
+        """
+        The texts that came, and were empty, where `load` keeps them. An empty content
+        is usual unless something stands next to it.
+        """
+        empty = [key for key in self._is_empty if self._is_empty[key]]
+        has_more = self._calls.has_calls() or len(empty) < len(self._is_empty)
+        return {key: "" for key in empty if key != "content" or has_more}
 
     def end(self, *, broken: bool) -> Iterator[AssistantMessage]:
         """
@@ -419,6 +440,7 @@ class ChatStream:
         self._mended |= {"tool_calls": True} if self._calls.is_mended() else {}
         self._keys |= self._indexed.rest()
         self._keys |= {"audio": instead} if instead else {}
+        self._keys |= self._list_empty()
         notes: dict[str, Any] = {
             "response": response,
             "choice": self._of_choice,

@@ -36,6 +36,7 @@ from conversation_state.adapters._wire import (
     MessageLoader,
     make_call_id,
     make_call_prefix,
+    read_object_text,
 )
 from conversation_state.adapters.openai_chat._blocks import (
     REASONING_KEYS,
@@ -289,6 +290,10 @@ def _read_function(body: ObjectReader, key: str) -> tuple[str, str]:
         body.notes.setdefault("without", []).append(key)
     elif body.raw[key] is None:
         body.keys[key] = None
+
+    # Ollama and others send the object that OpenAI has as JSON text.
+    if is_map(body.raw.get(key)):
+        return body.text("name"), read_object_text(body, key)
 
     return body.text("name"), body.nullable(key)
 

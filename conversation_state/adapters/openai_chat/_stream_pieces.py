@@ -24,7 +24,11 @@ from conversation_state.adapters._streaming import (
     add_to,
     call_chunks,
 )
-from conversation_state.adapters._wire import decode_base64, make_call_id
+from conversation_state.adapters._wire import (
+    decode_base64,
+    make_call_id,
+    read_object_text,
+)
 from conversation_state.adapters.openai_chat._blocks import SOURCE
 from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage
@@ -144,6 +148,9 @@ class CallAssembler:
 
         return pieces
 
+    def has_calls(self) -> bool:
+        return bool(self._opened)
+
     def is_mended(self) -> bool:
         return any(call.cut.is_mended for call in self._opened)
 
@@ -163,7 +170,11 @@ class CallAssembler:
         if is_map(body):
             inside = ObjectReader(node.reading, body, f"{node.path}.{word}")
             name = _get_text(inside, "name")
-            arguments = _get_piece(inside, "input" if word == "custom" else "arguments")
+            key = "input" if word == "custom" else "arguments"
+            # Ollama and others send the whole object that OpenAI has as JSON text.
+            is_object = is_map(body.get(key))
+            read = read_object_text if is_object else _get_piece
+            arguments = read(inside, key)
         elif body is not None:
             node.wrong(word, "an object or null")
 

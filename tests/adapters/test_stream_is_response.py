@@ -1,0 +1,91 @@
+"""
+A stream is the response: what is dumped again, and what is lost, is the same.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from conversation_state import concat
+from conversation_state.adapters import gemini, openai_chat, openai_responses
+
+CALL = {"id": "A", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def write_events(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """
+    The events of a response in Chat with this *message*, each key in one of its own.
+    """
+    deltas: list[dict[str, Any]] = [{"role": "assistant"}]
+    for key in ("reasoning_content", "reasoning", "content", "refusal"):
+        text = message.get(key)
+        if text is not None:
+            deltas += [{key: ""}, *[{key: piece} for piece in text]]
+
+    for at, call in enumerate(message.get("tool_calls", ())):
+        deltas.append({"tool_calls": [{"index": at, **call}]})
+
+    return [{"id": "c", "choices": [{"index": 0, "delta": each}]} for each in deltas]
+
+
+@pytest.mark.parametrize("calls", [[], [CALL]], ids=["no calls", "calls"])
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning", "refusal"])
+@pytest.mark.parametrize("text", ["", "hm"])
+@pytest.mark.parametrize("content", ["", "hi"])
+def test_empty_texts(content, text, key, calls):
+    """
+    A text that came empty is sent back empty, as DeepSeek asks.
+    """
+    message = {"role": "assistant", "content": content, key: text}
+    if calls:
+        message["tool_calls"] = calls
+
+    (whole,) = openai_chat.load({"id": "c", "choices": [{"message": message}]})
+    streamed = concat(openai_chat.load_chunks(write_events(message)))
+
+    expected = openai_chat.dump([whole])
+    assert expected == openai_chat.dump([streamed])
+    assert text == expected.payload["messages"][0][key]
+
+
+ODD = ["0", "x", "", True, -1, 0.0, 0.5, [0], {}]
+
+
+@pytest.mark.parametrize("index", ODD, ids=lambda one: repr(one)[:9])
+def test_odd_choice(index):
+    """
+    Nothing of the only answer is dropped, whatever its index is.
+    """
+    deltas = [{"content": piece} for piece in ("pa", "id", "")]
+    chat = [{"choices": [{"index": index, "delta": each}]} for each in deltas]
+    google = [
+        {"candidates": [{"index": index, "content": {"parts": [{"text": piece}]}}]}
+        for piece in ("pa", "id")
+    ]
+
+    assert "paid" == concat(openai_chat.load_chunks(chat)).text
+    assert "paid" == concat(gemini.load_chunks(google)).text
+
+
+@pytest.mark.parametrize("arguments", [{}, {"a": [1.0, None, "é"]}], ids=repr)
+def test_arguments_as_an_object(arguments):
+    """
+    Arguments that came as an object are read as their JSON text, and sent as text.
+    """
+    function = {"name": "f", "arguments": arguments}
+    call = {"id": "A", "type": "function", "function": function}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    item = {"type": "function_call", "call_id": "A", **function}
+
+    loaded = [
+        *openai_chat.load({"id": "c", "choices": [{"message": message}]}),
+        concat(openai_chat.load_chunks(write_events(message))),
+        *openai_responses.load({"id": "r", "output": [item]}),
+    ]
+
+    for answer in loaded:
+        (read,) = answer.tool_calls
+        assert arguments == json.loads(read.arguments)
+        (sent,) = openai_chat.dump([answer]).payload["messages"][0]["tool_calls"]
+        assert read.arguments == sent["function"]["arguments"]
