@@ -143,6 +143,20 @@ MESSAGES = st.one_of(
         some(tool_call_id=IDS),
     ),
 )
+
+
+def has_content(message):
+    """
+    Whether *message* has the content that its role needs.
+    """
+    role, is_there = message["role"], "content" in message
+    if role == "user":
+        return message.get("content") is not None
+
+    return is_there or role not in {"function", "tool"}
+
+
+MESSAGES = MESSAGES.filter(has_content)
 REQUESTS = st.lists(MESSAGES, max_size=4).map(lambda history: {"messages": history})
 
 COUNTS = st.integers(0, 9) | st.none()

@@ -109,6 +109,7 @@ CHAT_MESSAGES = [
         {"role": role, **fields, **content}
         for role, fields in ROLES
         for content in CONTENTS
+        if chat.has_content({"role": role, **content})
     ],
     *[chat_answer(content=None, tool_calls=[raw]) for raw in CHAT_CALLS],
     chat_answer(content=[{"type": "text", "text": "hi"}]),

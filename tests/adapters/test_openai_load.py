@@ -718,7 +718,13 @@ WRONG = [
     ),
     (
         CHAT,
-        {"role": "tool", "tool_call_id": 3, "x": {"y": [10**30, b""]}, 4: 5},
+        {
+            "role": "tool",
+            "content": "",
+            "tool_call_id": 3,
+            "x": {"y": [10**30, b""]},
+            4: 5,
+        },
         """
     .x.y[0]: is an integer beyond 64 bits, which can't be kept as JSON
     .x.y[1]: is a Python bytes, which can't be kept as JSON; use model_dump(mode='json')

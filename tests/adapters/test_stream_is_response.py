@@ -9,6 +9,7 @@ import pytest
 
 from conversation_state import concat
 from conversation_state.adapters import gemini, openai_chat, openai_responses
+from conversation_state.errors import DecodeError
 
 CALL = {"id": "A", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
@@ -89,3 +90,24 @@ def test_arguments_as_an_object(arguments):
         assert arguments == json.loads(read.arguments)
         (sent,) = openai_chat.dump([answer]).payload["messages"][0]["tool_calls"]
         assert read.arguments == sent["function"]["arguments"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"role": "user"},
+        {"role": "user", "content": None},
+        {"role": "user", "parts": [{"type": "text", "text": "hi"}]},
+        {"role": "tool", "tool_call_id": "A"},
+        {"role": "function", "name": "f"},
+    ],
+    ids=repr,
+)
+def test_messages_of_other_formats(raw):
+    """
+    A message without the content that its role needs is refused, not loaded empty.
+    """
+    with pytest.raises(DecodeError) as caught:
+        openai_chat.load([{"role": "assistant", "content": None}, raw])
+
+    assert ["$[1].content"] == [problem.path for problem in caught.value.problems]

@@ -207,6 +207,13 @@ class ChatLoader(MessageLoader):
     def _read_fields(
         self, node: ObjectReader, role: str, prefix: str
     ) -> tuple[str | list[Part], dict[str, Any]]:
+        # A message of another format, such as the AI SDK's with ``parts``, would be
+        # loaded empty.
+        lacks = role == "tool" and "content" not in node.raw
+        if lacks or (role == "user" and node.raw.get("content") is None):
+            node.wrong("content", "a text or a list of parts")
+            return "", {}
+
         content = parts = read_content(node, role)
         name = node.optional("name") if "name" in node.raw else ""
         fields: dict[str, Any] = {"name": name} if name else {}
