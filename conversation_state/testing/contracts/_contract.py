@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from types import SimpleNamespace
 from typing import Any, ClassVar, TypeVar
 from unittest import SkipTest
 
@@ -26,6 +27,7 @@ from hypothesis.strategies import SearchStrategy
 from conversation_state._wording import shorten_repr
 from conversation_state.testing._code import format_example
 from conversation_state.testing._comparison import assert_same
+from conversation_state.testing._current import checking
 from conversation_state.testing.contracts._coverage import measure, try_shapes
 from conversation_state.testing.contracts._results import (
     BROKEN,
@@ -81,7 +83,14 @@ class Law:
 
         test.__name__ = test.__qualname__ = self.check.__name__
         test.__doc__, test.__module__ = self.check.__doc__, self.check.__module__
-        test.law = self  # type: ignore[attr-defined]
+        marked: Any = test
+        marked.law = self
+        if self.examples:
+            # For pytest it is what Hypothesis' own tests are: with statistics, the
+            # marker, and the options of the command line.
+            marked.is_hypothesis_test = True
+            marked.hypothesis = SimpleNamespace(inner_test=self.check)
+
         return test
 
     def run(
@@ -134,7 +143,8 @@ class Law:
             for name, found in self.examples.items()
         }
         try_shapes(examples, hold)
-        self._search(contract, settings, examples, hold)
+        with checking(self.name):
+            self._search(contract, settings, examples, hold)
 
     def _search(
         self,
@@ -157,12 +167,7 @@ class Law:
 
             hold(**drawn)
 
-        # Hypothesis stores failing examples under the name and the source of the
-        # function. All laws share the source of this one, and what is checked has its
-        # own examples, which stay when another function is checked.
-        name = f"{self.check.__name__} of {contract._describe_subject()}"
-        # Hypothesis wants an identifier.
-        search.__name__ = search.__qualname__ = re.sub(r"\W", "_", name)
+        name_test(search, f"{self.check.__name__} of {contract._describe_subject()}")
         adapted = Settings(
             settings,
             deadline=None,  # what is checked may be slow, or slow the first time
@@ -173,6 +178,21 @@ class Law:
             phases=[each for each in settings.phases if each is not Phase.explain],
         )
         adapted(given(**examples)(search))()
+
+
+def name_test(test: Any, name: str) -> None:
+    """
+    Give a function that `given` gets a *name* of its own, under which Hypothesis stores
+    its failing examples.
+    """
+    # They are stored under the source and the signature of the function. All laws share
+    # one source; what is checked has its own examples, which stay when another function
+    # is checked.
+    kind = inspect.Parameter.VAR_KEYWORD
+    drawn = inspect.Parameter("drawn", kind, annotation=name)
+    test.__signature__ = inspect.Signature([drawn])
+    # Hypothesis wants an identifier.
+    test.__name__ = test.__qualname__ = re.sub(r"\W", "_", name)
 
 
 def read_promise(test: Callable[..., Any]) -> str:

@@ -1,0 +1,132 @@
+"""
+At home in pytest: fixtures, and Hypothesis' statistics of checks.
+
+pytest loads this module in every session where the package is installed, so it imports
+nothing that is not used: a fixture imports what it gives.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from conversation_state.messages import AssistantMessage, Message
+    from conversation_state.store import Store
+    from conversation_state.testing.provider import StrictProvider
+
+__all__ = ["ScriptedModel"]
+
+
+@pytest.fixture
+def conversation_store(tmp_path: Path) -> Iterator[Store]:
+    """
+    An empty store in a file of the test's own folder, closed at its end.
+    """
+    # Here and below, not above: most tests use none of them.
+    from conversation_state.store import open_store  # noqa: PLC0415
+
+    with open_store(tmp_path / "conversations.db") as store:
+        yield store
+
+
+@pytest.fixture
+def strict_provider() -> Iterator[StrictProvider]:
+    """
+    A provider on 127.0.0.1 that refuses what providers refuse; answers are added with
+    ``strict_provider.add(…)``.
+    """
+    from conversation_state.testing.provider import (  # noqa: PLC0415
+        StrictProvider,
+    )
+
+    with StrictProvider() as provider:
+        yield provider
+
+
+class ScriptedModel:
+    """
+    A model that says what it is told to: a function from messages to an answer.
+
+    Attributes:
+        requests: What it was called with, in order.
+    """
+
+    def __init__(self, *answers: str | AssistantMessage) -> None:
+        self.requests: list[tuple[Message, ...]] = []
+        self._answers: list[str | AssistantMessage] = list(answers)
+
+    def add(self, *answers: str | AssistantMessage) -> None:
+        """
+        Put *answers* at the end of what it says.
+        """
+        self._answers.extend(answers)
+
+    def __call__(self, messages: Iterable[Message]) -> AssistantMessage:
+        """
+        The next answer.
+
+        Raises:
+            LookupError: It has no more.
+        """
+        from conversation_state.messages import AssistantMessage  # noqa: PLC0415
+
+        self.requests.append(tuple(messages))
+        if not self._answers:
+            raise LookupError(
+                f"the model has no answer to request {len(self.requests)}; add(…) one"
+            )
+
+        answer = self._answers.pop(0)
+        return AssistantMessage(answer) if isinstance(answer, str) else answer
+
+
+@pytest.fixture
+def scripted_model() -> ScriptedModel:
+    """
+    A model without a network: ``scripted_model.add("Hello.")``, then call it with
+    messages.
+    """
+    return ScriptedModel()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: Any) -> Generator[None, Any, None]:
+    """
+    Keep Hypothesis' statistics of the checks in a test, for
+    ``--hypothesis-show-statistics``.
+    """
+    wants_statistics = item.config.getoption("--hypothesis-show-statistics", None)
+    if not wants_statistics or "conversation_state.testing" not in sys.modules:
+        yield
+        return
+
+    from hypothesis import is_hypothesis_test  # noqa: PLC0415
+    from hypothesis.statistics import (  # noqa: PLC0415
+        collector,
+        describe_statistics,
+    )
+
+    if is_hypothesis_test(getattr(item, "obj", None)):
+        yield
+        return
+
+    from conversation_state.testing._current import name_checked  # noqa: PLC0415
+
+    texts: list[str] = []
+
+    def note(statistics: dict[str, Any]) -> None:
+        if name_checked():
+            named = {**statistics, "nodeid": f"{item.nodeid}: {name_checked()}"}
+            texts.append(describe_statistics(named))
+
+    collect: Callable[[Any], Any] = collector.with_value
+    with collect(note):
+        yield
+
+    if texts:
+        item.hypothesis_statistics = "\n\n".join(texts)

@@ -1,0 +1,193 @@
+"""
+The plugin for pytest: its fixtures, and what a session with it imports and prints.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conversation_state import Aggregator, AssistantMessage, UserMessage
+from conversation_state.testing.pytest_plugin import ScriptedModel
+
+ROOT = Path(__file__).resolve().parent.parent
+PLUGIN = "conversation_state.testing.pytest_plugin"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """
+    Runs a file of tests with the plugin; its output.
+    """
+
+    def run(source, *options):
+        path = tmp_path / "test_it.py"
+        path.write_text(source)
+        done = subprocess.run(
+            [
+                *(
+                    sys.executable,
+                    "-m",
+                    "pytest",
+                    "-p",
+                    PLUGIN,
+                    "-p",
+                    "no:cacheprovider",
+                ),
+                *(str(path), "--rootdir", str(tmp_path), "-q", *options),
+            ],
+            capture_output=True,
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            text=True,
+        )
+        return done.stdout + done.stderr
+
+    return run
+
+
+FIXTURES = """
+from conversation_state import Aggregator, UserMessage
+
+
+def test_store(conversation_store):
+    conversation_store.save("talk", Aggregator.new().add_user_prompt("Hi!"))
+    assert len(conversation_store.load("talk")) == 1
+
+
+def test_store_is_new(conversation_store):
+    assert "talk" not in conversation_store
+
+
+def test_model(scripted_model):
+    scripted_model.add("To Bern.")
+    assert scripted_model([UserMessage("Where to?")]).text == "To Bern."
+    assert len(scripted_model.requests) == 1
+"""
+
+IMPORTS = """
+import sys
+
+
+def test_is_light():
+    heavy = {"hypothesis", "sqlite3", "cattrs", "http.server"} & {*sys.modules}
+    assert not {*heavy} - {"hypothesis"}
+    assert "conversation_state.store" not in sys.modules
+    assert "conversation_state.testing.contracts" not in sys.modules
+"""
+
+CHECKS = """
+from hypothesis import settings
+
+settings.register_profile("few", max_examples=12)
+settings.load_profile("few")
+
+from conversation_state.testing import check_reducer
+from conversation_state.testing.contracts import ReducerContract
+
+
+def remind(state):
+    return state.add_user_prompt("Please be brief.")
+
+
+def test_remind():
+    check_reducer(remind)
+
+
+class TestRemind(ReducerContract):
+    def reducer(self, state):
+        return remind(state)
+"""
+
+BROKEN = """
+from conversation_state.testing import check_reducer
+
+
+def forget(state):
+    return state.rollback(0)
+
+
+def test_forget():
+    check_reducer(forget)
+"""
+
+
+class TestFixtures:
+    def test_give_what_they_say(self, run):
+        """
+        A store, a provider and a model for each test, without a line of setup.
+        """
+        assert "3 passed" in run(FIXTURES)
+
+    def test_import_nothing(self, run):
+        """
+        A session that uses none of them imports neither the store nor the contracts.
+        """
+        assert "1 passed" in run(IMPORTS, "-p", "no:hypothesispytest")
+
+
+class TestChecks:
+    def test_statistics(self, run):
+        """
+        Laws are in Hypothesis' statistics, those of a call and those of a class.
+        """
+        output = run(CHECKS, "--hypothesis-show-statistics")
+
+        assert "test_it.py::test_remind: " in output
+        assert "test_it.py::TestRemind::test_keeps_the_bill" in output
+        assert "Stopped because settings.max_examples=12" in output
+
+    def test_marker(self, run):
+        """
+        Laws of a class have Hypothesis' marker.
+        """
+        output = run(CHECKS, "-m", "hypothesis")
+
+        assert "12 passed" in output or "13 passed" in output
+
+    def test_shows_no_lines_of_the_kit(self, run):
+        """
+        What is shown of a broken law is the user's line and the report.
+        """
+        output = run(BROKEN, "--tb=short")
+
+        assert "check_reducer(forget)" in output
+        assert "forget breaks" in output
+        assert "at test_it.py:5, in forget" in output
+        assert "_contract.py" not in output.partition("BrokenLawsError")[2]
+
+    def test_keeps_failing_examples_apart(self, run, tmp_path):
+        """
+        The failing examples of two functions are under two keys.
+        """
+        source = BROKEN.replace("return state.rollback(0)", "return late(state)")
+        source += (
+            "\n\ndef late(state):\n"
+            "    if len(state) > 40:\n        raise ValueError\n\n    return state\n"
+        )
+        run(source)
+        first = count_keys(tmp_path)
+        run(source.replace("forget", "drop"))
+
+        assert 0 < first < count_keys(tmp_path)
+
+
+def count_keys(folder):
+    examples = folder / ".hypothesis" / "examples"
+    return len(list(examples.iterdir())) if examples.is_dir() else 0
+
+
+class TestScriptedModel:
+    def test_says_that_it_has_no_more(self):
+        """
+        Without an answer left it is an error that says what to do.
+        """
+        model = ScriptedModel("To Bern.", AssistantMessage("By train."))
+        state = Aggregator.new().add_user_prompt("Where to?")
+
+        assert [model(state).text, model(state).text] == ["To Bern.", "By train."]
+        with pytest.raises(LookupError, match=r"no answer to request 3; add"):
+            model([UserMessage("And back?")])
