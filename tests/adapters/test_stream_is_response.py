@@ -111,3 +111,39 @@ def test_messages_of_other_formats(raw):
         openai_chat.load([{"role": "assistant", "content": None}, raw])
 
     assert ["$[1].content"] == [problem.path for problem in caught.value.problems]
+
+
+def test_done_texts():
+    """
+    Where the end of a text or a call differs from its pieces, the end is sent back.
+    """
+    call = {
+        "type": "function_call",
+        "id": "fc",
+        "call_id": "c",
+        "name": "f",
+        "arguments": '{"a":2}',
+    }
+    block = {"type": "output_text", "text": "true", "annotations": []}
+    message = {"type": "message", "id": "m", "role": "assistant", "content": [block]}
+    whole = {"id": "r", "status": "completed", "output": [call, message]}
+    item, delta = "response.output_item", "delta"
+    places: list[dict[str, Any]] = [
+        {"output_index": 0, "item_id": "fc"},
+        {"output_index": 1, "item_id": "m", "content_index": 0},
+    ]
+    stem = "response.function_call_arguments"
+    events = [
+        {"type": f"{item}.added", **places[0], "item": {**call, "arguments": ""}},
+        {"type": f"{stem}.delta", **places[0], delta: '{"a":1}'},
+        {"type": f"{item}.done", **places[0], "item": call},
+        {"type": f"{item}.added", **places[1], "item": {**message, "content": []}},
+        {"type": "response.output_text.delta", **places[1], delta: "false"},
+        {"type": f"{item}.done", **places[1], "item": message},
+        {"type": "response.completed", "response": whole},
+    ]
+
+    streamed = concat(openai_responses.load_chunks(events))
+
+    expected = openai_responses.dump(openai_responses.load(whole))
+    assert expected == openai_responses.dump([streamed])

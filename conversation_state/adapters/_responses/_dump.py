@@ -131,7 +131,10 @@ def _write_call(write: PayloadWriter, pieces: _Pieces) -> dict[str, Any]:
     raw = {"type": "custom_tool_call" if custom else "function_call"}
     raw["call_id"] = call.id
     raw["name"] = call.name
-    raw["input" if custom else "arguments"] = call.arguments
+    # The end of a stream is right, where it differs from the pieces that were given.
+    done: Any = notes.get("done")
+    is_done = isinstance(done, str) and notes.get("given") == call.arguments
+    raw["input" if custom else "arguments"] = done if is_done else call.arguments
     return merge_kept_keys(map_of(notes, "keys"), raw)
 
 

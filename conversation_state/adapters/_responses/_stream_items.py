@@ -218,6 +218,7 @@ class StreamedCall(StreamedItem):
         if rest is None:
             # What was given can't be taken back, so a note has the arguments.
             done = {**notes_of(metadata, SOURCE), "done": call.arguments}
+            done["given"] = "".join(text.pieces)
             rest, metadata = "", with_notes(SOURCE, done)
 
         if rest or metadata is not EMPTY_MAP:
@@ -340,6 +341,7 @@ class StreamedMessage(StreamedItem):
         if rest is None and block.pieces:
             # What was given can't be taken back, so a note has the block.
             done = {**notes, "done": reading.json(raw, path)}
+            done["given"] = "".join(block.pieces)
             rest, metadata = "", with_notes(SOURCE, done)
 
         if rest is not None:
