@@ -182,7 +182,7 @@ def read_billed(
     if usage is None:
         left = dict(block)
     elif odd:
-        left |= {name: block[name] for name in odd if name in block}
+        left = {**left, **{name: block[name] for name in odd if name in block}}
 
     return usage, read.rest(as_kept(left), frozenset(), path) if left else {}
 

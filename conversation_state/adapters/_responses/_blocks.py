@@ -231,7 +231,7 @@ def _write_medium(
         write.lose(path, part.kind, cannot_contain(role, part.kind))
         return None
 
-    typed = write.with_type(part, path, notes_of(part.metadata, SOURCE))
+    typed: Any = write.with_type(part, path, notes_of(part.metadata, SOURCE))
     if typed is None:
         return None
 
@@ -243,7 +243,7 @@ def _write_medium(
     else:
         key = "file_url" if part.data is None else "file_data"
         block = {"type": "input_file", key: text}
-        block |= {"filename": part.name} if part.name else {}
+        block |= {"filename": typed.name} if typed.name else {}
 
     if media_type != part.media_type:
         write.lose(path, "media_type", f"{block['type']} has no field for it")

@@ -305,7 +305,7 @@ def _write_medium(
         return None
 
     typed = write.with_type(part, path, notes)
-    return typed and _write_typed(write, typed, path, kind)
+    return None if typed is None else _write_typed(write, typed, path, kind)
 
 
 def _write_typed(

@@ -50,15 +50,16 @@ def dump(messages: Iterable[Message]) -> Export:
             raw = write.unknown(message.raw, message.source, path, "role")
             raws += [] if raw is None else [raw]
         else:
-            raw = _write_message(write, message, path)
-            if "function_call" in raw and message.tool_calls:
-                _note_legacy_call(legacy, message, raw)
+            one: Any = message
+            raw = _write_message(write, one, path)
+            if "function_call" in raw and one.tool_calls:
+                _note_legacy_call(legacy, one, raw)
             elif legacy and legacy.keys() & {raw.get("tool_call_id")}:
                 # The call has no id in the format before ``tool_calls``, so the result
                 # has a name instead.
                 name = legacy[raw.pop("tool_call_id")]
-                if "made_id" not in notes_of(message.metadata, SOURCE):
-                    raw |= {"role": "function", "name": message.tool_name or name}
+                if "made_id" not in notes_of(one.metadata, SOURCE):
+                    raw |= {"role": "function", "name": one.tool_name or name}
 
             raws.append(raw)
 
