@@ -797,7 +797,7 @@ ANTHROPIC_RULES: tuple[Rule, ...] = (
         "id_twice",
         find_ids_twice,
         "{path}: `tool_use` ids must be unique",
-        _REFERENCE,
+        _ISSUES + "anthropics/claude-code/issues/20901",
     ),
     _rule(
         "call_of_user",
@@ -842,7 +842,7 @@ ANTHROPIC_RULES: tuple[Rule, ...] = (
         "name_too_long",
         find_long_names,
         "{path}: String should match pattern '{pattern}'",
-        _BEDROCK,
+        _ISSUES + "apify/tester-mcp-client/issues/11",
         by=("bedrock", "vertex", REFERENCE),
     ),
     # Empty content.
@@ -863,7 +863,7 @@ ANTHROPIC_RULES: tuple[Rule, ...] = (
         find_empty_messages,
         "messages.{at}: all messages must have non-empty content except for the "
         "optional final assistant message",
-        _REFERENCE,
+        _ISSUES + "anthropics/claude-code/issues/6774",
     ),
     _rule(
         "empty_system",
@@ -1002,7 +1002,7 @@ ANTHROPIC_RULES: tuple[Rule, ...] = (
         "schema_union",
         find_unions_at_top,
         "{path}: input_schema does not support oneOf, allOf, or anyOf at the top level",
-        _REFERENCE,
+        _ISSUES + "anthropics/claude-code/issues/5973",
     ),
     _rule(
         "schema_type",
@@ -1014,6 +1014,6 @@ ANTHROPIC_RULES: tuple[Rule, ...] = (
         "tool_twice",
         find_tools_twice,
         "tools: Tool names must be unique.",
-        _REFERENCE,
+        _ISSUES + "tailcallhq/forgecode/issues/892",
     ),
 )

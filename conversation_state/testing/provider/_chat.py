@@ -333,14 +333,17 @@ def find_second_results(request: ChatRequest) -> Iterator[Finding]:
     """
     Second results of one call.
     """
-    answered: set[str] = set()
+    answered: dict[str, int] = {}
     for at, message in enumerate(request.messages):
         if message["role"] != "tool":
-            answered = set()
-        elif (id_ := message["tool_call_id"]) in answered:
-            yield f"messages[{at}].tool_call_id", {"at": at, "id": id_}
-        else:
-            answered.add(id_)
+            answered = {}
+            continue
+
+        id_ = message["tool_call_id"]
+        first = answered.setdefault(id_, at)
+        if first != at:
+            values = {"at": at, "first": first, "id": id_}
+            yield f"messages[{at}].tool_call_id", values
 
 
 def find_ids_twice_in_message(request: ChatRequest) -> Iterator[Finding]:
@@ -637,7 +640,7 @@ CHAT_RULES: tuple[Rule, ...] = (
         noted("calls_empty"),
         "Invalid '{path}': empty array. Expected an array with minimum length 1, but "
         "got an empty array instead.",
-        _OPENAI,
+        _ISSUES + "home-assistant/core/pull/118577",
         taken_by=("mistral",),
         param="{path}",
         code="empty_array",
@@ -709,7 +712,7 @@ CHAT_RULES: tuple[Rule, ...] = (
         find_results_without_calls,
         "Invalid parameter: messages with role 'tool' must be a response to a "
         "preceeding message with 'tool_calls'.",
-        _OPENAI,
+        _ISSUES + "smarter-sh/smarter/issues/264",
         param="messages.[{at}].role",
     ),
     _rule(
@@ -723,26 +726,24 @@ CHAT_RULES: tuple[Rule, ...] = (
     _rule(
         "second_result",
         find_second_results,
-        "Duplicate value for 'tool_call_id' of '{id}' in message[{at}]",
-        _OPENAI,
-        by=("azure", REFERENCE),
+        "Invalid parameter: Duplicate value for 'tool_call_id' of '{id}', in "
+        "messages[{first}] and messages[{at}].",
+        _ISSUES + "agno-agi/agno/issues/5116",
         param="messages.[{at}].tool_call_id",
     ),
     _rule(
         "id_twice_in_message",
         find_ids_twice_in_message,
-        "Duplicate value for 'tool_call_id' of '{id}' in message[{at}]",
-        _OPENAI,
-        by=("azure", REFERENCE),
-        param="messages.[{at}].tool_calls",
+        "invalid params, duplicate tool_call id: {id} (2013)",
+        _ISSUES + "VicBilibily/GCMP/pull/120",
+        by=("minimax", REFERENCE),
     ),
     _rule(
         "id_twice_in_request",
         find_ids_twice_in_request,
         "messages.{at}.content.0: `tool_use` ids must be unique",
-        _OPENAI,
-        by=("copilot", REFERENCE),
-        param="messages.[{at}].tool_calls",
+        _ISSUES + "BerriAI/litellm/issues/23510",
+        by=("openrouter", REFERENCE),
     ),
     # Ids and names.
     _rule(
@@ -778,7 +779,7 @@ CHAT_RULES: tuple[Rule, ...] = (
         find_odd_names,
         "Invalid '{path}': string does not match pattern. Expected a string that "
         "matches the pattern '{pattern}'.",
-        _OPENAI,
+        _ISSUES + "mcp-use/mcp-use/issues/90",
         param="{path}",
         code="invalid_value",
     ),
@@ -796,7 +797,7 @@ CHAT_RULES: tuple[Rule, ...] = (
         find_empty_names,
         "Invalid '{path}': empty string. Expected a string with minimum length 1, but "
         "got an empty string instead.",
-        _OPENAI,
+        _ISSUES + "continuedev/continue/issues/11645",
         param="{path}",
         code="empty_string",
     ),
@@ -824,7 +825,7 @@ CHAT_RULES: tuple[Rule, ...] = (
         find_assistant_last,
         "Expected last role User or Tool (or Assistant with prefix True) for serving "
         "but got {role}",
-        _OPENAI,
+        _ISSUES + "0xPlaygrounds/rig/pull/1130",
         by=("mistral",),
         type="invalid_request_message_order",
         code="3230",

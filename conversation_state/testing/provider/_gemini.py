@@ -500,7 +500,7 @@ GEMINI_RULES: tuple[Rule, ...] = (
         noted("no_data"),
         "* GenerateContentRequest.{path}.data: required oneof field 'data' must have "
         "one initialized field\n",
-        _REFERENCE,
+        _ISSUES + "genkit-ai/genkit/issues/3816",
     ),
     _rule(
         "two_data",
@@ -597,15 +597,15 @@ GEMINI_RULES: tuple[Rule, ...] = (
         "name_characters",
         find_odd_names,
         "* GenerateContentRequest.{path}: Invalid function name. Must start with a "
-        "letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores "
+        "letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), underscores "
         "(_), dots (.), colons (:), or dashes (-), with a maximum length of 64.\n",
-        _REFERENCE,
+        _ISSUES + "google-gemini/gemini-cli/issues/9535",
     ),
     _rule(
         "name_of_call",
         find_odd_names_of_calls,
         "* GenerateContentRequest.{path}: Invalid function name. Must start with a "
-        "letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores "
+        "letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), underscores "
         "(_), dots (.), colons (:), or dashes (-), with a maximum length of 64.\n",
         _REFERENCE,
         by=(REFERENCE,),

@@ -664,7 +664,7 @@ RESPONSES_RULES: tuple[Rule, ...] = (
         find_items_twice,
         "Duplicate item found with id {id}. Remove duplicate items from your input "
         "and try again.",
-        _REFERENCE,
+        _ISSUES + "vercel/ai/issues/7883",
         param="input",
     ),
     _rule(
@@ -725,7 +725,7 @@ RESPONSES_RULES: tuple[Rule, ...] = (
         find_answers_of_no_type,
         "[{{'type': 'missing', 'loc': ('body', 'input', {at}, '{key}'), 'msg': 'Field "
         "required'}}]",
-        _REFERENCE,
+        _ISSUES + "MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark/issues/138",
         by=("vllm", REFERENCE),
         type="BadRequestError",
     ),
@@ -734,7 +734,7 @@ RESPONSES_RULES: tuple[Rule, ...] = (
         "item_id_prefix",
         find_odd_item_ids,
         "Invalid '{path}': '{id}'. Expected an ID that begins with '{prefix}'.",
-        _REFERENCE,
+        _ISSUES + "Wei-Shaw/sub2api/issues/3981",
         param="{path}",
         code="invalid_value",
     ),
@@ -743,7 +743,7 @@ RESPONSES_RULES: tuple[Rule, ...] = (
         find_odd_characters_in_ids,
         "Invalid '{path}': '{id}'. Expected an ID that contains letters, numbers, "
         "underscores, or dashes, but this value contained additional characters.",
-        _REFERENCE,
+        _ISSUES + "ranxianglei/billion-context/issues/1052",
         param="{path}",
         code="invalid_value",
     ),
