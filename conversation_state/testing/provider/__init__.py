@@ -1,14 +1,67 @@
 """
 A provider that refuses what providers refuse.
 
-What lives here: `judge`, which says why a request is refused, and its tables of rules
-(`RULES`), each with its source and with who refuses what breaks it. It is an
-independent judge: nothing here imports an adapter or another module that knows what
-providers ask for, so that both are not wrong together.
+What lives here: `StrictProvider`, a server that speaks four wires and answers from a
+script; `judge`, which says why a request is refused, as a pure function; and the
+tables of rules (`RULES`), each with its source and with who refuses what breaks it. The
+fixture for pytest is in `fixture`.
+
+It is an independent judge: nothing here imports an adapter or another module that
+knows what providers ask for, so that both are not wrong together.
 """
 
-from conversation_state.testing.provider._judge import HOSTS, RULES, WIRES, judge
-from conversation_state.testing.provider._memory import Memory
-from conversation_state.testing.provider._rules import Refusal, Rule
+from __future__ import annotations
 
-__all__ = ["HOSTS", "RULES", "WIRES", "Memory", "Refusal", "Rule", "judge"]
+from typing import TYPE_CHECKING
+
+from conversation_state._lazy import open_later
+
+if TYPE_CHECKING:
+    from conversation_state.testing.provider._judge import HOSTS, RULES, WIRES, judge
+    from conversation_state.testing.provider._memory import Memory
+    from conversation_state.testing.provider._rules import Refusal, Rule
+    from conversation_state.testing.provider._script import (
+        Failure,
+        Gate,
+        Hangup,
+        Reply,
+        Silence,
+    )
+    from conversation_state.testing.provider._server import (
+        ReceivedRequest,
+        StrictProvider,
+    )
+
+__all__ = [
+    "HOSTS",
+    "RULES",
+    "WIRES",
+    "Failure",
+    "Gate",
+    "Hangup",
+    "Memory",
+    "ReceivedRequest",
+    "Refusal",
+    "Reply",
+    "Rule",
+    "Silence",
+    "StrictProvider",
+    "judge",
+]
+
+_HOMES = {
+    "_judge": ("HOSTS", "RULES", "WIRES", "judge"),
+    "_memory": ("Memory",),
+    "_rules": ("Refusal", "Rule"),
+    "_script": ("Failure", "Gate", "Hangup", "Reply", "Silence"),
+    "_server": ("ReceivedRequest", "StrictProvider"),
+}
+
+__getattr__, __dir__ = open_later(
+    __name__,
+    {
+        name: f"{__name__}.{module}"
+        for module, names in _HOMES.items()
+        for name in names
+    },
+)

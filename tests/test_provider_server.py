@@ -1,0 +1,658 @@
+"""
+The strict provider as a server: official clients, scripts, faults.
+"""
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+
+import anthropic
+import google.genai
+import google.genai.errors
+import httpx
+import openai
+import pytest
+
+from conversation_state.messages import AssistantMessage, ResponseMeta
+from conversation_state.parts import ReasoningPart, TextPart
+from conversation_state.testing.provider import (
+    Failure,
+    Gate,
+    Hangup,
+    Reply,
+    Silence,
+    StrictProvider,
+)
+from conversation_state.testing.provider.fixture import strict_provider  # noqa: F401
+from conversation_state.tools import ToolCall
+from conversation_state.usage import Usage
+
+PATIENCE_S = 60
+
+CALL = ToolCall("call00001", "get_weather", '{"city": "Paris"}')
+ANSWER = AssistantMessage(
+    [ReasoningPart("The user wants the weather.", "c2lnbmF0dXJl"), TextPart("Wait.")],
+    tool_calls=[CALL],
+    response=ResponseMeta(usage=Usage(20, 7), id="answer-1"),
+)
+TOOL = {"type": "object", "properties": {"city": {"type": "string"}}}
+
+
+@contextmanager
+def chat(provider):
+    """
+    OpenAI's client, asking Chat Completions.
+    """
+    url = provider.url("openai_chat")
+    with openai.OpenAI(base_url=url, api_key="k", max_retries=0) as client:
+
+        def ask(messages, **more):
+            return client.chat.completions.create(
+                model="gpt-4o", messages=messages, **more
+            )
+
+        yield ask
+
+
+@contextmanager
+def responses(provider):
+    """
+    OpenAI's client, asking Responses.
+    """
+    url = provider.url("openai_responses")
+    with openai.OpenAI(base_url=url, api_key="k", max_retries=0) as client:
+
+        def ask(items, **more):
+            return client.responses.create(model="gpt-5", input=items, **more)
+
+        yield ask
+
+
+@contextmanager
+def messages_api(provider):
+    """
+    Anthropic's client.
+    """
+    url = provider.url("anthropic")
+    with anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as client:
+
+        def ask(messages, **more):
+            return client.messages.create(
+                model="claude-opus-4-8", max_tokens=100, messages=messages, **more
+            )
+
+        yield ask
+
+
+@contextmanager
+def gemini(provider):
+    """
+    Google's client.
+    """
+    client = google.genai.Client(
+        api_key="k", http_options={"base_url": provider.url("gemini")}
+    )
+    try:
+        yield client.models
+    finally:
+        client.close()
+
+
+def user(text="What is the weather?"):
+    """
+    A user's message, of three wires.
+    """
+    return {"role": "user", "content": text}
+
+
+class TestWhole:
+    def test_chat(self):
+        """
+        OpenAI's client reads a whole answer: text, reasoning, call, usage, id.
+        """
+        with StrictProvider([ANSWER]) as provider, chat(provider) as ask:
+            answer = ask([user()])
+
+        message = answer.choices[0].message
+        assert "Wait." == message.content
+        assert "The user wants the weather." == message.reasoning_content
+        assert ("call00001", "get_weather", '{"city": "Paris"}') == (
+            message.tool_calls[0].id,
+            message.tool_calls[0].function.name,
+            message.tool_calls[0].function.arguments,
+        )
+        assert "tool_calls" == answer.choices[0].finish_reason
+        assert (20, 7, 27) == (
+            answer.usage.prompt_tokens,
+            answer.usage.completion_tokens,
+            answer.usage.total_tokens,
+        )
+        assert ("answer-1", "gpt-4o") == (answer.id, answer.model)
+
+    def test_responses(self):
+        """
+        OpenAI's client reads a whole response: reasoning, text, call, usage, id.
+        """
+        with StrictProvider([ANSWER]) as provider, responses(provider) as ask:
+            answer = ask([user()])
+
+        kinds = [item.type for item in answer.output]
+        assert ["reasoning", "message", "function_call"] == kinds
+        assert "Wait." == answer.output_text
+        assert "call00001" == answer.output[2].call_id
+        assert ("answer-1", 20, 7) == (
+            answer.id,
+            answer.usage.input_tokens,
+            answer.usage.output_tokens,
+        )
+
+    def test_anthropic(self):
+        """
+        Anthropic's client reads a whole answer: thinking, text, call, usage, id.
+        """
+        with StrictProvider([ANSWER]) as provider, messages_api(provider) as ask:
+            answer = ask([user()])
+
+        thinking, text, call = answer.content
+        assert ("The user wants the weather.", "c2lnbmF0dXJl") == (
+            thinking.thinking,
+            thinking.signature,
+        )
+        assert "Wait." == text.text
+        assert ("call00001", {"city": "Paris"}) == (call.id, call.input)
+        assert ("tool_use", 20, 7) == (
+            answer.stop_reason,
+            answer.usage.input_tokens,
+            answer.usage.output_tokens,
+        )
+
+    def test_gemini(self):
+        """
+        Google's client reads a whole answer: thought, text, call, usage, id.
+        """
+        with StrictProvider([ANSWER]) as provider, gemini(provider) as models:
+            answer = models.generate_content(model="gemini-2.5-pro", contents="Hi.")
+
+        thought, text, call = answer.candidates[0].content.parts
+        assert (True, "The user wants the weather.") == (thought.thought, thought.text)
+        assert (b"signature", "Wait.") == (text.thought_signature, text.text)
+        assert ("call00001", {"city": "Paris"}) == (
+            call.function_call.id,
+            call.function_call.args,
+        )
+        assert (20, 7) == (
+            answer.usage_metadata.prompt_token_count,
+            answer.usage_metadata.candidates_token_count,
+        )
+        assert "answer-1" == answer.response_id
+
+
+class TestStreamed:
+    def test_chat(self):
+        """
+        The events of OpenAI's client say what the whole answer says.
+        """
+        with StrictProvider([ANSWER]) as provider, chat(provider) as ask:
+            events = list(
+                ask([user()], stream=True, stream_options={"include_usage": True})
+            )
+
+        deltas = [event.choices[0].delta for event in events if event.choices]
+        calls = [delta.tool_calls[0] for delta in deltas if delta.tool_calls]
+        assert "Wait." == "".join(delta.content or "" for delta in deltas)
+        assert "call00001" == calls[0].id
+        assert '{"city": "Paris"}' == "".join(call.function.arguments for call in calls)
+        assert 27 == events[-1].usage.total_tokens
+
+    def test_responses(self):
+        """
+        The last event of a streamed response has what the events before it said.
+        """
+        with StrictProvider([ANSWER]) as provider, responses(provider) as ask:
+            events = list(ask([user()], stream=True))
+
+        deltas = [each.delta for each in events if each.type.endswith("text.delta")]
+        assert "The user wants the weather.Wait." == "".join(deltas)
+        assert "response.completed" == events[-1].type
+        assert "Wait." == events[-1].response.output_text
+        assert list(range(len(events))) == [each.sequence_number for each in events]
+
+    def test_anthropic(self):
+        """
+        Anthropic's client gathers the whole answer from its events.
+        """
+        with (
+            StrictProvider([ANSWER]) as provider,
+            anthropic.Anthropic(base_url=provider.url("anthropic"), api_key="k") as one,
+            one.messages.stream(
+                model="claude-opus-4-8", max_tokens=9, messages=[user()]
+            ) as stream,
+        ):
+            answer = stream.get_final_message()
+
+        thinking, text, call = answer.content
+        assert "c2lnbmF0dXJl" == thinking.signature
+        assert "Wait." == text.text
+        assert {"city": "Paris"} == call.input
+        assert 7 == answer.usage.output_tokens
+
+    def test_gemini(self):
+        """
+        The events of Google's client say what the whole answer says.
+        """
+        with StrictProvider([ANSWER]) as provider, gemini(provider) as models:
+            events = list(
+                models.generate_content_stream(model="gemini-2.5-pro", contents="Hi.")
+            )
+
+        parts = [part for event in events for part in event.candidates[0].content.parts]
+        assert "The user wants the weather." == "".join(
+            part.text for part in parts if part.thought
+        )
+        assert {"city": "Paris"} == parts[-1].function_call.args
+        assert 7 == events[-1].usage_metadata.candidates_token_count
+
+
+class TestRefusals:
+    def test_chat(self):
+        """
+        A refusal is OpenAI's own error, and the script keeps its answer.
+        """
+        orphan = {"role": "tool", "tool_call_id": "call00001", "content": "Rain."}
+        with StrictProvider([ANSWER]) as provider, chat(provider) as ask:
+            with pytest.raises(openai.BadRequestError) as caught:
+                ask([user(), orphan])
+
+            answer = ask([user()])
+
+        assert "messages.[1].role" == caught.value.param
+        assert "invalid_request_error" == caught.value.type
+        assert "must be a response to a preceeding message" in str(caught.value)
+        assert "answer-1" == answer.id
+        assert "result_without_call" == provider.refusals[0].rule.name
+
+    def test_responses(self):
+        """
+        An item that was never stored is not found.
+        """
+        lost = {"type": "reasoning", "id": "rs_1", "summary": []}
+        said = {"role": "assistant", "content": "Rain."}
+        with (
+            StrictProvider() as provider,
+            responses(provider) as ask,
+            pytest.raises(openai.NotFoundError) as caught,
+        ):
+            ask([user(), lost, said, user()])
+
+        assert "Item with id 'rs_1' not found" in str(caught.value)
+
+    def test_anthropic(self):
+        """
+        A refusal is Anthropic's own error.
+        """
+        with (
+            StrictProvider() as provider,
+            messages_api(provider) as ask,
+            pytest.raises(anthropic.BadRequestError) as caught,
+        ):
+            ask([user("")])
+
+        assert "messages: text content blocks must be non-empty" in str(caught.value)
+        assert "invalid_request_error" == caught.value.type
+
+    def test_gemini(self):
+        """
+        A refusal is Google's own error, in a stream, too.
+        """
+        call = {"functionCall": {"name": "f", "args": {}}}
+        contents = [{"role": "model", "parts": [call]}]
+        with StrictProvider() as provider, gemini(provider) as models:
+            with pytest.raises(google.genai.errors.ClientError) as whole:
+                models.generate_content(model="gemini-2.5-pro", contents=contents)
+
+            with pytest.raises(google.genai.errors.ClientError) as streamed:
+                list(
+                    models.generate_content_stream(
+                        model="gemini-2.5-pro", contents=contents
+                    )
+                )
+
+        assert "INVALID_ARGUMENT" == whole.value.status == streamed.value.status
+        assert "function call turn comes immediately after" in whole.value.message
+
+    def test_model(self):
+        """
+        Over HTTP a request has to say its model.
+        """
+        with StrictProvider() as provider:
+            answer = httpx.post(
+                provider.url("openai_chat") + "/chat/completions",
+                json={"messages": [user()]},
+            )
+
+        assert 400 == answer.status_code
+        assert (
+            "Missing required parameter: 'model'."
+            == (answer.json()["error"]["message"])
+        )
+
+
+class TestMemory:
+    def test_thinking(self):
+        """
+        Thinking with its signature is taken back as it was given, and not changed.
+        """
+        with StrictProvider([ANSWER]) as provider, messages_api(provider) as ask:
+            given = ask([user()]).model_dump(mode="json", exclude_none=True)["content"]
+            result = {"type": "tool_result", "tool_use_id": "call00001"}
+            after = {"role": "user", "content": [{**result, "content": "Rain."}]}
+            ask([user(), {"role": "assistant", "content": given}, after])
+            given[0]["thinking"] = "Something else."
+            with pytest.raises(anthropic.BadRequestError, match="cannot be modified"):
+                ask([user(), {"role": "assistant", "content": given}, after])
+
+    @pytest.mark.parametrize("store", [True, False])
+    def test_stored_items(self, store):
+        """
+        Items can be sent by their ids if they were stored, and only then.
+        """
+        answer = AssistantMessage([ReasoningPart("Hm."), TextPart("Rain.")])
+        with StrictProvider([answer]) as provider, responses(provider) as ask:
+            first = ask([user()], store=store)
+            items = [item.model_dump(exclude_none=True) for item in first.output]
+            if store:
+                ask([user(), *items, user()])
+                with pytest.raises(openai.BadRequestError, match="its required 'reas"):
+                    ask([user(), *items[1:], user()])
+                return
+
+            with pytest.raises(openai.NotFoundError, match="not persisted"):
+                ask([user(), *items, user()])
+
+    def test_reasoning_content(self):
+        """
+        DeepSeek wants the reasoning back that came with calls.
+        """
+        call = {"name": CALL.name, "arguments": CALL.arguments}
+        said = {
+            "role": "assistant",
+            "content": "Wait.",
+            "tool_calls": [{"id": CALL.id, "type": "function", "function": call}],
+        }
+        result = {"role": "tool", "tool_call_id": CALL.id, "content": "Rain."}
+        provider = StrictProvider([ANSWER], level="deepseek")
+        with provider, chat(provider) as ask:
+            ask([user()])
+            ask([user(), {**said, "reasoning_content": ""}, result])
+            with pytest.raises(openai.BadRequestError, match="must be passed back"):
+                ask([user(), said, result])
+
+
+def received(provider, **more):
+    """
+    How many bytes of an answer arrive before it breaks off.
+    """
+    url = provider.url("openai_chat") + "/chat/completions"
+    body = {"model": "m", "messages": [user()], **more}
+    count = 0
+    with httpx.stream("POST", url, json=body) as response:
+        try:
+            for piece in response.iter_raw():
+                count += len(piece)
+        except httpx.RemoteProtocolError:
+            return count
+
+    return None
+
+
+class TestFaults:
+    def test_failure(self):
+        """
+        A failure has its status, its error and its header.
+        """
+        failures = [Failure(429, retry_after=2), Failure(500), Failure(529)]
+        with StrictProvider(failures) as provider:
+            with chat(provider) as ask:
+                with pytest.raises(openai.RateLimitError) as limited:
+                    ask([user()])
+
+                with pytest.raises(openai.InternalServerError):
+                    ask([user()])
+
+            with messages_api(provider) as ask:  # noqa: SIM117 - one after the other
+                with pytest.raises(anthropic.APIStatusError) as overloaded:
+                    ask([user()])
+
+        assert "2" == limited.value.response.headers["retry-after"]
+        assert 529 == overloaded.value.status_code
+        assert "overloaded_error" == overloaded.value.type
+
+    def test_retry(self):
+        """
+        A client that tries again gets the next answer of the script.
+        """
+        script = [Failure(429, retry_after=0.01), Hangup(), "Rain."]
+        with StrictProvider(script) as provider:
+            url = provider.url("openai_chat")
+            with openai.OpenAI(base_url=url, api_key="k", max_retries=2) as client:
+                answer = client.chat.completions.create(model="m", messages=[user()])
+
+        assert "Rain." == answer.choices[0].message.content
+        assert 3 == len(provider.requests)
+
+    def test_silence(self):
+        """
+        Where nothing comes, the client gives up, and the server does not wait.
+        """
+        with (
+            StrictProvider([Silence()]) as provider,
+            chat(provider) as ask,
+            pytest.raises(openai.APITimeoutError),
+        ):
+            ask([user()], timeout=0.2)
+
+    def test_cut(self):
+        """
+        A body ends at the byte that the script says.
+        """
+        with StrictProvider([Reply("Rain.", cut_at=30)]) as provider:
+            assert 30 == received(provider)
+
+        assert provider.requests[0].is_cancelled
+
+    def test_cut_stream(self):
+        """
+        A stream ends in the middle of an event, at the byte that the script says.
+        """
+        with StrictProvider([Reply("Rain.", cut_at=200)]) as provider:
+            assert 200 == received(provider, stream=True)
+
+    def test_break(self):
+        """
+        A stream breaks off after so many events.
+        """
+        with StrictProvider([Reply("Rain.", break_after=1)]) as provider:  # noqa: SIM117 - one after the other
+            with chat(provider) as ask:
+                stream = ask([user()], stream=True)
+                next(stream)
+                with pytest.raises(openai.APIConnectionError):
+                    next(stream)
+
+    def test_gate(self):
+        """
+        Events come when the test releases them, and the server sees who goes away.
+        """
+        gate = Gate()
+        with StrictProvider([Reply("It rains in Paris.", gate=gate)]) as provider:
+            with chat(provider) as ask:
+                gate.release(2)
+                stream = ask([user()], stream=True)
+                pieces = [next(stream), next(stream)]
+                assert gate.wait_sent(2, PATIENCE_S)
+                stream.close()
+
+            assert gate.cancelled.wait(PATIENCE_S)
+
+        assert 2 == gate.sent
+        assert "It rains in " == pieces[1].choices[0].delta.content
+        assert provider.requests[0].is_cancelled
+
+    def test_delay(self):
+        """
+        A slow answer takes its time before each event.
+        """
+        reply = Reply("Rain.", delay=0.02)
+        with StrictProvider([reply]) as provider, chat(provider) as ask:
+            begin = time.monotonic()
+            events = list(ask([user()], stream=True))
+
+        assert 3 == len(events)
+        assert time.monotonic() - begin >= 0.06
+
+
+class TestScript:
+    def test_kinds(self):
+        """
+        Texts, JSON, events, and functions of the request are answers; then the default.
+        """
+        raw = {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": "Raw."},
+                    "finish_reason": "stop",
+                }
+            ],
+        }
+        delta = {"index": 0, "delta": {"content": "Event."}, "finish_reason": None}
+        event = {**raw, "object": "chat.completion.chunk", "choices": [delta]}
+
+        def echo(request):
+            return f"You said {request.body['messages'][-1]['content']}"
+
+        script = ["Text.", raw, raw, [event], echo]
+        provider = StrictProvider(script, default="Later.")
+        with provider, chat(provider) as ask:
+
+            def said(text="", **more):
+                return ask([user(text)], **more).choices[0].message.content
+
+            def streamed():
+                return "".join(
+                    event.choices[0].delta.content or ""
+                    for event in ask([user()], stream=True)
+                )
+
+            texts = [said(), said(), streamed(), streamed(), said("hi"), said()]
+
+        expected = ["Text.", "Raw.", "Raw.", "Event.", "You said hi", "Later."]
+        assert expected == texts
+
+    def test_add(self, strict_provider):  # noqa: F811 - the fixture
+        """
+        The fixture is a running provider, whose script a test makes longer.
+        """
+        strict_provider.add("One.", "Two.")
+        with messages_api(strict_provider) as ask:
+            answers = [ask([user()]).content[0].text for _ in range(2)]
+
+        assert ["One.", "Two."] == answers
+        assert ["anthropic"] * 2 == [each.wire for each in strict_provider.requests]
+        assert "application/json" == strict_provider.requests[0].headers["content-type"]
+
+    def test_wrong_answer(self):
+        """
+        What is no answer is raised where the block ends, and the client has a 500.
+        """
+
+        def one(provider):
+            with chat(provider) as ask, pytest.raises(openai.InternalServerError):
+                ask([user()])
+
+        with pytest.raises(TypeError, match="expected a text"):  # noqa: SIM117 - one after the other
+            with StrictProvider([1]) as provider:
+                one(provider)
+
+        with pytest.raises(ZeroDivisionError):  # noqa: SIM117 - one after the other
+            with StrictProvider([lambda request: 1 / 0]) as provider:
+                one(provider)
+
+    def test_unknown_names(self):
+        """
+        Unknown levels, rules and wires are errors at once; so is an address too early.
+        """
+        with pytest.raises(ValueError, match="unknown level"):
+            StrictProvider(level="azur")
+
+        with pytest.raises(ValueError, match="unknown rule"):
+            StrictProvider(without=["x"])
+
+        with pytest.raises(RuntimeError, match="does not run"):
+            StrictProvider().url("openai_chat")
+
+        with StrictProvider() as provider, pytest.raises(ValueError, match="unknown w"):
+            provider.url("soap")
+
+    def test_paths(self):
+        """
+        Paths of hosts lead to their wires, and other paths are not found.
+        """
+        body = {"messages": [user()], "max_tokens": 9}
+        with StrictProvider() as provider:
+
+            def post(path):
+                return httpx.post(provider.base_url + path, json=body).json()
+
+            chat_answer = httpx.post(
+                provider.base_url + "/openai/deployments/x/chat/completions?api=1",
+                json={**body, "model": "m"},
+            )
+            claude = post(
+                "/v1/projects/p/locations/l/publishers/anthropic/models/c:rawPredict"
+            )
+            missing = httpx.get(provider.base_url + "/v1/models")
+
+        assert "chat.completion" == chat_answer.json()["object"]
+        assert ("message", "c") == (claude["type"], claude["model"])
+        assert 404 == missing.status_code
+
+    def test_threads(self):
+        """
+        Requests at the same time each get an answer with an id of its own.
+        """
+        ids = []
+        with StrictProvider() as provider:
+
+            def ask():
+                answer = httpx.post(
+                    provider.url("openai_chat") + "/chat/completions",
+                    json={"model": "m", "messages": [user()]},
+                )
+                ids.append(answer.json()["id"])
+
+            threads = [threading.Thread(target=ask) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+
+            for thread in threads:
+                thread.join()
+
+        assert 8 == len(set(ids)) == len(provider.requests)
+
+    def test_json_body(self):
+        """
+        What is no JSON object is refused in the wire's form.
+        """
+        with StrictProvider() as provider:
+            answers = [
+                httpx.post(provider.base_url + "/v1/messages", content=content)
+                for content in (b"{", json.dumps([1]).encode())
+            ]
+
+        assert [400, 400] == [answer.status_code for answer in answers]
+        assert "invalid_request_error" == answers[0].json()["error"]["type"]
