@@ -17,7 +17,7 @@ import pytest
 from conversation_state.messages import AssistantMessage, ResponseMeta
 from conversation_state.parts import ReasoningPart, TextPart
 from conversation_state.testing.provider import (
-    Failure,
+    ErrorReply,
     Gate,
     Hangup,
     Reply,
@@ -411,7 +411,7 @@ class TestFaults:
         """
         A failure has its status, its error and its header.
         """
-        failures = [Failure(429, retry_after=2), Failure(500), Failure(529)]
+        failures = [ErrorReply(429, retry_after=2), ErrorReply(500), ErrorReply(529)]
         with StrictProvider(failures) as provider:
             with chat(provider) as ask:
                 with pytest.raises(openai.RateLimitError) as limited:
@@ -432,7 +432,7 @@ class TestFaults:
         """
         A client that tries again gets the next answer of the script.
         """
-        script = [Failure(429, retry_after=0.01), Hangup(), "Rain."]
+        script = [ErrorReply(429, retry_after=0.01), Hangup(), "Rain."]
         with StrictProvider(script) as provider:
             url = provider.url("openai_chat")
             with openai.OpenAI(base_url=url, api_key="k", max_retries=2) as client:

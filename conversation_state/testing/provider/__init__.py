@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from conversation_state.testing.provider._memory import Memory
     from conversation_state.testing.provider._rules import Refusal, Rule
     from conversation_state.testing.provider._script import (
-        Failure,
+        ErrorReply,
         Gate,
         Hangup,
         Reply,
@@ -36,7 +36,7 @@ __all__ = [
     "HOSTS",
     "RULES",
     "WIRES",
-    "Failure",
+    "ErrorReply",
     "Gate",
     "Hangup",
     "Memory",
@@ -53,7 +53,7 @@ _HOMES = {
     "_judge": ("HOSTS", "RULES", "WIRES", "judge"),
     "_memory": ("Memory",),
     "_rules": ("Refusal", "Rule"),
-    "_script": ("Failure", "Gate", "Hangup", "Reply", "Silence"),
+    "_script": ("ErrorReply", "Gate", "Hangup", "Reply", "Silence"),
     "_server": ("ReceivedRequest", "StrictProvider"),
 }
 

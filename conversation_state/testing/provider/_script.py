@@ -15,7 +15,7 @@ import attrs
 
 from conversation_state.messages import AssistantMessage
 
-__all__ = ["Answer", "Failure", "Gate", "Hangup", "Reply", "Silence"]
+__all__ = ["Answer", "ErrorReply", "Gate", "Hangup", "Reply", "Silence"]
 
 
 class Gate:
@@ -93,7 +93,7 @@ class Reply:
 
 
 @attrs.frozen
-class Failure:
+class ErrorReply:
     """
     An error of the provider, in the wire's form: too many requests, say.
 
@@ -132,7 +132,7 @@ Answer = (
     | Mapping[str, Any]
     | Sequence[Mapping[str, Any]]
     | Reply
-    | Failure
+    | ErrorReply
     | Silence
     | Hangup
     | Callable[[Any], Any]

@@ -26,7 +26,7 @@ from conversation_state.testing.provider._memory import Memory
 from conversation_state.testing.provider._rules import STRICTEST, Level, Refusal
 from conversation_state.testing.provider._script import (
     Answer,
-    Failure,
+    ErrorReply,
     Gate,
     Hangup,
     Reply,
@@ -90,8 +90,8 @@ class StrictProvider:
         script: Answers, in their order. Each is a text, an `AssistantMessage`
             (written in the wire's form, with its calls, reasoning, usage and id), a
             response's JSON, a list of the events of a stream, a function of the
-            `ReceivedRequest` that returns one of these, or a fault: `Failure`, `Reply`,
-            `Silence`, `Hangup`.
+            `ReceivedRequest` that returns one of these, or a fault: `ErrorReply`,
+            `Reply`, `Silence`, `Hangup`.
 
         level: Who judges, as in `judge`.
 
@@ -349,7 +349,7 @@ class _Handler(BaseHTTPRequestHandler):
         """
         Nothing is to be got here.
         """
-        self._send_failure(None, Failure(404, message=f"Not found: {self.path}"))
+        self._send_failure(None, ErrorReply(404, message=f"Not found: {self.path}"))
 
     def do_POST(self) -> None:
         """
@@ -358,7 +358,7 @@ class _Handler(BaseHTTPRequestHandler):
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         route = find_route(self.path.partition("?")[0].rstrip("/"))
         if route is None:
-            self._send_failure(None, Failure(404, message=f"Not found: {self.path}"))
+            self._send_failure(None, ErrorReply(404, message=f"Not found: {self.path}"))
             return
 
         try:
@@ -367,7 +367,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = None
 
         if not isinstance(body, dict):
-            failure = Failure(400, message="We could not parse the JSON body.")
+            failure = ErrorReply(400, message="We could not parse the JSON body.")
             self._send_failure(route.wire, failure)
             return
 
@@ -381,7 +381,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         except Exception as error:  # noqa: BLE001 - raised where the block ends
             provider._errors.append(error)
-            self._send_failure(request.wire, Failure(500, message=repr(error)))
+            self._send_failure(request.wire, ErrorReply(500, message=repr(error)))
 
     def _answer(self, request: ReceivedRequest) -> None:
         if request.refusals:
@@ -390,7 +390,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
 
         answer = self.server.provider._choose(request)
-        if isinstance(answer, Failure):
+        if isinstance(answer, ErrorReply):
             self._send_failure(request.wire, answer)
         elif isinstance(answer, Silence):
             self._wait(answer.seconds)
@@ -490,7 +490,7 @@ class _Handler(BaseHTTPRequestHandler):
         except OSError:
             return True
 
-    def _send_failure(self, wire: str | None, failure: Failure) -> None:
+    def _send_failure(self, wire: str | None, failure: ErrorReply) -> None:
         headers = {}
         if failure.retry_after is not None:
             headers["Retry-After"] = f"{failure.retry_after:g}"

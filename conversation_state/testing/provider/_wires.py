@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from conversation_state.messages import AssistantMessage
-from conversation_state.testing.provider._script import Failure
+from conversation_state.testing.provider._script import ErrorReply
 from conversation_state.testing.provider._write_anthropic import (
     stream_anthropic,
     write_anthropic,
@@ -111,7 +111,7 @@ _USUAL = {
 }
 
 
-def write_error(wire: str | None, failure: Failure) -> dict[str, Any]:
+def write_error(wire: str | None, failure: ErrorReply) -> dict[str, Any]:
     """
     The JSON of a failure, in the wire's form.
     """

@@ -10,8 +10,8 @@ from typing import Any
 
 from conversation_state.messages import AssistantMessage
 from conversation_state.testing.provider._writing import (
+    AnswerPiece,
     Numbers,
-    Piece,
     arguments_of,
     pieces_of,
     split_text,
@@ -43,7 +43,7 @@ def write_anthropic(
     }
 
 
-def _block(piece: Piece, numbers: Numbers) -> dict[str, Any]:
+def _block(piece: AnswerPiece, numbers: Numbers) -> dict[str, Any]:
     if piece.kind == "call":
         return {
             "type": "tool_use",

@@ -10,8 +10,8 @@ from typing import Any
 
 from conversation_state.messages import AssistantMessage
 from conversation_state.testing.provider._writing import (
+    AnswerPiece,
     Numbers,
-    Piece,
     pieces_of,
     split_text,
     tokens_of,
@@ -81,7 +81,7 @@ def write_responses(
     }
 
 
-def _part(piece: Piece) -> dict[str, Any]:
+def _part(piece: AnswerPiece) -> dict[str, Any]:
     if piece.kind == "refusal":
         return {"type": "refusal", "refusal": piece.text}
 
@@ -93,7 +93,9 @@ def _part(piece: Piece) -> dict[str, Any]:
     }
 
 
-def _item(piece: Piece, body: Mapping[str, Any], numbers: Numbers) -> dict[str, Any]:
+def _item(
+    piece: AnswerPiece, body: Mapping[str, Any], numbers: Numbers
+) -> dict[str, Any]:
     if piece.kind == "call":
         return {
             "id": numbers.id("fc_"),

@@ -17,9 +17,9 @@ from conversation_state.parts import ReasoningPart, RefusalPart, TextPart, Unkno
 from conversation_state.usage import Usage
 
 __all__ = [
-    "Call",
+    "AnswerCall",
+    "AnswerPiece",
     "Numbers",
-    "Piece",
     "arguments_of",
     "pieces_of",
     "split_text",
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-class Call(NamedTuple):
+class AnswerCall(NamedTuple):
     """
     A call of an answer; *id* is "" where the message has none.
     """
@@ -37,7 +37,7 @@ class Call(NamedTuple):
     arguments: str
 
 
-class Piece(NamedTuple):
+class AnswerPiece(NamedTuple):
     """
     A part or a call of an answer: what is not its kind is empty.
     """
@@ -45,7 +45,7 @@ class Piece(NamedTuple):
     kind: str
     text: str = ""
     signature: str = ""
-    call: Call = Call("", "", "")
+    call: AnswerCall = AnswerCall("", "", "")
     raw: Mapping[str, Any] = {}
 
 
@@ -70,21 +70,21 @@ class Numbers:
         return f"call{next(self._count):05d}"
 
 
-def pieces_of(message: AssistantMessage) -> list[Piece]:
+def pieces_of(message: AssistantMessage) -> list[AnswerPiece]:
     """
     The parts and calls of *message*, in the order of their indices where they have any.
     """
-    placed: list[tuple[tuple[int, int], Piece]] = []
+    placed: list[tuple[tuple[int, int], AnswerPiece]] = []
     for at, part in enumerate(message.parts):
         match part:
             case TextPart():
-                piece = Piece("text", part.text)
+                piece = AnswerPiece("text", part.text)
             case ReasoningPart():
-                piece = Piece("reasoning", part.text, part.signature)
+                piece = AnswerPiece("reasoning", part.text, part.signature)
             case RefusalPart():
-                piece = Piece("refusal", part.text)
+                piece = AnswerPiece("refusal", part.text)
             case UnknownPart():
-                piece = Piece("raw", raw=_thaw(part.raw))
+                piece = AnswerPiece("raw", raw=_thaw(part.raw))
             case _:
                 raise TypeError(
                     f"a script's answer has a part of kind {part.kind}; the strict "
@@ -96,7 +96,7 @@ def pieces_of(message: AssistantMessage) -> list[Piece]:
 
     begin = len(placed)
     for at, call in enumerate(message.tool_calls, begin):
-        piece = Piece("call", call=Call(call.id, call.name, call.arguments))
+        piece = AnswerPiece("call", call=AnswerCall(call.id, call.name, call.arguments))
         placed.append(((at if call.index is None else call.index, at), piece))
 
     placed.sort(key=lambda each: each[0])
@@ -113,7 +113,7 @@ def _thaw(value: Any) -> Any:
     return value
 
 
-def arguments_of(call: Call) -> dict[str, Any]:
+def arguments_of(call: AnswerCall) -> dict[str, Any]:
     """
     The arguments of *call* as the object that two of the wires have them as.
 
