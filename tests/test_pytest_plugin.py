@@ -66,6 +66,11 @@ def test_model(scripted_model):
     scripted_model.add("To Bern.")
     assert scripted_model([UserMessage("Where to?")]).text == "To Bern."
     assert len(scripted_model.requests) == 1
+
+
+def test_provider(strict_provider):
+    assert strict_provider.url("openai_chat").startswith("http://127.0.0.1:")
+    assert strict_provider.refusals == ()
 """
 
 IMPORTS = """
@@ -120,7 +125,7 @@ class TestFixtures:
         """
         A store, a provider and a model for each test, without a line of setup.
         """
-        assert "3 passed" in run(FIXTURES)
+        assert "4 passed" in run(FIXTURES)
 
     def test_import_nothing(self, run):
         """

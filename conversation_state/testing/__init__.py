@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from conversation_state.testing.contracts import (
         BrokenLawsError,
         check_adapter,
+        check_agent,
         check_backend,
         check_chat,
         check_counter,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         check_stream,
         check_summariser,
         check_trimming_step,
+        replay_agent,
     )
     from conversation_state.testing.shapes import SHAPES, ConversationShape
     from conversation_state.testing.strategies import (
@@ -44,6 +46,7 @@ __all__ = [
     "BrokenLawsError",
     "ConversationShape",
     "check_adapter",
+    "check_agent",
     "check_backend",
     "check_chat",
     "check_counter",
@@ -58,6 +61,7 @@ __all__ = [
     "model_answers",
     "provider_payloads",
     "register",
+    "replay_agent",
     "states",
 ]
 
@@ -77,7 +81,7 @@ _HOMES = {
     "ConversationShape": "conversation_state.testing.shapes",
     **dict.fromkeys(_STRATEGIES, "conversation_state.testing.strategies"),
     **dict.fromkeys(
-        [name for name in __all__ if name.startswith("check_")],
+        [name for name in __all__ if name.startswith(("check_", "replay_"))],
         "conversation_state.testing.contracts",
     ),
 }

@@ -57,6 +57,15 @@ from conversation_state.testing.contracts._trimming import (
 )
 
 if TYPE_CHECKING:
+    from conversation_state.testing.contracts._agent_scripts import (
+        AgentTurn,
+        CutStream,
+    )
+    from conversation_state.testing.contracts._agents import (
+        AgentReport,
+        check_agent,
+        replay_agent,
+    )
     from conversation_state.testing.contracts._backends import (
         check_backend,
         run_promises,
@@ -65,12 +74,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Adapter",
     "AdapterContract",
+    "AgentReport",
+    "AgentTurn",
     "BrokenLawsError",
     "Chat",
     "ChatAct",
     "ChatContract",
     "Contract",
     "CounterContract",
+    "CutStream",
     "LawResult",
     "ReducerContract",
     "Session",
@@ -81,6 +93,7 @@ __all__ = [
     "SummariserContract",
     "TrimmingStepContract",
     "check_adapter",
+    "check_agent",
     "check_backend",
     "check_chat",
     "check_counter",
@@ -92,15 +105,20 @@ __all__ = [
     "format_code",
     "format_example",
     "law",
+    "replay_agent",
     "run_laws",
     "run_promises",
 ]
 
-# It needs pytest, which the others do not.
+# Backends need pytest, which the others do not, and agents a server of HTTP.
+_PACKAGE = "conversation_state.testing.contracts"
 __getattr__, __dir__ = open_later(
     __name__,
-    dict.fromkeys(
-        ("check_backend", "run_promises"),
-        "conversation_state.testing.contracts._backends",
-    ),
+    {
+        **dict.fromkeys(("check_backend", "run_promises"), f"{_PACKAGE}._backends"),
+        **dict.fromkeys(("AgentTurn", "CutStream"), f"{_PACKAGE}._agent_scripts"),
+        **dict.fromkeys(
+            ("AgentReport", "check_agent", "replay_agent"), f"{_PACKAGE}._agents"
+        ),
+    },
 )

@@ -1,0 +1,603 @@
+"""
+What an agent promises over a whole conversation, whatever its framework and language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import attrs
+from hypothesis import HealthCheck, Phase, Verbosity, given
+from hypothesis import settings as Settings  # noqa: N812 - a class
+from hypothesis.errors import Flaky
+
+from conversation_state._wording import shorten_repr
+from conversation_state.aggregator import Aggregator
+from conversation_state.messages import AssistantMessage, Message
+from conversation_state.testing._code import format_example
+from conversation_state.testing.contracts._agent_reading import (
+    RequestLine,
+    read_request,
+)
+from conversation_state.testing.contracts._agent_runs import (
+    LAST_PROMPT,
+    Agent,
+    AgentForm,
+    Answered,
+    ScriptOutcome,
+    is_settled,
+    make_form,
+    play,
+)
+from conversation_state.testing.contracts._agent_scripts import (
+    ACTS_OF_USERS,
+    AgentTurn,
+    CutStream,
+    Script,
+    draw_scripts,
+    is_good,
+)
+from conversation_state.testing.contracts._contract import check_names, name_test
+from conversation_state.testing.contracts._coverage import try_shapes
+from conversation_state.testing.contracts._results import (
+    BROKEN,
+    DECLARED,
+    HOLDS,
+    NOT_RUN,
+    BrokenLawsError,
+    LawResult,
+    describe_subject,
+    find_definition,
+    name_subject,
+)
+from conversation_state.testing.provider import Reply
+from conversation_state.tools import ToolInfo
+from conversation_state.usage import Usage
+
+# The laws, in the order in which they are judged: an earlier one explains more.
+LAWS = {
+    "requests are accepted": "Each request is one that the provider accepts.",
+    "the thread is usable": "Whatever happened before, an answer that comes without "
+    "fault is given to the user; also after errors, a stop or a crash.",
+    "nothing is lost": "What a request had and was answered, each later one of the "
+    "thread has: what users wrote, answers, calls and results.",
+    "cut answers are no answers": "Of a stream that broke off comes an error, a retry, "
+    "or a reply that says so; not its beginning as if it were all.",
+    "responses are billed once": "The usage that the agent states is that of the "
+    "responses it got, each once, also after a retry.",
+    "rounds end": "A turn ends within the most requests that are allowed.",
+    "the prefix is stable": "Each request begins with what the one before had, so that "
+    "a provider's cache is used.",
+    "the budget is kept": "No request is larger than the budget.",
+}
+_UNSETTLED = {"stop", "write", "crash"}
+_CHARACTERS = 4  # of a token, about
+_MOST_UNKNOWN = 12  # responses that may or may not be billed
+
+
+@attrs.frozen
+class AgentReport:
+    """
+    What came of `check_agent`.
+
+    Attributes:
+        scripts: How many scripts were run.
+
+        acts: What the user did in them.
+
+        not_drawn: What this form of agent can't do, and was not drawn.
+
+        results: What came of each law.
+    """
+
+    scripts: int
+    acts: tuple[str, ...]
+    not_drawn: tuple[str, ...]
+    results: tuple[LawResult, ...]
+
+    def __str__(self) -> str:
+        """
+        What was tried, and what was not.
+        """
+        text = f"{self.scripts} scripts; the user may {', '.join(self.acts)}"
+        if not self.not_drawn:
+            return text
+
+        return f"{text}; not drawn, for this form can't: {', '.join(self.not_drawn)}"
+
+
+class _AgentError(AssertionError):
+    """
+    An agent breaks a law.
+    """
+
+    def __init__(self, law: str, what: str) -> None:
+        super().__init__(law, what)
+        self.law, self.what = law, what
+
+    def __str__(self) -> str:
+        return self.what
+
+
+@attrs.define
+class _Judge:
+    """
+    Looks for laws that an outcome breaks.
+    """
+
+    wire: str
+    max_rounds: int
+    budget: int | None
+    compacts: bool
+    without: frozenset[str]
+
+    def judge(self, outcome: ScriptOutcome) -> None:
+        """
+        Raise an error for the first law that is broken.
+        """
+        checks: dict[str, Callable[[ScriptOutcome], Iterator[str]]] = {
+            "requests are accepted": self._find_refused,
+            "rounds end": self._find_endless,
+            "cut answers are no answers": self._find_cut,
+            "the thread is usable": self._find_unusable,
+            "nothing is lost": self._find_lost,
+            "responses are billed once": self._find_unbilled,
+            "the prefix is stable": self._find_unstable,
+            "the budget is kept": self._find_large,
+        }
+        for law, find in checks.items():
+            if law not in self.without:
+                for what in find(outcome):
+                    raise _AgentError(law, what)
+
+    def _find_refused(self, outcome: ScriptOutcome) -> Iterator[str]:
+        for number, request in enumerate(outcome.requests):
+            for refusal in request.refusals:
+                lines = read_request(self.wire, request.body)
+                yield (
+                    f"request {number} is refused: {refusal.rule.name} at "
+                    f"{refusal.path}: {refusal.message}\n{_show(lines[-8:])}"
+                )
+
+    def _find_endless(self, outcome: ScriptOutcome) -> Iterator[str]:
+        for each in outcome.outcomes:
+            if each.is_endless:
+                yield f"the turn {each.prompt!r} did not end in time"
+
+        for number, count in enumerate(outcome.counts, 1):
+            if count > self.max_rounds:
+                allowed = f"{self.max_rounds} are allowed"
+                yield f"turn {number} has {count} requests; {allowed}"
+
+    def _find_cut(self, outcome: ScriptOutcome) -> Iterator[str]:
+        for number, turn in enumerate(outcome.script):
+            own = [each for each in outcome.answered if each.turn == number]
+            last = own[-1].answer if own else None
+            if turn.act != "ask" or not isinstance(last, (Reply, CutStream)):
+                continue
+
+            found = [each for each in outcome.outcomes if each.prompt == turn.prompt]
+            answer: Any = last.answer
+            is_stream = own[-1].request.is_stream
+            # A body may be cut behind its last byte of text.
+            if found and found[0].error is None and is_stream:
+                text = _read_reply(found[0].reply)
+                if text is not None and text and text in answer.text:
+                    yield (
+                        f"the stream broke off, and {shorten_repr(text)} is the reply "
+                        f"to {turn.prompt!r}"
+                    )
+
+    def _find_unusable(self, outcome: ScriptOutcome) -> Iterator[str]:
+        for number, turn in enumerate((*outcome.script, AgentTurn(LAST_PROMPT))):
+            # Faults and mistakes of the model may be errors; what comes later may not.
+            if turn.act != "ask" or not all(map(is_good, turn.answers)):
+                continue
+
+            own = [each for each in outcome.answered if each.turn == number]
+            for each in outcome.outcomes:
+                if each.prompt == turn.prompt and each.error is not None:
+                    kind = type(each.error).__name__
+                    yield f"{turn.prompt!r} fails with {kind}: {each.error}"
+                elif each.prompt == turn.prompt and own and not each.is_endless:
+                    yield from self._check_reply(turn.prompt, each.reply, own[-1])
+
+    def _check_reply(self, prompt: str, reply: Any, last: Answered) -> Iterator[str]:
+        text, expected = _read_reply(reply, is_cut=True), last.answer
+        if not isinstance(expected, AssistantMessage) or expected.tool_calls:
+            return
+
+        if text is not None and expected.text not in text:
+            yield (
+                f"the reply to {prompt!r} is {shorten_repr(text)}, and the model "
+                f"answered {expected.text!r}"
+            )
+
+    def _list_settled(self, outcome: ScriptOutcome) -> list[Answered]:
+        script = [*outcome.script, AgentTurn(LAST_PROMPT)]
+        return [
+            each
+            for each in outcome.answered
+            if is_settled(each)
+            and script[each.turn].act not in _UNSETTLED
+            and not each.request.refusals
+        ]
+
+    def _find_lost(self, outcome: ScriptOutcome) -> Iterator[str]:
+        settled = self._list_settled(outcome)
+        if self.compacts or not settled:
+            return
+
+        known: dict[tuple[str, str], int] = {}
+        for number, each in enumerate(settled):
+            lines = read_request(self.wire, each.request.body)
+            here = {_name_line(line) for line in lines}
+            for name, when in known.items():
+                if name not in here:
+                    yield (
+                        f"{name[0]} {shorten_repr(name[1])} was in request {when}, and "
+                        f"is missing in request {number}\n{_show(lines[-8:])}"
+                    )
+
+            known |= {name: number for name in here if name[0] != "system"}
+            if is_good(each.answer) and self._was_given(outcome, each):
+                known |= dict.fromkeys(_name_answer(each.answer), number)
+
+    def _was_given(self, outcome: ScriptOutcome, answered: Answered) -> bool:
+        """
+        Whether the turn of an answer ended as it should.
+        """
+        script = [*outcome.script, AgentTurn(LAST_PROMPT)]
+        prompt = script[answered.turn].prompt
+        found = [each for each in outcome.outcomes if each.prompt == prompt]
+        return bool(found) and all(each.error is None for each in found)
+
+    def _find_unstable(self, outcome: ScriptOutcome) -> Iterator[str]:
+        # What comes late is moved to its place.
+        if self.compacts or any(turn.act in _UNSETTLED for turn in outcome.script):
+            return
+
+        before: list[RequestLine] = []
+        for number, each in enumerate(self._list_settled(outcome)):
+            lines = read_request(self.wire, each.request.body)
+            if self._was_given(outcome, each):
+                for at, line in enumerate(before):
+                    if at >= len(lines) or lines[at] != line:
+                        now = lines[at] if at < len(lines) else None
+                        yield (
+                            f"request {number} does not begin with what the one before "
+                            f"had: {_show([line])} became {_show([now] if now else [])}"
+                        )
+
+                before = lines
+
+    def _find_unbilled(self, outcome: ScriptOutcome) -> Iterator[str]:
+        stated = [_read_usage(each.reply) for each in outcome.outcomes]
+        if not stated or stated[-1] is None or outcome.outcomes[-1].is_endless:
+            return
+
+        certain, unknown = [], []
+        script = [*outcome.script, AgentTurn(LAST_PROMPT)]
+        for each in outcome.answered:
+            usage = _usage_of(each.answer)
+            if usage is None:
+                continue
+
+            is_sure = is_settled(each) and script[each.turn].act not in _UNSETTLED
+            (certain if is_sure else unknown).append(usage)
+
+        # Of a text the provider makes the usage up.
+        is_known = all(_has_usage(each.answer) for each in outcome.answered)
+        if len(unknown) > _MOST_UNKNOWN or not is_known:
+            return
+
+        allowed = {
+            sum(certain) + sum(some)
+            for size in range(len(unknown) + 1)
+            for some in combinations(unknown, size)
+        }
+        if stated[-1] not in allowed:
+            likely = f"{sum(certain)}" if not unknown else f"one of {sorted(allowed)}"
+            yield f"the agent states {stated[-1]} tokens; the responses used {likely}"
+
+    def _find_large(self, outcome: ScriptOutcome) -> Iterator[str]:
+        if self.budget is None:
+            return
+
+        for number, request in enumerate(outcome.requests):
+            lines = read_request(self.wire, request.body)
+            tokens = sum(len(line.text) for line in lines) // _CHARACTERS
+            if tokens > self.budget:
+                yield (
+                    f"request {number} has about {tokens} tokens, and the budget is "
+                    f"{self.budget}"
+                )
+
+
+def _name_line(line: RequestLine) -> tuple[str, str]:
+    if line.kind in {"call", "result"}:
+        return line.kind, line.id
+
+    return line.kind, line.text
+
+
+def _name_answer(message: Message) -> Iterator[tuple[str, str]]:
+    # Calls may be sent back under other ids: made ones, or such as a provider takes.
+    if message.text:
+        yield "assistant", message.text
+
+
+def _show(lines: Iterable[RequestLine]) -> str:
+    shown = [
+        f"  {line.kind}{f' {line.id}' * bool(line.id)}: {shorten_repr(line.text)}"
+        for line in lines
+    ]
+    return "\n".join(shown) or "nothing"
+
+
+def _has_usage(answer: Any) -> bool:
+    is_text = isinstance(answer, (str, AssistantMessage))
+    return not is_text or _usage_of(answer) is not None
+
+
+def _usage_of(answer: Any) -> int | None:
+    is_cut = isinstance(answer, (Reply, CutStream))
+    message = answer.answer if is_cut else answer
+    response = getattr(message, "response", None)
+    usage = response.usage if response is not None else None
+    return usage.total_tokens if usage is not None else None
+
+
+def _read_reply(reply: Any, *, is_cut: bool = False) -> str | None:
+    """
+    The text of a reply; None if it has none, or says that it is not all, unless
+    *is_cut*.
+    """
+    if isinstance(reply, str):
+        return reply
+
+    if isinstance(reply, Aggregator):
+        reply = reply[-1] if len(reply) else None
+
+    response = getattr(reply, "response", None)
+    if not is_cut and response is not None and response.finish_reason != "stop":
+        return None
+
+    if isinstance(reply, Mapping):
+        is_whole = is_cut or reply.get("finish_reason", "stop") == "stop"
+        reply = reply.get("text", reply.get("content")) if is_whole else None
+
+    text = getattr(reply, "text", reply)
+    return text if isinstance(text, str) else None
+
+
+def _read_usage(reply: Any) -> int | None:
+    """
+    The tokens that a reply says its thread used so far; None if it says nothing.
+    """
+    if isinstance(reply, Mapping):
+        usage = reply.get("usage")
+    else:
+        usage = getattr(reply, "total_usage", getattr(reply, "usage", None))
+
+    if isinstance(usage, Usage):
+        return usage.total_tokens
+
+    if isinstance(usage, Mapping):
+        usage = usage.get("total_tokens")
+
+    return usage if isinstance(usage, int) else None
+
+
+def _read_tools(tools: Iterable[ToolInfo | Callable[..., Any]]) -> list[ToolInfo]:
+    return [
+        each if isinstance(each, ToolInfo) else ToolInfo.from_function(each)
+        for each in tools
+    ]
+
+
+def format_script(script: Sequence[AgentTurn], wire: str) -> str:
+    """
+    A *script* as code that runs it again.
+    """
+    example = format_example({"script": list(script)})
+    return (
+        "from conversation_state.testing import replay_agent\n"
+        f"{example}\nreplay_agent(run, script, wire={wire!r})"
+    )
+
+
+def replay_agent(
+    run: Agent,
+    script: Iterable[AgentTurn],
+    *,
+    wire: str = "openai_chat",
+    level: Any = "reference",
+    budget: int | None = None,
+    compacts: bool = False,
+    max_rounds: int = 50,
+    timeout_s: float = 20.0,
+    without: Collection[str] = (),
+) -> None:
+    """
+    Run one *script*, as `check_agent` printed it; the options are those of
+    `check_agent`.
+
+    Raises:
+        AssertionError:
+            If the agent breaks a law.
+    """
+    __tracebackhide__ = True
+    turns = tuple(script)
+    judge = _Judge(wire, max_rounds, budget, compacts, frozenset(without))
+    form = make_form(run, timeout_s)
+    judge.judge(play(form, turns, wire=wire, level=level, max_rounds=max_rounds))
+
+
+def check_agent(
+    run: Agent,
+    *,
+    wire: str = "openai_chat",
+    tools: Iterable[ToolInfo | Callable[..., Any]] = (),
+    level: Any = "reference",
+    budget: int | None = None,
+    compacts: bool = False,
+    max_rounds: int = 50,
+    timeout_s: float = 20.0,
+    without: Collection[str] = (),
+    settings: Settings | None = None,
+) -> AgentReport:
+    """
+    Hold a whole agent, of any framework and language, to the laws of `LAWS`: it talks
+    to a provider that refuses what the provider refuses, which answers with texts,
+    calls and mistakes of models, with errors 429 and 500, with silence and with streams
+    that break off; and to a user who stops it, writes while it works, and comes back
+    after a crash. Up to five turns on one thread, and one more at the end.
+
+    Args:
+        run: ``run(base_url, prompt, thread) -> reply``: one turn of the conversation
+            *thread*, which the agent keeps. A function, an async one (a stop cancels
+            it), or a command (a stop is SIGINT, a crash SIGKILL; its last arguments are
+            the base URL, the prompt and the thread, or are named ``{base_url}``,
+            ``{prompt}`` and ``{thread}``), which prints the reply. The reply is a text,
+            or something with a *text*, and with the *usage* of the thread so far: a
+            mapping, an object, or a state. An agent may raise errors where the provider
+            fails.
+
+        wire: ``openai_chat``, ``openai_responses``, ``anthropic`` or ``gemini``.
+
+        tools: The tools of the agent that the model calls, as functions or `ToolInfo`.
+
+        level: What the provider refuses: see `provider.judge`.
+
+        budget: The most tokens of a request, at four characters a token; None for any.
+
+        compacts: Whether it shortens long conversations. Then earlier messages may be
+            missing.
+
+        max_rounds: The most requests of a turn.
+
+        timeout_s: The seconds after which a turn counts as endless.
+
+        without: The names of laws that do not hold and need not.
+
+        settings: Hypothesis' settings.
+
+    Returns:
+        What was run, and which acts of users this form of agent can't be put through.
+
+    Raises:
+        BrokenLawsError:
+            If it breaks a law, with the smallest script as code that replays it.
+
+        ValueError:
+            If *without* names no law.
+    """
+    __tracebackhide__ = True
+    check_names("without", without, list(LAWS))
+    form = make_form(run, timeout_s)
+    judge = _Judge(wire, max_rounds, budget, compacts, frozenset(without))
+    search = _Search(form, judge, wire, level)
+    scripts = draw_scripts(_read_tools(tools), form.acts)
+    search.run(describe_subject(run), scripts, settings or Settings())
+    report = AgentReport(
+        search.count,
+        form.acts,
+        tuple(each for each in ACTS_OF_USERS if each not in form.acts),
+        tuple(search.list_results(run, without)),
+    )
+    if search.error is not None:
+        raise BrokenLawsError(
+            name_subject(run), "agents", report.results
+        ) from search.error
+
+    return report
+
+
+@attrs.define
+class _Search:
+    """
+    Runs scripts until one breaks a law, and makes it small.
+    """
+
+    form: AgentForm
+    judge: _Judge
+    wire: str
+    level: Any
+    count: int = 0
+    error: BaseException | None = None
+    script: Script = ()
+    _law: str = ""
+
+    def hold(self, script: Script) -> None:
+        """
+        Run *script*, and raise an error if the agent breaks a law.
+        """
+        __tracebackhide__ = True
+        self.count += 1
+        outcome = play(
+            self.form,
+            script,
+            wire=self.wire,
+            level=self.level,
+            max_rounds=self.judge.max_rounds,
+        )
+        try:
+            self.judge.judge(outcome)
+        except _AgentError as error:
+            # One law at a time is made small: the first that was found.
+            if not self._law or error.law == self._law:
+                self._law = error.law
+                self.error, self.script = error, script
+                raise
+
+    def run(self, name: str, scripts: Any, settings: Settings) -> None:
+        """
+        Hold the named scripts, and drawn ones.
+        """
+        try:
+            try_shapes({"script": scripts}, self.hold)
+            self._draw(name, scripts, settings)
+        except (_AgentError, Flaky):
+            if self.error is None:
+                raise
+
+    def _draw(self, name: str, scripts: Any, settings: Settings) -> None:
+        def agent(**drawn: Script) -> None:
+            self.hold(**drawn)
+
+        name_test(agent, f"check_agent of {name}")
+        adapted = Settings(
+            settings,
+            deadline=None,
+            print_blob=False,
+            report_multiple_bugs=False,
+            verbosity=Verbosity.quiet,
+            suppress_health_check=list(HealthCheck),
+            phases=[each for each in settings.phases if each is not Phase.explain],
+        )
+        adapted(given(script=scripts)(agent))()
+
+    def list_results(self, run: Agent, without: Collection[str]) -> Iterator[LawResult]:
+        """
+        What came of each law.
+        """
+        for law, promise in LAWS.items():
+            if law in without:
+                yield LawResult(law, promise, DECLARED)
+            elif self.error is None:
+                yield LawResult(law, promise, HOLDS, self.count)
+            elif law == self._law:
+                yield LawResult(
+                    law,
+                    promise,
+                    BROKEN,
+                    self.count,
+                    self.error,
+                    format_script(self.script, self.wire),
+                    find_definition(run),
+                )
+            else:
+                yield LawResult(law, promise, NOT_RUN)

@@ -1,0 +1,318 @@
+"""
+The contract of agents: honest ones pass, and each fault is found by one call and shown
+as a script that replays it.
+"""
+
+import asyncio
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from conversation_state.testing import BrokenLawsError, check_agent, replay_agent
+from conversation_state.testing.contracts import AgentTurn
+from tests.agents import (
+    NOT_RUN,
+    TOOLS,
+    ListAgent,
+    ProviderError,
+    StoppableAgent,
+    StreamingAgent,
+    tool_message,
+)
+
+FEW = settings(max_examples=20, database=None, derandomize=True, deadline=None)
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class TestHonest:
+    @pytest.mark.parametrize("agent", [ListAgent, StreamingAgent, StoppableAgent])
+    def test_passes(self, agent):
+        """
+        An agent that retries, answers each call and ends breaks no law.
+        """
+        report = check_agent(agent(), tools=TOOLS, settings=FEW)
+
+        assert report.scripts > 50
+
+    def test_without_tools(self):
+        """
+        An agent without tools is put through the rest.
+        """
+        check_agent(ListAgent(), settings=FEW)
+
+    def test_says_what_was_not_drawn(self):
+        """
+        What a form of agent can't be put through is in the result.
+        """
+        report = check_agent(ListAgent(), settings=settings(FEW, max_examples=1))
+
+        assert report.not_drawn == ("stop", "crash")
+        assert "not drawn, for this form can't: stop, crash" in str(report)
+
+
+# Each fault in an agent that is honest otherwise.
+
+
+class OrphanAfterRetry(ListAgent):
+    """
+    Takes the newest message back before it tries again: the calls of a result.
+    """
+
+    def ask(self, base_url, thread, messages):
+        try:
+            return self.ask_once(base_url, thread, messages)
+        except ProviderError:
+            calls = [each for each in messages if each.get("tool_calls")]
+            if calls:
+                messages.remove(calls[-1])
+
+            return self.ask_once(base_url, thread, messages)
+
+
+class BillsTwice(ListAgent):
+    """
+    Adds the usage of the answer before to the bill when it is told to wait.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.last = {}
+
+    def take(self, body, thread):
+        self.last[thread] = body
+        return super().take(body, thread)
+
+    def ask_once(self, base_url, thread, messages):
+        try:
+            return super().ask_once(base_url, thread, messages)
+        except ProviderError as error:
+            if error.status == 429 and thread in self.last:
+                self.bill(self.last[thread], thread)
+
+            raise
+
+
+class StoppedBetweenCalls(StoppableAgent):
+    """
+    Keeps each result as it comes, and does not look at what a stop left.
+    """
+
+    def close(self, messages):
+        pass
+
+    async def take_round(self, messages, answer):
+        messages.append(answer)
+        for call in answer.get("tool_calls", ()):
+            messages.append(tool_message(call, await self.run_later(call)))
+
+    async def run_later(self, call):
+        await asyncio.sleep(0)
+        return self.run_tool(call)
+
+
+class KeepsCutStreams(StreamingAgent):
+    """
+    Takes what came of a stream for the answer.
+    """
+
+    def check_end(self, reason):
+        pass
+
+
+class ResetsOnError(ListAgent):
+    """
+    Begins a new thread where the provider failed.
+    """
+
+    def ask(self, base_url, thread, messages):
+        try:
+            return super().ask_once(base_url, thread, messages)
+        except ProviderError:
+            del messages[:-1]
+            return super().ask_once(base_url, thread, messages)
+
+
+class NeverEnds(ListAgent):
+    """
+    Asks until the model does not call any more.
+    """
+
+    def __call__(self, base_url, prompt, thread):
+        messages = self.threads.setdefault(thread, [])
+        messages.append({"role": "user", "content": prompt})
+        while True:
+            answer = self.ask(base_url, thread, messages)
+            messages.append(answer)
+            if not answer.get("tool_calls"):
+                return self.reply(answer, thread)
+
+            self.run_tools(messages, answer["tool_calls"])
+
+
+class ReusesIds(ListAgent):
+    """
+    Numbers the calls of each answer from 0.
+    """
+
+    def take(self, body, thread):
+        answer = super().take(body, thread)
+        for at, call in enumerate(answer.get("tool_calls", ())):
+            call["id"] = f"call_{at}"
+
+        return answer
+
+
+class SharesThreads(ListAgent):
+    """
+    Has one conversation for all threads.
+    """
+
+    def __call__(self, base_url, prompt, thread):
+        return super().__call__(base_url, prompt, "all")
+
+
+class ForgetsResults(ListAgent):
+    """
+    Shortens old results to nothing, and drops what an old turn did.
+    """
+
+    def __call__(self, base_url, prompt, thread):
+        messages = self.threads.setdefault(thread, [])
+        kept = [
+            each
+            for each in messages
+            if each["role"] != "tool" and not each.get("tool_calls")
+        ]
+        messages[:] = kept
+        return super().__call__(base_url, prompt, thread)
+
+
+class ChangesItsStart(ListAgent):
+    """
+    Tells the model how many messages there are, at the start of all.
+    """
+
+    def ask_once(self, base_url, thread, messages):
+        told = {"role": "system", "content": f"{len(messages)} messages."}
+        return super().ask_once(base_url, thread, [told, *messages])
+
+
+class RaisesOnUnknownTools(ListAgent):
+    """
+    Fails at a tool that it does not have, and leaves the call open.
+    """
+
+    def close(self, messages):
+        pass
+
+    def run_tool(self, call):
+        return {"search": "3 trains", "clock": "12:30"}[call["function"]["name"]]
+
+
+class LeavesTheNewestOut(ListAgent):
+    """
+    Answers the turn with what it said the turn before.
+    """
+
+    def reply(self, answer, thread):
+        said = [
+            each["content"]
+            for each in self.threads[thread][:-1]
+            if each["role"] == "assistant" and each.get("content")
+        ]
+        return said[-1] if said else answer.get("content", "")
+
+
+AGENTS = {
+    "orphan after a retry": (OrphanAfterRetry, "requests are accepted"),
+    "billed twice after a 429": (BillsTwice, "responses are billed once"),
+    "stopped between two calls": (StoppedBetweenCalls, "requests are accepted"),
+    "a cut stream kept as whole": (KeepsCutStreams, "cut answers are no answers"),
+    "a thread reset on error": (ResetsOnError, "nothing is lost"),
+    "an endless loop": (NeverEnds, "rounds end"),
+    "an id reused": (ReusesIds, "requests are accepted"),
+    "results forgotten": (ForgetsResults, "nothing is lost"),
+    "a start that changes": (ChangesItsStart, "the prefix is stable"),
+    "an open call after an error": (RaisesOnUnknownTools, "requests are accepted"),
+    "an old reply": (LeavesTheNewestOut, "the thread is usable"),
+}
+
+
+class TestFaults:
+    @pytest.mark.parametrize("name", AGENTS)
+    def test_is_found(self, name):
+        """
+        Each fault breaks its law, and its script breaks it again.
+        """
+        agent, law = AGENTS[name]
+        with pytest.raises(BrokenLawsError) as caught:
+            check_agent(agent(), tools=TOOLS, settings=FEW)
+
+        [broken] = caught.value.broken
+
+        assert law == broken.law
+        with pytest.raises(AssertionError):
+            exec(broken.code, {"run": agent()})
+
+    def test_is_small(self):
+        """
+        The script of a fault has the turns that it needs, and no other.
+        """
+        with pytest.raises(BrokenLawsError) as caught:
+            check_agent(ReusesIds(), tools=TOOLS, settings=FEW)
+
+        assert caught.value.broken[0].code.count("AgentTurn(") <= 2
+
+    def test_replays_what_holds(self):
+        """
+        A script that breaks no law raises nothing.
+        """
+        replay_agent(ListAgent(), [AgentTurn("Where to?", ["To Bern."])])
+
+
+class TestCommands:
+    @pytest.mark.slow
+    def test_is_stopped_and_killed(self, tmp_path):
+        """
+        A command is run for each turn, interrupted and killed; a thread it keeps in a
+        file goes on.
+        """
+        path = tmp_path / "agent.py"
+        path.write_text(COMMAND.format(root=ROOT, folder=tmp_path, stop=NOT_RUN))
+        report = check_agent(
+            [sys.executable, str(path)],
+            tools=TOOLS,
+            settings=settings(FEW, max_examples=2),
+        )
+
+        assert report.not_drawn == ()
+
+
+COMMAND = textwrap.dedent(
+    """
+    import json, os, sys
+    from pathlib import Path
+
+    sys.path.insert(0, "{root}")
+    from tests.agents import ListAgent
+
+    class FileAgent(ListAgent):
+        def take(self, body, thread):
+            return super().take(body, thread)
+
+    base_url, prompt, thread = sys.argv[1:]
+    path = Path("{folder}") / thread
+    agent = FileAgent()
+    if path.exists():
+        agent.threads[thread] = json.loads(path.read_text())
+
+    reply = agent(base_url, prompt, thread)
+    new = path.with_suffix(".new" + str(os.getpid()))
+    new.write_text(json.dumps(agent.threads[thread]))
+    os.replace(new, path)
+    print(reply["text"])
+    """
+)
