@@ -52,6 +52,7 @@ from conversation_state.testing.strategies import (
     aggregators,
     assistant_messages,
     messages,
+    states,
 )
 from conversation_state.tools import ToolCall
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
@@ -410,7 +411,7 @@ class TestState:
     Reading a document of a state.
     """
 
-    @given(st.data(), aggregators(), st.booleans())
+    @given(st.data(), aggregators() | states(), st.booleans())
     def test_both_passes_read_the_same(self, data, state, is_parsed):
         """
         Whatever was changed: the same state, or the same problems.

@@ -72,6 +72,7 @@ from conversation_state.testing.strategies import (
     heads,
     ledger_entries,
     messages,
+    states,
     templates,
 )
 from conversation_state.trimming import (
@@ -1544,7 +1545,7 @@ class TestFormatCode:
         """
         assert message == run_code(format_example({"value": message}))
 
-    @given(aggregators())
+    @given(aggregators() | states())
     def test_states(self, state):
         """
         Of any state comes code that makes one with the same messages and usages,
@@ -1598,7 +1599,7 @@ class TestFormatCode:
         """
 
         @settings(FEW)
-        @given(aggregators(), st.just(0))
+        @given(aggregators() | states(), st.just(0))
         def fails(state, _number):
             assert not len(state)
 

@@ -226,7 +226,7 @@ class TestLaws:
         laws.diffs_are_mirrored(*pair)
         laws.joins_bring_the_difference(*pair)
 
-    @given(our.aggregators(), our.aggregators())
+    @given(our.aggregators() | our.states(), our.aggregators() | our.states())
     def test_strangers(self, a, b):
         """
         Of states that know nothing of each other, but for keys of ledgers.
@@ -235,7 +235,7 @@ class TestLaws:
         laws.diffs_are_mirrored(a, b)
         laws.joins_bring_the_difference(a, b)
 
-    @given(our.aggregators())
+    @given(our.aggregators() | our.states())
     def test_itself(self, state):
         """
         Of a state, itself, a fork and a copy.

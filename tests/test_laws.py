@@ -38,6 +38,7 @@ from conversation_state.testing.strategies import (
     json_values,
     messages,
     parts,
+    states,
     texts,
     timelines,
     timestamps,
@@ -107,14 +108,14 @@ class TestStates:
     What holds for every state; see `test_aggregator_machine.py` for the verbs.
     """
 
-    @given(aggregators())
+    @given(aggregators() | states())
     def test_adds_up(self, state):
         """
         All ways to ask a state agree.
         """
         laws.states_add_up(state)
 
-    @given(RELATIVES | st.tuples(*[aggregators()] * 3))
+    @given(RELATIVES | st.tuples(*[aggregators() | states()] * 3))
     def test_joins(self, states):
         """
         Joining is the ordered union, idempotent, associative, and counts usage once: of
@@ -129,7 +130,7 @@ class TestStates:
         laws.turns_bring_what_was_added(a, b)
         laws.equal_values_hash_alike(a.turn, b.turn)
 
-    @given(aggregators() | turns() | checkpoints())
+    @given(aggregators() | states() | turns() | checkpoints())
     def test_copies(self, value):
         """
         States, turns and checkpoints survive copying and pickling.

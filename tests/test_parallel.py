@@ -49,7 +49,7 @@ from conversation_state.parallel import (
     save_progress,
 )
 from conversation_state.testing import laws
-from conversation_state.testing.strategies import aggregators
+from conversation_state.testing.strategies import aggregators, states
 from tests.branches import (
     USAGE,
     Refused,
@@ -211,7 +211,7 @@ class TestFanOut:
         assert ["Go!", "before"] == texts(done)
 
     @settings(max_examples=25)
-    @given(aggregators(), st.lists(st.text(max_size=3), max_size=4))
+    @given(aggregators() | states(), st.lists(st.text(max_size=3), max_size=4))
     def test_is_a_fold(self, state, messages):
         """
         It equals running the steps one by one and joining them.

@@ -515,7 +515,7 @@ def branches(draw):
     A state and two that were forked from it or grew on, each with spending of
     its own, some under common keys.
     """
-    trunk = draw(our.aggregators())
+    trunk = draw(our.aggregators() | our.states())
     sides = []
     for state in (trunk, trunk.fork(), trunk):
         side = state
@@ -758,7 +758,7 @@ class TestUnbilled:
         assert (chat.entries[-1],) == cost(chat.turn).unbilled
         assert () == cost(chat.record_responses(since=1).turn).unbilled
 
-    @given(our.aggregators())
+    @given(our.aggregators() | our.states())
     def test_is_what_recording_adds(self, chat):
         """
         After `record_responses` nothing is left of what reports a usage, in any

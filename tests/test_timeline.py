@@ -28,7 +28,12 @@ from conversation_state.testing.laws import (
     unchanged,
     undo_then_redo_is_the_identity,
 )
-from conversation_state.testing.strategies import aggregators, moments, timelines
+from conversation_state.testing.strategies import (
+    aggregators,
+    moments,
+    states,
+    timelines,
+)
 from conversation_state.timeline import Moment, Moments, Timeline, _timeline
 from tests.processes import count_calls
 
@@ -643,7 +648,7 @@ def test_there_and_back(timeline, data):
     goto_changes_no_moments(timeline, number)
 
 
-@given(timelines(), timelines(), aggregators(), st.data())
+@given(timelines(), timelines(), aggregators() | states(), st.data())
 def test_old_timelines_are_unchanged(timeline, other, state, data):
     """
     Whatever is done with a timeline, it stays what it was.

@@ -394,6 +394,11 @@ def _(turn: TurnWriter) -> Iterator[Message]:
     yield turn.say("A train.")
 
 
+@_shape("image and nothing else", "media")
+def _(_turn: TurnWriter) -> Iterator[Message]:
+    yield UserMessage([ImagePart(data=_PNG, media_type="image/png")])
+
+
 @_shape("file and sound of a user", "media")
 def _(turn: TurnWriter) -> Iterator[Message]:
     file = FilePart(data=b"%PDF-1.7", media_type="application/pdf", name="ticket.pdf")

@@ -22,7 +22,7 @@ from conversation_state.errors import DecodeError
 from conversation_state.messages import AssistantMessage, SystemMessage, UserMessage
 from conversation_state.parts import TextPart
 from conversation_state.testing.contracts._adapters import put_junk
-from conversation_state.testing.strategies import aggregators
+from conversation_state.testing.strategies import aggregators, states
 from conversation_state.testing.strategies import checkpoints as our_checkpoints
 from conversation_state.tools import ToolCall
 from conversation_state.usage import CompletionTokensDetails, PromptTokensDetails, Usage
@@ -247,7 +247,7 @@ class TestDump:
             assert len(kept.messages) == len(loaded.messages)
             assert kept.state.init_len == loaded.state.init_len
 
-    @given(aggregators())
+    @given(aggregators() | states())
     def test_takes_states(self, state):
         """
         A state is written as its checkpoint is.

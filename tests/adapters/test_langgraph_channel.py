@@ -15,7 +15,7 @@ from langgraph.types import Command, Overwrite, Send, interrupt
 from conversation_state import Aggregator, AssistantMessage, Usage, UserMessage
 from conversation_state.adapters.langgraph import StateChannel, add_to_state
 from conversation_state.store import open_store
-from conversation_state.testing.strategies import aggregators, messages
+from conversation_state.testing.strategies import aggregators, messages, states
 from tests.adapters.langgraph import CONFIG, saver_of
 
 
@@ -42,7 +42,7 @@ def texts(state):
 
 
 class TestAdd:
-    @given(aggregators(), st.lists(messages(), max_size=4))
+    @given(aggregators() | states(), st.lists(messages(), max_size=4))
     def test_kinds(self, state, new):
         """
         Messages, lists of them, states that grew, their turns and usage are

@@ -28,7 +28,7 @@ from conversation_state.store._write_rows import LogDigests, write_log
 from conversation_state.store.backends.memory import MemoryBackend
 from conversation_state.store.schema import SHIFT
 from conversation_state.testing.stores import RecordingBackend
-from conversation_state.testing.strategies import aggregators, entries
+from conversation_state.testing.strategies import aggregators, entries, states
 
 # Each of these examples is many logs, or many entries.
 FEWER = settings(max_examples=settings().max_examples // 2)
@@ -88,7 +88,7 @@ def ids(log):
 
 class TestGrowth:
     @FEWER
-    @given(st.lists(aggregators(max_steps=4), max_size=4), st.data())
+    @given(st.lists(aggregators(max_steps=4) | states(), max_size=4), st.data())
     def test_every_log_comes_back(self, states, data):
         """
         Logs of states that grew, parted and joined in any way come back, and
@@ -117,7 +117,11 @@ class TestGrowth:
         digests = shelf.digests()
         assert len(digests) == len({*digests})
 
-    @given(aggregators(max_steps=4), aggregators(max_steps=4), st.data())
+    @given(
+        aggregators(max_steps=4) | states(),
+        aggregators(max_steps=4) | states(),
+        st.data(),
+    )
     def test_known_beginning(self, state, other, data):
         """
         What is known of a beginning leads to the same as finding it out.
@@ -151,7 +155,7 @@ class TestGrowth:
 
 
 class TestDigests:
-    @given(aggregators(), aggregators())
+    @given(aggregators() | states(), aggregators() | states())
     def test_equal_pasts(self, one, two):
         """
         Equal digests mean equal pasts, and no others.

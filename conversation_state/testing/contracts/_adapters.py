@@ -28,6 +28,7 @@ from conversation_state.testing._comparison import (
     decoded_each,
 )
 from conversation_state.testing.contracts._contract import Contract, check_contract, law
+from conversation_state.testing.contracts._coverage import NamedExample, cover
 from conversation_state.testing.contracts._examples import CONVERSATIONS
 from conversation_state.testing.contracts._losses import (
     assert_keeps_order,
@@ -58,14 +59,25 @@ class Adapter(Protocol):
 
 # Values that `load` should refuse: large numbers, surrogates, values that are not JSON,
 # and JSON of the wrong shape.
-_JUNK: SearchStrategy[Any] = st.one_of(
-    st.sampled_from(
-        [None, True, 3, "text", "\ud800", -(2**64), 10**400, float("nan"), b"bytes"]
-    ),
-    st.sampled_from([{1: 2}, (1, 2), {"type": "text"}, [[[]]]]),
-    json_values(),
+_JUNK_VALUES: list[Any] = [
+    *({"type": "text"}, {}, [], None, True, 3, "text"),
+    *("\ud800", -(2**64), 10**400, float("nan"), b"bytes"),
+    *({1: 2}, (1, 2), [[[]]]),
+]
+_JUNK: SearchStrategy[Any] = cover(
+    st.sampled_from(_JUNK_VALUES) | json_values(),
+    lambda: [NamedExample((), lambda _, value=each: value) for each in _JUNK_VALUES],
 )
-PATHS = st.lists(st.integers(0, 9), max_size=6)
+# At each level, and at the top.
+_USUAL_PATHS = [[0] * level for level in range(7)] + [
+    [0, 1, 1],
+    [0, 1, 2],
+    [0, 0, 1, 0],
+]
+PATHS: SearchStrategy[list[int]] = cover(
+    st.lists(st.integers(0, 9), max_size=6),
+    lambda: [NamedExample((), lambda _, path=each: path) for each in _USUAL_PATHS],
+)
 _MAX_SWAPS = 50
 _DATA_URL = re.compile(r"data:([^,]*);base64,([^,]+)")
 _PATH = re.compile(r"messages\[(\d+)\]")

@@ -30,6 +30,7 @@ from conversation_state.parts import (
 )
 from conversation_state.testing._comparison import assert_same_on_copies, decoded
 from conversation_state.testing.contracts._contract import Contract, check_contract, law
+from conversation_state.testing.contracts._coverage import NamedExample, cover
 from conversation_state.testing.contracts._examples import MESSAGES
 from conversation_state.testing.strategies import texts
 from conversation_state.tools import ToolCall
@@ -135,8 +136,24 @@ def _list_names() -> list[tuple[Message, Message]]:
     ]
 
 
+def _cover_all(
+    pairs: list[tuple[Message, Message]],
+) -> SearchStrategy[tuple[Message, Message]]:
+    """
+    Any of *pairs*, and each of them once.
+    """
+    return cover(
+        st.sampled_from(pairs),
+        lambda: [NamedExample((), lambda _, pair=pair: pair) for pair in pairs],
+    )
+
+
 _WORDS = 2_500  # twice of "where to"
 _ROUNDING = 2  # tokens of a text: a scaled counter rounds twice
+
+
+_PAIRS = _cover_all([*_list_pairs(), *_list_thoughts(), *_list_media()])
+_PAIRS_OF_NAMES = _cover_all(_list_names())
 
 
 class CounterContract(Contract):
@@ -210,7 +227,7 @@ class CounterContract(Contract):
             f"together {together} tokens, alone {alone}, each without {empty}"
         )
 
-    @law(messages=st.sampled_from([*_list_pairs(), *_list_thoughts(), *_list_media()]))
+    @law(messages=_PAIRS)
     def test_counts_what_is_sent(self, messages: tuple[Message, Message]) -> None:
         """
         A long text has more tokens than a short one: of every role, as a part, and as
@@ -221,7 +238,7 @@ class CounterContract(Contract):
         """
         self._check_more(*messages)
 
-    @law(is_extra=True, messages=st.sampled_from(_list_names()))
+    @law(is_extra=True, messages=_PAIRS_OF_NAMES)
     def test_counts_names(self, messages: tuple[Message, Message]) -> None:
         """
         A message with a long name has more tokens than without one.

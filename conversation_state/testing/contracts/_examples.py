@@ -24,6 +24,7 @@ from conversation_state.testing._drawing import draw_evenly, rarely
 from conversation_state.testing.contracts._coverage import NamedExample, cover
 from conversation_state.testing.shapes import (
     ACTS,
+    SHAPES,
     TurnWriter,
     grow_state,
     write_shapes,
@@ -39,10 +40,15 @@ from conversation_state.testing.strategies import (
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import TrimContext
 
+_TURNS = 35  # of a long conversation
+
 
 def _list_shapes() -> Iterator[tuple[Message, ...]]:
     yield ()
     yield from write_shapes().values()
+    # Longer than what careless code keeps.
+    turns = [SHAPES["answer"].write(TurnWriter(number)) for number in range(_TURNS)]
+    yield tuple([message for turn in turns for message in turn])
 
 
 def _list_conversations() -> Iterator[NamedExample[tuple[Message, ...]]]:
@@ -54,7 +60,7 @@ def _list_states() -> Iterator[NamedExample[Aggregator]]:
     yield NamedExample((), grow_state)
     # A ledger without messages, before what has both.
     yield NamedExample((), _after("usage without a key"))
-    for shape in write_shapes().values():
+    for shape in _list_shapes():
         yield NamedExample(shape, grow_state)
 
     for name in ACTS:

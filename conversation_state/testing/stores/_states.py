@@ -32,7 +32,7 @@ from conversation_state.testing.stores._fixtures import (
     fail_at,
     read_rows,
 )
-from conversation_state.testing.strategies import aggregators
+from conversation_state.testing.strategies import aggregators, states
 from conversation_state.timeline import Timeline
 
 SECRET = "correct-horse-battery-staple"  # noqa: S105 - to be found in files
@@ -45,7 +45,7 @@ class StatePromises(StoreFixtures):
 
     # Half as many examples as usual, because each backend runs this test.
     @settings(FOR_EXAMPLES, max_examples=settings().max_examples // 2)
-    @given(aggregators(), aggregators())
+    @given(aggregators() | states(), aggregators() | states())
     def test_any_state_comes_back(
         self, store: Store, state: Aggregator, next_one: Aggregator
     ) -> None:

@@ -165,6 +165,16 @@ def aggregators(*, max_steps: int = 6) -> SearchStrategy[Aggregator]:
     return _draw_aggregators(max_steps)
 
 
+def _lifelike() -> SearchStrategy[Aggregator]:
+    """
+    States that look like life, besides those that verbs can make.
+    """
+    # They are made of what is here.
+    from conversation_state.testing.strategies._life import states  # noqa: PLC0415
+
+    return aggregators() | states()
+
+
 @once
 def turns() -> SearchStrategy[Turn]:
     """
@@ -175,7 +185,7 @@ def turns() -> SearchStrategy[Turn]:
     def turn(state: Aggregator, ships: bool) -> Turn:
         return unpickled(state.turn) if ships else state.turn
 
-    return st.builds(turn, aggregators(), st.booleans())
+    return st.builds(turn, _lifelike(), st.booleans())
 
 
 @once
@@ -183,7 +193,7 @@ def checkpoints() -> SearchStrategy[Checkpoint]:
     """
     Labelled states, under any label; shrink to an empty root without a label.
     """
-    return st.builds(Checkpoint, aggregators(), texts(max_size=8))
+    return st.builds(Checkpoint, _lifelike(), texts(max_size=8))
 
 
 # What grew from states
@@ -220,7 +230,7 @@ def _draw_relatives(draw: DrawFn) -> tuple[Aggregator, Aggregator]:
     message = rarely(st.sampled_from(_EQUAL), messages())
     # As much in common as makes a difference: to blocks of the log, and to
     # what can be moved or erased.
-    trunk = draw(aggregators(max_steps=3)).extend(
+    trunk = draw(aggregators(max_steps=3) | _lifelike()).extend(
         [draw(message)] * draw(st.sampled_from([0, 2, 45]))
     )
     sides = [trunk, trunk]
@@ -263,7 +273,7 @@ _TIMELINE_VERBS = ("commit", "commit", "commit", "undo", "redo", "goto", "ship")
 def _draw_timeline(draw: DrawFn, states: SearchStrategy[Any] | None) -> Timeline[Any]:
     labels = rarely(st.just(""), texts(max_size=6))
     timeline: Timeline[Any] = Timeline.begin(
-        draw(aggregators() if states is None else states),
+        draw(_lifelike() if states is None else states),
         draw(labels),
         limit=draw(rarely(st.none(), st.integers(1, 5))),
     )
@@ -276,7 +286,7 @@ def _draw_timeline(draw: DrawFn, states: SearchStrategy[Any] | None) -> Timeline
             elif draw(st.integers(0, 3)):
                 state = _draw_step(draw, timeline.present, old, _plain_messages())
             else:
-                state = draw(st.sampled_from(old) | aggregators())
+                state = draw(st.sampled_from(old) | _lifelike())
 
             group = draw(st.sampled_from([None, None, "typing", "東京"]))
             timeline = timeline.commit(state, draw(labels), group=group)

@@ -1,0 +1,788 @@
+"""
+Planted faults: what careless code does, one of a kind each; every one is found by one
+call with its defaults, whatever the seed, and what is honest passes.
+"""
+
+import copy
+import itertools
+import json
+
+import attrs
+import pytest
+from hypothesis import settings
+
+from conversation_state import (
+    Aggregator,
+    AssistantMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from conversation_state.adapters import Export, Lost, openai_chat
+from conversation_state.counting import by_characters
+from conversation_state.errors import DecodeError
+from conversation_state.parts import ImagePart, ReasoningPart, RefusalPart, TextPart
+from conversation_state.testing import (
+    BrokenLawsError,
+    check_adapter,
+    check_counter,
+    check_reducer,
+    check_summariser,
+    check_trimming_step,
+)
+from conversation_state.trimming import TrimContext, clear_tool_results, fit, keep_last
+
+FEW = settings(
+    settings.get_profile("default"), max_examples=10, database=None, deadline=None
+)
+SEEDED = settings(FEW, max_examples=100, derandomize=False)
+
+
+def is_found(check, subject, **options):
+    """
+    Whether a call finds the fault of *subject*.
+    """
+    try:
+        check(subject, settings=FEW, **options)
+    except BrokenLawsError:
+        return True
+
+    return False
+
+
+# Reducers
+
+
+def rebuilt(state, entries):
+    """
+    *state* with other entries.
+    """
+    return Aggregator.rebuild(
+        id=state.id,
+        parent_id=state.parent_id,
+        root_id=state.root_id,
+        init_len=0,
+        init_ledger_len=0,
+        entries=entries,
+        ledger=list(state.ledger),
+    )
+
+
+def replacing(change):
+    """
+    A reducer that puts what *change* makes of the messages in their place.
+    """
+
+    def reducer(state):
+        kept = [change(each) for each in state]
+        start = next((at for at, each in enumerate(state) if kept[at] != each), None)
+        if start is None:
+            return state
+
+        return state.rollback(start).extend(kept[start:])
+
+    return reducer
+
+
+def without_roles(*roles):
+    def reducer(state):
+        return rebuilt(state, [e for e in state.entries if e.message.role not in roles])
+
+    return reducer
+
+
+def drop_thoughts(message):
+    if any(isinstance(part, ReasoningPart) for part in getattr(message, "parts", ())):
+        parts = [p for p in message.parts if not isinstance(p, ReasoningPart)]
+        return message.replace(content=parts)
+
+    return message
+
+
+def clear_flags(message):
+    if isinstance(message, ToolMessage) and message.is_error:
+        return message.replace(is_error=False, content="(failed)")
+
+    return message
+
+
+def keep_first_call(message):
+    if len(message.tool_calls) > 1:
+        return message.replace(tool_calls=message.tool_calls[:1])
+
+    return message
+
+
+def last_of_each_id(state):
+    seen = {}
+    for entry in state.entries:
+        if isinstance(entry.message, ToolMessage):
+            seen[entry.message.tool_call_id] = entry.id
+
+    return rebuilt(
+        state,
+        [
+            e
+            for e in state.entries
+            if not isinstance(e.message, ToolMessage)
+            or seen[e.message.tool_call_id] == e.id
+        ],
+    )
+
+
+def results_in_front(state):
+    entries = list(state.entries)
+    for at in range(1, len(entries)):
+        if isinstance(entries[at].message, ToolMessage):
+            entries[at - 1], entries[at] = entries[at], entries[at - 1]
+
+    return rebuilt(state, entries)
+
+
+def deduplicated(state):
+    seen, kept = set(), []
+    for entry in state.entries:
+        name = (entry.message.role, getattr(entry.message, "text", ""))
+        if name not in seen:
+            kept.append(entry)
+
+        seen.add(name)
+
+    return rebuilt(state, kept)
+
+
+def cached_by_length():
+    known = {}
+
+    def reducer(state):
+        return known.setdefault(len(state), state.add_user_prompt("Be brief."))
+
+    return reducer
+
+
+def newest_sixty(state):
+    return rebuilt(state, list(state.entries)[-60:])
+
+
+def drops_late_results(state):
+    kept, between = [], False
+    for entry in state.entries:
+        message = entry.message
+        between = (between and not message.tool_calls) or message.role == "user"
+        if not (isinstance(message, ToolMessage) and between):
+            kept.append(entry)
+
+    return rebuilt(state, kept)
+
+
+def drops_interrupted(state):
+    return rebuilt(
+        state,
+        [
+            e
+            for e in state.entries
+            if not (
+                isinstance(e.message, AssistantMessage)
+                and e.message.response is not None
+                and e.message.response.finish_reason == "interrupted"
+            )
+        ],
+    )
+
+
+def bills_all_again(state):
+    for number, entry in enumerate(list(state.ledger)):
+        state = state.add_usage(entry.usage, key=f"again {number} of {len(state)}")
+
+    return state
+
+
+def bills_without_key(state):
+    last = state[-1] if len(state) else None
+    response = getattr(last, "response", None)
+    return state.add_usage(response.usage) if response else state
+
+
+def forgets_old_usage(state):
+    return Aggregator.rebuild(
+        id=state.id,
+        parent_id=state.parent_id,
+        root_id=state.root_id,
+        init_len=0,
+        init_ledger_len=0,
+        entries=list(state.entries),
+        ledger=list(state.ledger)[-1:],
+    )
+
+
+def asks_after_an_open_call(state):
+    calls = [each for each in state if each.tool_calls]
+    return state.add(calls[-1]) if calls else state
+
+
+def answers_unknown_calls(state):
+    if len(state) and isinstance(state[-1], UserMessage):
+        return state.add(ToolMessage("12:30", tool_call_id="clock"))
+
+    return state
+
+
+REDUCERS = {
+    "removes tool results": (without_roles("tool"), {}),
+    "removes answers": (without_roles("assistant"), {"without": ["keeps messages"]}),
+    "drops thoughts": (replacing(drop_thoughts), {"without": ["keeps messages"]}),
+    "clears marks of failure": (
+        replacing(clear_flags),
+        {"without": ["keeps messages", "keeps identities"]},
+    ),
+    "keeps one of parallel calls": (
+        replacing(keep_first_call),
+        {"without": ["keeps messages", "keeps identities"]},
+    ),
+    "keeps one result of an id": (last_of_each_id, {}),
+    "puts results in front": (results_in_front, {}),
+    "removes what was said before": (deduplicated, {}),
+    "caches by length": (cached_by_length(), {}),
+    "keeps the newest sixty": (newest_sixty, {}),
+    "drops late results": (drops_late_results, {"without": ["keeps messages"]}),
+    "drops interrupted answers": (drops_interrupted, {}),
+    "bills all again": (bills_all_again, {}),
+    "bills without a key": (bills_without_key, {}),
+    "forgets old usage": (forgets_old_usage, {}),
+    "calls again": (asks_after_an_open_call, {}),
+    "answers a call that is none": (answers_unknown_calls, {}),
+    "makes a new root": (lambda s: Aggregator.new(messages=list(s)), {}),
+    "strips texts": (
+        replacing(
+            lambda m: (
+                m.replace(content=m.text.strip())
+                if isinstance(m, UserMessage) and m.text != m.text.strip()
+                else m
+            )
+        ),
+        {"without": ["keeps messages"]},
+    ),
+    "fails for images": (
+        lambda s: [m.content.strip() for m in s if m.role == "user"] and s,
+        {},
+    ),
+}
+
+
+# Counters
+
+
+def text_of(message):
+    return getattr(message, "text", "") or ""
+
+
+def words(message):
+    """
+    An honest count of all that is sent, by words.
+    """
+    count = 3
+    for part in getattr(message, "parts", ()):
+        count += len(getattr(part, "text", "").split())
+        count += 700 if part.kind in {"image", "audio", "file", "video"} else 0
+        count += 20 if part.kind == "unknown" else 0
+
+    for call in message.tool_calls:
+        count += len(call.name.split()) + len(call.arguments.split())
+
+    return count
+
+
+def less(*kinds):
+    """
+    The same without parts of some kinds.
+    """
+
+    def counter(message):
+        content = getattr(message, "content", "")
+        if isinstance(content, str):
+            return words(message)
+
+        return words(
+            message.replace(content=[p for p in message.parts if p.kind not in kinds])
+        )
+
+    return counter
+
+
+def cached(key):
+    known = {}
+
+    def counter(message):
+        return known.setdefault(key(message), words(message))
+
+    return counter
+
+
+def by_address():
+    known = {}
+
+    def counter(message):
+        return known.setdefault(id(message), words(message) + len(known) % 2)
+
+    return counter
+
+
+def growing():
+    numbers = itertools.count()
+    return lambda message: words(message) + next(numbers) // 50
+
+
+COUNTERS = {
+    "texts only": (lambda m: len(text_of(m).split()), {}),
+    "no thoughts": (less("reasoning"), {}),
+    "no refusals": (less("refusal"), {}),
+    "no images": (less("image"), {}),
+    "no files": (less("file"), {}),
+    "no calls": (
+        lambda m: words(m.replace(tool_calls=[])) if m.tool_calls else words(m),
+        {},
+    ),
+    "first call": (
+        lambda m: (
+            words(m.replace(tool_calls=m.tool_calls[:1])) if m.tool_calls else words(m)
+        ),
+        {},
+    ),
+    "no names of functions": (
+        lambda m: words(m) - sum(len(c.name.split()) for c in m.tool_calls),
+        {},
+    ),
+    "no arguments": (
+        lambda m: words(m) - sum(len(c.arguments.split()) for c in m.tool_calls),
+        {},
+    ),
+    "first part": (
+        lambda m: (
+            words(m.replace(content=m.parts[:1]))
+            if len(getattr(m, "parts", ())) > 1
+            else words(m)
+        ),
+        {},
+    ),
+    "at most a thousand": (lambda m: min(words(m), 1_000), {}),
+    "first four thousand characters": (
+        lambda m: len(text_of(m)[:4_000]) + words(m) % 1,
+        {},
+    ),
+    "a fraction": (lambda m: words(m) / 4, {}),
+    "less than nothing": (lambda m: words(m) - 4, {}),
+    "nothing for results": (lambda m: 0 if m.role == "tool" else words(m), {}),
+    "fails for parts": (lambda m: len(m.content.split()), {}),
+    "fails for unknown messages": (lambda m: words(m) + 0 * len(m.content), {}),
+    "cached by text": (cached(text_of), {}),
+    "cached by the beginning": (cached(lambda m: (m.role, text_of(m)[:40])), {}),
+    "cached by length": (
+        cached(lambda m: (m.role, len(repr(m)))),
+        {"fresh": lambda: words},
+    ),
+    "cached by address": (by_address(), {}),
+    "grows": (growing(), {}),
+}
+
+
+# Steps
+
+
+def step_removing(which):
+    def step(view):
+        gone = [e.seq for at, e in enumerate(view.elements) if which(at, e, view)]
+        return view.remove(gone)
+
+    return step
+
+
+def step_replacing(change):
+    def step(view):
+        for element in view.elements:
+            new = change(element.message)
+            if new is not element.message:
+                view = view.replace(element.seq, new)
+
+        return view
+
+    return step
+
+
+def shorten_results(message, **fields):
+    if isinstance(message, ToolMessage) and len(message.text) > 3:
+        return ToolMessage(
+            message.text[:3], **{"tool_call_id": message.tool_call_id, **fields}
+        )
+
+    return message
+
+
+def unflag(message):
+    if isinstance(message, ToolMessage) and message.is_error:
+        return message.replace(is_error=False)
+
+    return message
+
+
+def unmark(message):
+    if message.metadata and isinstance(message, UserMessage):
+        return message.replace(metadata={})
+
+    return message
+
+
+def half(view):
+    gone = [each.seq for each in view.elements][: len(view) // 2]
+    return view.remove(gone)
+
+
+STEPS = {
+    "removes results": (step_removing(lambda _a, e, _v: e.role == "tool"), {}),
+    "removes calls": (
+        step_removing(lambda _a, e, v: bool(e.message.tool_calls) and len(v) > 1),
+        {},
+    ),
+    "removes all but the first call": (
+        step_removing(lambda a, e, _v: a > 1 and bool(e.message.tool_calls)),
+        {},
+    ),
+    "removes the older half": (half, {}),
+    "removes the newest": (step_removing(lambda a, _e, v: a == len(v) - 1), {}),
+    "removes system messages": (
+        step_removing(lambda _a, e, v: e.role == "system" and len(v) > 1),
+        {},
+    ),
+    "removes late results": (
+        step_removing(
+            lambda a, e, v: e.role == "tool" and v.elements[a - 1].role == "user"
+        ),
+        {},
+    ),
+    "shortens without the mark of failure": (step_replacing(shorten_results), {}),
+    "clears the mark of failure": (step_replacing(unflag), {}),
+    "drops metadata": (step_replacing(unmark), {}),
+    "shortens under another id": (
+        step_replacing(
+            lambda m: (
+                shorten_results(m, tool_call_id="other", is_error=m.is_error)
+                if isinstance(m, ToolMessage)
+                else m
+            )
+        ),
+        {},
+    ),
+    "empties the newest": (
+        lambda v: (
+            v.replace(v.elements[-1].seq, v.elements[-1].message.replace(content=""))
+            if len(v) and hasattr(v.elements[-1].message, "content")
+            else v
+        ),
+        {},
+    ),
+    "makes a new view": (lambda v: TrimContext.of(list(v), v.budget), {}),
+    "forgets the budget": (lambda v: TrimContext.of(list(v.original.messages)), {}),
+    "returns messages": (list, {}),
+    "adds a note": (
+        step_replacing(
+            lambda m: (
+                m.replace(content=f"{m.text} (shortened)")
+                if isinstance(m, UserMessage)
+                else m
+            )
+        ),
+        {},
+    ),
+    "fails for an empty view": (lambda v: v.elements[0] and v, {}),
+    "brings back what was dropped": (
+        lambda v: TrimContext.of(list(v.original.messages), v.budget),
+        {},
+    ),
+}
+
+
+# Summarisers
+
+
+def listing(messages):
+    return f"{len(messages)} messages"
+
+
+def remembering():
+    known = {}
+    return lambda messages: known.setdefault(len(messages), messages[0].text + "...")
+
+
+def counting():
+    numbers = itertools.count()
+    return lambda _messages: f"Summary {next(numbers)}"
+
+
+def by_identity():
+    known = {}
+    return lambda messages: known.setdefault(id(messages[0]), f"Summary {len(known)}")
+
+
+def one_response(messages):
+    meta = attrs.evolve(
+        AssistantMessage("", response=None).response
+        or __import__("conversation_state").ResponseMeta(),
+        usage=Usage(len(messages), 1),
+        id="summary",
+    )
+    return AssistantMessage("They talked.", response=meta)
+
+
+SUMMARISERS = {
+    "returns nothing": (lambda _m: None, {}),
+    "returns a list": (lambda m: [m[0].text], {}),
+    "is blank for no text": (lambda m: "".join(text_of(each) for each in m), {}),
+    "keeps the last message": (lambda m: m[-1], {}),
+    "keeps the first with a call": (
+        lambda m: next((each for each in m if each.tool_calls), listing(m)),
+        {},
+    ),
+    "fails for images": (lambda m: ". ".join(each.content for each in m) + "!", {}),
+    "fails for one message": (lambda m: f"{m[1].role} and {len(m)}", {}),
+    "fails for unknown messages": (
+        lambda m: f"{len(m)} {[e.content for e in m]}"[:20],
+        {},
+    ),
+    "remembers by length": (remembering(), {"fresh": remembering}),
+    "counts its calls": (counting(), {}),
+    "knows messages by address": (by_identity(), {}),
+    "one response for all": (one_response, {}),
+    "grows with the messages": (lambda m: "a word " * len(m), {"max_tokens": 50}),
+    "is a result": (lambda _m: ToolMessage("They talked.", tool_call_id="call"), {}),
+    "raises for long ones": (
+        lambda m: listing(m) if len(m) <= 60 else json.loads("too long"),
+        {},
+    ),
+    "fails for refusals": (
+        lambda m: (
+            listing(m)
+            if not any(
+                isinstance(p, RefusalPart) for e in m for p in getattr(e, "parts", ())
+            )
+            else None
+        ),
+        {},
+    ),
+}
+
+
+# Adapters
+
+
+class Adapter:
+    """
+    The adapter of Chat Completions with a fault in what it writes or reads.
+    """
+
+    def __init__(self, write=None, read=None, load=None, lost=None):
+        self.write, self.read, self.other, self.lost = write, read, load, lost
+
+    def dump(self, messages):
+        messages = list(messages)
+        export = openai_chat.dump([m for m in map(self.change, messages) if m])
+        lost = (*export.lost, *(self.lost(messages) if self.lost else ()))
+        return Export(export.payload, lost)
+
+    def change(self, message):
+        return self.write(message) if self.write else message
+
+    def load(self, payload):
+        if self.other:
+            return self.other(payload)
+
+        loaded = openai_chat.load(payload)
+        return tuple(map(self.read, loaded)) if self.read else loaded
+
+
+def drop_kind(kind):
+    def change(message):
+        if isinstance(getattr(message, "content", ""), str):
+            return message
+
+        return message.replace(content=[p for p in message.parts if p.kind != kind])
+
+    return change
+
+
+def on(cls, **changes):
+    def change(message):
+        if not isinstance(message, cls):
+            return message
+
+        return message.replace(
+            **{name: function(message) for name, function in changes.items()}
+        )
+
+    return change
+
+
+def list_all(messages):
+    return [Lost(f"messages[{at}]", "all", "old format") for at in range(len(messages))]
+
+
+def no_arguments(message):
+    return [ToolCall(c.id, c.name, "{}") for c in message.tool_calls]
+
+
+class Mutates(Adapter):
+    def load(self, payload):
+        loaded = openai_chat.load(copy.deepcopy(payload))
+        if isinstance(payload, dict):
+            payload.pop("messages", None)
+
+        return loaded
+
+
+class ReversesResults(Adapter):
+    def dump(self, messages):
+        export = openai_chat.dump(messages)
+        found = export.payload["messages"]
+        for at in range(1, len(found)):
+            if found[at]["role"] == found[at - 1]["role"] == "tool":
+                found[at - 1], found[at] = found[at], found[at - 1]
+
+        return export
+
+
+class Remembers(Adapter):
+    def __init__(self):
+        super().__init__()
+        self.known = {}
+
+    def dump(self, messages):
+        messages = list(messages)
+        return self.known.setdefault(len(messages), openai_chat.dump(messages))
+
+
+def load_trusting(payload):
+    found = payload["messages"] if isinstance(payload, dict) else payload
+    openai_chat.load(payload)
+    return tuple(openai_chat.load([each])[0] for each in found if each["role"])
+
+
+def load_anything(payload):
+    try:
+        return openai_chat.load(payload)
+    except DecodeError:
+        return ()
+
+
+ADAPTERS = {
+    "drops images": Adapter(drop_kind("image")),
+    "drops refusals": Adapter(drop_kind("refusal")),
+    "drops names": Adapter(on(UserMessage, name=lambda m: "")),
+    "drops arguments": Adapter(on(AssistantMessage, tool_calls=no_arguments)),
+    "drops the second call": Adapter(
+        on(AssistantMessage, tool_calls=lambda m: m.tool_calls[:1])
+    ),
+    "drops system messages": Adapter(
+        lambda m: None if isinstance(m, SystemMessage) else m
+    ),
+    "drops empty messages": Adapter(
+        lambda m: (
+            m if text_of(m) or m.tool_calls or not isinstance(m, UserMessage) else None
+        )
+    ),
+    "strips texts": Adapter(on(UserMessage, content=lambda m: m.text.strip())),
+    "joins texts with a space": Adapter(
+        on(
+            UserMessage,
+            content=lambda m: (
+                [TextPart(" ".join(p.text for p in m.parts))]
+                if len(m.parts) > 1 and all(isinstance(p, TextPart) for p in m.parts)
+                else m.content
+            ),
+        )
+    ),
+    "cuts ids": Adapter(
+        read=on(ToolMessage, tool_call_id=lambda m: m.tool_call_id[:40] or "x")
+    ),
+    "cuts long texts": Adapter(on(UserMessage, content=lambda m: m.text[:4_000])),
+    "lists all, keeps half": Adapter(
+        on(AssistantMessage, tool_calls=no_arguments), lost=list_all
+    ),
+    "changes its payload": Mutates(),
+    "turns results round": ReversesResults(),
+    "remembers by length": Remembers(),
+    "trusts its payload": Adapter(load=load_trusting),
+    "takes anything": Adapter(load=load_anything),
+    "losses without a place": Adapter(
+        lost=lambda m: [Lost("", "all", "why not")] * bool(m)
+    ),
+    "raises KeyError": Adapter(load=lambda p: openai_chat.load({**p}["messages"])),
+    "images lose their detail": Adapter(
+        lambda m: (
+            m.replace(
+                content=[
+                    attrs.evolve(p, detail="") if isinstance(p, ImagePart) else p
+                    for p in m.parts
+                ]
+            )
+            if isinstance(m, UserMessage) and not isinstance(m.content, str)
+            else m
+        )
+    ),
+}
+
+
+KINDS = {
+    "reducer": (check_reducer, REDUCERS),
+    "counter": (check_counter, COUNTERS),
+    "step": (check_trimming_step, STEPS),
+    "summariser": (check_summariser, SUMMARISERS),
+    "adapter": (check_adapter, {name: (a, {}) for name, a in ADAPTERS.items()}),
+}
+PLANTED = [(kind, name) for kind, (_, faults) in KINDS.items() for name in faults]
+
+
+@pytest.mark.parametrize(("kind", "name"), PLANTED, ids=[": ".join(p) for p in PLANTED])
+def test_is_found(kind, name):
+    """
+    One call finds the fault, also with fewer examples than the default.
+    """
+    check, faults = KINDS[kind]
+    subject, options = faults[name]
+
+    assert is_found(check, subject, **options)
+
+
+HONEST = [
+    (check_reducer, lambda s: s.add_user_prompt("Be brief."), {}),
+    (check_reducer, lambda s: s.record_responses(), {}),
+    (check_reducer, lambda s: s.fork(), {}),
+    (check_counter, by_characters, {}),
+    (check_counter, words, {}),
+    (check_counter, cached(lambda m: m), {"fresh": lambda: words}),
+    (check_trimming_step, keep_last(3), {}),
+    (check_trimming_step, fit(), {}),
+    (check_trimming_step, clear_tool_results(keep=1), {}),
+    (check_summariser, listing, {"max_tokens": 10, "fresh": lambda: listing}),
+    (check_adapter, openai_chat, {}),
+]
+
+
+@pytest.mark.parametrize(("check", "subject", "options"), HONEST)
+def test_is_honest(check, subject, options):
+    """
+    What is honest passes.
+    """
+    check(subject, settings=FEW, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "name"), PLANTED, ids=[": ".join(p) for p in PLANTED])
+def test_whatever_the_seed(kind, name):
+    """
+    It is found with any seed.
+    """
+    check, faults = KINDS[kind]
+    subject, options = faults[name]
+    for _ in range(3):
+        with pytest.raises(BrokenLawsError):
+            check(subject, settings=SEEDED, **options)
