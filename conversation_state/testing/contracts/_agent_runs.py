@@ -69,6 +69,16 @@ class TurnOutcome:
     # Seconds ran out: it never ended.
     is_endless: bool = False
 
+    def note_error(self, error: BaseException) -> None:
+        """
+        Keep the *error* with which the agent failed.
+        """
+        self.error = error
+        # Errors of urllib are responses, and hold a connection.
+        close = getattr(error, "close", None)
+        if callable(close):
+            close()
+
 
 @attrs.define
 class ScriptOutcome:
@@ -192,7 +202,7 @@ class FunctionAgent:
             try:
                 outcome.reply = self._run(url, prompt, thread)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - judged
-                outcome.error = error
+                outcome.note_error(error)
 
         worker = threading.Thread(target=run, daemon=True)
         worker.start()
@@ -284,13 +294,13 @@ class AsyncAgent:
             outcome.is_stopped = True
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - judged
-            outcome.error = error
+            outcome.note_error(error)
 
     async def _finish(self, outcome: TurnOutcome, url: str, thread: str) -> None:
         try:
             outcome.reply = await self._run(url, outcome.prompt, thread)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - judged
-            outcome.error = error
+            outcome.note_error(error)
 
 
 async def _wait_for(awaitable: Awaitable[Any]) -> Any:

@@ -27,7 +27,7 @@ from conversation_state.testing.contracts._coverage import NamedExample, cover
 class Chat(Protocol):
     """
     **Protocol:** the back end of a chat. Each method may be async, and may return
-    anything.
+    anything; those that it lacks are not called.
 
     What is shown is *state*, an attribute or a method: a state, or a list of messages
     (objects or dicts with a role and a text). Messages are named by their positions;
@@ -361,6 +361,9 @@ class _Run:
         Do *act* in the chat and in the model, and compare them.
         """
         model, before = self.model, self.model.shown
+        if not hasattr(self.tabs[act.tab], act.verb):
+            return  # a chat without alternatives, say
+
         if act.verb == "ask":
             text = self._next_text()
             after = self._call(act, "ask", text)
