@@ -40,6 +40,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "chunks",
         "streams",
         "counting",
+        "requests",
         "trimming",
         "templates",
         "parsing",
@@ -74,10 +75,14 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "Tests": [
         "testing",
         "testing.strategies",
+        "testing.shapes",
         "testing.laws",
         "testing.machines",
         "testing.stores",
         "testing.contracts",
+        "testing.provider",
+        "testing.provider.fixture",
+        "testing.pytest_plugin",
     ],
     "The command line": ["cli.main", "cli.replay"],
 }

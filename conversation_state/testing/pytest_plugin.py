@@ -119,9 +119,9 @@ def pytest_runtest_call(item: Any) -> Generator[None, Any, None]:
 
     texts: list[str] = []
 
-    def note(statistics: dict[str, Any]) -> None:
+    def note(statistics: Any) -> None:
         if name_checked():
-            named = {**statistics, "nodeid": f"{item.nodeid}: {name_checked()}"}
+            named: Any = {**statistics, "nodeid": f"{item.nodeid}: {name_checked()}"}
             texts.append(describe_statistics(named))
 
     collect: Callable[[Any], Any] = collector.with_value

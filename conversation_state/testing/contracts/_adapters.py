@@ -66,7 +66,7 @@ _JUNK_VALUES: list[Any] = [
 ]
 _JUNK: SearchStrategy[Any] = cover(
     st.sampled_from(_JUNK_VALUES) | json_values(),
-    lambda: [NamedExample((), lambda _, value=each: value) for each in _JUNK_VALUES],
+    lambda: list(map(NamedExample.of, _JUNK_VALUES)),
 )
 # At each level, and at the top.
 _USUAL_PATHS = [[0] * level for level in range(7)] + [
@@ -76,7 +76,7 @@ _USUAL_PATHS = [[0] * level for level in range(7)] + [
 ]
 PATHS: SearchStrategy[list[int]] = cover(
     st.lists(st.integers(0, 9), max_size=6),
-    lambda: [NamedExample((), lambda _, path=each: path) for each in _USUAL_PATHS],
+    lambda: list(map(NamedExample.of, _USUAL_PATHS)),
 )
 _MAX_SWAPS = 50
 _DATA_URL = re.compile(r"data:([^,]*);base64,([^,]+)")

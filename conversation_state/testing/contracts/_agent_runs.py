@@ -262,7 +262,6 @@ class AsyncAgent:
             task.cancel()
             return None
 
-        task = asyncio.current_task()
         task = asyncio.create_task(self._drive(outcome, url, thread, step))
         with suppress(asyncio.CancelledError):
             await asyncio.wait_for(asyncio.shield(task), self._timeout_s)

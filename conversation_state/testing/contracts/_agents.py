@@ -278,7 +278,8 @@ class _Judge:
         if not stated or stated[-1] is None or outcome.outcomes[-1].is_endless:
             return
 
-        certain, unknown = [], []
+        certain: list[int] = []
+        unknown: list[int] = []
         script = [*outcome.script, AgentTurn(LAST_PROMPT)]
         for each in outcome.answered:
             usage = _usage_of(each.answer)

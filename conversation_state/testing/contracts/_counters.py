@@ -66,7 +66,7 @@ def _list_pairs() -> list[tuple[Message, Message]]:
     Messages with a short text, each with the same one with a long text.
     """
     short, long = "Where to? ", "Where to? " * 100
-    pairs = [(_make_call(short), _make_call(long))]
+    pairs: list[tuple[Message, Message]] = [(_make_call(short), _make_call(long))]
     pairs.append((_make_call("{}", short), _make_call("{}", long)))
     for role, make in _MAKERS.items():
         pairs.append((make(short), make(long)))
@@ -144,7 +144,7 @@ def _cover_all(
     """
     return cover(
         st.sampled_from(pairs),
-        lambda: [NamedExample((), lambda _, pair=pair: pair) for pair in pairs],
+        lambda: list(map(NamedExample.of, pairs)),
     )
 
 

@@ -36,6 +36,13 @@ class NamedExample(Generic[T]):
     items: Items
     build: Callable[[Items], T]
 
+    @classmethod
+    def of(cls, value: T) -> NamedExample[T]:
+        """
+        One that is as it is, and gets no smaller.
+        """
+        return cls((), lambda _items: value)
+
 
 _Lister: TypeAlias = Callable[[], Iterable[NamedExample[Any]]]
 _COVERED: WeakKeyDictionary[SearchStrategy[Any], _Lister] = WeakKeyDictionary()
@@ -83,7 +90,7 @@ def try_shapes(
         if not covered[name]:
             # The smallest example of what has no shapes.
             smallest = find(strategy, lambda _: True)
-            covered[name] = [NamedExample((), lambda _, value=smallest: value)]
+            covered[name] = [NamedExample.of(smallest)]
 
     errors: list[BaseException] = []
 
@@ -178,7 +185,8 @@ def _list_simpler(message: Message) -> Iterator[Message]:
             {"content": parts[:at] + parts[at + 1 :]} for at in range(len(parts))
         ]
     elif getattr(message, "content", ""):
-        changes += [{"content": ""}, {"content": message.content[:1]}]
+        text: Any = message
+        changes += [{"content": ""}, {"content": text.content[:1]}]
 
     for name, empty in _EMPTY.items():
         if getattr(message, name, empty) != empty:

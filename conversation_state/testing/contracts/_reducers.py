@@ -312,6 +312,13 @@ def check_reducer(
     >>> check_reducer(lambda state: state.add_user_prompt("Please be brief."))
     """
     __tracebackhide__ = True
-    options = {"without": without, "also": also, "states": states}
-    options |= {"removes": removes, "fresh": fresh}
-    check_contract(ReducerContract, reducer, settings, **options)
+    check_contract(
+        ReducerContract,
+        reducer,
+        settings,
+        without=without,
+        also=also,
+        removes=removes,
+        fresh=fresh,
+        states=states,
+    )

@@ -111,7 +111,8 @@ class StreamReaderContract(Contract):
         calls = [(call.name, call.arguments) for call in message.tool_calls]
         all_calls = [(call.name, call.arguments) for call in full.tool_calls]
         if message.text != full.text or calls != all_calls:
-            reason = message.response.finish_reason if message.response else ""
+            response = getattr(message, "response", None)
+            reason = response.finish_reason if response else ""
             assert reason == _INTERRUPTED, (
                 f"cut after {size} of {len(events)} events, and finish_reason is "
                 f"{reason!r}, not {_INTERRUPTED!r}"

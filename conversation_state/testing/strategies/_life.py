@@ -67,7 +67,7 @@ class DrawnTurnWriter(TurnWriter):
         Any of *options*, shrinking to the first.
         """
         # By their numbers: options may be messages, which are slow to compare.
-        at = self._draw(_choose(tuple(range(len(options)))))
+        at: int = self._draw(_choose(tuple(range(len(options)))))
         return options[at]
 
     def text(self, plain: str) -> str:
