@@ -24,7 +24,7 @@ from conversation_state.adapters import anthropic
 from conversation_state.adapters.langchain import StoreChatMessageHistory
 
 # What a model with a small window gets to see: never a result without its call.
-VIEW = Trimmer(TokenBudget(context_window=40), fit(start_on_user=True))
+VIEW = Trimmer(TokenBudget(context_window=40), fit())
 
 
 @tool

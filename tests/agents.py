@@ -10,14 +10,12 @@ import http.client
 import json
 from urllib.parse import urlsplit
 
-from conversation_state import Aggregator, ToolMessage
 from conversation_state.adapters import events
 from conversation_state.tools import ToolInfo
 
 __all__ = [
     "TOOLS",
     "ListAgent",
-    "StateAgent",
     "StoppableAgent",
 ]
 
@@ -46,7 +44,7 @@ class ProviderError(Exception):
         self.status = status
 
 
-def post(base_url, body, path="/chat/completions"):
+def post(base_url, body):
     """
     The lines of the response to a request.
     """
@@ -55,7 +53,7 @@ def post(base_url, body, path="/chat/completions"):
     try:
         connection.request(
             "POST",
-            f"{url.path}{path}",
+            f"{url.path}/chat/completions",
             json.dumps(body),
             {"Content-Type": "application/json"},
         )
@@ -229,47 +227,3 @@ class StoppableAgent(ListAgent):
 
         # In one step: nobody sees a call without its results.
         messages[at:at] = [answer, *results]
-
-
-_PATHS = {
-    "openai_responses": "/responses",
-    "anthropic": "/v1/messages",
-    "gemini": "/v1beta/models/m:generateContent",
-}
-
-
-class StateAgent(ListAgent):
-    """
-    An agent on states and an adapter of this library: it dumps all it has, and replies
-    with its state.
-    """
-
-    def __init__(self, wire, adapter):
-        super().__init__()
-        self.wire, self.adapter = wire, adapter
-
-    def __call__(self, base_url, prompt, thread):
-        state = self.threads.get(thread, Aggregator.new()).add_user_prompt(prompt)
-        self.threads[thread] = state
-        for _ in range(MAX_ROUNDS):
-            answer = self.ask(base_url, thread, state)
-            state = state.add_response(*answer)
-            calls = [call for message in answer for call in message.tool_calls]
-            results = [self.make_result(call) for call in calls]
-            state = self.threads[thread] = state.extend(results)
-            if not calls:
-                return state
-
-        state = self.threads[thread] = state.add_assistant_message("I give up.")
-        return state
-
-    def make_result(self, call):
-        text = f"{call.name} of {call.id}"
-        return ToolMessage(text, tool_call_id=call.id, tool_name=call.name)
-
-    def ask_once(self, base_url, thread, messages):
-        body = self.adapter.dump(messages).payload
-        body |= self.adapter.dump_tools(TOOLS).payload
-        body |= {} if self.wire == "gemini" else {"model": "m"}
-        body |= {"max_tokens": 100} if self.wire == "anthropic" else {}
-        return self.adapter.load(json.loads(post(base_url, body, _PATHS[self.wire])))

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from conversation_state.adapters import anthropic, gemini, openai_responses
 from conversation_state.testing import BrokenLawsError, check_agent, replay_agent
 from conversation_state.testing.contracts import AgentTurn
 from tests.agents import (
@@ -19,7 +18,6 @@ from tests.agents import (
     TOOLS,
     ListAgent,
     ProviderError,
-    StateAgent,
     StoppableAgent,
     StreamingAgent,
     tool_message,
@@ -38,22 +36,6 @@ class TestHonest:
         report = check_agent(agent(), tools=TOOLS, settings=FEW)
 
         assert report.scripts > 50
-
-    @pytest.mark.parametrize(
-        ("wire", "adapter"),
-        [
-            ("openai_responses", openai_responses),
-            ("anthropic", anthropic),
-            ("gemini", gemini),
-        ],
-        ids=["openai_responses", "anthropic", "gemini"],
-    )
-    def test_on_other_wires(self, wire, adapter):
-        """
-        So it is on the other wires, of a loop on states and adapters of ours.
-        """
-        agent = StateAgent(wire, adapter)
-        check_agent(agent, wire=wire, tools=TOOLS, settings=FEW)
 
     def test_without_tools(self):
         """

@@ -295,7 +295,7 @@ class TestPrepare:
         messages = [SystemMessage("s"), AssistantMessage("Hello!"), ASK]
         prepared = prepare(messages, requests.GEMINI)
 
-        assert ["s", requests.FIRST_PROMPT, "Hello!", "q"] == summarise(prepared)
+        assert ["s", requests.MADE_PROMPT, "Hello!", "q"] == summarise(prepared)
         assert [("messages[1]", "user")] == listed(prepared)
         assert prepare(messages, requests.OPENAI_CHAT).changes == ()
 

@@ -25,6 +25,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
+from conversation_state.requests import is_made, make_prompt
 from conversation_state.testing import strategies as our
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import (
@@ -84,7 +85,29 @@ def is_valid(view: Sequence[Message]) -> bool:
     return not view or view[0].role != "tool"
 
 
-def best_view(history, limit, *, keep_system, start_on_user):
+def order_problems(view):
+    """
+    What is wrong with the order of *view*; forms are what `repair` mends.
+    """
+    order = {"orphaned result", "repeated result", "dangling call", "start"}
+    return [flaw for flaw in view.problems() if flaw.kind in order]
+
+
+def with_task(history, lead, start):
+    """
+    What a view shows that starts its run there: the leading messages, the task, or a
+    made message where there is none, unless the run begins with a user, and the run.
+    """
+    run = history[start:]
+    speaker = next((one.role for one in run if one.role != "system"), "user")
+    if speaker == "user":
+        return (*history[:lead], *run)
+
+    users = [one for one in history[lead:start] if one.role == "user"]
+    return (*history[:lead], *(users[-1:] or [make_prompt()]), *run)
+
+
+def best_view(history, limit, *, keep_system):
     """
     Brute force: what `fit` should give, or the error it should raise.
     """
@@ -94,12 +117,9 @@ def best_view(history, limit, *, keep_system, start_on_user):
 
     runs = range(lead, len(history) + (lead == len(history)))
     views = [
-        (*history[:lead], *history[start:])
+        with_task(history, lead, start)
         for start in runs
         if is_valid((*history[:lead], *history[start:]))
-        and not (
-            start_on_user and start < len(history) and history[start].role != "user"
-        )
     ]
     for view in views:
         if sum(map(by_characters, view)) <= limit:
@@ -111,7 +131,7 @@ def best_view(history, limit, *, keep_system, start_on_user):
     return BudgetExceededError if views else InvalidTranscriptError
 
 
-words = st.sampled_from(["", "four", "eight wd", "a longer text of words"])
+words = st.sampled_from(["x", "four", "eight wd", "a longer text of words"])
 pool = st.one_of(
     words.map(SystemMessage),
     words.map(UserMessage),
@@ -121,9 +141,7 @@ pool = st.one_of(
 )
 small = st.lists(pool, max_size=8).map(tuple)
 anything = small | our.transcripts() | our.broken_transcripts()
-options = st.fixed_dictionaries(
-    {"keep_system": st.booleans(), "start_on_user": st.booleans()}
-)
+options = st.fixed_dictionaries({"keep_system": st.booleans()})
 # Any step.
 one_step = st.one_of(
     st.builds(repair, at_end=st.booleans()),
@@ -140,10 +158,9 @@ one_step = st.one_of(
     st.builds(
         fit,
         keep_system=st.booleans(),
-        start_on_user=st.booleans(),
         slack=st.sampled_from([0, 0, 7]),
     ),
-    st.builds(keep_last, st.integers(1, 6), start_on_user=st.booleans()),
+    st.builds(keep_last, st.integers(1, 6)),
     st.builds(keep_first_and_last, st.integers(0, 4), st.integers(1, 6)),
     st.builds(lambda seqs: lambda c: c.remove(seqs), st.sets(st.integers(0, 12))),
     st.builds(
@@ -194,7 +211,7 @@ class TestFit:
         """
         removed = data.draw(st.sets(st.integers(0, max(len(history) - 1, 0))))
         left = [one for at, one in enumerate(history) if at not in removed]
-        expected = best_view(tuple(left), limit, keep_system=True, start_on_user=False)
+        expected = best_view(tuple(left), limit, keep_system=True)
         context = TrimContext.of(history, TokenBudget(context_window=limit))
         narrowed = context.remove(removed)
 
@@ -202,9 +219,9 @@ class TestFit:
             view = fit()(narrowed)
             assert expected == view.messages
             assert view.total_tokens == sum(map(by_characters, expected))
-            assert len(history) == len(view) + len(view.dropped)
+            own = [one.seq for one in view.elements if not is_made(one.message)]
             assert list(range(len(history))) == sorted(
-                [*(e.seq for e in view.elements), *(d.seq for d in view.dropped)]
+                [*own, *(one.seq for one in view.dropped)]
             )
         else:
             with pytest.raises(expected):
@@ -229,12 +246,11 @@ class TestFit:
         history = [UserMessage("aaaa"), calls("x", "y"), result("x"), result("y")]
 
         assert history == trim(history, TokenBudget(context_window=5)).messages
-        assert history[1:] == trim(history, TokenBudget(context_window=4)).messages
         with pytest.raises(BudgetExceededError) as caught:
-            trim(history, TokenBudget(context_window=3))
+            trim(history, TokenBudget(context_window=4))
 
-        assert (4, 3) == (caught.value.needed_tokens, caught.value.limit_tokens)
-        assert "needs 4 tokens and the budget leaves 3" in str(caught.value)
+        assert (5, 4) == (caught.value.needed_tokens, caught.value.limit_tokens)
+        assert "needs 5 tokens and the budget leaves 4" in str(caught.value)
 
     def test_explains_why_no_view_is_valid(self):
         """
@@ -307,18 +323,48 @@ class TestFit:
             assert reason in str(error)
             assert len(view.dropped) == error.dropped  # type: ignore[attr-defined]
 
-    def test_distinguishes_a_start_on_a_user_from_invalid(self):
+    def test_keeps_the_task(self):
         """
-        A view that has to start on a user's message leaves out what is before
-        it, which is valid: no failure.
+        One prompt and many calls: the prompt stays, and the middle goes in whole
+        groups.
         """
-        history = [AssistantMessage("Hello?"), UserMessage("b"), UserMessage("c")]
+        history = [SystemMessage("s"), UserMessage("fix the tests, please")]
+        for number in range(60):
+            history += [calls(f"c{number}"), result(f"c{number}", "r" * 40)]
 
-        view = trim(history, TokenBudget(context_window=1), fit(start_on_user=True))
+        view = trim(history, TokenBudget(context_window=120))
 
-        reasons = [one.reason for one in view.dropped]
-        assert ["before the first user message", "over budget"] == reasons
-        assert () == view.failures
+        assert tuple(history[:2]) == view.messages[:2]
+        assert history[-1] == view.messages[-1]
+        assert "assistant" == view.messages[2].role
+        assert () == view.problems() == view.failures
+        assert {"over budget"} == {one.reason for one in view.dropped}
+        assert len(history) == len(view) + len(view.dropped)
+        assert view.total_tokens <= 120
+
+    def test_a_nearer_user_is_better_than_the_task(self):
+        """
+        Where the task costs more than what is up to the next user's message, the view
+        begins there.
+        """
+        history = [UserMessage("x" * 400), AssistantMessage("a"), UserMessage("b")]
+        history.append(AssistantMessage("c"))
+
+        view = trim(history, TokenBudget(context_window=50))
+
+        assert history[2:] == view.messages
+
+    def test_makes_a_user_where_none_speaks(self):
+        """
+        A greeting that was imported: providers refuse it without a message of a user.
+        """
+        view = trim([AssistantMessage("Hello?")], TokenBudget(context_window=50))
+
+        assert [("user", True), ("assistant", False)] == [
+            (one.role, is_made(one)) for one in view
+        ]
+        assert () == view.problems() == view.dropped
+        assert sum(map(by_characters, view)) == view.total_tokens
 
     def test_views_with_failures_are_values(self):
         """
@@ -410,7 +456,8 @@ class TestTrimContext:
         """
         Each flaw has a kind, the positions concerned, and a sentence.
         """
-        (flaw,) = TrimContext.of(history).problems()
+        flaws = TrimContext.of(history).problems()
+        (flaw,) = [flaw for flaw in flaws if flaw.kind != "start"]
 
         assert (kind, seqs) == (flaw.kind, flaw.seqs)
         assert f"messages[{seqs[0]}]" in str(flaw)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conversation_state import Aggregator
+from conversation_state import Aggregator, requests
 from conversation_state.counting import TokenBudget, by_characters
 from conversation_state.errors import InvalidTranscriptError
 from conversation_state.messages import (
@@ -19,7 +19,7 @@ from conversation_state.messages import (
     ToolMessage,
     UserMessage,
 )
-from conversation_state.parts import ImagePart, TextPart
+from conversation_state.parts import ImagePart, ReasoningPart, TextPart
 from conversation_state.testing.laws import views_add_up
 from conversation_state.tools import ToolCall
 from conversation_state.trimming import (
@@ -37,7 +37,15 @@ from conversation_state.trimming import (
     shorten_tool_results,
     trim,
 )
-from tests.test_trimming import anything, calls, is_valid, result, small
+from tests.test_trimming import (
+    anything,
+    calls,
+    is_valid,
+    order_problems,
+    result,
+    small,
+    with_task,
+)
 
 
 def by_length(message):
@@ -47,25 +55,45 @@ def by_length(message):
     return len(message.text) + len(getattr(message, "tool_calls", ()))
 
 
-def kept_last(history, n, *, start_on_user=False):
+def _seqs(dropped):
+    return [(one.seq,) for one in dropped]
+
+
+LEFT_OUT = {"empty message", "thinking alone"}
+
+
+def find_last_run(history, n):
     """
-    Brute force: the most that `keep_last` may keep, or that of the next size.
+    Brute force: where the most starts that `keep_last` may keep, or that of the next
+    size; None if no run is valid.
+    """
+    lead = find_lead(history)
+    starts = [
+        start
+        for start in range(lead, len(history) + (lead == len(history)))
+        if is_valid((*history[:lead], *history[start:]))
+    ]
+    small_enough = [start for start in starts if len(history) - start <= n]
+    return (small_enough or starts[-1:] or [None])[0]
+
+
+def find_lead(history):
+    """
+    How many system messages stand before all others.
     """
     lead = 0
     while lead < len(history) and history[lead].role == "system":
         lead += 1
 
-    runs = [
-        run
-        for start in range(lead, len(history) + (lead == len(history)))
-        for run in [(*history[:lead], *history[start:])]
-        if is_valid(run)
-        and not (
-            start_on_user and start < len(history) and history[start].role != "user"
-        )
-    ]
-    small_enough = [run for run in runs if len(run) - lead <= n]
-    return (small_enough or runs[-1:] or [None])[0]  # type: ignore[list-item]
+    return lead
+
+
+def kept_last(history, n):
+    """
+    Brute force: what `keep_last` shows.
+    """
+    start = find_last_run(history, n)
+    return None if start is None else with_task(history, find_lead(history), start)
 
 
 class TestKeepLast:
@@ -73,13 +101,13 @@ class TestKeepLast:
     `keep_last` keeps so many messages, and no group in part.
     """
 
-    @given(anything, st.integers(1, 6), st.booleans())
-    def test_keeps_the_most_that_is_valid(self, history, n, start_on_user):
+    @given(anything, st.integers(1, 6))
+    def test_keeps_the_most_that_is_valid(self, history, n):
         """
         The longest valid run of at most *n*; if there is none, the shortest.
         """
-        expected = kept_last(history, n, start_on_user=start_on_user) if history else ()
-        step = keep_last(n, start_on_user=start_on_user)
+        expected = kept_last(history, n) if history else ()
+        step = keep_last(n)
         if expected is None:
             with pytest.raises(InvalidTranscriptError):
                 trim(history, None, step)
@@ -88,7 +116,7 @@ class TestKeepLast:
         view = trim(history, None, step)
 
         assert expected == view.messages
-        assert () == view.problems()
+        assert [] == order_problems(view)
         views_add_up(view)
         assert view is step(view)
 
@@ -109,7 +137,7 @@ class TestKeepLast:
 
         views_add_up(view)
         # An answer that `repair` made goes only together with the call.
-        assert () == view.problems()
+        assert [] == order_problems(view)
         assert expected == view.messages
 
 
@@ -124,8 +152,8 @@ class TestKeepFirstAndLast:
         Valid, with what `keep_last` keeps, and before it as many of the first
         messages as are whole.
         """
-        newest = kept_last(history, n) if history else ()
-        if newest is None:
+        start = find_last_run(history, n) if history else 0
+        if start is None:
             with pytest.raises(InvalidTranscriptError):
                 trim(history, None, keep_first_and_last(m, n))
             return
@@ -141,11 +169,15 @@ class TestKeepFirstAndLast:
             if is_valid((*history[: lead + head], UserMessage("")))
             and all(is_valid(history[: lead + at]) for at in range(head))
         ]
-        start = len(history) - (len(newest) - lead)
         head = min(lead + max(heads, default=0), len(history))
         expected = history if head >= start else (*history[:head], *history[start:])
+        if head <= lead:
+            expected = with_task(history, lead, start)
+
         assert expected == view.messages
-        assert () == view.problems()
+        kinds = {one.kind for one in order_problems(view)}
+        # What is kept of the first messages may begin with an answer.
+        assert kinds <= ({"start"} if head > lead else set())
         views_add_up(view)
 
 
@@ -324,20 +356,24 @@ class TestRepair:
         assert view is step(view)
         if not context.problems() and not at_end:
             assert view is context
-        called: list[str] = []
-        expected = []
-        for one in context.messages:
-            if one.role != "tool":
-                called = [call.id for call in getattr(one, "tool_calls", ())]
-                expected.append((one.role, one.text))
-            elif one.tool_call_id in called:  # type: ignore[attr-defined]
-                called.remove(one.tool_call_id)  # type: ignore[attr-defined]
-                expected.append((one.role, one.text))
 
-        shown = [one for one in view if not _is_synthetic(one)]
-        assert expected == [(one.role, one.text) for one in shown]
-        renamed = any(_is_renamed(one) for one in shown)
-        assert renamed or {*shown} <= {*context.messages}
+        # All that anybody said stays, in its order.
+        empty = {one.seqs for one in context.problems() if one.kind in LEFT_OUT}
+        spoken = [
+            one.message
+            for one in context.elements
+            if one.role != "tool" and (one.seq,) not in empty
+        ]
+        shown = [one for one in view if one.role != "tool" and not _is_synthetic(one)]
+        assert [(one.role, one.text) for one in spoken] == [
+            (one.role, one.text) for one in shown
+        ]
+        # A result is shown, or there is a reason why not.
+        results = [one.text for one in context.messages if one.role == "tool"]
+        kept = [one for one in view if one.role == "tool" and not _is_synthetic(one)]
+        dropped = [one for one in view.dropped if one.reason.startswith("invalid")]
+        assert len(dropped) == len(view.failures)
+        assert len(results) == len(kept) + len(dropped) - len(empty & {*_seqs(dropped)})
         if at_end:
             more = TrimContext.of([*view.messages, UserMessage("go on")])
             assert () == more.problems()
@@ -368,15 +404,16 @@ class TestRepair:
         """
         Orphans and second answers, each with its place.
         """
-        history = [result("w"), calls("x"), result("x"), result("x"), result("y")]
+        history = [UserMessage("a"), result("w"), calls("x"), result("x")]
+        history += [result("x"), result("y")]
 
         view = trim(history, None, repair())
 
-        assert history[1:3] == view.messages
+        assert [history[0], *history[2:4]] == view.messages
         reasons = {
-            0: "result has no call w before it (entry 0)",
-            3: "call x has a result already (entry 3)",
-            4: "result has no call y before it (entry 4)",
+            1: "result has no call w before it (entry 1)",
+            4: "call x has a result already (entry 4)",
+            5: "result has no call y before it (entry 5)",
         }
         assert [
             Dropped(seq, f"invalid: {reason}") for seq, reason in reasons.items()
@@ -385,27 +422,129 @@ class TestRepair:
             f"the view leaves out 1 message: {reason}" for reason in reasons.values()
         ] == [str(failure.error) for failure in view.failures]
 
-    def test_a_call_without_id_can_not_be_answered(self):
+    def test_a_call_without_id_gets_one(self):
         """
-        The view shows the message without it, or not at all; both are
-        failures.
+        Its result, which can't name it, is made up under the new id.
         """
         nameless = ToolCall("", "f", "{}")
-        history = [
-            AssistantMessage("Well.", tool_calls=[nameless]),
-            AssistantMessage(tool_calls=[nameless]),
-            UserMessage("go on"),
-        ]
+        history = [UserMessage("a"), AssistantMessage("Well.", tool_calls=[nameless])]
+        history.append(UserMessage("go on"))
 
         view = trim(history, None, repair())
 
-        assert [AssistantMessage("Well."), history[2]] == list(view.messages)
-        reason = "call without id has no result (entry 1)"
-        assert (Dropped(1, f"invalid: {reason}"),) == view.dropped
-        first, second = [str(failure.error) for failure in view.failures]
-        assert first.endswith("invalid part: call without id has no result (entry 0)")
-        assert f"the view leaves out 1 message: {reason}" == second
+        (call,) = view.messages[1].tool_calls
+        assert call.id
+        assert call.id == view.messages[2].tool_call_id  # type: ignore[attr-defined]
+        assert _is_synthetic(view.messages[2])
+        assert () == view.problems() == view.dropped == view.failures
         views_add_up(view)
+
+    def test_a_late_result_moves_to_its_call(self):
+        """
+        The user wrote while a tool ran: the result exists, so nothing is made up, and
+        it keeps its position.
+        """
+        history = [UserMessage("a"), calls("x", "y"), result("x"), UserMessage("b")]
+        history += [AssistantMessage("c"), result("y", "late"), UserMessage("d")]
+
+        view = trim(history, None, repair())
+
+        order = [0, 1, 2, 5, 3, 4, 6]
+        assert order == [one.seq for one in view.elements]
+        assert [history[seq] for seq in order] == list(view.messages)
+        assert [one.message for one in view.elements] == [
+            view.messages[at] for at in range(7)
+        ]
+        assert () == view.problems() == view.dropped == view.failures
+        # What goes with its call is dropped with it.
+        gone = fit()(trim(history, TokenBudget(context_window=3), repair()))
+        assert {1, 2, 5} <= {one.seq for one in gone.dropped}
+
+    def test_a_result_that_came_is_better_than_one_made_up(self):
+        """
+        An error that was made up goes when the result comes, with its reason.
+        """
+        made = ToolMessage(
+            "no",
+            tool_call_id="x",
+            is_error=True,
+            metadata={"conversation_state": {"synthetic": True}},
+        )
+        history = [UserMessage("a"), calls("x"), made, UserMessage("b"), result("x")]
+
+        view = trim(history, None, repair())
+
+        assert [history[0], history[1], history[4], history[3]] == list(view.messages)
+        assert [2] == [one.seq for one in view.dropped]
+        assert () == view.problems()
+
+    @pytest.mark.parametrize(
+        ("message", "kind"),
+        [
+            (AssistantMessage(""), "empty message"),
+            (UserMessage(" "), "empty message"),
+            (AssistantMessage([ReasoningPart("hm")]), "thinking alone"),
+        ],
+    )
+    def test_leaves_out_what_is_empty(self, message, kind):
+        """
+        Providers refuse it: it is a problem, and what `repair` leaves out is listed.
+        """
+        history = [UserMessage("a"), message, UserMessage("b")]
+
+        view = trim(history, None)
+
+        (flaw,) = TrimContext.of(history).problems()
+        assert (kind, (1,)) == (flaw.kind, flaw.seqs)
+        assert [history[0], history[2]] == view.messages
+        assert [1] == [one.seq for one in view.dropped]
+        assert () == view.problems()
+        assert 1 == len(view.failures)
+
+    @pytest.mark.parametrize("length", [4, 400])
+    def test_an_id_of_an_earlier_turn_is_changed(self, length):
+        """
+        With its result; by its entry alone, so that each view has the same id, whether
+        all or the newest messages fit.
+        """
+        state = Aggregator.new()
+        for turn in range(length):
+            state = state.add_user_prompt(f"question {turn}").add(calls("call_0"))
+            state = state.add_tool_response(result("call_0", f"result {turn}"))
+
+        view = trim(state, TokenBudget(context_window=100))
+        later = trim(state.add_user_prompt("b"), TokenBudget(context_window=100))
+
+        ids = [call.id for one in view for call in one.tool_calls]
+        assert len({*ids}) == len(ids) > 2
+        answers = [one.tool_call_id for one in view if isinstance(one, ToolMessage)]
+        assert ids == answers
+        again = [call.id for one in later for call in one.tool_calls]
+        assert ids[-2:] == again[-2:]
+        assert () == view.problems() == later.problems()
+        (flaw, *_) = TrimContext.of(state).problems()
+        assert "repeated call id" == flaw.kind
+
+    def test_names_and_ids_have_the_form_that_is_asked(self):
+        """
+        The default is right for all providers, and *rules* are those of one.
+        """
+        call = ToolCall("id with spaces " * 5, "multi_tool_use.parallel", "{}")
+        history = [UserMessage("a"), AssistantMessage(tool_calls=[call])]
+        history.append(result(call.id))
+
+        view = trim(history, None)
+        free = trim(history, None, rules=requests.GEMINI)
+
+        (shown,) = view.messages[1].tool_calls
+        assert "multi_tool_use_parallel" == shown.name
+        assert len(shown.id) <= 40
+        assert shown.id == view.messages[2].tool_call_id  # type: ignore[attr-defined]
+        assert {"invalid call id", "invalid name"} == {
+            flaw.kind for flaw in TrimContext.of(history).problems()
+        }
+        assert (call,) == free.messages[1].tool_calls
+        assert () == free.problems()
 
     def test_gives_each_call_an_id_of_its_own(self):
         """
@@ -433,17 +572,17 @@ class TestRepair:
         assert [
             ("x", '{"n": 0}'),
             ("x-2", '{"n": 1}'),
-            ("x-3", '{"n": 2}'),
-            ("x-4", '{"n": 3}'),
-        ] == shown
+        ] == shown[:2]
+        assert 4 == len({call_id for call_id, _ in shown})
+        third, fourth = [call_id for call_id, _ in shown[2:]]
         answers = {one.tool_call_id: one.text for one in results}  # type: ignore[attr-defined]
         assert ("of 0", "of 1", "of 2") == (
             answers["x"],
-            answers["x-3"],
+            answers[third],
             answers["x-2"],
         )
         assert _is_synthetic(results[0])
-        assert "x-4" == results[0].tool_call_id  # type: ignore[attr-defined]
+        assert fourth == results[0].tool_call_id  # type: ignore[attr-defined]
         assert () == view.problems()
         assert () == view.failures
         assert [] == list(view.dropped)
@@ -478,7 +617,7 @@ class TestRepair:
         history = [calls("x"), UserMessage("a")]
         view = trim(history, None, repair())
 
-        assert 3 == len(view)
+        assert 4 == len(view)  # with a user who speaks first
         assert history[1:] == view.remove(0).messages
         views_add_up(view.remove(0))
         # And a range that covers the position counts it as it is shown.
@@ -491,10 +630,6 @@ class TestRepair:
 
 def _is_synthetic(message):
     return "synthetic" in message.metadata.get("conversation_state", {})
-
-
-def _is_renamed(message):
-    return "renamed" in message.metadata.get("conversation_state", {})
 
 
 class TestReplace:
@@ -616,7 +751,7 @@ SECRET = UserMessage([ImagePart(data=b"GIF89a")])
         pytest.param(
             [calls("x"), UserMessage("a"), UserMessage("b")],
             [repair(), compact([0, 1], lengths)],
-            ["3 messages", "b"],
+            ["4 messages", "b"],
             {0: "compacted", 1: "compacted"},
             id="a repaired call is summed up with its answer",
         ),
@@ -688,5 +823,3 @@ def test_wants_numbers():
         rolling_summary(5, -1, lengths)
     with pytest.raises(ValueError, match="marker is 7; expected a str"):
         shorten_tool_results(1, marker=7)  # type: ignore[arg-type]
-    with pytest.raises(InvalidTranscriptError, match="no user's message"):
-        trim([AssistantMessage("hi")], None, fit(start_on_user=True))

@@ -266,7 +266,9 @@ class Log(Sequence[T], Generic[T]):
         items = chain.from_iterable(chain(blocks, (self._tail_items(),)))
         return islice(items, start & MASK, None) if start & MASK else items
 
-    def fold(self, step: Callable[[S, T], S], start: S, *, key: object) -> S:
+    def fold(
+        self, step: Callable[[S, T], S], start: S, *, key: object, since: int = 0
+    ) -> S:
         """
         *step* folded over all items from the left, resumed where it was done.
 
@@ -278,6 +280,16 @@ class Log(Sequence[T], Generic[T]):
         the same *step* and *start* always.
 
         The last sixteen keys are remembered.
+
+        Args:
+            step: From the state before an item, and the item, to the state after it.
+
+            start: The state before the first item that is folded.
+
+            key: What stands for *step*, *start* and *since*.
+
+            since: The position of that item: the beginning of a block, so a multiple
+                of 32, and at most the length of the log.
         """
         newer: list[T] = []
         state: S
@@ -304,10 +316,51 @@ class Log(Sequence[T], Generic[T]):
             log = log._before
 
         newer.extend(reversed(log))
-        state = self._trunk.fold(step, start, key)
+        state = self._trunk.fold(step, start, key, since >> BITS)
         state = reduce(step, reversed(newer), state)
         self._folds = with_fold(self._folds, (key, state, None))
         return state
+
+    def fold_keys(self) -> list[Any]:
+        """
+        The keys of the folds that are remembered near the end of this log, at this
+        version or the one that it grew from: those that `fold` resumes in at most 32
+        steps. O(1) where this version, or the one before it, was folded.
+        """
+        log: Any = self
+        while log.__class__ is Log:
+            if log._folds:
+                return [fold[0] for fold in log._folds]
+
+            log = log._before
+
+        newest = self._trunk.newest()
+        return [] if newest is None else [fold[0] for fold in newest.folds]
+
+    def derive(
+        self, make: Callable[[tuple[T, ...]], S], *, key: object, stop: int
+    ) -> S:
+        """
+        What *make* gives for the 32 items before position *stop*, a multiple of 32:
+        remembered under *key* with these items, and shared with all logs that have
+        them.
+        """
+        block = self._trunk.block((stop >> BITS) - 1)
+        for known, state in block.folds:
+            if known is key or known == key:
+                return state  # type: ignore[no-any-return]
+
+        state = make(block.items)
+        block.folds = with_fold(block.folds, (key, state))
+        return state
+
+    def redefine(self, state: object, *, key: object, stop: int) -> None:
+        """
+        Remember *state* where `derive` would: an answer for all items before *stop*,
+        where that for the last 32 is not enough.
+        """
+        block = self._trunk.block((stop >> BITS) - 1)
+        block.folds = with_fold(block.folds, (key, state))
 
     def remember_fold(self, results: Sequence[S], *, key: object) -> None:
         """

@@ -146,11 +146,19 @@ class Trunk:
 
         return Trunk(count << BITS, shift, _cut_nodes(root, shift - BITS, count - 1))
 
-    def fold(self, step: Callable[[Any, Any], Any], start: Any, key: object) -> Any:
-        # *step* folded over all items; resumed at the last block that remembers it
-        # under *key*, and remembered at all blocks behind that.
+    def newest(self) -> Block | None:
+        return self.block((self.full >> BITS) - 1) if self.full else None
+
+    def fold(
+        self, step: Callable[[Any, Any], Any], start: Any, key: object, first: int = 0
+    ) -> Any:
+        # *step* folded over the items from block number *first* on; resumed at the last
+        # block that remembers it under *key*, and remembered at all blocks behind that.
         state, number = start, self.full >> BITS
         for block in self.blocks_backwards():
+            if number == first:
+                break
+
             known = [kept for name, kept in block.folds if name is key or name == key]
             if known:
                 state = known[0]

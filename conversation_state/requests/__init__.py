@@ -19,33 +19,43 @@ markers).
 """
 
 from conversation_state.requests._prepare import (
-    FIRST_PROMPT,
+    MADE_PROMPT,
     NO_RESULT,
     Change,
     Prepared,
     is_made,
-    make_first_prompt,
+    is_thinking_only,
+    make_prompt,
     make_result,
     prepare,
 )
 from conversation_state.requests._rules import (
     ANTHROPIC,
+    AS_IS,
+    AS_LOADED,
     EVERYWHERE,
     GEMINI,
     OPENAI_CHAT,
     OPENAI_RESPONSES,
     Rules,
     came_as_is,
+    home_rules,
     rules,
+)
+from conversation_state.requests._single import (
+    find_form_flaws,
+    is_well_formed,
 )
 from conversation_state.requests._sources import SOURCES, Rule
 from conversation_state.requests._text import TextRule
 
 __all__ = [
     "ANTHROPIC",
+    "AS_IS",
+    "AS_LOADED",
     "EVERYWHERE",
-    "FIRST_PROMPT",
     "GEMINI",
+    "MADE_PROMPT",
     "NO_RESULT",
     "OPENAI_CHAT",
     "OPENAI_RESPONSES",
@@ -56,8 +66,12 @@ __all__ = [
     "Rules",
     "TextRule",
     "came_as_is",
+    "find_form_flaws",
+    "home_rules",
     "is_made",
-    "make_first_prompt",
+    "is_thinking_only",
+    "is_well_formed",
+    "make_prompt",
     "make_result",
     "prepare",
     "rules",

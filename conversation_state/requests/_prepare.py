@@ -8,10 +8,11 @@ together again from what stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, groupby
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import attrs
 
@@ -24,14 +25,14 @@ from conversation_state.messages import (
     UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import TextPart
+from conversation_state.parts import Part, ReasoningPart, TextPart
 from conversation_state.requests._rules import MARK, Rules, came_as_is
 from conversation_state.tools import ToolCall
 
 NO_RESULT = (
     "There is no result: this call was not answered before the conversation went on."
 )
-FIRST_PROMPT = "(The conversation begins here.)"
+MADE_PROMPT = "(no message)"
 
 
 @final
@@ -72,10 +73,14 @@ class Prepared(NamedTuple):
     changes: tuple[Change, ...] = ()
 
 
+# What a format can't represent of the message at a path, if nothing of it is left.
+LostFinder: TypeAlias = Callable[[Message, str], Sequence[Change] | None]
+
+
 def is_made(message: Message) -> bool:
     """
     Whether *message* was made up by this library: an error that stands for a result
-    that does not exist, or a first prompt.
+    that does not exist, or a prompt where a request needs one.
     """
     if message.metadata is EMPTY_MAP:
         return False
@@ -97,15 +102,20 @@ def make_result(call: ToolCall) -> ToolMessage:
     )
 
 
-def make_first_prompt() -> UserMessage:
+def make_prompt() -> UserMessage:
     """
-    A user's message that goes before a conversation in which no user speaks first.
+    A user's message that stands where a request needs one and there is none: before
+    an assistant that speaks first, for one.
     """
-    return UserMessage(FIRST_PROMPT, metadata={MARK: {"synthetic": True}})
+    return UserMessage(MADE_PROMPT, metadata={MARK: {"synthetic": True}})
 
 
 def prepare(
-    messages: Sequence[Message], rules: Rules, *, seeds: Sequence[str] | None = None
+    messages: Sequence[Message],
+    rules: Rules,
+    *,
+    seeds: Sequence[str] | None = None,
+    find_lost: LostFinder | None = None,
 ) -> Prepared:
     """
     *messages* as *rules* ask of a request.
@@ -114,8 +124,9 @@ def prepare(
     something else follows is answered by an error that says so, and calls at the very
     end wait; results without a call, and second ones, are left out; ids are unique;
     ids and names have the form that is asked, the same at the call and its result;
-    empty messages are left out; and a made message of a user goes before an assistant
-    that speaks first, where that is refused. All of it is listed.
+    empty messages are left out, and so is thinking that nothing follows; and a made
+    message of a user goes before an assistant that speaks first, where that is refused,
+    and behind one that speaks last because of what was left out. All of it is listed.
 
     Doing it again changes nothing. O(messages); where nothing is wrong, one look at
     each.
@@ -127,15 +138,18 @@ def prepare(
 
         seeds: For each message, what a changed id of one of its calls ends in, such as
             a digest of its entry's identity. Without: ordinals.
+
+        find_lost: What a format can't represent of a message: a function of the message
+            and its path that returns all of it if nothing is left to send, else None.
     """
-    if _is_right(messages, rules):
+    if not rules.is_request or _is_right(messages, rules, find_lost):
         return Prepared(messages, [f"messages[{at}]" for at in range(len(messages))])
 
-    return _Preparation(messages, rules, seeds).prepared()
+    return _Preparation(messages, rules, seeds, find_lost).prepared()
 
 
 def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in each dump
-    messages: Sequence[Message], rules: Rules
+    messages: Sequence[Message], rules: Rules, find_lost: LostFinder | None
 ) -> bool:
     """
     Whether nothing is to be changed. May say no where nothing is.
@@ -144,12 +158,20 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in eac
     waiting: set[str] = set()
     is_id = rules.call_ids.pattern.match
     is_name = rules.call_names.pattern.match
-    senders, takes_empty = rules.sender_names, rules.takes_empty
+    senders = rules.sender_names
     is_first = rules.starts_with_user
-    # Annotations would be evaluated nowhere; `Any` saves a cast for each kind.
+    # The kinds of message behind which a system message may not stand.
+    late, before = _LATE[rules.late_system], None
+    # `Any` saves a cast for each kind.
     message: Any
     for message in messages:
         kind = message.__class__
+        if kind is SystemMessage:
+            if before in late:
+                return False
+        else:
+            before = kind
+
         if kind is ToolMessage:
             call_id = message.tool_call_id
             if call_id not in waiting:
@@ -164,13 +186,17 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in eac
         if waiting:
             return False
 
+        if kind is UnknownMessage:
+            if find_lost is not None and message.source != rules.format:
+                return False
+
+            is_first = False
+            continue
+
         if is_first and kind is not SystemMessage:
             is_first = False
             if kind is AssistantMessage:
                 return False
-
-        if kind is UnknownMessage:
-            continue
 
         if kind is AssistantMessage and message.tool_calls:
             for call in message.tool_calls:
@@ -180,10 +206,14 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in eac
 
                 ids.add(call_id)
                 waiting.add(call_id)
-        elif not takes_empty:
+        else:
             content = message.content
             if content.__class__ is not str:
-                if _is_empty(message, rules):
+                if not _has_text(content) and (
+                    _is_empty(message, rules)
+                    or is_thinking_only(message)
+                    or (find_lost is not None and find_lost(message, "") is not None)
+                ):
                     return False
             elif not content or content.isspace():
                 return False
@@ -194,14 +224,27 @@ def _is_right(  # noqa: C901, PLR0911, PLR0912 - each message passes here in eac
     return True
 
 
+_LATE: dict[str, frozenset[Any]] = {
+    "anywhere": frozenset(),
+    "after_user": frozenset({AssistantMessage, ToolMessage, UnknownMessage}),
+    "top": frozenset({AssistantMessage, ToolMessage, UnknownMessage, UserMessage}),
+}
+
+
+def _has_text(parts: tuple[Part, ...]) -> bool:
+    for part in parts:
+        if part.__class__ is TextPart:
+            text: str = part.text
+            if text and not text.isspace():
+                return True
+
+    return False
+
+
 def _is_empty(message: Message, rules: Rules) -> bool:
     """
-    Whether nothing of *message* can be sent: it has no calls and no text, media or
-    other parts.
+    Whether *message* has nothing but empty texts.
     """
-    if message.tool_calls or isinstance(message, (ToolMessage, UnknownMessage)):
-        return False
-
     for part in message.parts:
         if not isinstance(part, TextPart):
             return False
@@ -212,6 +255,23 @@ def _is_empty(message: Message, rules: Rules) -> bool:
             return False
 
     return True
+
+
+def is_thinking_only(message: Message) -> bool:
+    """
+    Whether *message* is an answer that has thinking, and nothing that it led to.
+    """
+    if not isinstance(message, AssistantMessage) or message.tool_calls:
+        return False
+
+    has_thinking = False
+    for part in message.parts:
+        if isinstance(part, ReasoningPart):
+            has_thinking = True
+        elif not (isinstance(part, TextPart) and not part.text.strip()):
+            return False
+
+    return has_thinking
 
 
 @attrs.define(eq=False)
@@ -232,24 +292,29 @@ class _Preparation:
     """
 
     def __init__(
-        self, messages: Sequence[Message], rules: Rules, seeds: Sequence[str] | None
+        self,
+        messages: Sequence[Message],
+        rules: Rules,
+        seeds: Sequence[str] | None,
+        find_lost: LostFinder | None,
     ) -> None:
         self.messages: list[Any] = list(messages)
         self.rules = rules
         self.seeds = seeds
+        self.find_lost = find_lost
         # With the position of the message that was changed, because they are found in
         # another order than that of the messages.
         self.changes: list[tuple[int, Change]] = []
         self.calls: dict[int, list[_Call]] = {}
         self.calls_by_id: dict[str, list[_Call]] = {}
-        self.last_other = max(
-            [
-                at
-                for at, message in enumerate(self.messages)
-                if not isinstance(message, ToolMessage)
-            ],
-            default=-1,
-        )
+        # Results that were loaded without their calls, which the provider stores.
+        self.orphans: set[int] = set()
+        # The positions of all but results.
+        self.others = [
+            at
+            for at, message in enumerate(self.messages)
+            if not isinstance(message, ToolMessage)
+        ]
 
     def change(self, at: int, what: str, why: str, *, inside: str = "") -> None:
         self.changes.append((at, Change(f"messages[{at}]{inside}", what, why)))
@@ -257,9 +322,9 @@ class _Preparation:
     def prepared(self) -> Prepared:
         self._match_results()
         self._choose_ids()
-        rows = self._with_first_prompt(
-            [row for at in range(len(self.messages)) for row in self._rows_of(at)]
-        )
+        stays = self._find_left_out()
+        rows = [row for at in stays for row in self._rows_of(at)]
+        rows = self._with_prompts(self._with_system_placed(rows))
         # Sorting is stable: changes of one message stay in their order.
         self.changes.sort(key=lambda each: each[0])
         return Prepared(
@@ -304,6 +369,10 @@ class _Preparation:
         List the result at position *at*, all of whose *calls* are answered, unless it
         takes the place of one that was made up.
         """
+        if not calls and came_as_is(self.rules, self.messages[at].metadata, "orphan"):
+            self.orphans.add(at)
+            return
+
         if not calls:
             why = "no call before it has this id; a result must follow its call"
             self.change(at, "tool", why)
@@ -325,6 +394,7 @@ class _Preparation:
         """
         Give each call the id it is sent with: its own if it is valid and the first.
         """
+        rules = self.rules
         every = [call for calls in self.calls.values() for call in calls]
         reserved = {each.call.id for each in every}
         taken: set[str] = set()
@@ -332,6 +402,11 @@ class _Preparation:
         for each in every:
             own = each.call.id
             uses[own] = uses.get(own, 0) + 1
+            # What a provider took twice in one request may be twice in it.
+            if own and rules.format and came_as_is(rules, each.call.metadata, "again"):
+                each.id = own
+                continue
+
             each.id = next(
                 name
                 for name in self._find_names(each, uses[own])
@@ -356,6 +431,56 @@ class _Preparation:
         for number in count(max(use, 2)):
             yield rule.fix(own, f"{seed}-{number}" if seed else str(number))
 
+    def _find_left_out(self) -> list[int]:
+        """
+        The positions of the messages of which something is sent; of the others,
+        list why.
+        """
+        stays: list[int] = []
+        is_followed = False  # by something that thinking may have led to
+        for at in range(len(self.messages) - 1, -1, -1):
+            message = self.messages[at]
+            if isinstance(message, ToolMessage):
+                is_followed = False
+            elif at in self.calls:
+                is_followed = True
+            elif self._is_left_out(at, is_followed=is_followed):
+                continue
+            else:
+                is_followed = isinstance(message, (AssistantMessage, UnknownMessage))
+
+            stays.append(at)
+
+        stays.reverse()
+        return stays
+
+    def _is_left_out(self, at: int, *, is_followed: bool) -> bool:
+        message = self.messages[at]
+        is_unknown = isinstance(message, UnknownMessage)
+        if not is_unknown and came_as_is(self.rules, message.metadata, "content"):
+            return False
+
+        if not is_unknown and _is_empty(message, self.rules):
+            if self.rules.takes_empty:
+                return False
+
+            self.change(at, "content", "is empty and would be refused; it is left out")
+            return True
+
+        if is_thinking_only(message) and not (
+            is_followed or self.rules.takes_thinking_only
+        ):
+            why = "thinking must be followed by the output it led to; it is left out"
+            self.change(at, "reasoning", why)
+            return True
+
+        if self.find_lost is None or (not is_unknown and _has_text(message.parts)):
+            return False
+
+        lost = self.find_lost(message, f"messages[{at}]")
+        self.changes += [(at, each) for each in lost or ()]
+        return lost is not None
+
     def _rows_of(self, at: int) -> list[tuple[int, Message]]:
         """
         What is sent of the message at position *at*, each with its position: the
@@ -363,26 +488,13 @@ class _Preparation:
         """
         message = self.messages[at]
         if isinstance(message, ToolMessage):
-            return []  # is sent behind its call
+            # All others are sent behind their calls.
+            return [(at, message)] if at in self.orphans else []
 
         if at in self.calls:
             return [(at, self._with_valid_calls(at)), *self._results_of(at)]
 
-        if self._is_dropped(at):
-            return []
-
         return [(at, self._with_valid_name(at, message))]
-
-    def _is_dropped(self, at: int) -> bool:
-        message = self.messages[at]
-        if self.rules.takes_empty or not _is_empty(message, self.rules):
-            return False
-
-        if came_as_is(self.rules, message.metadata, "content"):
-            return False
-
-        self.change(at, "content", "is empty and would be refused; it is left out")
-        return True
 
     def _with_valid_calls(self, at: int) -> Message:
         message = self._with_valid_name(at, self.messages[at])
@@ -431,16 +543,14 @@ class _Preparation:
         rows: list[tuple[int, Message]] = []
         for each in answered:
             place: Any = each.result_at
-            if any(
-                not isinstance(message, ToolMessage)
-                for message in self.messages[at + 1 : place]
-            ):
+            after = bisect_right(self.others, at)
+            if after < len(self.others) and self.others[after] < place:
                 why = "results must follow their calls directly; this message was moved"
                 self.change(place, "position", why)
 
             rows.append((place, self._with_valid_result(place, each)))
 
-        if at < self.last_other:
+        if at < self.others[-1]:
             for number, each in enumerate(calls):
                 if each.result_at is None:
                     why = "has no result although the conversation went on; an error "
@@ -484,27 +594,87 @@ class _Preparation:
         self.change(at, "name", f"is sent as {fixed}; a sender's name is {rule}")
         return message.replace(name=fixed)
 
-    def _with_first_prompt(
+    def _with_system_placed(
         self, rows: list[tuple[int, Message]]
     ) -> list[tuple[int, Message]]:
-        if not self.rules.starts_with_user:
+        """
+        *rows* with system messages where they may stand: behind the next message of a
+        user if the rules take that, else behind those in front of all others.
+        """
+        late = _LATE[self.rules.late_system]
+        placed: list[tuple[int, Message]] = []
+        held: list[tuple[int, Message]] = []
+        lead = 0  # how many system messages are in front
+        before: type[Message] | None = None
+        for at, message in rows:
+            if not isinstance(message, SystemMessage):
+                before = message.__class__
+                if isinstance(message, AssistantMessage):
+                    placed[lead:lead] = held
+                    lead += len(held)
+                    held = []
+
+                placed.append((at, message))
+                if isinstance(message, UserMessage) and UserMessage not in late:
+                    placed += held
+                    held = []
+            elif before is None:
+                placed.append((at, message))
+                lead += 1
+            elif before not in late or came_as_is(
+                self.rules, message.metadata, "position"
+            ):
+                placed.append((at, message))
+            else:
+                why = "a system message may not stand here; this one was moved"
+                self.change(at, "position", why)
+                held.append((at, message))
+
+        placed[lead:lead] = held
+        return placed
+
+    def _with_prompts(
+        self, rows: list[tuple[int, Message]]
+    ) -> list[tuple[int, Message]]:
+        """
+        *rows* with a made message of a user where one has to speak.
+        """
+        spoken = [
+            place
+            for place, (_, message) in enumerate(rows)
+            if not isinstance(message, SystemMessage)
+        ]
+        # Answers alone are a piece of a conversation, and no request.
+        if not any(isinstance(message, _ASKS) for message in self.messages):
             return rows
 
-        for place, (at, message) in enumerate(rows):
-            if isinstance(message, SystemMessage):
-                continue
+        if not spoken:
+            at = len(self.messages) - 1
+            why = "no message is left but the system's; a made-up one is sent"
+            self.change(at, "user", why)
+            return [*rows, (at, make_prompt())]
 
-            if (
-                not isinstance(message, AssistantMessage)
-                or came_as_is(self.rules, message.metadata, "first")
-                # A list of answers alone is a piece of a conversation, no request.
-                or not any(isinstance(each, _ASKS) for _, each in rows)
-            ):
-                break
+        at, last = rows[spoken[-1]]
+        asked = next(
+            message
+            for message in reversed(self.messages)
+            if not isinstance(message, SystemMessage)
+        )
+        is_answer = isinstance(last, AssistantMessage) and not last.tool_calls
+        if is_answer and isinstance(asked, _ASKS):
+            why = "the request would end with this answer; a made-up message follows"
+            self.change(at, "user", why)
+            rows = [*rows, (at, make_prompt())]
 
+        at, first = rows[spoken[0]]
+        if (
+            self.rules.starts_with_user
+            and isinstance(first, AssistantMessage)
+            and not came_as_is(self.rules, first.metadata, "first")
+        ):
             why = "a user must speak first; a made-up message goes before this one"
             self.change(at, "user", why)
-            return [*rows[:place], (at, make_first_prompt()), *rows[place:]]
+            rows.insert(spoken[0], (at, make_prompt()))
 
         return rows
 

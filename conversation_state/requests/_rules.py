@@ -18,6 +18,8 @@ from conversation_state.requests._text import TextRule
 
 _WORD = "a-zA-Z0-9_-"
 _LETTER = "a-zA-Z_"
+# No limit is known.
+_ANY = TextRule(100_000, r"\s\S")
 
 
 @final
@@ -44,12 +46,20 @@ class Rules:
         starts_with_user: Whether a user has to speak first, behind the system
             messages.
 
+        late_system: Where a system message may stand that is not in front of all
+            others: ``anywhere``; ``after_user``, directly behind a user's message; or
+            ``top``, in front only.
+
         takes_empty: Whether a message may be empty.
 
         takes_blank: Whether a text of white space only is a text.
 
+        takes_thinking_only: Whether an answer may be thinking that nothing follows.
+
         max_markers: How many cache markers a request may have; None if it has none,
             or any number.
+
+        is_request: Whether the messages are a request; if not, none is changed.
     """
 
     format: str = ""
@@ -58,9 +68,12 @@ class Rules:
     call_names: TextRule
     sender_names: TextRule | None = None
     starts_with_user: bool
+    late_system: str = "anywhere"
     takes_empty: bool = False
     takes_blank: bool = True
+    takes_thinking_only: bool = False
     max_markers: int | None = None
+    is_request: bool = True
 
     @property
     def sources(self) -> tuple[Rule, ...]:
@@ -80,6 +93,7 @@ ANTHROPIC = Rules(
     call_ids=TextRule(64, _WORD),
     call_names=TextRule(64, _WORD, default="tool"),
     starts_with_user=True,
+    late_system="top",
     takes_blank=False,
     max_markers=4,
 )
@@ -90,6 +104,7 @@ OPENAI_CHAT = Rules(
     call_names=TextRule(64, _WORD, default="tool"),
     sender_names=TextRule(64, _WORD, default="user"),
     starts_with_user=False,
+    late_system="after_user",
 )
 
 OPENAI_RESPONSES = Rules(
@@ -101,9 +116,10 @@ OPENAI_RESPONSES = Rules(
 
 GEMINI = Rules(
     format="gemini",
-    call_ids=TextRule(64, _WORD),
+    call_ids=_ANY,
     call_names=TextRule(64, "a-zA-Z0-9_.:-", _LETTER, default="tool"),
     starts_with_user=True,
+    takes_thinking_only=True,
 )
 
 EVERYWHERE = Rules(
@@ -115,35 +131,50 @@ EVERYWHERE = Rules(
     max_markers=4,
 )
 
+# No rules: for what is no request, such as a file of messages, or a piece of a
+# conversation.
+AS_IS = Rules(
+    call_ids=_ANY,
+    call_names=_ANY,
+    starts_with_user=False,
+    takes_empty=True,
+    takes_thinking_only=True,
+    is_request=False,
+)
+
 _FORMATS = {
     each.format: each for each in (ANTHROPIC, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES)
 }
 
 # What differs from the default, which is right for all hosts that are not here.
-_MISTRAL = {"call_ids": TextRule(9, "a-zA-Z0-9", length=9), "starts_with_user": True}
+_ANYWHERE = {"late_system": "anywhere"}
 _HOSTS: dict[str, dict[str, dict[str, Any]]] = {
     "anthropic": {
         "anthropic": {
             "call_ids": TextRule(128, _WORD),
             "call_names": TextRule(128, _WORD, default="tool"),
+            "late_system": "anywhere",
             "starts_with_user": False,
         },
         "bedrock": {},
         "vertex": {},
     },
-    "gemini": {"gemini": {}, "vertex": {}},
+    "gemini": {"gemini": {"takes_empty": True}, "vertex": {}},
     "openai_chat": {
-        "azure": {},
-        "copilot": {},
-        "deepseek": {},
-        "groq": {},
-        "mistral": _MISTRAL,
-        "openai": {},
-        "openrouter": {},
+        "azure": _ANYWHERE,
+        "copilot": _ANYWHERE,
+        "deepseek": _ANYWHERE,
+        "groq": _ANYWHERE,
+        "mistral": {
+            "call_ids": TextRule(9, "a-zA-Z0-9", length=9),
+            "starts_with_user": True,
+        },
+        "openai": {**_ANYWHERE, "call_ids": _ANY, "takes_empty": True},
+        "openrouter": _ANYWHERE,
         "perplexity": {"starts_with_user": True},
         "vllm": {"starts_with_user": True},
     },
-    "openai_responses": {"azure": {}, "openai": {}},
+    "openai_responses": {"azure": {}, "openai": {"takes_empty": True}},
 }
 
 
@@ -190,6 +221,21 @@ def rules(format: str, *, host: str = "", model: str = "") -> Rules:  # noqa: A0
     return attrs.evolve(found, host=host, **hosts[host])
 
 
+def home_rules(format: str) -> Rules:  # noqa: A002
+    """
+    The rules of the provider whose format it is, without those of other hosts.
+    """
+    return rules(format, host=_HOMES[format])
+
+
+_HOMES = {
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+    "openai_chat": "openai",
+    "openai_responses": "openai",
+}
+
+
 def _is_of_mistral(model: str) -> bool:
     name = model.lower().rpartition("/")[2]
     return name.startswith(("codestral", "devstral", "magistral", "mistral", "mixtral"))
@@ -207,6 +253,9 @@ def came_as_is(rules: Rules, metadata: Mapping[str, Any], field: str) -> bool:
 
     ``load`` notes that on values that a rule of form would change.
     """
+    if not rules.is_request:
+        return True
+
     if rules.host or metadata is EMPTY_MAP:
         return False
 

@@ -56,11 +56,11 @@ class TextRule:
 
     def __str__(self) -> str:
         """
-        The rule for people, as in *1 to 64 of a-zA-Z0-9_-*.
+        The rule for people, as in *1 to 64 letters, digits, _ and -*.
         """
-        count = f"1 to {self.max_length}" if self.length is None else str(self.length)
-        first = f", the first of {self.first}" if self.first else ""
-        return f"{count} characters of {self.characters}{first}"
+        size = f"1 to {self.max_length}" if self.length is None else str(self.length)
+        first = f", the first {_describe(self.first, 'or')}" if self.first else ""
+        return f"{size} {_describe(self.characters, 'and')}{first}"
 
     def is_valid(self, text: str) -> bool:
         """
@@ -86,6 +86,26 @@ class TextRule:
             return text
 
         return _fix(self, text, seed)
+
+
+def _describe(characters: str, last: str) -> str:
+    """
+    The *characters* of a class for people.
+
+    >>> _describe("a-zA-Z0-9_-", "and")
+    'letters, digits, _ and -'
+    """
+    words = []
+    for group, word in _GROUPS.items():
+        if group in characters:
+            words.append(word)
+            characters = characters.replace(group, "")
+
+    *words, end = [*words, *characters.replace("\\", "")]
+    return f"{', '.join(words)} {last} {end}" if words else end
+
+
+_GROUPS = {"\\s\\S": "characters", "a-zA-Z": "letters", "0-9": "digits"}
 
 
 @lru_cache(maxsize=64)

@@ -9,12 +9,12 @@ is not: how many tokens a message fills (`counting`).
 Why `fit` is fast: while tokens are counted, a `Survey` collects where a valid
 run to the end may start, and how many tokens come before. Surveys are folds,
 so the log remembers them with every block (`Log.fold`), and fitting the next
-state reads what is new and bisects the rest.
+state reads what is new and bisects the rest. The first survey of a state begins near
+its end, where what fits begins.
 """
 
 from conversation_state.trimming._compact import acompact, compact
 from conversation_state.trimming._elements import (
-    BEFORE_USER,
     COMPACTED,
     INVALID,
     OVER_BUDGET,
@@ -46,7 +46,6 @@ from conversation_state.trimming._validity import (
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 
 __all__ = [
-    "BEFORE_USER",
     "CALLS_KEEP_RESULTS",
     "COMPACTED",
     "INVALID",

@@ -15,7 +15,8 @@ from conversation_state.messages import Message
 
 OVER_BUDGET, OVER_COUNT, INVALID = "over budget", "over the count", "invalid"
 REMOVED, COMPACTED = "removed", "compacted"
-BEFORE_USER = "before the first user message"
+# Why a position shows nothing whose message stands at another one. It is not dropped.
+MOVED = "moved"
 
 
 @final
@@ -27,7 +28,8 @@ class Element(NamedTuple):
         seq: Its position in the conversation; the same in every view. What a
             step put there has the position of what it stands for: a shortened
             result that of the result, a summary the first of those it sums
-            up, an answer made by `repair` that of the message that calls.
+            up, an answer made by `repair` that of the message that calls. A
+            result that was moved up to its call keeps its own.
 
         message: The message.
 
@@ -50,8 +52,7 @@ class Dropped(NamedTuple):
     Attributes:
         seq: Its position in the conversation.
 
-        reason: Why: ``over budget``, ``over the count``, ``before the first user
-            message`` (where a view has to start on one), ``removed``,
+        reason: Why: ``over budget``, ``over the count``, ``removed``,
             ``compacted`` (a summary stands for it; if the summary was dropped,
             too, its position says why), or ``invalid:`` and the place that a
             provider would refuse: *invalid: call call_1 has no result (entry
@@ -80,23 +81,13 @@ class Edit(NamedTuple):
     reason: str = ""  # why it shows nothing; "" if it shows *messages*
     # The positions it stands for, if it is a summary.
     stands_for: tuple[range, ...] = ()
+    # The position of each message in the log, where that is another one: a late result
+    # stands at the position of its call.
+    seqs: tuple[int, ...] = ()
 
     @property
     def shown(self) -> tuple[Message, ...]:
         return () if self.reason else self.messages
-
-
-@final
-class Repair(NamedTuple):
-    seq: int  # the position
-    edit: Edit  # what it shows
-    # How many messages more than positions are shown up to it, itself included;
-    # negative if there are fewer.
-    surplus: int
-
-    @property
-    def stop(self) -> int:
-        return self.seq + 1 + self.surplus
 
 
 @final
@@ -105,9 +96,7 @@ class Rewrite(NamedTuple):
     A tool's result that is shown smaller.
     """
 
-    # Its position, and its place among what is shown there.
-    seq: int
-    place: int
+    seq: int  # its position
     message: Message  # what is shown
     rank: int  # how many results come before it
     # How many tokens all messages up to it fill, itself included, as they were before
@@ -121,7 +110,6 @@ class Rewrite(NamedTuple):
         return self.tokens - self.saved
 
 
-NO_REPAIRS: Log[Repair] = Log()
 NO_REWRITES: Log[Rewrite] = Log()
 
 

@@ -7,30 +7,47 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from functools import partial
+from itertools import islice, takewhile
 from operator import attrgetter, itemgetter
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
 from conversation_state._persistent import Log, final
+from conversation_state.aggregator import Entry
+from conversation_state.counting import TokenCounter, count
 from conversation_state.errors import (
     BudgetExceededError,
     InvalidTranscriptError,
 )
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from conversation_state.requests import make_prompt
 from conversation_state.trimming._elements import (
-    BEFORE_USER,
     NO_REWRITES,
     OVER_BUDGET,
     OVER_COUNT,
     DroppedRange,
+    Edit,
     Rewrite,
     check_integer,
 )
+from conversation_state.trimming._repair import Repair
+from conversation_state.trimming._selection import Selection
 from conversation_state.trimming._validity import (
     NO_OPEN_CALLS,
     CutPoint,
     Survey,
     check_pairing,
     dropped_failure,
+    find_surveyed,
+    survey_log,
 )
 from conversation_state.trimming._view import Step, TrimContext
 
@@ -39,82 +56,192 @@ _tokens, _seq = itemgetter(0), itemgetter(1)
 _shown_tokens = attrgetter("shown_tokens")
 
 
+class _Start(NamedTuple):
+    """
+    Where the newest run of a view starts, and what goes before it.
+
+    Attributes:
+        cut: Its first message.
+
+        task: The position of the user's message that stays before it; -1 if it
+            begins with a user's message itself, -2 if one has to be made.
+
+        tokens: How many tokens that message fills.
+    """
+
+    cut: CutPoint
+    task: int = -1
+    tokens: int = 0
+
+
+_MADE = -2
+
+
 @attrs.frozen
 class _KeepNewest:
     """
     What `fit` and the steps that count messages have in common: they drop what
-    is behind the leading system messages and before a cut.
+    is behind the leading system messages and before a cut, but for the task.
     """
 
     keep_system: bool
-    start_on_user: bool
 
-    def _survey_view(self, context: TrimContext) -> tuple[Survey, Log[CutPoint]]:
+    def _survey_view(self, context: TrimContext) -> Survey:
         """
-        The survey of what *context* shows, without a lead where it need not stay; and
-        where a valid run to the end may start, at least one place if it shows anything.
+        The survey of what *context* shows, without a lead where it need not stay.
         """
-        survey = context._selection.whole or context._selection.survey()
+        selection = context._selection
+        survey = selection.whole or selection.survey()
         if not self.keep_system:
             survey = survey._replace(lead_size=0, lead=0, lead_tokens=0)
 
-        # A view that shows only system messages has no user message to start on, and is
-        # kept as it is.
-        is_all_lead = 0 < survey.lead_size == survey.size
-        cuts = survey.cuts
-        if self.start_on_user and not is_all_lead:
-            cuts = survey.user_cuts
+        if survey.cuts or not survey.size:
+            return survey
 
-        if cuts or not survey.size:
-            return survey, cuts
+        flaw = survey.flaw
+        problem = "there is no place that a valid view could start at"
+        raise InvalidTranscriptError((flaw.what if flaw else problem,))
 
-        problem = "there is no user's message that a valid view could start on"
-        if not survey.cuts and survey.flaw is not None:
-            problem = survey.flaw.what
-
-        raise InvalidTranscriptError((problem,))
-
-    def _drop_range(
+    def _drop_before(
         self,
         context: TrimContext,
         survey: Survey,
-        cuts: Log[CutPoint],
-        dropped: DroppedRange,
+        start: _Start,
+        *,
+        end: int,
         tokens: int,
+        reason: str,
     ) -> TrimContext:
         """
-        *context* without the range *dropped*, which fills *tokens*.
+        *context* without what it shows from position *end* to the *start*, which fills
+        *tokens*, but for the task; and with a made one where there is none.
 
-        The range gets up to three reasons: an invalid place, for what could
-        only be shown together with it, which is a failure of this step; that a
-        view starts on a user; and its own.
+        The range gets up to two reasons: an invalid place, for what could only be
+        shown together with it, which is a failure of this step; and its own.
         """
         selection, flaw = context._selection, survey.flaw
-        start, stop, reason = dropped
-        if flaw is None and not self.start_on_user:
-            return context._with_selection(selection.drop_ranges((dropped,), tokens))
+        stop = start.cut.seq
+        valid = end
+        if flaw is not None:
+            valid = min(max(survey.cuts[0].seq, end), stop)
 
-        valid = max(survey.cuts[0].seq, start)
-        first = max(cuts[0].seq, valid)
-        ranges = (
-            DroppedRange(start, valid, flaw.reason if flaw else reason),
-            DroppedRange(valid, first, BEFORE_USER),
-            DroppedRange(first, stop, reason),
-        )
-        view = context._with_selection(selection.drop_ranges(ranges, tokens))
-        if flaw is None:
-            return view
+        ranges = [
+            DroppedRange(end, valid, flaw.reason if flaw else reason),
+            DroppedRange(valid, stop, reason),
+        ]
+        if start.task >= end:
+            tokens -= start.tokens
+            ranges = [
+                piece
+                for first, last, why in ranges
+                for piece in (
+                    DroppedRange(first, min(last, start.task), why),
+                    DroppedRange(max(first, start.task + 1), last, why),
+                )
+            ]
 
-        # A whole selection with a flaw is not repaired: each position shows a message.
-        count = valid - start
-        if not selection.whole:
-            count = len(list(selection.seqs(start, valid)))
+        ranges = [each for each in ranges if each.start < each.stop]
+        count = 0
+        if flaw is not None:
+            count = sum(seq != start.task for seq in selection.seqs(end, valid))
 
-        if count <= 0:
+        view = context
+        if ranges:
+            view = context._with_selection(selection.drop_ranges(ranges, tokens))
+
+        if start.task == _MADE:
+            view = _with_made_prompt(view, stop)
+
+        if not count:
             return view
 
         advice = "; put repair() before this step to keep them"
         return view._with_failures(dropped_failure(self, flaw, count, advice))
+
+    def _find_start(
+        self, context: TrimContext, survey: Survey, cut: CutPoint, earlier: TaskFinder
+    ) -> _Start:
+        """
+        The start at *cut*, with the task that has to go before it.
+        """
+        if not context.rules.starts_with_user or _starts_with_user(context, cut.seq):
+            return _Start(cut)
+
+        at = bisect_left(survey.users, cut.seq, key=_seq)
+        if at and survey.users[at - 1].seq >= survey.lead:
+            task = survey.users[at - 1]
+            return _Start(cut, task.seq, task.own)
+
+        found = earlier()
+        if found is not None:
+            return _Start(cut, found.seq, found.tokens)
+
+        return _Start(cut, _MADE, count(make_prompt(), context.counter))
+
+
+class Task(NamedTuple):
+    seq: int  # the position of a user's message
+    tokens: int  # how many tokens it fills
+
+
+TaskFinder: TypeAlias = Callable[[], Task | None]
+
+
+def _find_no_task() -> None:
+    return None
+
+
+def _starts_with_user(context: TrimContext, seq: int) -> bool:
+    """
+    Whether a run that starts at position *seq* begins with a user's message, or there
+    is nothing but system messages in it.
+    """
+    messages = context._selection.messages_at(seq)
+    if not isinstance(messages[0], SystemMessage):
+        return not isinstance(messages[0], _NOT_FIRST)
+
+    # System messages in the middle are rare, and a user's message is soon behind them.
+    for at, message in context._selection.pairs():
+        if at >= seq and not isinstance(message, SystemMessage):
+            return not isinstance(message, _NOT_FIRST)
+
+    return True
+
+
+_NOT_FIRST = (AssistantMessage, ToolMessage)
+
+
+def _find_user_start(context: TrimContext, survey: Survey, seq: int) -> CutPoint | None:
+    """
+    The first cut from position *seq* on at which a run begins with a user's message, or
+    with system messages directly before one.
+    """
+    cuts, users = survey.cuts, survey.users
+    nearest = bisect_left(users, seq, key=_seq)
+    if nearest == len(users):
+        return None
+
+    at = bisect_left(cuts, users[nearest].seq, key=_seq)
+    selection = context._selection
+    while at and cuts[at - 1].seq >= seq:
+        if not all(map(_is_system, selection.messages_at(cuts[at - 1].seq))):
+            break
+
+        at -= 1
+
+    return cuts[at]
+
+
+def _with_made_prompt(context: TrimContext, seq: int) -> TrimContext:
+    """
+    *context* with a made message of a user before what it shows at position *seq*.
+    """
+    selection = context._selection
+    edit = selection.find_edit(seq) or Edit(selection.messages_at(seq))
+    seqs = (seq, *edit.seqs) if edit.seqs else ()
+    messages = (make_prompt(), *edit.messages)
+    change = edit._replace(messages=messages, seqs=seqs)
+    return context._with_selection(selection.change({seq: change}))
 
 
 def _find_cut(
@@ -142,57 +269,398 @@ def _find_cut(
 
 @final
 @attrs.frozen
-class _Fit(_KeepNewest):
+class Fit(_KeepNewest):
+    """
+    The step that `fit` makes.
+    """
+
     slack: int
 
     def __call__(self, context: TrimContext) -> TrimContext:
         selection = context._selection
-        survey, cuts = self._survey_view(context)
-        if not survey.size:
-            return context
+        if selection.is_whole and not selection.rewrites:
+            found = fit_from_end(context, self, repairs=False)
+            if found is not None:
+                return found
 
-        lead, lead_tokens = survey.lead, survey.lead_tokens
-        total = limit = selection.tokens
-        if context.budget is not None:
-            limit = context.budget.effective_input_limit
+        return self.fit_shown(context)
 
-        # Before a run that starts at a cut, this much must be left out.
-        excess = lead_tokens + total - limit
+    def fit_shown(self, context: TrimContext) -> TrimContext:
+        """
+        The fitted view of what *context* shows, all of which is surveyed.
+        """
+        survey = self._survey_view(context)
+        if not survey.size or survey.lead_size == survey.size:
+            return self._check_size(context)
+
+        selection = context._selection
         # A survey of what is shown has counted the results as they are shown.
-        rewrites = selection.rewrites if selection.whole else NO_REWRITES
-        # This cut applies even if everything fits: no valid view can show what is
-        # before the first cut.
-        cut = cuts[0]
-        if excess > lead_tokens:
-            nearest = _find_cut(cuts, excess, rewrites)
-            if nearest is None:
-                least = cuts[-1].tokens
-                if rewrites:
-                    least -= selection.count_saved(cuts[-1].seq)
-
-                least = max(least, lead_tokens)
-                raise BudgetExceededError(lead_tokens + total - least, limit)
-
-            cut = nearest
-            if self.slack:
-                # With more slack than half of the room, one step could drop nearly
-                # everything that fits.
-                slack = min(self.slack, (limit - lead_tokens) // 2)
-                spaced = cuts.fold(
-                    _spaced_cuts(slack, lead), _NO_CUTS, key=(_spaced_cuts, slack, lead)
-                )
-                # If no spaced cut leaves out enough, the exact cut is used.
-                cut = _find_cut(spaced, excess, rewrites) or cut
-
-        if cut.seq <= lead:
+        rewrites = selection.rewrites if selection.is_whole else NO_REWRITES
+        limit, total = self.limit(context), selection.tokens
+        limit = total if limit is None else limit
+        # Before a run that starts at a cut, this much must be left out.
+        excess = survey.lead_tokens + total - limit
+        start = self.choose(context, survey, excess, limit, rewrites=rewrites)
+        lead = survey.lead
+        if start.cut.seq <= lead and start.task == -1:
             return context
 
-        dropped = DroppedRange(lead, cut.seq, OVER_BUDGET)
-        tokens = cut.tokens - lead_tokens
+        tokens = start.cut.tokens - survey.lead_tokens
         if rewrites is not NO_REWRITES:
-            tokens -= selection.count_saved(cut.seq)
+            tokens -= selection.count_saved(start.cut.seq)
 
-        return self._drop_range(context, survey, cuts, dropped, tokens)
+        return self._drop_before(
+            context, survey, start, end=lead, tokens=tokens, reason=OVER_BUDGET
+        )
+
+    def _check_size(self, context: TrimContext) -> TrimContext:
+        """
+        *context*, which shows system messages only.
+        """
+        limit = self.limit(context)
+        if limit is not None and context.total_tokens > limit:
+            raise BudgetExceededError(context.total_tokens, limit)
+
+        return context
+
+    @staticmethod
+    def limit(context: TrimContext) -> int | None:
+        budget = context.budget
+        return None if budget is None else budget.effective_input_limit
+
+    def choose(
+        self,
+        context: TrimContext,
+        survey: Survey,
+        excess: int,
+        limit: int,
+        *,
+        earlier: TaskFinder = _find_no_task,
+        rewrites: Log[Rewrite] = NO_REWRITES,
+    ) -> _Start:
+        """
+        Where the longest run of newest messages starts that fits.
+
+        Args:
+            context: The view.
+
+            survey: What is known of the messages that the run is among.
+
+            excess: How many tokens of these have to be before it.
+
+            limit: How many tokens the view may have.
+
+            earlier: Finds the newest user's message before these messages.
+
+            rewrites: The results among them that are smaller than *survey* knows.
+        """
+        cuts, lead, lead_tokens = survey.cuts, survey.lead, survey.lead_tokens
+        if excess <= lead_tokens:
+            # This cut applies even if everything fits: no valid view can show what is
+            # before the first cut.
+            first = cuts[min(bisect_left(cuts, lead, key=_seq), len(cuts) - 1)]
+            start = self._find_start(context, survey, first, earlier)
+            if excess + start.tokens <= lead_tokens or start.task >= lead:
+                return start
+
+        if self.slack:
+            spaced = self._choose_spaced(
+                context, survey, excess, limit, earlier=earlier, rewrites=rewrites
+            )
+            # If no spaced cut leaves out enough, the exact cut is used.
+            if spaced is not None:
+                return spaced
+
+        cut = _find_cut(cuts, excess, rewrites)
+        if cut is not None:
+            start = self._find_start(context, survey, cut, earlier)
+            if not start.tokens:
+                return start
+
+            # The task stays before the run, and needs room. A user's message that is
+            # nearer than what that costs is the better start.
+            later = _find_cut(cuts, excess + start.tokens, rewrites)
+            user = _find_user_start(context, survey, cut.seq)
+            if user is not None and (later is None or user.seq <= later.seq):
+                return _Start(user)
+
+            if later is not None:
+                return start._replace(cut=later)
+
+        # The smallest run, with what goes before it, is too large.
+        last = cuts[-1]
+        task = self._find_start(context, survey, last, earlier).tokens
+        least = last.tokens
+        if rewrites:
+            least -= context._selection.count_saved(last.seq)
+
+        least = max(least, lead_tokens)
+        raise BudgetExceededError(excess + limit + task - least, limit)
+
+    def _choose_spaced(
+        self,
+        context: TrimContext,
+        survey: Survey,
+        excess: int,
+        limit: int,
+        *,
+        earlier: TaskFinder,
+        rewrites: Log[Rewrite],
+    ) -> _Start | None:
+        """
+        As `choose`, of the cuts that are *slack* tokens apart; None if none of these
+        leaves out enough.
+        """
+        lead, lead_tokens = survey.lead, survey.lead_tokens
+        # With more slack than half of the room, one step could drop nearly everything
+        # that fits.
+        slack = min(self.slack, (limit - lead_tokens) // 2)
+        key = (_spaced_cuts, slack, lead)
+        cuts = survey.cuts.fold(_spaced_cuts(slack, lead), _NO_CUTS, key=key)
+        room = 0  # for the task
+        while (cut := _find_cut(cuts, excess + room, rewrites)) is not None:
+            start = self._find_start(context, survey, cut, earlier)
+            if start.tokens <= room:
+                return start
+
+            room = start.tokens
+
+        return None
+
+
+_WIDTH = 32  # positions in a block of a log
+
+
+def fit_from_end(
+    context: TrimContext, step: Fit, *, repairs: bool
+) -> TrimContext | None:
+    """
+    What ``repair(), fit()`` (or `fit` alone) shows of a whole log, found from its end:
+    only what is kept is counted, and up to 32 messages more. None where that is not to
+    be known without reading all of it.
+
+    Where the newest messages need no repair, this is the same run of messages; where
+    they do, they are repaired, without what is before them.
+
+    Args:
+        context: A view of a whole log.
+
+        step: The step.
+
+        repairs: Whether `repair` runs before it.
+    """
+    selection = context._selection
+    entries, counter, rules = selection.entries, context.counter, context.rules
+    limit = step.limit(context)
+    # Cuts that move in steps depend on all that comes before them.
+    if len(entries) <= 2 * _WIDTH or limit is None or step.slack:
+        return _fit_whole(context, step, repairs=repairs)
+
+    lead = _find_lead(entries, counter) if step.keep_system else NO_LEAD
+    if lead is None:
+        return _fit_whole(context, step, repairs=repairs)
+
+    since = find_surveyed(entries, counter, rules)
+    if since is None:
+        since = _find_since(entries, counter, limit - lead.tokens, len(entries))
+
+    while since > lead.size:
+        survey = survey_log(entries, counter, rules, since)
+        survey = survey._replace(lead=lead.size)
+        total = survey.tokens
+        # All of these fit, so there may be room for more.
+        if lead.tokens + total <= limit:
+            room = limit - lead.tokens - total
+            since = _find_since(entries, counter, room, since)
+            continue
+
+        find_task = partial(_find_task, entries, counter, since)
+        if survey.is_right and survey.cuts:
+            excess = lead.tokens + total - limit
+            start = step.choose(context, survey, excess, limit, earlier=find_task)
+            return _show(context, lead, start, total)
+
+        if not repairs:
+            break
+
+        repaired = _repair_newest(context, lead, since, find_task)
+        if repaired.total_tokens > limit:
+            return step.fit_shown(repaired)
+
+        since = _find_since(entries, counter, limit, min(since, len(entries) // 2))
+
+    return _fit_whole(context, step, repairs=repairs)
+
+
+def _fit_whole(context: TrimContext, step: Fit, *, repairs: bool) -> TrimContext | None:
+    if not repairs:
+        return None
+
+    return step.fit_shown(Repair(at_end=False)(context))
+
+
+class _Lead(NamedTuple):
+    """
+    The leading system messages: how many, and the tokens they fill.
+    """
+
+    size: int
+    tokens: int
+
+
+NO_LEAD = _Lead(0, 0)
+
+
+def _find_lead(entries: Log[Entry], counter: TokenCounter) -> _Lead | None:
+    """
+    The leading system messages of *entries*, of which there are more than 32; None if
+    there are so many that they fill a block.
+    """
+
+    def read(first: tuple[Entry, ...]) -> _Lead:
+        leading = list(takewhile(_is_system, [entry.message for entry in first]))
+        return _Lead(len(leading), sum([count(each, counter) for each in leading]))
+
+    lead = entries.derive(read, key=("lead", counter), stop=_WIDTH)
+    return None if lead.size == _WIDTH else lead
+
+
+def _is_system(message: Message) -> bool:
+    return isinstance(message, SystemMessage)
+
+
+def _find_since(
+    entries: Log[Entry], counter: TokenCounter, room: int, stop: int
+) -> int:
+    """
+    The position of the block in which the messages before *stop* begin that fill more
+    than *room*; 0 if all of them do not.
+    """
+    since = max((stop - 1) & -_WIDTH, 0)
+    end = stop
+    while True:
+        for entry in islice(entries.iterate(since), end - since):
+            room -= count(entry.message, counter)
+
+        if room < 0 or since == 0:
+            return since
+
+        end, since = since, since - _WIDTH
+
+
+def _find_task(entries: Log[Entry], counter: TokenCounter, since: int) -> Task | None:
+    """
+    The newest user's message before the position *since*. Reads roles only, once.
+    """
+
+    def read_before(_block: tuple[Entry, ...]) -> int:
+        return _NOT_READ
+
+    def read(block: tuple[Entry, ...]) -> int | None:
+        for place in range(_WIDTH - 1, -1, -1):
+            if block[place].message.__class__ is UserMessage:
+                return place
+
+        return None
+
+    seq: int = entries.derive(read_before, key="task", stop=since)
+    if seq == _NOT_READ:
+        seq = _NONE
+        for stop in range(since, 0, -_WIDTH):
+            place = entries.derive(read, key="user", stop=stop)
+            if place is not None:
+                seq = stop - _WIDTH + place
+                break
+
+        entries.redefine(seq, key="task", stop=since)
+
+    return None if seq == _NONE else Task(seq, count(entries[seq].message, counter))
+
+
+_NONE, _NOT_READ = -1, -2
+
+
+def _show(context: TrimContext, lead: _Lead, start: _Start, total: int) -> TrimContext:
+    """
+    The *lead*, the task and the run from *start* on, of *total* tokens from where the
+    survey begins.
+    """
+    selection = context._selection
+    size = len(selection.entries)
+    first, stop = lead.size, start.cut.seq
+    shown = first + size - stop
+    tokens = lead.tokens + total - start.cut.tokens
+    ranges: tuple[DroppedRange, ...] = ()
+    if start.task >= first:
+        ranges = (
+            DroppedRange(first, start.task, OVER_BUDGET),
+            DroppedRange(start.task + 1, stop, OVER_BUDGET),
+        )
+        shown, tokens = shown + 1, tokens + start.tokens
+    else:
+        ranges = (DroppedRange(first, stop, OVER_BUDGET),)
+
+    ranges = tuple([each for each in ranges if each.start < each.stop])
+    kept = Selection(
+        selection.entries, selection.counter, selection.rules, tokens, shown, ranges
+    )
+    view = context._with_selection(kept)
+    return _with_made_prompt(view, stop) if start.task == _MADE else view
+
+
+def _repair_newest(
+    context: TrimContext, lead: _Lead, since: int, find_task: TaskFinder
+) -> TrimContext:
+    """
+    The *lead*, the task and what is from position *since* on, repaired.
+    """
+    selection = context._selection
+    entries, counter = selection.entries, selection.counter
+    # A group of calls and results is repaired as a whole.
+    while since > lead.size and isinstance(entries[since].message, ToolMessage):
+        since -= 1
+
+    task = find_task()
+    ranges = [DroppedRange(lead.size, since, OVER_BUDGET)]
+    if task is not None and task.seq < since:
+        ranges = [
+            DroppedRange(lead.size, task.seq, OVER_BUDGET),
+            DroppedRange(task.seq + 1, since, OVER_BUDGET),
+        ]
+
+    ranges = [each for each in ranges if each.start < each.stop]
+    size = len(entries) - sum(each.stop - each.start for each in ranges)
+    shown = Selection(entries, counter, selection.rules, 0, size, tuple(ranges))
+    tokens = sum([count(message, counter) for _, message in shown.pairs()])
+    narrowed = context._with_selection(attrs.evolve(shown, tokens=tokens))
+    reasons = [
+        (seq, OVER_BUDGET) for seq in _find_late(entries, shown, lead.size, since)
+    ]
+    return Repair(at_end=False).repair_shown(narrowed, reasons)
+
+
+def _find_late(
+    entries: Log[Entry], shown: Selection, start: int, since: int
+) -> list[int]:
+    """
+    The positions of results in what is *shown* whose calls are between *start* and
+    *since*, where nothing is shown.
+    """
+    made = {call.id for _, message in shown.pairs() for call in message.tool_calls}
+    unknown = {
+        seq: message.tool_call_id
+        for seq, message in shown.pairs()
+        if isinstance(message, ToolMessage) and message.tool_call_id not in made
+    }
+    if not unknown:
+        return []
+
+    earlier = {
+        call.id
+        for entry in islice(entries.iterate(start), since - start)
+        for call in entry.message.tool_calls
+    }
+    return [seq for seq, call_id in unknown.items() if call_id in earlier]
 
 
 def _spaced_cuts(
@@ -222,11 +690,12 @@ class _KeepCount(_KeepNewest):
 
     def __call__(self, context: TrimContext) -> TrimContext:
         selection = context._selection
-        survey, cuts = self._survey_view(context)
-        if not survey.size:
+        survey = self._survey_view(context)
+        if not survey.size or survey.lead_size == survey.size:
             return context
 
-        lead, lead_size, at = survey.lead, survey.lead_size, 0
+        cuts, lead, lead_size = survey.cuts, survey.lead, survey.lead_size
+        at = bisect_left(cuts, lead, key=_seq)
         if survey.size - lead_size > self.last:
             seq, place = selection.find_shown(survey.size - self.last)
             # A view can't start in the middle of what one position shows.
@@ -235,17 +704,27 @@ class _KeepCount(_KeepNewest):
         # A newest group of more than *last* messages is kept whole.
         cut = cuts[min(at, len(cuts) - 1)]
         end = max(self._find_first_end(context, lead_size), lead)
-        if cut.seq <= end:
+        start = _Start(cut)
+        # Where first messages are kept, the view begins with them.
+        if end <= lead:
+            start = self._find_start(context, survey, cut, _find_no_task)
+
+        if cut.seq <= end and start.task == -1:
             return context
 
-        kept = [selection.messages_at(seq) for seq in selection.seqs(lead, end)]
-        tokens = cut.tokens - survey.lead_tokens
-        if selection.whole:
-            tokens -= selection.count_saved(cut.seq)
+        tokens = 0
+        if cut.seq > end:
+            kept = [selection.messages_at(seq) for seq in selection.seqs(lead, end)]
+            tokens = cut.tokens - survey.lead_tokens
+            if selection.is_whole:
+                tokens -= selection.count_saved(cut.seq)
 
-        tokens -= sum(map(selection.count_tokens, kept))
-        dropped = DroppedRange(end, cut.seq, OVER_COUNT)
-        return self._drop_range(context, survey, cuts, dropped, tokens)
+            tokens -= sum(map(selection.count_tokens, kept))
+
+        end = min(end, cut.seq)
+        return self._drop_before(
+            context, survey, start, end=end, tokens=tokens, reason=OVER_COUNT
+        )
 
     def _find_first_end(self, context: TrimContext, lead_size: int) -> int:
         """
@@ -272,16 +751,19 @@ class _KeepCount(_KeepNewest):
         return end
 
 
-def fit(
-    *, keep_system: bool = True, start_on_user: bool = False, slack: int = 0
-) -> Step:
+def fit(*, keep_system: bool = True, slack: int = 0) -> Step:
     """
-    A step that keeps the longest run of newest messages that fits.
+    A step that keeps the task and the longest run of newest messages that fits.
 
-    What it gives is never over the budget and never refused by a provider
-    (`TrimContext.problems`); it holds the newest message, with the calls that
-    message answers; and it keeps the order. O(log n) once the messages are
-    weighed, whatever part of them fits.
+    The task is the newest user's message before that run, which stays if the run does
+    not begin with a user's message: one prompt and a hundred calls and results are a
+    usual conversation of an agent. What it gives begins with a user's message, behind
+    the leading system messages, is never over the budget, never parts a call from its
+    results, holds the newest message, with the calls that message answers, and keeps
+    the order. Where no user speaks at all, a made message does.
+
+    The first view of a state counts from its end, only what it keeps. After that it
+    costs O(log n), whatever part fits.
 
     Alone, without `repair` before it, it can show nothing before a place that
     a provider would refuse, a call without a result say: the reason in
@@ -291,15 +773,13 @@ def fit(
     Args:
         keep_system: Keep the leading system messages, whatever else goes.
 
-        start_on_user: Start the run on a user's message, as some providers
-            want it.
-
         slack: How far the start moves when it must, in tokens; at most half of
             what the budget leaves besides the leading system messages. Until
             that is used up, the views of later states start at the same
             message, and a provider's cache of what they have in common stays
             good (`TrimContext.shared_prefix`). With 0 it moves as little as it
-            can, and nearly always.
+            can, and nearly always. With any other number, the first view of a state
+            counts all of it.
 
     Raises:
         ValueError:
@@ -312,24 +792,22 @@ def fit(
             By the step, if no such view is valid: the newest message is the
             result of a call that is not directly before it, say.
     """
-    return _Fit(keep_system, start_on_user, check_integer("fit", "slack", slack))
+    return Fit(keep_system, check_integer("fit", "slack", slack))
 
 
-def keep_last(n: int, *, keep_system: bool = True, start_on_user: bool = False) -> Step:
+def keep_last(n: int, *, keep_system: bool = True) -> Step:
     """
     A step that keeps the newest *n* messages, or a few less.
 
-    The leading system messages stay and are not counted. Calls stay with
-    their results: where *n* messages would begin in the middle of a group,
-    the group goes; only the newest group is kept whole if it has more than
+    The leading system messages and the task (see `fit`) stay and are not counted.
+    Calls stay with their results: where *n* messages would begin in the middle of a
+    group, the group goes; only the newest group is kept whole if it has more than
     *n* messages. So the view is valid and holds the newest message.
 
     Args:
         n: How many messages, at least 1.
 
         keep_system: As of `fit`.
-
-        start_on_user: As of `fit`.
 
     Raises:
         ValueError:
@@ -340,12 +818,10 @@ def keep_last(n: int, *, keep_system: bool = True, start_on_user: bool = False) 
             before it helps.
     """
     last = check_integer("keep_last", "n", n, 1)
-    return _KeepCount(keep_system, start_on_user, 0, last)
+    return _KeepCount(keep_system, 0, last)
 
 
-def keep_first_and_last(
-    m: int, n: int, *, keep_system: bool = True, start_on_user: bool = False
-) -> Step:
+def keep_first_and_last(m: int, n: int, *, keep_system: bool = True) -> Step:
     """
     A step that keeps the first *m* messages and the newest *n*.
 
@@ -363,12 +839,10 @@ def keep_first_and_last(
 
         keep_system: As of `fit`.
 
-        start_on_user: As of `fit`, for the newest ones.
-
     Raises:
         ValueError, InvalidTranscriptError:
             As `keep_last` says.
     """
     first = check_integer("keep_first_and_last", "m", m)
     last = check_integer("keep_first_and_last", "n", n, 1)
-    return _KeepCount(keep_system, start_on_user, first, last)
+    return _KeepCount(keep_system, first, last)

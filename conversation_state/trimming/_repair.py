@@ -1,360 +1,364 @@
 """
-Repairing conversations that crashes, an interrupted call or a careless provider
-left invalid: results without their call, calls without a result, calls that
-share an id.
+Repairing conversations that crashes, an interrupted call, a second tab or a careless
+provider left invalid: results that came late or have no call, calls without a result,
+ids that repeat, and what is empty.
 
-What a repaired run of messages shows is found message by message, in two ways:
-over a log, which remembers it (`Log.fold`), so that the next state of a
-conversation that was damaged once costs what is new in it; and over what a
-narrowed view shows.
+What is right is found out by a survey, which the log remembers, so that nearly every
+turn costs nothing. Where something is wrong, `requests.prepare` makes the messages that
+are shown right, and what it changed becomes edits of their positions.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
 
 import attrs
 
-from conversation_state._persistent import Log, final
-from conversation_state.aggregator import Entry
-from conversation_state.counting import TokenCounter, count
-from conversation_state.messages import AssistantMessage, Message, ToolMessage
-from conversation_state.tools import ToolCall
-from conversation_state.trimming._elements import (
-    MARK,
-    NO_REPAIRS,
-    Edit,
-    Repair,
-    add_mark,
+from conversation_state._persistent import final
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
 )
+from conversation_state.requests import (
+    Prepared,
+    is_made,
+    make_prompt,
+    make_result,
+    prepare,
+)
+from conversation_state.trimming._elements import INVALID, MOVED, Edit
 from conversation_state.trimming._selection import Selection
 from conversation_state.trimming._validity import (
     CALLS_KEEP,
-    DANGLING,
-    NO_OPEN_CALLS,
-    START,
+    FORM,
+    RESULTS_FOLLOW,
     Flaw,
-    OpenCalls,
-    Survey,
-    check_pairing,
     dropped_failure,
-    no_result_reason,
+    shorten_id,
 )
 from conversation_state.trimming._view import Step, TrimContext
 
-_NO_RESULT = (
-    "There is no result: this call was not answered before the conversation went on."
-)
 
-
-class Position(NamedTuple):
-    seq: int  # the position
-    edit: Edit  # what it shows
-    own: Message  # its own message
-    flaw: Flaw | None = None  # why something of it is left out; None if nothing is
-
-    @property
-    def is_changed(self) -> bool:
-        messages, reason, _ = self.edit
-        return bool(reason) or messages != (self.own,)
-
-
-_NO_POSITIONS: Log[Position] = Log()
-
-
-class CallExchange(NamedTuple):
+class _Row(NamedTuple):
     """
-    An assistant's message whose calls may still be answered, and what follows.
+    A message of the repaired view, and the number of the shown message it came from.
     """
 
-    open_calls: OpenCalls
-    # The new ids of calls that had the id of another, by that id; at least those that
-    # have no result yet.
-    renamed: Mapping[str, tuple[str, ...]]
-    # The message and the results until now. They are held until the exchange is closed,
-    # because only then it is known what the message shows: positions are given in
-    # order.
-    held: Log[Position]
-
-    def with_message(
-        self, seq: int, message: Message
-    ) -> tuple[CallExchange, list[Position]]:
-        """
-        The exchange after *message*, and the positions that are final.
-        """
-        if isinstance(message, ToolMessage):
-            return self._with_result(seq, message)
-
-        final = self.closed()
-        shown, renamed = message, _NOT_RENAMED
-        if isinstance(message, AssistantMessage) and message.tool_calls:
-            shown, renamed = _rename_calls(message)
-
-        # `closed` has answered all earlier calls, so none is open here.
-        open_calls, _ = check_pairing(NO_OPEN_CALLS, seq, shown)
-        position = Position(seq, Edit((shown,)), message)
-        if open_calls is NO_OPEN_CALLS:
-            final.append(position)
-            return NO_EXCHANGE, final
-
-        return CallExchange(open_calls, renamed, Log((position,))), final
-
-    def _with_result(
-        self, seq: int, own: ToolMessage
-    ) -> tuple[CallExchange, list[Position]]:
-        message = own
-        call_id, pending = message.tool_call_id, self.open_calls.pending
-        renamed = self.renamed
-        if call_id not in pending:
-            # Results of calls with one id are in the order of the calls.
-            others = renamed.get(call_id, ())
-            for at, other in enumerate(others):
-                if other in pending:
-                    mark = {"renamed": call_id}
-                    message = add_mark(message, mark, tool_call_id=other)
-                    renamed = {**renamed, call_id: others[at + 1 :]}
-                    break
-
-        open_calls, flaws = check_pairing(self.open_calls, seq, message)
-        reason = flaws[0].reason if flaws else ""
-        position = Position(seq, Edit((message,), reason), own, *flaws[:1])
-        if not self.held:
-            # No call is open, so nothing later changes what is shown here.
-            return self, [position]
-
-        return CallExchange(open_calls, renamed, self.held.append(position)), []
-
-    def closed(self) -> list[Position]:
-        """
-        The message with its results, an error in the place of each missing
-        one; and calls that can't have one, which are left out.
-        """
-        if not self.open_calls.pending:
-            return list(self.held)
-
-        caller, *results = self.held
-        return [_answer_pending(caller, self.open_calls.pending), *results]
-
-
-_NOT_RENAMED: Mapping[str, tuple[str, ...]] = {}
-NO_EXCHANGE = CallExchange(NO_OPEN_CALLS, _NOT_RENAMED, _NO_POSITIONS)
-
-
-def _rename_calls(
-    message: AssistantMessage,
-) -> tuple[AssistantMessage, Mapping[str, tuple[str, ...]]]:
-    """
-    *message*, where each call has an id of its own; and the new ids.
-
-    Source:
-        Anthropic refuses them ("`tool_use` ids must be unique"); compatible
-        endpoints, Kimi's for one, give parallel calls one id.
-    """
-    ids = {call.id for call in message.tool_calls}
-    if len(ids) == len(message.tool_calls):
-        return message, _NOT_RENAMED
-
-    seen: set[str] = set()
-    renamed: defaultdict[str, list[str]] = defaultdict(list)
-    # What each id is tried with next; smaller numbers are taken.
-    numbers: dict[str, int] = {}
-    calls: list[ToolCall] = []
-    for call in message.tool_calls:
-        if call.id in seen:
-            stem = call.id or "call"
-            number = numbers.get(stem, 2)
-            while (new := f"{stem}-{number}") in ids:
-                number += 1
-
-            numbers[stem] = number + 1
-            ids.add(new)
-            renamed[call.id].append(new)
-            calls.append(attrs.evolve(call, id=new))
-        else:
-            seen.add(call.id)
-            calls.append(call)
-
-    new_ids = {call_id: tuple(new) for call_id, new in renamed.items()}
-    mark = {"renamed": [new for each in new_ids.values() for new in each]}
-    return add_mark(message, mark, tool_calls=calls), new_ids
-
-
-def _answer_pending(caller: Position, pending: frozenset[str]) -> Position:
-    message: Any = caller.edit.messages[0]
-    flaw = None
-    open_calls = {call.id: call for call in message.tool_calls if call.id in pending}
-    # A result must say which call it answers, and can't to a call without id.
-    if open_calls.pop("", None) is not None:
-        seq = caller.seq
-        what = f"messages[{seq}] makes a call without id, which nothing can answer"
-        reason = no_result_reason(seq, ("",))
-        flaw = Flaw(DANGLING, (seq,), what, CALLS_KEEP, reason)
-        calls = [call for call in message.tool_calls if call.id]
-        if not (calls or message.parts):
-            return caller._replace(edit=Edit((message,), reason), flaw=flaw)
-
-        message = message.replace(tool_calls=calls)
-
-    answers = [
-        ToolMessage(
-            _NO_RESULT,
-            tool_call_id=call.id,
-            tool_name=call.name,
-            is_error=True,
-            metadata={MARK: {"synthetic": True}},
-        )
-        for call in open_calls.values()
-    ]
-    return caller._replace(edit=Edit((message, *answers)), flaw=flaw)
-
-
-class Repaired(NamedTuple):
-    size: int  # how many messages the run has
-    exchange: CallExchange  # the calls that may still be answered
-    survey: Survey = START  # the survey of what is shown before the exchange
-    repairs: Log[Repair] = NO_REPAIRS  # the positions before it that are changed
-    # Why something is left out, in order; and how many messages are, each time.
-    left_out: Log[tuple[Flaw, int]] = Log()
-
-    def with_positions(
-        self, final: Iterable[Position], counter: TokenCounter
-    ) -> Repaired:
-        _, _, survey, repairs, left_out = self
-        for position in final:
-            seq, edit, _, flaw = position
-            for message in edit.shown:
-                survey = survey.with_message(seq, message, count(message, counter))
-
-            if position.is_changed:
-                surplus = survey.size - seq - 1
-                repairs = repairs.append(Repair(seq, edit, surplus))
-
-            if flaw is not None:
-                left_out = left_out.append((flaw, int(bool(edit.reason))))
-
-        return self._replace(survey=survey, repairs=repairs, left_out=left_out)
-
-
-def repair_log(entries: Log[Entry], counter: TokenCounter) -> Repaired:
-    """
-    *entries* as `repair` shows them. O(entries since the last time).
-    """
-
-    def add_entry(run: Repaired, entry: Entry) -> Repaired:
-        size = run.size
-        exchange, final = run.exchange.with_message(size, entry.message)
-        run = run.with_positions(final, counter) if final else run
-        return run._replace(size=size + 1, exchange=exchange)
-
-    start = Repaired(0, NO_EXCHANGE)
-    # The key does not name *at_end*, which makes no difference before the last entry.
-    return entries.fold(add_entry, start, key=("repaired", counter))
+    number: int
+    message: Message
 
 
 @final
 @attrs.frozen
-class _Repair:
+class Repair:
+    """
+    The step that `repair` makes.
+    """
+
     at_end: bool
 
     def __call__(self, context: TrimContext) -> TrimContext:
         selection = context._selection
         survey = selection.whole
-        if survey is not None:
+        if survey is not None and survey.is_right:
             is_open = self.at_end and survey.open_calls.pending
-            if survey.flaw is None and not is_open:
+            if not is_open and _begins_right(context):
                 return context
 
-            # Where results were rewritten before, the log can't be repaired as a
-            # whole: `_rewrite_log` takes a repair as the first of the steps only.
-            if not selection.steps:
-                return self._repair_whole(context)
+        return self.repair_shown(context)
 
-        return self._repair_narrowed(context)
-
-    def end(self, exchange: CallExchange) -> list[Position]:
-        return exchange.closed() if self.at_end else list(exchange.held)
-
-    def _repair_whole(self, context: TrimContext) -> TrimContext:
-        entries, counter = context._selection.entries, context.counter
-        run = repair_log(entries, counter)
-        run = run.with_positions(self.end(run.exchange), counter)
-        repaired = Selection(
-            entries,
-            counter,
-            run.survey.tokens,
-            run.survey.size,
-            repairs=run.repairs,
-            steps=(self,),
-            whole=run.survey,
-        )
-        return self._show_selection(context, repaired, run.left_out)
-
-    def _repair_narrowed(self, context: TrimContext) -> TrimContext:
-        selection = context._selection
-        exchange, positions = NO_EXCHANGE, []
-        for seq, message in selection.pairs():
-            exchange, final = exchange.with_message(seq, message)
-            positions += final
-
-        positions += self.end(exchange)
-        # A position may show several messages: an answer behind its call.
-        shown: dict[int, list[Position]] = {}
-        for position in positions:
-            shown.setdefault(position.seq, []).append(position)
-
-        changes: dict[int, Edit] = {}
-        for seq, there in shown.items():
-            if any(position.is_changed for position in there):
-                messages = tuple([one for each in there for one in each.edit.shown])
-                before = tuple([each.own for each in there])
-                # A removed position keeps what it showed: see `Edit.messages`.
-                changes[seq] = Edit(
-                    messages or before,
-                    "" if messages else there[0].edit.reason,
-                    selection.summarised(seq),
-                )
-
-        left_out = [
-            (position.flaw, int(bool(changes[position.seq].reason)))
-            for position in positions
-            if position.flaw is not None
-        ]
-        return self._show_selection(context, selection.change(changes), left_out)
-
-    def _show_selection(
-        self,
-        context: TrimContext,
-        repaired: Selection,
-        left_out: Iterable[tuple[Flaw, int]],
+    def repair_shown(
+        self, context: TrimContext, reasons: Iterable[tuple[int, str]] = ()
     ) -> TrimContext:
-        failures = [dropped_failure(self, flaw, count) for flaw, count in left_out]
-        return context._with_selection(repaired)._with_failures(*failures)
+        """
+        *context* with what it shows made right. O(messages kept).
+
+        Args:
+            context: The view.
+
+            reasons: Why results at some positions go, of which that is known: a result
+                that came so late that its call is shown no more.
+        """
+        selection = context._selection
+        pairs = list(selection.pairs())
+        messages = [message for _, message in pairs]
+        prepared = prepare(
+            messages, selection.rules, seeds=_find_seeds(selection, pairs)
+        )
+        rows = _read_rows(prepared)
+        if self.at_end:
+            rows += _answer_last(rows)
+
+        rows = list(_place_prompts(_with_made_first(rows)))
+        if selection.rules.starts_with_user:
+            rows = _with_first_prompt(rows)
+
+        if len(rows) == len(messages) and all(
+            row.message is message for row, message in zip(rows, messages, strict=True)
+        ):
+            return context
+
+        changes, flaws = _find_changes(selection, pairs, rows, dict(reasons))
+        failures = [dropped_failure(self, flaw, 1) for flaw in flaws]
+        repaired = context._with_selection(selection.change(changes))
+        return repaired._with_failures(*failures)
+
+
+def _begins_right(context: TrimContext) -> bool:
+    """
+    Whether no assistant speaks first, where that is refused. O(system messages).
+    """
+    if not context.rules.starts_with_user:
+        return True
+
+    for message in context.messages:
+        if not isinstance(message, SystemMessage):
+            return not isinstance(message, AssistantMessage)
+
+    return True
+
+
+def _find_seeds(
+    selection: Selection, pairs: Sequence[tuple[int, Message]]
+) -> list[str] | None:
+    """
+    What the changed id of a call of each shown message ends in: a digest of its entry's
+    identity, so that successive views have the same one. None for a bare list.
+    """
+    entries = selection.entries
+    if not pairs or not entries[pairs[0][0]].id:
+        return None
+
+    return [
+        _digest_id(entries[seq].id) if message.tool_calls else ""
+        for seq, message in pairs
+    ]
+
+
+def _digest_id(entry_id: str) -> str:
+    return blake2b(entry_id.encode(), digest_size=5).hexdigest()
+
+
+def _read_rows(prepared: Prepared) -> list[_Row]:
+    prefix = len("messages[")
+    return [
+        _Row(int(path[prefix:-1]), message)
+        for path, message in zip(prepared.paths, prepared.messages, strict=True)
+    ]
+
+
+def _with_made_first(rows: Iterable[_Row]) -> Iterator[_Row]:
+    """
+    *rows*; of the results of one message, those that were made up first: they stand at
+    the position of their call.
+    """
+    results: list[_Row] = []
+    for row in rows:
+        if isinstance(row.message, ToolMessage):
+            results.append(row)
+            continue
+
+        yield from sorted(results, key=_is_received)
+        results.clear()
+        yield row
+
+    yield from sorted(results, key=_is_received)
+
+
+def _place_prompts(rows: Iterable[_Row]) -> Iterator[_Row]:
+    """
+    *rows*, where a made message of a user that stands for one that was left out is at
+    the position of the message before it; without it if there is none.
+    """
+    every = list(rows)
+    own = {row.number for row in every if not is_made(row.message)}
+    before: int | None = None
+    for row in every:
+        if row.number in own or isinstance(row.message, ToolMessage):
+            before = row.number
+            yield row
+        elif before is not None:
+            yield _Row(before, row.message)
+
+
+def _is_received(row: _Row) -> bool:
+    return not is_made(row.message)
+
+
+def _with_first_prompt(rows: list[_Row]) -> list[_Row]:
+    """
+    *rows* with a made message of a user before an assistant that speaks first.
+    """
+    for at, (number, message) in enumerate(rows):
+        if isinstance(message, AssistantMessage):
+            return [*rows[:at], _Row(number, make_prompt()), *rows[at:]]
+
+        if not isinstance(message, SystemMessage):
+            break
+
+    return rows
+
+
+def _answer_last(rows: list[_Row]) -> list[_Row]:
+    """
+    Errors for the calls at the end of *rows* that have no result.
+    """
+    answered: set[str] = set()
+    for number, message in reversed(rows):
+        if not isinstance(message, ToolMessage):
+            return [
+                _Row(number, make_result(call))
+                for call in message.tool_calls
+                if call.id not in answered
+            ]
+
+        answered.add(message.tool_call_id)
+
+    return []
+
+
+def _find_changes(
+    selection: Selection,
+    pairs: Sequence[tuple[int, Message]],
+    rows: Sequence[_Row],
+    reasons: dict[int, str],
+) -> tuple[dict[int, Edit], list[Flaw]]:
+    """
+    What each shown position shows instead, and why some show nothing any more.
+    """
+    shown: dict[int, list[_Row]] = {}
+    anchors = _find_anchors(pairs, rows)
+    for (number, message), anchor in zip(rows, anchors, strict=True):
+        shown.setdefault(pairs[anchor][0], []).append(_Row(number, message))
+
+    moved = {
+        pairs[row.number][0]
+        for row, anchor in zip(rows, anchors, strict=True)
+        if row.number != anchor and not is_made(row.message)
+    }
+    before: dict[int, list[Message]] = {}
+    for seq, message in pairs:
+        before.setdefault(seq, []).append(message)
+
+    changes: dict[int, Edit] = {}
+    flaws: list[Flaw] = []
+    for seq, old in before.items():
+        stands_for = selection.summarised(seq)
+        if there := shown.get(seq):
+            seqs = tuple([pairs[row.number][0] for row in there])
+            changes[seq] = Edit(
+                tuple([row.message for row in there]),
+                "",
+                stands_for,
+                seqs if set(seqs) != {seq} else (),
+            )
+        elif seq in moved:
+            changes[seq] = Edit(tuple(old), MOVED, stands_for)
+        elif seq in reasons:
+            changes[seq] = Edit(tuple(old), reasons[seq], stands_for)
+        else:
+            flaw = _find_reason(pairs, seq, old[0])
+            flaws.append(flaw)
+            changes[seq] = Edit(tuple(old), flaw.reason, stands_for)
+
+    return changes, flaws
+
+
+def _find_anchors(
+    pairs: Sequence[tuple[int, Message]], rows: Sequence[_Row]
+) -> list[int]:
+    """
+    For each of *rows*, the number of the shown message at whose position it stands: its
+    own, or that of its call where a result was moved or made up.
+    """
+    anchors: list[int] = []
+    following = len(pairs)
+    limits: list[int] = []
+    for number, message in reversed(rows):
+        limits.append(following)
+        if not isinstance(message, ToolMessage):
+            following = number
+
+    limits.reverse()
+    at = -1
+    for (number, message), limit in zip(rows, limits, strict=True):
+        if not isinstance(message, ToolMessage) or (
+            at < number < limit and not is_made(message)
+        ):
+            at = number
+
+        anchors.append(at)
+
+    return anchors
+
+
+def _find_reason(
+    pairs: Sequence[tuple[int, Message]], seq: int, message: Message
+) -> Flaw:
+    """
+    Why *message*, at position *seq*, was left out.
+    """
+    if not isinstance(message, ToolMessage):
+        kind = "empty message"
+        what = "is empty"
+        if message.parts and any(part.kind == "reasoning" for part in message.parts):
+            kind, what = "thinking alone", "is thinking that nothing follows"
+        elif message.tool_calls:
+            kind, what = "dangling call", "makes calls that nothing can answer"
+
+        reason = f"{INVALID}: message {what} (entry {seq})"
+        return Flaw(kind, (seq,), f"messages[{seq}] {what}", FORM, reason)
+
+    call_id = message.tool_call_id
+    for place, caller in pairs:
+        if place >= seq:
+            break
+
+        if any(call.id == call_id for call in caller.tool_calls):
+            reason = f"{INVALID}: call {shorten_id(call_id)} has a result already "
+            what = (
+                f"messages[{seq}] answers call {call_id!r} of messages[{place}] again"
+            )
+            return Flaw(
+                "repeated result",
+                (place, seq),
+                what,
+                CALLS_KEEP,
+                f"{reason}(entry {seq})",
+            )
+
+    reason = f"{INVALID}: result has no call {shorten_id(call_id)} before it "
+    what = f"messages[{seq}] answers call {call_id!r}, which no message before it makes"
+    return Flaw(
+        "orphaned result", (seq,), what, RESULTS_FOLLOW, f"{reason}(entry {seq})"
+    )
 
 
 def repair(*, at_end: bool = False) -> Step:
     """
-    A step that leaves no result without its call, and no call unanswered.
+    A step after which a provider takes the view.
 
-    Results that do not directly follow the message with their call, or answer
-    it again, are dropped, with the reason in `TrimContext.dropped` and in
-    `TrimContext.failures`. Calls that something else than a result follows are
+    A result that came late, behind what somebody wrote meanwhile, moves up to directly
+    behind its call. A call without any result, which something else follows, is
     answered by an error that says so, with a mark in its metadata
-    (``{"conversation_state": {"synthetic": True}}``), directly behind the
-    message that makes them and at its position; where a call has no id to
-    answer, the view shows the message without it, and `failures` says so. Of
-    calls of one message that share an id, all but the first get an id of their
-    own, and so do their results, which are taken in the order of the calls. The
-    state keeps all as it was.
+    (``{"conversation_state": {"synthetic": True}}``), at the call's position. Results
+    without a call are left out, and so are second results of a call, messages that are
+    empty and thinking that leads to nothing, with the reason in `TrimContext.dropped`
+    and in `TrimContext.failures`. Calls whose id another call in the view has, or whose
+    id or name the rules of the view refuse, get another one, which depends on their
+    entry alone, and so do their results. Where no user speaks first, a made message of
+    a user does. The state keeps all as it was.
 
     What it shows has no `TrimContext.problems`; doing it again changes nothing.
-    Of a whole state it costs O(log n) once the messages are counted, and where
-    something is repaired, what is new and what is left out; of a view that
-    other steps changed before, O(messages kept).
+    Where nothing is wrong with a whole state it costs O(log n) once the messages are
+    counted, else O(messages kept).
 
     Args:
         at_end: Answer calls at the end, too, where the agent was stopped
             and will not run them.
     """
-    return _Repair(bool(at_end))
+    return Repair(bool(at_end))

@@ -20,7 +20,7 @@ from conversation_state.trimming._compact import (
     read_replaced,
 )
 from conversation_state.trimming._elements import (
-    BEFORE_USER,
+    MOVED,
     OVER_BUDGET,
     OVER_COUNT,
     check_integer,
@@ -130,7 +130,7 @@ def _can_stand_for(
 
 # Messages that were dropped for their size may be summarised; removed and invalid ones
 # must not come back in a summary.
-_FOR_SIZE = {OVER_BUDGET, OVER_COUNT, BEFORE_USER}
+_FOR_SIZE = {OVER_BUDGET, OVER_COUNT, MOVED}
 
 
 def rolling_summary(limit_tokens: int, keep_last: int, summarise: Summarise) -> Step:

@@ -1,18 +1,17 @@
 """
 The selection: which positions of a conversation a view shows, and as what.
 
-A selection is sparse: it shows the entries of a log, but for what `repair`
-changed, results that were made smaller, positions that a caller's step changed
-one by one, and ranges that were dropped. The first two are found over the whole
-log and remembered with it (`_repair`, `_tool_results`), so that the selection
-of the next state shares them.
+A selection is sparse: it shows the entries of a log, but for results that were made
+smaller, positions that `repair` or a caller's step changed one by one, and ranges that
+were dropped. The first are found over the whole log and remembered with it
+(`_tool_results`), so that the selection of the next state shares them.
 
 What is not here: the budget, failures and summaries (`_view`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice, takewhile
@@ -27,17 +26,17 @@ from conversation_state.aggregator import Entry
 from conversation_state.counting import TokenCounter, count
 from conversation_state.messages import Message
 from conversation_state.pickling import Maker
+from conversation_state.requests import Rules
 from conversation_state.trimming._elements import (
     COMPACTED,
-    NO_REPAIRS,
+    MOVED,
     NO_REWRITES,
     DroppedRange,
     Edit,
-    Repair,
     Rewrite,
     join_ranges,
 )
-from conversation_state.trimming._validity import START, Survey
+from conversation_state.trimming._validity import START, Survey, survey_log
 
 NO_CHANGES: PMap[int, Edit] = pmap()
 _seq, _stop = itemgetter(0), attrgetter("stop")
@@ -56,21 +55,38 @@ class Selection:
 
     entries: Log[Entry]  # the conversation
     counter: TokenCounter  # what counts the tokens of its messages
-    # How many tokens all that is shown fills; kept up to date, not re-summed.
-    tokens: int
+    rules: Rules  # what requests are asked for
+    # How many tokens all that is shown fills; kept up to date, not re-summed. None
+    # where all entries are shown as they are and were not counted yet.
+    _tokens: int | None
     size: int  # how many messages are shown
     # Positions that were dropped together: disjoint, in order.
     ranges: tuple[DroppedRange, ...] = ()
     # Positions that were changed one by one; a range may cover them, too.
     changes: PMap[int, Edit] = NO_CHANGES
-    # What `repair` changed in the whole log, in order.
-    repairs: Log[Repair] = NO_REPAIRS
     # The results of the whole log that are smaller, in order.
     rewrites: Log[Rewrite] = NO_REWRITES
-    steps: tuple[Any, ...] = ()  # the steps that *repairs* and *rewrites* are of
-    # The survey of the whole log as *repairs* leave it, before any result was
-    # rewritten; None where less is shown than what *steps* made of it.
-    whole: Survey | None = None
+    steps: tuple[Any, ...] = ()  # the steps that *rewrites* are of
+    # Whether the whole log is shown, but for *rewrites*.
+    is_whole: bool = False
+
+    @property
+    def tokens(self) -> int:
+        if self._tokens is not None:
+            return self._tokens
+
+        return survey_log(self.entries, self.counter, self.rules).tokens
+
+    @property
+    def whole(self) -> Survey | None:
+        """
+        The survey of the whole log, before any result was rewritten; None where less is
+        shown than what *steps* made of it.
+        """
+        if not self.is_whole:
+            return None
+
+        return survey_log(self.entries, self.counter, self.rules)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Selection):
@@ -91,20 +107,21 @@ class Selection:
     def __reduce__(self) -> tuple[Any, ...]:
         # The summary of the whole log is left out: it can be computed again.
         changes = pmap(self.find_edits()) or NO_CHANGES
-        fields = self.entries, self.counter, self.tokens, self.size, self.ranges
-        return _SELECTION, (*fields, changes)
+        fields = self.entries, self.counter, self.rules, self.tokens, self.size
+        return _SELECTION, (*fields, self.ranges, changes)
 
     @property
     def is_plain(self) -> bool:
         """
         Whether every position in no range shows its own message.
         """
-        return self.changes is NO_CHANGES and not (self.repairs or self.rewrites)
+        return self.changes is NO_CHANGES and not self.rewrites
 
     def survey(self) -> Survey:
         survey = START
         for seq, message in self.pairs():
-            survey = survey.with_message(seq, message, count(message, self.counter))
+            tokens = count(message, self.counter)
+            survey = survey.with_message(seq, message, tokens, self.rules)
 
         return survey
 
@@ -160,7 +177,6 @@ class Selection:
         self, span: range, changes: Sequence[tuple[int, Edit]]
     ) -> Iterator[tuple[int, Edit]]:
         streams = (
-            _iterate_span(self.repairs, span),
             _iterate_span(self.rewrites, span),
             changes,
         )
@@ -172,17 +188,9 @@ class Selection:
 
                 at, edit = found[0], _UNCHANGED
 
-            # A repair comes before the rewrites of what it shows, and a change after
-            # both, because `merge` is stable: steps on a whole log are not changes.
-            if not isinstance(found, Rewrite):
-                edit = found[1]
-            elif edit is _UNCHANGED:
-                # A position without a repair shows one message.
-                edit = Edit((found.message,))
-            else:
-                shown = list(edit.messages)
-                shown[found.place] = found.message
-                edit = edit._replace(messages=tuple(shown))
+            # A change comes after a rewrite, because `merge` is stable: steps on a
+            # whole log are not changes.
+            edit = Edit((found.message,)) if isinstance(found, Rewrite) else found[1]
 
         if at >= 0:
             yield at, edit
@@ -191,6 +199,17 @@ class Selection:
         for seq, messages in self.iterate():
             for message in messages:
                 yield seq, message
+
+    def located(self) -> Iterator[tuple[int, Message]]:
+        """
+        As `pairs`, but with the position that each message has in the log, also where
+        it was moved.
+        """
+        for seq, messages in self.iterate():
+            edit = self.find_edit(seq) if len(messages) > 1 else None
+            seqs = edit.seqs if edit else ()
+            for place, message in enumerate(messages):
+                yield (seqs[place] if seqs else seq), message
 
     def iterate(self) -> Iterator[tuple[int, tuple[Message, ...]]]:
         spans = self.spans()
@@ -229,13 +248,6 @@ class Selection:
 
     def _count_surplus(self, span: range) -> int:
         surplus = 0
-        if self.repairs:
-            first = bisect_left(self.repairs, span.start, key=_seq)
-            last = bisect_left(self.repairs, span.stop, key=_seq)
-            if first < last:
-                surplus = self.repairs[last - 1].surplus
-                surplus -= self.repairs[first - 1].surplus if first else 0
-
         if self.changes:
             # What a change stands for may itself have been several messages.
             for seq in [seq for seq in self.changes if seq in span]:
@@ -264,15 +276,7 @@ class Selection:
                 at -= shown
                 continue
 
-            repairs = self.repairs
-            first = bisect_left(repairs, span.start, key=_seq)
-            number = at + span.start + (repairs[first - 1].surplus if first else 0)
-            nearest = bisect_right(repairs, number, key=_stop)
-            seq = number - (repairs[nearest - 1].surplus if nearest else 0)
-            if nearest < len(repairs) and repairs[nearest].seq <= seq:
-                return repairs[nearest].seq, seq - repairs[nearest].seq
-
-            return seq, 0
+            return span.start + at, 0
 
         raise AssertionError  # the spans add up to the size
 
@@ -298,8 +302,16 @@ class Selection:
         return join_ranges(
             span
             for seq in seqs
-            for span in self.summarised(seq) or (range(seq, seq + 1),)
+            for span in self.summarised(seq) or self._own_positions(seq)
         )
+
+    def _own_positions(self, seq: int) -> tuple[range, ...]:
+        """
+        The position *seq* and those of the messages that were moved there.
+        """
+        edit = self.changes.get(seq)
+        seqs = {seq, *edit.seqs} if edit else {seq}
+        return tuple([range(each, each + 1) for each in sorted(seqs)])
 
     def summarised(self, seq: int) -> tuple[range, ...]:
         """
@@ -342,7 +354,9 @@ class Selection:
             return self
 
         both = self.changes.update(changed)
-        return attrs.evolve(self, tokens=tokens, size=size, changes=both, whole=None)
+        return attrs.evolve(
+            self, tokens=tokens, size=size, changes=both, is_whole=False
+        )
 
     def drop_ranges(self, ranges: Iterable[DroppedRange], tokens: int) -> Selection:
         """
@@ -353,24 +367,24 @@ class Selection:
             for gap in self.spans(start, stop):
                 dropped.append(DroppedRange(gap.start, gap.stop, reason))
                 size -= len(gap)
-                if self.repairs is not NO_REPAIRS or self.changes is not NO_CHANGES:
+                if self.changes is not NO_CHANGES:
                     size -= self._count_surplus(gap)
 
         if size == self.size:
             return self
 
         dropped.sort()
-        # *whole* is not passed on, because this selection no longer shows all that
+        # *is_whole* is not passed on, because this selection no longer shows all that
         # *steps* made. `attrs.evolve` would take nearly three times as long, and each
         # `fit` drops messages.
         return Selection(
             self.entries,
             self.counter,
+            self.rules,
             self.tokens - tokens,
             size,
             tuple(dropped),
             self.changes,
-            self.repairs,
             self.rewrites,
             self.steps,
         )
@@ -389,6 +403,11 @@ class Selection:
         changes = narrowed.changes
         for seq in changes.keys() & set(rest):
             changes = changes.remove(seq)  # another summary stands for it now
+
+        for seq in [seq for span in stands_for for seq in span]:
+            moved = changes.get(seq)
+            if moved is not None and moved.reason == MOVED:
+                changes = changes.set(seq, moved._replace(reason=COMPACTED))
 
         edit = Edit((summary,), stands_for=stands_for)
         return attrs.evolve(narrowed, changes=changes).change({first: edit})

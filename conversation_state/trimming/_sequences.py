@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from conversation_state._persistent import View, final
 from conversation_state.counting import count
 from conversation_state.messages import Message
-from conversation_state.trimming._elements import COMPACTED, Dropped
+from conversation_state.trimming._elements import COMPACTED, MOVED, Dropped
 from conversation_state.trimming._selection import Selection
 from conversation_state.trimming._validity import survey_log
 
@@ -57,14 +57,17 @@ class ShownView(_SelectionView[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         make = self._make
-        return (make(seq, message) for seq, message in self._selection.pairs())
+        return (make(seq, message) for seq, message in self._selection.located())
 
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
             return tuple(self)[at]
 
-        seq, place = self._selection.find_shown(range(len(self))[at])
-        return self._make(seq, self._selection.messages_at(seq)[place])
+        selection = self._selection
+        seq, place = selection.find_shown(range(len(self))[at])
+        message = selection.messages_at(seq)[place]
+        edit = selection.changes.get(seq)
+        return self._make(edit.seqs[place] if edit and edit.seqs else seq, message)
 
 
 class DroppedView(_SelectionView[Dropped]):
@@ -89,9 +92,18 @@ class DroppedView(_SelectionView[Dropped]):
 
     def _find_removed(self) -> dict[int, str]:
         selection = self._selection
-        removed = {seq: edit.reason for seq, edit, _ in selection.repairs}
-        removed.update([(seq, edit.reason) for seq, edit in selection.changes.items()])
-        return {seq: reason for seq, reason in removed.items() if reason}
+        removed: dict[int, str] = {}
+        moved: dict[int, int] = {}  # where what was moved stands
+        for seq, edit in selection.changes.items():
+            moved.update(dict.fromkeys(edit.seqs, seq))
+            if edit.reason and edit.reason != MOVED:
+                removed[seq] = edit.reason
+
+        for seq, place in moved.items():
+            if seq != place and not selection.is_shown(place):
+                removed[seq] = selection.drop_reason(place)
+
+        return removed
 
     def _find_single(self, removed: Mapping[int, str]) -> list[Dropped]:
         """
@@ -115,7 +127,7 @@ class DroppedView(_SelectionView[Dropped]):
         position = range(len(self))[at]
         selection = self._selection
         # Positions that were dropped one by one stand between those of the ranges.
-        if selection.changes or selection.repairs:
+        if selection.changes:
             return next(islice(self, position, None))
 
         for start, stop, reason in selection.ranges:
@@ -153,7 +165,8 @@ def find_shared_prefix(ours: Selection, theirs: Selection) -> SharedPrefix:
     """
 
     def count_before(seq: int) -> int:
-        return survey_log(ours.entries.take(seq), ours.counter).tokens
+        taken = ours.entries.take(seq)
+        return survey_log(taken, ours.counter, ours.rules).tokens
 
     same = ours.entries.common_prefix(theirs.entries)
     runs, others = _split_runs(ours), _split_runs(theirs)

@@ -29,11 +29,10 @@ from conversation_state.trimming._elements import (
     check_integer,
     read_mark,
 )
-from conversation_state.trimming._repair import NO_EXCHANGE, CallExchange
 from conversation_state.trimming._selection import Selection
 from conversation_state.trimming._view import Step, TrimContext
 
-_rank = itemgetter(3)
+_rank = itemgetter(2)
 
 
 class _RewriteStep(Protocol):
@@ -49,9 +48,6 @@ class _RewriteStep(Protocol):
 
 class _Rewritten(NamedTuple):
     size: int = 0  # how many positions the run has
-    # The calls that may still be answered, where `repair` is one of the steps; its
-    # messages are not counted below.
-    exchange: CallExchange = NO_EXCHANGE
     results: int = 0  # how many results there are
     # As of a `Rewrite`.
     tokens: int = 0
@@ -59,20 +55,13 @@ class _Rewritten(NamedTuple):
     changed: int = 0
     rewrites: Log[Rewrite] = NO_REWRITES  # the results that are smaller, in order
 
-    def with_shown(
-        self,
-        seq: int,
-        messages: tuple[Message, ...],
-        steps: tuple[_RewriteStep, ...],
-        counter: TokenCounter,
+    def with_message(
+        self, message: Message, steps: tuple[_RewriteStep, ...], counter: TokenCounter
     ) -> _Rewritten:
-        _, exchange, results, tokens, saved, changed, rewrites = self
-        for place, message in enumerate(messages):
-            fills = count(message, counter)
-            tokens += fills
-            if not isinstance(message, ToolMessage):
-                continue
-
+        seq, results, tokens, saved, changed, rewrites = self
+        fills = count(message, counter)
+        tokens += fills
+        if isinstance(message, ToolMessage):
             shown = before = message
             for step in steps:
                 before, shown = shown, step.rewrite(shown, counter)
@@ -80,7 +69,7 @@ class _Rewritten(NamedTuple):
             changed += shown is not before
             if shown is not message:
                 saved += fills - count(shown, counter)
-                rewrite = Rewrite(seq, place, shown, results, tokens, saved, changed)
+                rewrite = Rewrite(seq, shown, results, tokens, saved, changed)
                 rewrites = rewrites.append(rewrite)
 
             results += 1
@@ -88,37 +77,21 @@ class _Rewritten(NamedTuple):
         if not (seq + 1) % 32:
             rewrites = Log(rewrites)  # as in a survey
 
-        return _Rewritten(seq + 1, exchange, results, tokens, saved, changed, rewrites)
+        return _Rewritten(seq + 1, results, tokens, saved, changed, rewrites)
 
 
 def _rewrite_log(selection: Selection, steps: tuple[_RewriteStep, ...]) -> _Rewritten:
     """
-    The whole log of *selection*, repaired if that is, where all results pass
-    *steps*. O(entries since the last time).
+    The whole log of *selection*, where all results pass *steps*. O(entries since the
+    last time).
     """
     counter = selection.counter
-    repaired = [step for step in selection.steps[:1] if not hasattr(step, "rewrite")]
 
     def add_entry(run: _Rewritten, entry: Entry) -> _Rewritten:
-        seq, message = run.size, entry.message
-        if not repaired:
-            return run.with_shown(seq, (message,), steps, counter)
+        return run.with_message(entry.message, steps, counter)
 
-        exchange, final = run.exchange.with_message(seq, message)
-        for position in final:
-            run = run.with_shown(position.seq, position.edit.shown, steps, counter)
-
-        return run._replace(size=seq + 1, exchange=exchange)
-
-    # The key leaves out *at_end* of `repair`, which adds messages behind the last entry
-    # only.
-    key = ("rewritten", counter, bool(repaired), steps)
-    run = selection.entries.fold(add_entry, _Rewritten(), key=key)
-    if repaired:
-        for position in repaired[0].end(run.exchange):
-            run = run.with_shown(position.seq, position.edit.shown, steps, counter)
-
-    return run
+    key = ("rewritten", counter, steps)
+    return selection.entries.fold(add_entry, _Rewritten(), key=key)
 
 
 def _rewrite_whole(selection: Selection, step: _RewriteStep) -> Selection:
@@ -132,8 +105,7 @@ def _rewrite_whole(selection: Selection, step: _RewriteStep) -> Selection:
     if step in selection.steps[-1:]:
         return selection
 
-    steps = *selection.steps, step
-    passed = [each for each in steps if hasattr(each, "rewrite")]
+    steps = passed = *selection.steps, step
     rewrites, saved, changed, start = NO_REWRITES, 0, 0, 0
     # The oldest results pass all steps, the newest those that spare none.
     for keep in sorted({each.keep for each in passed}, reverse=True):
@@ -178,7 +150,7 @@ def _rewrite_whole(selection: Selection, step: _RewriteStep) -> Selection:
 
 def _rewrite_results(context: TrimContext, step: _RewriteStep) -> TrimContext:
     selection, counter = context._selection, context.counter
-    if selection.whole:
+    if selection.is_whole:
         return context._with_selection(_rewrite_whole(selection, step))
 
     shown = dict(selection.iterate())

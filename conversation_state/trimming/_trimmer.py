@@ -16,9 +16,10 @@ from conversation_state._wording import shorten_repr
 from conversation_state.aggregator import Aggregator
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters
 from conversation_state.messages import Message
+from conversation_state.requests import EVERYWHERE, Rules
 from conversation_state.trimming._compact import close_coroutine
-from conversation_state.trimming._fit import fit
-from conversation_state.trimming._repair import repair
+from conversation_state.trimming._fit import Fit, fit, fit_from_end
+from conversation_state.trimming._repair import Repair, repair
 from conversation_state.trimming._view import AsyncStep, Step, TrimContext
 
 _set = object.__setattr__
@@ -63,6 +64,27 @@ def _name_step(step: object) -> str:
     return name
 
 
+def _run_first(
+    context: TrimContext, steps: tuple[Any, ...]
+) -> tuple[TrimContext, tuple[Any, ...]]:
+    """
+    *context* after the first two of *steps* if these are ``repair(), fit()``, which can
+    be found from the end of a conversation together; and the steps that are left.
+    """
+    first, second = (*steps[:2], None, None)[:2]
+    if (
+        isinstance(first, Repair)
+        and not first.at_end
+        and isinstance(second, Fit)
+        and context._selection.is_whole
+    ):
+        found = fit_from_end(context, second, repairs=True)
+        if found is not None:
+            return found, steps[2:]
+
+    return context, steps
+
+
 def _attach_summaries(error: Any, context: TrimContext) -> None:
     """
     Put the summaries of *context*, which would be lost, on *error*, unless it can't
@@ -81,6 +103,7 @@ def trim(
     budget: TokenBudget | None,
     *steps: Step,
     counter: TokenCounter = by_characters,
+    rules: Rules = EVERYWHERE,
     previous: TrimContext | Iterable[Message] | None = None,
 ) -> TrimContext:
     """
@@ -88,7 +111,8 @@ def trim(
 
     A step is any function that takes a `TrimContext` and returns one. Without
     steps, the view is repaired and fitted into the budget: a call without a
-    result, because a user stopped it for example, hides no other messages.
+    result, because a user stopped it for example, hides no other messages. That
+    counts, the first time, only what the view keeps.
 
     Args:
         conversation: A state, or messages.
@@ -99,6 +123,9 @@ def trim(
             no step is given.
 
         counter: What counts the tokens of the messages.
+
+        rules: What requests are asked for. The default is right for all providers;
+            ``adapters.gemini.RULES`` for one.
 
         previous: The view of the turn before, or its summaries, for steps that
             continue from there (`rolling_summary`).
@@ -119,12 +146,15 @@ def trim(
     >>> state = state.add_assistant_message("Hi.").add_user_prompt("Bye.")
     >>> view = trim(state, TokenBudget(context_window=3), fit())
     >>> [message.text for message in view.messages], view.total_tokens
-    (['Hi.', 'Bye.'], 2)
+    (['Bye.'], 1)
     >>> view.dropped
-    (Dropped(seq=0, reason='over budget'),)
+    (Dropped(seq=0, reason='over budget'), Dropped(seq=1, reason='over budget'))
     """
-    context = TrimContext.of(conversation, budget, counter=counter, previous=previous)
-    for step in _check_steps(steps) if steps else _DEFAULT_STEPS:
+    context = TrimContext.of(
+        conversation, budget, counter=counter, rules=rules, previous=previous
+    )
+    context, left = _run_first(context, _check_steps(steps) or _DEFAULT_STEPS)
+    for step in left:
         try:
             result = step(context)
             if not isinstance(result, TrimContext):
@@ -143,13 +173,17 @@ async def atrim(
     budget: TokenBudget | None,
     *steps: AsyncStep,
     counter: TokenCounter = by_characters,
+    rules: Rules = EVERYWHERE,
     previous: TrimContext | Iterable[Message] | None = None,
 ) -> TrimContext:
     """
     The same, where steps may have to be awaited; some, all or none.
     """
-    context = TrimContext.of(conversation, budget, counter=counter, previous=previous)
-    for step in _check_steps(steps) if steps else _DEFAULT_STEPS:
+    context = TrimContext.of(
+        conversation, budget, counter=counter, rules=rules, previous=previous
+    )
+    context, left = _run_first(context, _check_steps(steps) or _DEFAULT_STEPS)
+    for step in left:
         try:
             result: Any = step(context)
             if isawaitable(result):
@@ -229,11 +263,14 @@ class Trimmer:
 
         counter: What counts the tokens of the messages.
 
+        rules: What requests are asked for; see `trim`.
+
     Raises:
         TypeError:
-            If *budget* isn't a `TokenBudget`, or a step isn't a function.
+            If *budget* isn't a `TokenBudget`, *rules* aren't `Rules`, or a step isn't a
+            function.
 
-    >>> trimmer = Trimmer(TokenBudget(context_window=3), fit(start_on_user=True))
+    >>> trimmer = Trimmer(TokenBudget(context_window=3))
     >>> state = Aggregator.new().add_user_prompt("Hello there, my friend!")
     >>> [message.text for message in trimmer(state.add_user_prompt("Bye."))]
     ['Bye.']
@@ -242,17 +279,20 @@ class Trimmer:
     budget: TokenBudget | None
     steps: tuple[AsyncStep, ...]
     counter: TokenCounter
+    rules: Rules
 
     def __init__(
         self,
         budget: TokenBudget | None,
         *steps: AsyncStep,
         counter: TokenCounter = by_characters,
+        rules: Rules = EVERYWHERE,
     ) -> None:
-        TrimContext.of((), budget)  # checks the budget
+        TrimContext.of((), budget, rules=rules)  # checks both
         _set(self, "budget", budget)
         _set(self, "steps", _check_steps(steps) or _DEFAULT_STEPS)
         _set(self, "counter", counter)
+        _set(self, "rules", rules)
 
     def __call__(
         self,
@@ -265,7 +305,12 @@ class Trimmer:
         """
         steps: Any = self.steps
         return trim(
-            conversation, self.budget, *steps, counter=self.counter, previous=previous
+            conversation,
+            self.budget,
+            *steps,
+            counter=self.counter,
+            rules=self.rules,
+            previous=previous,
         )
 
     async def acall(
@@ -282,5 +327,6 @@ class Trimmer:
             self.budget,
             *self.steps,
             counter=self.counter,
+            rules=self.rules,
             previous=previous,
         )

@@ -6,7 +6,7 @@ and the survey: where a valid run may start, found while tokens are counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import attrs
 
@@ -20,14 +20,23 @@ from conversation_state.messages import (
     Message,
     SystemMessage,
     ToolMessage,
+    UnknownMessage,
     UserMessage,
 )
-from conversation_state.parts import ReasoningPart
+from conversation_state.requests import (
+    Rules,
+    find_form_flaws,
+    is_made,
+    is_thinking_only,
+    is_well_formed,
+)
 from conversation_state.trimming._elements import INVALID, StepFailure, check_message
 
 DANGLING = "dangling call"
 RESULTS_FOLLOW = "results follow their calls"
 CALLS_KEEP = "answered calls keep their results"
+UNIQUE_IDS = "ids of calls are unique"
+FORM = "ids, names and contents have the form that is asked"
 
 
 @final
@@ -36,9 +45,10 @@ class Flaw(NamedTuple):
     Why a provider would refuse a view.
 
     Attributes:
-        kind: ``orphaned result``, ``repeated result``, ``dangling call`` or
-            ``repeated call id``; or, for properties that only some providers
-            want, ``late system message``, ``parted reasoning``, ``start``.
+        kind: ``orphaned result``, ``repeated result``, ``dangling call``,
+            ``repeated call id``, ``invalid call id``, ``invalid name``, ``empty
+            message``, ``thinking alone`` or ``start``; or, for properties that only
+            some providers want, ``late system message`` and ``parted reasoning``.
 
         seqs: The positions of the messages concerned.
 
@@ -91,7 +101,7 @@ def _format_reason(what: str, seq: int) -> str:
     return f"{INVALID}: {what} (entry {seq})"
 
 
-def _shorten_id(call_id: str) -> str:
+def shorten_id(call_id: str) -> str:
     if not call_id:
         return "without id"
 
@@ -99,7 +109,7 @@ def _shorten_id(call_id: str) -> str:
 
 
 def no_result_reason(seq: int, ids: Iterable[str]) -> str:
-    named = list(map(_shorten_id, ids))
+    named = list(map(shorten_id, ids))
     if len(named) == 1:
         return _format_reason(f"call {named[0]} has no result", seq)
 
@@ -163,7 +173,7 @@ def _check_result(
             f"messages[{seq}] answers call {shorten_repr(call_id)} of "
             f"messages[{caller}] again; drop one of the results"
         )
-        reason = f"call {_shorten_id(call_id)} has a result already"
+        reason = f"call {shorten_id(call_id)} has a result already"
         reason = _format_reason(reason, seq)
         flaw = Flaw("repeated result", (caller, seq), what, RESULTS_FOLLOW, reason)
         return open_calls, (flaw,)
@@ -172,7 +182,7 @@ def _check_result(
         f"messages[{seq}] answers call {shorten_repr(call_id)}, which the assistant's "
         "message before it did not make; drop it, or keep the call directly before it"
     )
-    reason = _format_reason(f"result has no call {_shorten_id(call_id)} before it", seq)
+    reason = _format_reason(f"result has no call {shorten_id(call_id)} before it", seq)
     return open_calls, (Flaw("orphaned result", (seq,), what, RESULTS_FOLLOW, reason),)
 
 
@@ -181,16 +191,44 @@ class CutPoint(NamedTuple):
     seq: int
 
 
+class UserPoint(NamedTuple):
+    """
+    Where a user's message stands, which a view may keep as the task.
+    """
+
+    tokens: int  # of all messages before it
+    seq: int
+    own: int  # its own tokens
+
+
 _NO_CUTS: Log[CutPoint] = Log()
+_NO_USERS: Log[UserPoint] = Log()
 _make = tuple.__new__
+
+
+# The ids of the calls of a run, in a few sets, the largest first: adding an id copies
+# what is small, and asking for one asks each of them.
+IdSets: TypeAlias = "tuple[frozenset[str], ...]"
+_MERGED = 4  # sets of about one size that become one
+
+
+def _with_ids(sets: IdSets, ids: frozenset[str]) -> IdSets:
+    sets = (*sets, ids)
+    while len(sets) >= _MERGED and len(sets[-_MERGED]) <= _MERGED * len(sets[-1]):
+        sets = (*sets[:-_MERGED], frozenset().union(*sets[-_MERGED:]))
+
+    return sets
 
 
 class Survey(NamedTuple):
     """
     What a run of messages, read from its beginning, allows.
+
+    The run may begin behind the start of a conversation (`survey_end`): then its
+    tokens are those from there on, and it has no leading system messages.
     """
 
-    size: int = 0  # how many messages the run has
+    size: int = 0  # the position behind it; how many messages a run from the start has
     tokens: int = 0  # how many tokens they fill
     # The leading system messages: how many, the position behind them, their tokens.
     lead_size: int = 0
@@ -200,34 +238,81 @@ class Survey(NamedTuple):
     # Why a provider would refuse the run, at its last invalid place.
     flaw: Flaw | None = None
     cuts: Log[CutPoint] = _NO_CUTS  # where a valid run to the end may start
-    user_cuts: Log[CutPoint] = _NO_CUTS  # those of them at a user's message
+    users: Log[UserPoint] = _NO_USERS  # the messages of users
+    ids: IdSets = ()  # the ids of its calls
+    # Whether something in it has an id, a name or a content that has to be changed.
+    is_odd: bool = False
+    is_thinking: bool = False  # whether the last message is thinking alone
 
-    def with_message(self, seq: int, message: Message, tokens: int) -> Survey:
-        size, before, lead_size, lead, lead_tokens, open_calls, flaw, cuts, users = self
+    @property
+    def is_right(self) -> bool:
+        """
+        Whether a view of the run needs no repair.
+        """
+        return not (self.flaw or self.is_odd or self.is_thinking)
+
+    def with_message(  # noqa: C901, PLR0912 - each message that is trimmed passes here
+        self, seq: int, message: Message, tokens: int, rules: Rules
+    ) -> Survey:
+        size, before, lead_size, lead, lead_tokens, open_calls, flaw, cuts, users = (
+            self[:9]
+        )
+        ids, is_odd, was_thinking = self[9:]
         role = message.role
-        may_start = role != "tool"
+        is_tool = role == "tool"
+        may_start = not is_tool
         calls = role == "assistant" and message.tool_calls
         # Any other message neither calls nor answers, as most do not.
-        if not may_start or open_calls.pending or calls:
+        if is_tool or open_calls.pending or calls:
             open_calls, flaws = check_pairing(open_calls, seq, message)
             if flaws:
                 # No run that starts before this message can be valid; one that
                 # starts with it can, unless it is itself what is wrong: that is the
                 # last of the two flaws that a message can have.
-                flaw, cuts, users = flaws[-1], _NO_CUTS, _NO_CUTS
+                flaw, cuts = flaws[-1], _NO_CUTS
                 may_start = may_start and flaw.seqs[0] != seq
+
+            if calls:
+                called = open_calls.called
+                is_odd = is_odd or not all(map(called.isdisjoint, ids))
+                ids = _with_ids(ids, called)
         else:
             open_calls = NO_OPEN_CALLS
 
-        if may_start:
+        # Most messages are a text, which is asked for no more than this.
+        kind = message.__class__
+        content: Any = None if kind is UnknownMessage else message.content
+        is_text = content.__class__ is str
+        if calls or is_tool or not is_text or not content or message.name:
+            is_odd = is_odd or not is_well_formed(message, rules)
+        elif content.isspace():
+            is_odd = True
+
+        is_thinking = (
+            role == "assistant"
+            and not is_text
+            and not rules.takes_thinking_only
+            and is_thinking_only(message)
+        )
+        if was_thinking:
+            # What thinking led to stays with it; where something else follows, the
+            # thinking has to go.
+            if role == "assistant":
+                may_start = False
+            elif kind is not UnknownMessage:
+                is_odd = True
+
+        # A view can't start in the middle of what one position shows.
+        if may_start and not (cuts and cuts[-1].seq == seq):
             cut = _make(CutPoint, (before, seq))
             cuts = cuts.append(cut)
-            if role == "user":
-                users = users.append(cut)
             # Only system messages before all others are the lead; later ones are
             # handled like other messages.
-            elif role == "system" and lead_size == size:
+            if role == "system" and lead_size == size:
                 lead_size, lead, lead_tokens = size + 1, seq + 1, before + tokens
+
+        if role == "user" and kind is UserMessage and not is_made(message):
+            users = users.append(_make(UserPoint, (before, seq, tokens)))
 
         if not (size + 1) % 32:
             # The entries' log remembers these surveys as long as it lives, and a new
@@ -238,22 +323,116 @@ class Survey(NamedTuple):
         # for every message that is trimmed for the first time.
         lead_fields = lead_size, lead, lead_tokens
         fields = size + 1, before + tokens, *lead_fields, open_calls, flaw, cuts, users
-        return _make(Survey, fields)
+        return _make(Survey, (*fields, ids, is_odd, is_thinking))
 
 
 START = Survey()
 
 
-def survey_log(entries: Log[Entry], counter: TokenCounter) -> Survey:
+class SurveyKey(NamedTuple):
     """
-    The survey of all *entries*. O(entries since the last time).
+    What a survey of a log is remembered under.
+    """
+
+    counter: TokenCounter
+    rules: Rules
+    since: int  # the position that it begins at
+
+
+def survey_log(
+    entries: Log[Entry], counter: TokenCounter, rules: Rules, since: int = 0
+) -> Survey:
+    """
+    The survey of the *entries* from position *since* on, a multiple of 32. O(entries
+    since the last time).
     """
 
     def add_entry(survey: Survey, entry: Entry) -> Survey:
         message = entry[1]
-        return survey.with_message(survey[0], message, count(message, counter))
+        return survey.with_message(survey[0], message, count(message, counter), rules)
 
-    return entries.fold(add_entry, START, key=counter)
+    start = START
+    if since:
+        start = Survey(since, open_calls=_find_open_calls(entries, since))
+
+    key = SurveyKey(counter, rules, since)
+    return entries.fold(add_entry, start, key=key, since=since)
+
+
+def find_surveyed(
+    entries: Log[Entry], counter: TokenCounter, rules: Rules
+) -> int | None:
+    """
+    Where the longest survey begins that is remembered near the end of *entries*; None
+    if none is.
+    """
+    found = [
+        key.since
+        for key in entries.fold_keys()
+        if key.__class__ is SurveyKey
+        and key.rules is rules
+        and (key.counter is counter or key.counter == counter)
+    ]
+    return min(found, default=None)
+
+
+def _find_open_calls(entries: Log[Entry], stop: int) -> OpenCalls:
+    """
+    The calls that are open before the position *stop*. O(results directly before it).
+    """
+    start = stop
+    while start and entries[start - 1].message.role == "tool":
+        start -= 1
+
+    open_calls = NO_OPEN_CALLS
+    for seq in range(max(start - 1, 0), stop):
+        open_calls, _ = check_pairing(open_calls, seq, entries[seq].message)
+
+    return open_calls
+
+
+def find_flaws(pairs: Iterable[tuple[int, Message]], rules: Rules) -> Iterator[Flaw]:
+    """
+    Why a provider would refuse the messages *pairs*, each with its position.
+    """
+    open_calls = NO_OPEN_CALLS
+    callers: dict[str, int] = {}  # which message made the call with an id
+    thinking, is_first = -1, rules.starts_with_user
+    for seq, message in pairs:
+        if is_first and not isinstance(message, SystemMessage):
+            is_first = False
+            yield from _find_wrong_start([(seq, message)])
+
+        open_calls, flaws = check_pairing(open_calls, seq, message)
+        yield from flaws
+        for call in message.tool_calls:
+            caller = callers.setdefault(call.id, seq)
+            if caller != seq:
+                what = (
+                    f"messages[{seq}] makes a call with the id "
+                    f"{shorten_repr(call.id)}, which a call of messages[{caller}] has; "
+                    "give every call its own id"
+                )
+                yield Flaw("repeated call id", (caller, seq), what, UNIQUE_IDS)
+
+        for kind, what in find_form_flaws(message, rules):
+            yield Flaw(kind, (seq,), f"messages[{seq}] {what}", FORM)
+
+        if thinking >= 0 and not isinstance(
+            message, (AssistantMessage, UnknownMessage)
+        ):
+            yield _make_thinking_flaw(thinking)
+
+        is_thinking = not rules.takes_thinking_only and is_thinking_only(message)
+        thinking = seq if is_thinking else -1
+
+    if thinking >= 0:
+        yield _make_thinking_flaw(thinking)
+
+
+def _make_thinking_flaw(seq: int) -> Flaw:
+    what = f"messages[{seq}] is thinking that nothing follows; drop it"
+    return Flaw("thinking alone", (seq,), what, FORM)
 
 
 # Properties
@@ -368,15 +547,6 @@ def _cuts_after_systems(messages: Sequence[Message]) -> Iterator[int]:
     return iter(range(lead, len(messages)))
 
 
-def _is_only_reasoning(message: Message) -> bool:
-    return (
-        isinstance(message, AssistantMessage)
-        and not message.tool_calls
-        and bool(message.parts)
-        and all(isinstance(part, ReasoningPart) for part in message.parts)
-    )
-
-
 def _find_parted_reasoning(pairs: Pairs) -> Iterator[Flaw]:
     reasoning = -1
     for seq, message in pairs:
@@ -388,12 +558,12 @@ def _find_parted_reasoning(pairs: Pairs) -> Iterator[Flaw]:
             )
             yield Flaw("parted reasoning", (reasoning, seq), what, REASONING_STAYS.name)
 
-        reasoning = seq if _is_only_reasoning(message) else -1
+        reasoning = seq if is_thinking_only(message) else -1
 
 
 def _cuts_outside_reasoning(messages: Sequence[Message]) -> Iterator[int]:
     for at, message in enumerate(messages):
-        follows_reasoning = at and _is_only_reasoning(messages[at - 1])
+        follows_reasoning = at and is_thinking_only(messages[at - 1])
         if not (follows_reasoning and isinstance(message, AssistantMessage)):
             yield at
 
@@ -404,8 +574,8 @@ def _find_wrong_start(pairs: Pairs) -> Iterator[Flaw]:
             if not isinstance(message, UserMessage):
                 what = (
                     f"messages[{seq}] comes first and has the role "
-                    f"{message.role or 'unknown'!r}; start on a user's message "
-                    "(start_on_user=True)"
+                    f"{message.role or 'unknown'!r}; put a user's message first, as "
+                    "fit() does"
                 )
                 yield Flaw("start", (seq,), what, STARTS_ON_USER.name)
 
@@ -446,7 +616,7 @@ STARTS_ON_USER = Property(
     "the first to speak is a user",
     _find_wrong_start,
     _cuts_before_users,
-    everywhere=False,
+    everywhere=True,
 )
 
 PROPERTIES = (

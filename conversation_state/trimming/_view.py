@@ -17,6 +17,7 @@ from conversation_state._wording import format_count, shorten_repr
 from conversation_state.aggregator import Aggregator, Entry, Messages
 from conversation_state.counting import TokenBudget, TokenCounter, by_characters, count
 from conversation_state.messages import Message, ResponseMeta
+from conversation_state.requests import EVERYWHERE, Rules
 from conversation_state.trimming._elements import (
     REMOVED,
     Dropped,
@@ -34,13 +35,7 @@ from conversation_state.trimming._sequences import (
     ShownView,
     find_shared_prefix,
 )
-from conversation_state.trimming._validity import (
-    NO_OPEN_CALLS,
-    Flaw,
-    Property,
-    check_pairing,
-    survey_log,
-)
+from conversation_state.trimming._validity import Flaw, Property, find_flaws
 
 
 @final
@@ -84,13 +79,14 @@ class TrimContext:
         budget: TokenBudget | None = None,
         *,
         counter: TokenCounter = by_characters,
+        rules: Rules = EVERYWHERE,
         previous: TrimContext | Iterable[Message] | None = None,
     ) -> TrimContext:
         """
         A view that shows the whole *conversation*.
 
-        Costs the messages that *counter* has not counted yet; O(n) the first
-        time a list of messages is given.
+        O(1) for a state: its messages are counted where that is asked for. O(n) the
+        first time a list of messages is given.
 
         Args:
             conversation: A state, or messages.
@@ -99,6 +95,9 @@ class TrimContext:
 
             counter: What counts the tokens of the messages.
 
+            rules: What requests are asked for: `requests.EVERYWHERE` is right for all
+                providers, ``adapters.anthropic.RULES`` for one.
+
             previous: The view of the turn before, or its `summaries`: what
                 `rolling_summary` goes on from. Nothing else reads it. A view
                 remembers the summaries of the eight views before it.
@@ -106,11 +105,17 @@ class TrimContext:
         Raises:
             TypeError:
                 If *conversation* or *previous* holds something else than messages,
-                or *budget* isn't a `TokenBudget`.
+                *budget* isn't a `TokenBudget`, or *rules* aren't `Rules`.
 
             ValueError:
                 If *counter* returns something else than a count.
         """
+        if not isinstance(rules, Rules):
+            raise TypeError(
+                "rules: expected the rules of a format, such as "
+                f"adapters.anthropic.RULES, got {shorten_repr(rules)}"
+            )
+
         if budget is not None and not isinstance(budget, TokenBudget):
             raise TypeError(
                 f"budget: expected a TokenBudget, such as "
@@ -125,9 +130,8 @@ class TrimContext:
             # a different one, so summaries of lists are not found again by their marks.
             entries = Log([Entry("", check_message(one)) for one in conversation])
 
-        survey = survey_log(entries, counter)
         selection = Selection(
-            entries, counter, survey.tokens, survey.size, whole=survey
+            entries, counter, rules, None, len(entries), is_whole=True
         )
         if previous is None:
             return cls(budget, selection)
@@ -143,9 +147,17 @@ class TrimContext:
         return self._selection.counter
 
     @property
+    def rules(self) -> Rules:
+        """
+        What requests are asked for, which `problems`, `repair` and `fit` know.
+        """
+        return self._selection.rules
+
+    @property
     def total_tokens(self) -> int:
         """
-        How many tokens the kept messages fill. O(1).
+        How many tokens the kept messages fill. O(1); where nothing was left out yet,
+        the messages that are not counted yet.
         """
         return self._selection.tokens
 
@@ -155,7 +167,9 @@ class TrimContext:
         The view before anything was dropped. O(1).
         """
         entries = Messages(self._selection.entries)
-        return TrimContext.of(entries, self.budget, counter=self.counter)
+        return TrimContext.of(
+            entries, self.budget, counter=self.counter, rules=self.rules
+        )
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -284,18 +298,16 @@ class TrimContext:
         Every result follows the message that made the call, with nothing but
         other results between, once; and every call that is followed by
         something else has a result. Calls at the end may be unanswered:
-        the agent is about to run them. O(messages kept).
+        the agent is about to run them. Ids of calls are unique in the whole view; ids
+        and names have the form that `rules` ask, nothing is empty or thinking that
+        leads to nothing, and a user speaks first. O(messages kept).
 
         Args:
             *also: Properties that only some providers want, `SYSTEM_IN_FRONT`
                 say.
         """
-        open_calls = NO_OPEN_CALLS
-        found: list[Flaw] = []
-        for seq, message in self._selection.pairs():
-            open_calls, flaws = check_pairing(open_calls, seq, message)
-            found.extend(flaws)
-
+        pairs = list(self._selection.pairs())
+        found = list(find_flaws(pairs, self.rules))
         for wanted in also:
             if not isinstance(wanted, Property):
                 raise TypeError(
@@ -303,10 +315,12 @@ class TrimContext:
                     f"{shorten_repr(wanted)}"
                 )
 
-            # The check of pairs above already covers the rules that hold for every
-            # provider.
-            if not wanted.everywhere:
-                found.extend(wanted._find(self._selection.pairs()))
+            known = {(flaw.kind, flaw.seqs) for flaw in found}
+            found += [
+                flaw
+                for flaw in wanted._find(pairs)
+                if (flaw.kind, flaw.seqs) not in known
+            ]
 
         return tuple(found)
 

@@ -445,7 +445,7 @@ class TestView:
         assert [user("b")] == run(session.get_items())
 
     @pytest.mark.parametrize(
-        "steps", [(), (keep_last(9),), (fit(),), (repair(), fit(start_on_user=True))]
+        "steps", [(), (keep_last(9),), (fit(),), (repair(), fit())]
     )
     def test_calls_at_the_end(self, store, steps):
         """

@@ -23,7 +23,6 @@ from uuid import uuid4
 import attrs
 
 from conversation_state.messages import AssistantMessage, ResponseMeta
-from conversation_state.testing._wire import is_object
 from conversation_state.testing.contracts._agent_scripts import (
     AgentTurn,
     CutStream,
@@ -33,7 +32,6 @@ from conversation_state.testing.contracts._agent_scripts import (
 from conversation_state.testing.provider import (
     ErrorReply,
     ReceivedRequest,
-    Reply,
     StrictProvider,
 )
 from conversation_state.usage import Usage
@@ -152,28 +150,9 @@ class Director:
 
         self.was_asked.set()
         if isinstance(answer, CutStream):
-            whole = fit_wire(answer.answer, request.wire)
-            cut = attrs.evolve(answer, answer=whole)
-            return cut.write(request.wire, is_stream=request.is_stream)
+            return answer.write(request.wire, is_stream=request.is_stream)
 
-        if isinstance(answer, Reply):
-            return attrs.evolve(answer, answer=fit_wire(answer.answer, request.wire))
-
-        return fit_wire(answer, request.wire)
-
-
-def fit_wire(answer: Any, wire: str) -> Any:
-    """
-    *answer* as *wire* can say it: some have objects as arguments, and no other text.
-    """
-    if wire not in {"anthropic", "gemini"} or not isinstance(answer, AssistantMessage):
         return answer
-
-    calls = [
-        call if is_object(call.arguments) else attrs.evolve(call, arguments="{}")
-        for call in answer.tool_calls
-    ]
-    return answer.replace(tool_calls=calls)
 
 
 class FunctionAgent:

@@ -1,0 +1,121 @@
+"""
+What the rules say of one message by itself: its ids, its names, and whether it is
+empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from conversation_state._persistent import EMPTY_MAP
+from conversation_state._wording import shorten_repr
+from conversation_state.messages import (
+    AssistantMessage,
+    Message,
+    ToolMessage,
+    UnknownMessage,
+)
+from conversation_state.parts import TextPart
+from conversation_state.requests._rules import Rules, came_as_is
+
+
+def is_well_formed(message: Any, rules: Rules) -> bool:
+    """
+    Whether *message* by itself is as *rules* ask: the quick question, without reasons.
+
+    May say no where `find_form_flaws` finds nothing: of what was loaded as it is.
+    """
+    kind = message.__class__
+    if kind is ToolMessage:
+        name = message.tool_name
+        return not name or rules.call_names.is_valid(name)
+
+    if kind is UnknownMessage:
+        return True
+
+    if kind is AssistantMessage and message.tool_calls:
+        is_id = rules.call_ids.pattern.match
+        is_name = rules.call_names.pattern.match
+        for call in message.tool_calls:
+            if not (is_id(call.id) and is_name(call.name)):
+                return False
+    else:
+        content = message.content
+        if content.__class__ is not str:
+            if is_empty(message, rules):
+                return False
+        elif not content or content.isspace():
+            return False
+
+    senders = rules.sender_names
+    return senders is None or not message.name or senders.is_valid(message.name)
+
+
+def find_form_flaws(message: Message, rules: Rules) -> Iterator[tuple[str, str]]:
+    """
+    What of *message* by itself is refused: a kind, and a sentence without subject.
+    """
+    if isinstance(message, UnknownMessage):
+        return
+
+    for call in message.tool_calls:
+        if not (
+            rules.call_ids.is_valid(call.id)
+            or (call.id and came_as_is(rules, call.metadata, "id"))
+        ):
+            what = f"has the call id {shorten_repr(call.id)}; ids are {rules.call_ids}"
+            yield "invalid call id", what
+
+        if not (
+            rules.call_names.is_valid(call.name)
+            or came_as_is(rules, call.metadata, "name")
+        ):
+            what = f"calls the tool {shorten_repr(call.name)}; names are "
+            yield "invalid name", f"{what}{rules.call_names}"
+
+    if isinstance(message, ToolMessage):
+        name = message.tool_name
+        if name and not (
+            rules.call_names.is_valid(name)
+            or came_as_is(rules, message.metadata, "tool_name")
+        ):
+            what = f"is a result of the tool {shorten_repr(name)}; names are "
+            yield "invalid name", f"{what}{rules.call_names}"
+
+        return
+
+    senders = rules.sender_names
+    if (
+        senders is not None
+        and message.name
+        and not senders.is_valid(message.name)
+        and not came_as_is(rules, message.metadata, "sender")
+    ):
+        what = f"has the name {shorten_repr(message.name)}; names are {senders}"
+        yield "invalid name", what
+
+    if is_empty(message, rules) and not came_as_is(rules, message.metadata, "content"):
+        yield "empty message", "is empty"
+
+
+def is_empty(message: Message, rules: Rules) -> bool:
+    """
+    Whether *message* has nothing but empty texts, or nothing at all.
+    """
+    if rules.takes_empty or message.tool_calls:
+        return False
+
+    if isinstance(message, (ToolMessage, UnknownMessage)):
+        return False
+
+    for part in message.parts:
+        if not isinstance(part, TextPart):
+            return False
+
+        text = part.text if rules.takes_blank else part.text.strip()
+        # What a format noted on an empty text is sent with it, a signature for one.
+        if text or part.metadata is not EMPTY_MAP:
+            return False
+
+    return True
