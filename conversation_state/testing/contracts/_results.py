@@ -130,7 +130,12 @@ def name_subject(subject: object) -> str:
     if isinstance(subject, ModuleType):
         return subject.__name__
 
-    return str(getattr(subject, "__qualname__", None) or shorten_repr(subject))
+    name = getattr(subject, "__qualname__", None)
+    if name is None and type(subject).__repr__ is object.__repr__:
+        # An object with nothing to show but its address.
+        name = type(subject).__qualname__
+
+    return str(name or shorten_repr(subject))
 
 
 def describe_subject(subject: object) -> str:
